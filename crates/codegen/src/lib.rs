@@ -1,0 +1,18 @@
+//! Lowers scheduled kernels: the named pipelines between dialects, and LLVM IR to object code through inkwell.
+//!
+//! - [`pipelines`]: the stages in order, each with the passes that lead to it,
+//! - [`llvm`]: a module of the LLVM dialect becomes an object file,
+//! - [`math`]: which math functions have vector variants,
+//! - [`target`]: the machine to compile for.
+
+pub mod error;
+pub mod llvm;
+pub mod math;
+pub mod pipelines;
+pub mod target;
+
+mod bridge;
+mod vectorize_math;
+
+pub use error::Error;
+pub use llvm::{KernelObject, Options, compile_kernels};

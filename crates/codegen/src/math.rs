@@ -1,0 +1,149 @@
+//! Which scalar math functions have vector variants, and how LLVM's vectorizer is told about them.
+//!
+//! The loops call plain libm functions. Each such call carries the attribute `vector-function-abi-variant`, which
+//! lets the loop vectorizer replace eight or sixteen scalar calls by one call of SLEEF. SLEEF is not shipped here:
+//! torch's `libtorch_cpu.so` exports it, and the process has that library loaded anyway.
+
+use crate::target::SimdLevel;
+
+/// The element type of a math function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Real {
+    /// `f32`
+    F32,
+    /// `f64`
+    F64,
+}
+
+/// One vector variant of a scalar function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// How many elements one call computes.
+    pub lanes: u32,
+    /// The symbol, for example `Sleef_expf8_u10avx2`.
+    pub symbol: String,
+}
+
+/// A scalar function together with its vector variants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorFunction {
+    /// The element type of operands and result.
+    pub real: Real,
+    /// How many operands it takes, each of that type.
+    pub operands: usize,
+    /// The variants the host can run, narrowest first.
+    pub variants: Vec<Variant>,
+}
+
+/// Name without the type suffix, operand count, and the error bound that SLEEF puts into its symbol
+/// (`u10` is one unit in the last place, torch's own choice).
+const FUNCTIONS: &[(&str, usize, &str)] = &[
+    ("acos", 1, "u10"),
+    ("acosh", 1, "u10"),
+    ("asin", 1, "u10"),
+    ("asinh", 1, "u10"),
+    ("atan", 1, "u10"),
+    ("atan2", 2, "u10"),
+    ("atanh", 1, "u10"),
+    ("cbrt", 1, "u10"),
+    ("cos", 1, "u10"),
+    ("cosh", 1, "u10"),
+    ("erf", 1, "u10"),
+    ("erfc", 1, "u15"),
+    ("exp", 1, "u10"),
+    ("exp2", 1, "u10"),
+    ("expm1", 1, "u10"),
+    ("hypot", 2, "u05"),
+    ("log", 1, "u10"),
+    ("log10", 1, "u10"),
+    ("log1p", 1, "u10"),
+    ("log2", 1, "u10"),
+    ("pow", 2, "u10"),
+    ("sin", 1, "u10"),
+    ("sinh", 1, "u10"),
+    ("tan", 1, "u10"),
+    ("tanh", 1, "u10"),
+];
+
+/// Other functions of libm that kernels may call: they read no memory, but have no vector variant worth a call.
+const SCALAR_ONLY: &[&str] = &["fmod", "remainder", "lgamma", "tgamma"];
+
+/// Splits a libm name into the name of the `double` function and the type.
+fn split(symbol: &str) -> Option<(&'static str, usize, &'static str, Real)> {
+    FUNCTIONS.iter().find_map(|&(name, operands, bound)| {
+        let real = match symbol.strip_prefix(name)? {
+            "" => Real::F64,
+            "f" => Real::F32,
+            _ => return None,
+        };
+        Some((name, operands, bound, real))
+    })
+}
+
+/// The vector variants of the libm function `symbol` at an instruction set level, if it has any.
+pub fn vector_function(symbol: &str, level: SimdLevel) -> Option<VectorFunction> {
+    let (name, operands, bound, real) = split(symbol)?;
+    let (letter, narrow) = match real {
+        Real::F32 => ('f', 8),
+        Real::F64 => ('d', 4),
+    };
+    let mut variants = Vec::new();
+    if level >= SimdLevel::Avx2 {
+        variants.push(Variant { lanes: narrow, symbol: format!("Sleef_{name}{letter}{narrow}_{bound}avx2") });
+    }
+    if level >= SimdLevel::Avx512 {
+        let wide = 2 * narrow;
+        variants.push(Variant { lanes: wide, symbol: format!("Sleef_{name}{letter}{wide}_{bound}avx512f") });
+    }
+    (!variants.is_empty()).then_some(VectorFunction { real, operands, variants })
+}
+
+/// Whether `symbol` is a libm function that depends on nothing but its operands. `errno` and the rounding mode do
+/// not count: torch leaves both alone.
+pub fn is_pure_libm(symbol: &str) -> bool {
+    split(symbol).is_some() || SCALAR_ONLY.contains(&symbol.strip_suffix('f').unwrap_or(symbol))
+}
+
+impl VectorFunction {
+    /// The value of the call-site attribute `vector-function-abi-variant` for calls of `scalar`.
+    ///
+    /// `_ZGV_LLVM_N8v_expf(Sleef_expf8_u10avx2)` reads: LLVM's own mangling, no mask, 8 lanes, one vector operand.
+    pub fn abi_attribute(&self, scalar: &str) -> String {
+        let operands = "v".repeat(self.operands);
+        let mangled: Vec<_> = self
+            .variants
+            .iter()
+            .map(|variant| format!("_ZGV_LLVM_N{}{operands}_{scalar}({})", variant.lanes, variant.symbol))
+            .collect();
+        mangled.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_both_variants_of_expf() {
+        let function = vector_function("expf", SimdLevel::Avx512).expect("expf has variants");
+        assert_eq!(
+            function.abi_attribute("expf"),
+            "_ZGV_LLVM_N8v_expf(Sleef_expf8_u10avx2),_ZGV_LLVM_N16v_expf(Sleef_expf16_u10avx512f)"
+        );
+    }
+
+    #[test]
+    fn double_functions_have_half_the_lanes_and_two_operands_show() {
+        let function = vector_function("pow", SimdLevel::Avx2).expect("pow has variants");
+        assert_eq!(function.abi_attribute("pow"), "_ZGV_LLVM_N4vv_pow(Sleef_powd4_u10avx2)");
+    }
+
+    #[test]
+    fn prefixes_of_other_names_do_not_match() {
+        assert_eq!(split("exp2f").map(|found| found.0), Some("exp2"));
+        assert_eq!(split("expm1").map(|found| found.0), Some("expm1"));
+        assert_eq!(split("expect"), None);
+        assert!(vector_function("expf", SimdLevel::Baseline).is_none());
+        assert!(is_pure_libm("fmodf") && !is_pure_libm("puts"));
+    }
+}

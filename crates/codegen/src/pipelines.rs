@@ -1,0 +1,125 @@
+//! The stages from captured graph to LLVM dialect, in order, and the passes that lead from one to the next.
+//!
+//! Every stage is text and every pass runs alone, so a pipeline string is all it takes to replay a step by hand:
+//! `dynamlir-opt --pass-pipeline='…' dump.mlir`.
+
+/// What a stage's passes work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole module, graph function included.
+    Graph,
+    /// Only the nested `module @kernels`.
+    Kernels,
+}
+
+/// A point at which the module has a written contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Its number, as in dump file names.
+    pub number: u8,
+    /// Its name, as in dump file names.
+    pub name: &'static str,
+    /// What the passes work on.
+    pub scope: Scope,
+    /// The passes that lead here from the stage before, comma separated; empty for the first.
+    pub passes: &'static str,
+}
+
+/// Leads from primitives on tensors to buffers.
+///
+/// - `eliminate-empty-tensors` makes results be computed in their destination.
+/// - The second canonicalization removes copies of a buffer onto itself, which only CSE makes visible.
+/// - Row temporaries go to the stack; `buffer-loop-hoisting` takes them out of the row loop and stops at the parallel
+///   loop, since threads must not share them. The limit is well below the smallest thread stack in use (2 MiB).
+const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
+    one-shot-bufferize{bufferize-function-boundaries=0},canonicalize,cse,canonicalize,\
+    func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=262144 max-rank-of-allocated-memref=8},\
+    buffer-loop-hoisting),canonicalize";
+
+/// Leads from buffers to the LLVM dialect.
+///
+/// The order is narrow:
+/// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
+/// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
+///   `memref.alloca_scope`s: they may not contain branches;
+/// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
+/// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
+/// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
+const TO_LLVM: &str = "func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,\
+    convert-scf-to-openmp,dynamo-hoist-scratch,dynamo-legalize-arith,canonicalize,expand-strided-metadata,\
+    lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},convert-math-to-libm,\
+    convert-math-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},finalize-memref-to-llvm,\
+    convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-openmp-to-llvm,\
+    reconcile-unrealized-casts,canonicalize,dynamo-alias-scopes";
+
+/// All stages, first to last.
+pub const STAGES: &[Stage] = &[
+    Stage { number: 0, name: "aten", scope: Scope::Graph, passes: "" },
+    Stage { number: 1, name: "functional", scope: Scope::Graph, passes: "dynamo-functionalize" },
+    Stage { number: 2, name: "prims", scope: Scope::Graph, passes: "dynamo-decompose" },
+    Stage { number: 3, name: "kernels", scope: Scope::Graph, passes: "dynamo-fuse" },
+    Stage { number: 4, name: "planned", scope: Scope::Graph, passes: "dynamo-plan" },
+    Stage { number: 5, name: "linalg", scope: Scope::Graph, passes: "dynamo-to-linalg" },
+    Stage { number: 6, name: "scheduled", scope: Scope::Kernels, passes: "dynamo-schedule,canonicalize,cse" },
+    Stage { number: 7, name: "bufferized", scope: Scope::Kernels, passes: BUFFERIZE },
+    Stage { number: 8, name: "llvm", scope: Scope::Kernels, passes: TO_LLVM },
+];
+
+impl Stage {
+    /// The stage with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        STAGES.iter().find(|stage| stage.name == name)
+    }
+
+    /// `07-bufferized`, for dump file names.
+    pub fn label(&self) -> String {
+        format!("{:02}-{}", self.number, self.name)
+    }
+
+    /// The pipeline that leads here, for the module that holds graph and kernels. None for the first stage.
+    pub fn pipeline(&self) -> Option<String> {
+        let passes = self.passes;
+        match self.scope {
+            _ if passes.is_empty() => None,
+            Scope::Graph => Some(format!("builtin.module({passes})")),
+            Scope::Kernels => Some(format!("builtin.module(builtin.module({passes}))")),
+        }
+    }
+
+    /// The pipeline that leads here when the kernels are a module of their own.
+    pub fn kernels_pipeline(&self) -> Option<String> {
+        (self.scope == Scope::Kernels).then(|| format!("builtin.module({})", self.passes))
+    }
+}
+
+/// One pipeline from a stage (exclusive) to another (inclusive), for a kernel module of its own.
+pub fn kernels_between(from: &str, to: &str) -> Option<String> {
+    let (from, to) = (Stage::named(from)?.number, Stage::named(to)?.number);
+    let passes: Vec<_> = STAGES
+        .iter()
+        .filter(|stage| stage.number > from && stage.number <= to && stage.scope == Scope::Kernels)
+        .map(|stage| stage.passes)
+        .collect();
+    (!passes.is_empty()).then(|| format!("builtin.module({})", passes.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_numbered_in_order() {
+        for (index, stage) in STAGES.iter().enumerate() {
+            assert_eq!(usize::from(stage.number), index, "{}", stage.name);
+        }
+        assert_eq!(Stage::named("llvm").map(Stage::label).as_deref(), Some("08-llvm"));
+    }
+
+    #[test]
+    fn kernel_stages_run_on_the_nested_module() {
+        let stage = Stage::named("scheduled").expect("exists");
+        assert!(stage.pipeline().expect("has passes").starts_with("builtin.module(builtin.module(dynamo-schedule"));
+        assert!(kernels_between("linalg", "llvm").expect("has passes").contains("one-shot-bufferize"));
+        assert!(Stage::named("aten").expect("exists").pipeline().is_none());
+    }
+}

@@ -1,0 +1,128 @@
+//! Tells LLVM's loop vectorizer about the vector variants of math functions, call by call.
+
+use std::collections::BTreeMap;
+
+use inkwell::{
+    attributes::{Attribute, AttributeLoc},
+    context::Context,
+    module::{Linkage, Module},
+    types::{BasicMetadataTypeEnum, BasicTypeEnum},
+    values::{AnyValue as _, CallSiteValue, FunctionValue},
+};
+
+use crate::{
+    math::{Real, VectorFunction, is_pure_libm, vector_function},
+    target::SimdLevel,
+};
+
+/// Annotates every call of a libm function in `module`; returns how many calls got vector variants.
+///
+/// A call is only replaced where the variant's declaration is in the module, so declarations are added and kept
+/// alive through `llvm.compiler.used`; those that end up unused leave no trace in the object.
+pub(crate) fn annotate<'ctx>(context: &'ctx Context, module: &Module<'ctx>, level: SimdLevel) -> usize {
+    let mut variants = BTreeMap::new();
+    let mut annotated = 0;
+    for function in module.get_functions() {
+        if function.count_basic_blocks() == 0 {
+            mark_pure(context, function);
+            continue;
+        }
+        let mut calls_math = false;
+        for call in calls(function) {
+            let Some(name) = callee(call) else { continue };
+            let Some(vector) = vector_function(&name, level) else { continue };
+            let attribute = context.create_string_attribute("vector-function-abi-variant", &vector.abi_attribute(&name));
+            call.add_attribute(AttributeLoc::Function, attribute);
+            for variant in &vector.variants {
+                variants.insert(variant.symbol.clone(), (variant.lanes, vector.clone()));
+            }
+            annotated += 1;
+            calls_math = true;
+        }
+        // LLVM keeps to 256 bits on many processors, for fear of lower clocks. Vector math functions do so much work
+        // a call that 512 bits win by a third; conversions to 16-bit floats lose by more.
+        if calls_math && level == SimdLevel::Avx512 && !mentions_half(function) {
+            let width = context.create_string_attribute("prefer-vector-width", "512");
+            function.add_attribute(AttributeLoc::Function, width);
+        }
+    }
+    let declared: Vec<_> = variants
+        .into_iter()
+        .map(|(symbol, (lanes, vector))| declare(context, module, &symbol, lanes, &vector))
+        .collect();
+    keep(context, module, &declared);
+    annotated
+}
+
+/// All call instructions of a function.
+fn calls<'ctx>(function: FunctionValue<'ctx>) -> impl Iterator<Item = CallSiteValue<'ctx>> {
+    function
+        .get_basic_block_iter()
+        .flat_map(inkwell::basic_block::BasicBlock::get_instructions)
+        .filter_map(|instruction| CallSiteValue::try_from(instruction).ok())
+}
+
+/// The name of the function that a direct call names.
+fn callee(call: CallSiteValue<'_>) -> Option<String> {
+    Some(call.get_called_fn_value()?.get_name().to_str().ok()?.to_owned())
+}
+
+/// Whether a function loads, stores or computes 16-bit floats.
+fn mentions_half(function: FunctionValue<'_>) -> bool {
+    function
+        .get_basic_block_iter()
+        .flat_map(inkwell::basic_block::BasicBlock::get_instructions)
+        .any(|instruction| {
+            let text = instruction.print_to_string();
+            let text = text.to_string_lossy();
+            text.contains("half") || text.contains("bfloat")
+        })
+}
+
+/// The vectorizer only touches calls that read and write no memory. libm's declarations do not say so by themselves.
+fn mark_pure(context: &Context, function: FunctionValue<'_>) {
+    if !function.get_name().to_str().is_ok_and(is_pure_libm) {
+        return;
+    }
+    for (name, value) in [("memory", 0), ("nounwind", 0), ("willreturn", 0)] {
+        let kind = Attribute::get_named_enum_kind_id(name);
+        function.add_attribute(AttributeLoc::Function, context.create_enum_attribute(kind, value));
+    }
+}
+
+/// Declares one vector variant.
+fn declare<'ctx>(
+    context: &'ctx Context,
+    module: &Module<'ctx>,
+    symbol: &str,
+    lanes: u32,
+    function: &VectorFunction,
+) -> FunctionValue<'ctx> {
+    if let Some(existing) = module.get_function(symbol) {
+        return existing;
+    }
+    let vector = match function.real {
+        Real::F32 => context.f32_type().vec_type(lanes),
+        Real::F64 => context.f64_type().vec_type(lanes),
+    };
+    let operands = vec![BasicMetadataTypeEnum::from(BasicTypeEnum::from(vector)); function.operands];
+    let declared = module.add_function(symbol, vector.fn_type(&operands, false), None);
+    for (name, value) in [("memory", 0), ("nounwind", 0), ("willreturn", 0)] {
+        let kind = Attribute::get_named_enum_kind_id(name);
+        declared.add_attribute(AttributeLoc::Function, context.create_enum_attribute(kind, value));
+    }
+    declared
+}
+
+/// Keeps declarations that nothing uses yet from being dropped before the vectorizer runs.
+fn keep<'ctx>(context: &'ctx Context, module: &Module<'ctx>, functions: &[FunctionValue<'_>]) {
+    if functions.is_empty() {
+        return;
+    }
+    let pointer = context.ptr_type(inkwell::AddressSpace::default());
+    let pointers: Vec<_> = functions.iter().map(|function| function.as_global_value().as_pointer_value()).collect();
+    let list = module.add_global(pointer.array_type(pointers.len() as u32), None, "llvm.compiler.used");
+    list.set_linkage(Linkage::Appending);
+    list.set_section(Some("llvm.metadata"));
+    list.set_initializer(&pointer.const_array(&pointers));
+}

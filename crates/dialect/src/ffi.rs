@@ -1,0 +1,35 @@
+//! The C API of the dialect (`dialects/dynamo/include/dynamo-c/Dynamo.h`), declared by hand.
+//!
+//! Ownership: all types here are uniqued handles owned by the context; strings are borrowed for the call.
+
+#![allow(missing_docs)] // The header documents them.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use mlir_sys::{MlirAttribute, MlirContext, MlirDialectHandle, MlirOperation, MlirStringRef, MlirType};
+
+/// The body of a pass: the module, its `config` option and the pointer given at registration. It must not unwind.
+pub type PassCallback = unsafe extern "C" fn(MlirOperation, MlirStringRef, *mut c_void) -> bool;
+
+unsafe extern "C" {
+    pub fn mlirGetDialectHandle__dynamo__() -> MlirDialectHandle;
+    pub fn dynamoTypeIsMutableTensor(ty: MlirType) -> bool;
+    pub fn dynamoMutableTensorTypeGet(
+        context: MlirContext,
+        rank: isize,
+        sizes: *const i64,
+        element: MlirType,
+        strides: *const i64,
+        offset: i64,
+    ) -> MlirType;
+    pub fn dynamoMutableTensorTypeGetRank(ty: MlirType) -> isize;
+    pub fn dynamoMutableTensorTypeGetSize(ty: MlirType, dim: isize) -> i64;
+    pub fn dynamoMutableTensorTypeGetStride(ty: MlirType, dim: isize) -> i64;
+    pub fn dynamoMutableTensorTypeGetOffset(ty: MlirType) -> i64;
+    pub fn dynamoMutableTensorTypeGetElementType(ty: MlirType) -> MlirType;
+    pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
+    pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;
+    pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;
+    pub fn dynamoRegisterPass(name: MlirStringRef, description: MlirStringRef, run: PassCallback, user_data: *mut c_void);
+    pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char) -> c_int;
+}

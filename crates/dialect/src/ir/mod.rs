@@ -1,0 +1,115 @@
+//! One-word handles on MLIR objects, for passes that rewrite straight-line functions.
+//!
+//! The handles are `Copy` and carry no lifetime: they are as valid as the IR they point into. Types, attributes and
+//! locations live as long as their context. Operations, blocks and values live until their operation is erased;
+//! after [`Op::erase`] a handle on it must not be used. Passes own their module while they run, so nobody else erases.
+
+mod attr;
+mod build;
+mod op;
+mod ty;
+
+pub use attr::Attr;
+pub use build::Builder;
+pub use op::{Block, Op, Region, Use, Value};
+pub use ty::{DYNAMIC, Type};
+
+use mlir_sys::{
+    MlirContext, MlirLocation, MlirStringRef, mlirLocationFileLineColGet, mlirLocationFromAttribute, mlirLocationGetAttribute, mlirLocationGetContext,
+    mlirLocationNameGet, mlirLocationPrint, mlirLocationUnknownGet,
+};
+use std::ffi::c_void;
+
+/// The context that uniques types and attributes.
+#[derive(Clone, Copy)]
+pub struct Ctx(pub(crate) MlirContext);
+
+impl Ctx {
+    /// Wraps a raw context, which must outlive every handle made from it.
+    pub fn from_raw(raw: MlirContext) -> Self {
+        Self(raw)
+    }
+    /// The raw handle.
+    pub fn raw(self) -> MlirContext {
+        self.0
+    }
+}
+
+/// A source location.
+#[derive(Clone, Copy)]
+pub struct Loc(pub(crate) MlirLocation);
+
+impl Loc {
+    /// `loc(unknown)`.
+    pub fn unknown(ctx: Ctx) -> Self {
+        // SAFETY: the context is alive (see the module's contract).
+        Self(unsafe { mlirLocationUnknownGet(ctx.0) })
+    }
+    /// `loc("file":line:col)`.
+    pub fn file(ctx: Ctx, file: &str, line: u32, col: u32) -> Self {
+        // SAFETY: as above; the string is copied into the context.
+        Self(unsafe { mlirLocationFileLineColGet(ctx.0, str_ref(file), line, col) })
+    }
+    /// `loc("name"(child))`.
+    pub fn named(ctx: Ctx, name: &str, child: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { mlirLocationNameGet(ctx.0, str_ref(name), child.0) })
+    }
+    /// The location as an attribute, to be kept on an op.
+    pub fn as_attr(self) -> Attr {
+        // SAFETY: as above.
+        Attr(unsafe { mlirLocationGetAttribute(self.0) })
+    }
+    /// The location that an attribute holds, if it holds one.
+    pub fn from_attr(attr: Attr) -> Option<Self> {
+        // SAFETY: as above; the result is null for another attribute.
+        let raw = unsafe { mlir_sys::mlirAttributeIsALocation(attr.0).then(|| mlirLocationFromAttribute(attr.0)) };
+        raw.map(Self)
+    }
+    /// The location's context.
+    pub fn ctx(self) -> Ctx {
+        // SAFETY: as above.
+        Ctx(unsafe { mlirLocationGetContext(self.0) })
+    }
+    /// The raw handle.
+    pub fn raw(self) -> MlirLocation {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Loc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: the callback appends to the string that outlives the call.
+        f.write_str(&print(|cb, data| unsafe { mlirLocationPrint(self.0, cb, data) }))
+    }
+}
+
+/// A borrowed string for one C call.
+pub(crate) fn str_ref(s: &str) -> MlirStringRef {
+    MlirStringRef { data: s.as_ptr().cast(), length: s.len() }
+}
+
+/// A C string slice as text, copied.
+pub(crate) fn to_string(s: MlirStringRef) -> String {
+    if s.length == 0 {
+        return String::new();
+    }
+    // SAFETY: MLIR hands out pointer and length of live memory.
+    let bytes = unsafe { std::slice::from_raw_parts(s.data.cast::<u8>(), s.length) };
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+unsafe extern "C" fn append(s: MlirStringRef, data: *mut c_void) {
+    // SAFETY: `print` passes a pointer to its own String.
+    let text = unsafe { &mut *data.cast::<String>() };
+    text.push_str(&to_string(s));
+}
+
+type PrintCallback = Option<unsafe extern "C" fn(MlirStringRef, *mut c_void)>;
+
+/// Collects what a C printing function emits.
+pub(crate) fn print(f: impl FnOnce(PrintCallback, *mut c_void)) -> String {
+    let mut text = String::new();
+    f(Some(append), (&raw mut text).cast());
+    text
+}

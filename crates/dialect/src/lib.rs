@@ -1,0 +1,15 @@
+//! The dynamo dialect from Rust.
+//!
+//! This crate is the only one that calls the MLIR C API. It builds `dialects/dynamo` (see `build.rs`) and offers
+//! - [`ir`]: one-word handles on operations, values, types and attributes, made for rewriting straight-line IR,
+//! - [`context`]: contexts with every dialect registered, parsing, printing, running pipelines,
+//! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
+//! - [`ods`]: typed builders that the `tblgen` crate generates from our own ODS files.
+
+pub mod context;
+pub mod ffi;
+pub mod ir;
+pub mod ods;
+pub mod pass;
+
+pub use context::{Error, Session};

@@ -1,0 +1,118 @@
+//! Passes written in Rust.
+//!
+//! A pass is a name, a line of description and a function on the module. Registered ones are known to pipelines,
+//! to `dynamlir-opt` and to `mlir-opt` with the plugin. A panic inside is a diagnostic, never an abort.
+
+use std::{
+    any::Any,
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use mlir_sys::{MlirOperation, MlirStringRef, mlirEmitError};
+
+use crate::{
+    ffi,
+    ir::{self, Loc, Op},
+};
+
+/// Why a pass gave up, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PassError {
+    message: String,
+    location: Option<mlir_sys::MlirLocation>,
+}
+
+impl PassError {
+    /// An error at an operation.
+    pub fn at(op: Op, message: impl Into<String>) -> Self {
+        Self { message: message.into(), location: Some(op.loc().raw()) }
+    }
+    /// An error about the module as a whole.
+    pub fn module(message: impl Into<String>) -> Self {
+        Self { message: message.into(), location: None }
+    }
+}
+
+/// What a pass returns.
+pub type PassResult = Result<(), PassError>;
+
+/// The settings of one run: `key=value` pairs from the `config` option.
+#[derive(Debug, Default)]
+pub struct Config(Vec<(String, String)>);
+
+impl Config {
+    /// Parses `a=1,b=2`.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        Self(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+    }
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+    /// The value of a key as a number.
+    pub fn number(&self, key: &str) -> Option<i64> {
+        self.get(key)?.parse().ok()
+    }
+}
+
+/// A pass on `builtin.module`.
+pub struct Pass {
+    /// Command-line name, `dynamo-…`.
+    pub name: &'static str,
+    /// One line.
+    pub description: &'static str,
+    /// The body.
+    pub run: fn(Op, &Config) -> PassResult,
+}
+
+/// Makes a pass known by its name. Call it once per process and pass.
+pub fn register(pass: &'static Pass) {
+    // SAFETY: name and description are copied; the user data points to a static.
+    unsafe {
+        ffi::dynamoRegisterPass(ir::str_ref(pass.name), ir::str_ref(pass.description), trampoline, std::ptr::from_ref(pass).cast_mut().cast());
+    }
+}
+
+/// Entered by C++; nothing unwinds out of it.
+unsafe extern "C" fn trampoline(module: MlirOperation, config: MlirStringRef, user_data: *mut c_void) -> bool {
+    // SAFETY: `register` passes a `&'static Pass`.
+    let pass = unsafe { &*user_data.cast::<Pass>() };
+    let module = Op::from_raw(module);
+    let config = Config::parse(&ir::to_string(config));
+    let outcome = catch_unwind(AssertUnwindSafe(|| (pass.run)(module, &config)));
+    let (message, location) = match outcome {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => (error.message, error.location.unwrap_or_else(|| module.loc().raw())),
+        Err(panic) => (format!("internal error in {}: {}", pass.name, panic_text(&*panic)), module.loc().raw()),
+    };
+    let text = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the location belongs to the module's context, the text is terminated.
+    unsafe { mlirEmitError(location, text.as_ptr()) };
+    false
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// Runs `mlir-opt`'s main with our dialect and the passes registered so far; returns the exit code.
+pub fn opt_main(args: impl IntoIterator<Item = String>) -> i32 {
+    let owned: Vec<_> = args.into_iter().filter_map(|arg| std::ffi::CString::new(arg).ok()).collect();
+    let mut pointers: Vec<_> = owned.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
+    let count = pointers.len() as i32;
+    pointers.push(std::ptr::null_mut());
+    // SAFETY: a null-terminated array of terminated strings that live through the call.
+    unsafe { ffi::dynamoOptMain(count, pointers.as_mut_ptr()) }
+}
+
+/// The location of a value's definition, for error messages.
+pub fn loc_of(value: ir::Value, fallback: Loc) -> Loc {
+    value.def().map_or(fallback, Op::loc)
+}

@@ -1,0 +1,33 @@
+//! Runs transform-dialect schedules on payload IR.
+
+use mlir_sys::{
+    mlirModuleCreateParse, mlirModuleDestroy, mlirModuleGetOperation, mlirTransformApplyNamedSequence,
+    mlirTransformOptionsCreate, mlirTransformOptionsDestroy,
+};
+
+use crate::ir::{Op, str_ref};
+
+/// Applies the first `transform.named_sequence` of the module `schedule` (text) to `payload`.
+///
+/// False if the schedule does not parse or did not apply; the diagnostics say why, and `payload` may be left half
+/// transformed: keep a copy. Operations inside `payload` may have been erased either way.
+pub fn apply(payload: Op, schedule: &str) -> bool {
+    // SAFETY: the context is alive as the payload is; the text is borrowed for the call.
+    let module = unsafe { mlirModuleCreateParse(payload.ctx().raw(), str_ref(schedule)) };
+    if module.ptr.is_null() {
+        return false;
+    }
+    // SAFETY: the module was just parsed and is destroyed last; the options live between create and destroy.
+    unsafe {
+        let root = Op::from_raw(mlirModuleGetOperation(module));
+        let sequence = root.body().into_iter().flat_map(|body| body.ops()).find(|op| op.is("transform.named_sequence"));
+        let applied = sequence.is_some_and(|sequence| {
+            let options = mlirTransformOptionsCreate();
+            let result = mlirTransformApplyNamedSequence(payload.raw(), sequence.raw(), root.raw(), options);
+            mlirTransformOptionsDestroy(options);
+            result.value != 0
+        });
+        mlirModuleDestroy(module);
+        applied
+    }
+}

@@ -1,0 +1,80 @@
+//! `dynamo-alias-scopes`: carries what the plan knows about aliasing into the bodies of parallel loops.
+//!
+//! A kernel's arguments are `llvm.noalias` where the plan proved it. LLVM loses this once the loop body becomes a
+//! function of its own that loads its pointers from a record: loops get overlap tests, and a scalar copy for the case
+//! that they fail. So each load and store says by scope which argument it goes through, and through which it does not.
+//!
+//! Runs last, on the LLVM dialect, while parallel regions are still part of the kernel's function.
+
+use dynamlir_dialect::{
+    ir::{Attr, Op, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-alias-scopes",
+    description: "Annotate loads and stores with the alias scopes of the kernel's arguments",
+    run,
+};
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let functions = module.body().map(|body| body.ops()).unwrap_or_default();
+    functions.into_iter().filter(|op| op.is("llvm.func")).try_for_each(annotate)
+}
+
+fn annotate(function: Op) -> PassResult {
+    let Some(entry) = function.body() else { return Ok(()) };
+    let args = entry.args();
+    let name = function.symbol().unwrap_or_default();
+    let mut scopes = Vec::new();
+    for index in 0..args.len() {
+        scopes.push(if is_noalias(function, index) { Some(scope(function, &name, index)?) } else { None });
+    }
+    if scopes.iter().flatten().count() < 2 {
+        return Ok(());
+    }
+
+    function.walk(&mut |op| {
+        let address = match () {
+            () if op.is("llvm.load") => op.operand(0),
+            () if op.is("llvm.store") => op.operand(1),
+            () => return,
+        };
+        let Some(own) = base(address).and_then(|base| args.iter().position(|&arg| arg == base)) else { return };
+        let others: Vec<_> =
+            scopes.iter().enumerate().filter(|&(index, _)| index != own).filter_map(|(_, scope)| *scope).collect();
+        if let Some(scope) = scopes[own] {
+            op.set_attr("alias_scopes", Attr::array(op.ctx(), &[scope]));
+        }
+        if !others.is_empty() {
+            op.set_attr("noalias_scopes", Attr::array(op.ctx(), &others));
+        }
+    });
+    Ok(())
+}
+
+/// Follows address arithmetic back to what it starts from.
+fn base(mut address: Value) -> Option<Value> {
+    while let Some(op) = address.def() {
+        if !op.is("llvm.getelementptr") {
+            return None;
+        }
+        address = op.operand(0);
+    }
+    Some(address)
+}
+
+fn is_noalias(function: Op, index: usize) -> bool {
+    function
+        .attr("arg_attrs")
+        .and_then(Attr::as_array)
+        .and_then(|attrs| attrs.get(index)?.get("llvm.noalias"))
+        .is_some()
+}
+
+fn scope(function: Op, name: &str, index: usize) -> Result<Attr, PassError> {
+    let domain = format!("#llvm.alias_scope_domain<id = \"{name}\">");
+    Attr::parse(function.ctx(), &format!("#llvm.alias_scope<id = \"{name}.{index}\", domain = {domain}>"))
+        .ok_or_else(|| PassError::at(function, "cannot build an alias scope"))
+}

@@ -1,0 +1,68 @@
+//! `dynamo-hoist-scratch`: gives every thread its kernel temporaries once, at the start of its work.
+//!
+//! Bufferization puts row temporaries on the stack, inside the parallel loop. There they would be allocated once per
+//! iteration, and `convert-scf-to-openmp` wraps the loop body into a `memref.alloca_scope` to bound that; this scope
+//! may not hold branches, so lowering stops at it. Moving the `memref.alloca`s to the start of the enclosing
+//! `omp.parallel` (or of the function, where nothing is parallel) makes them cost nothing and empties the scope, which
+//! the next canonicalization dissolves.
+//!
+//! Temporaries too large for the stack stay `memref.alloc`; each is freed at the end of its block. None leaves its
+//! block: one-shot bufferization refuses to yield fresh buffers from loops.
+//!
+//! Restriction: sizes must be static, since a moved allocation may not depend on what stands before it.
+
+use dynamlir_dialect::{
+    ir::{Builder, Op},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-hoist-scratch",
+    description: "Move stack buffers of kernels to the start of the parallel region or function",
+    run,
+};
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut stack = Vec::new();
+    let mut heap = Vec::new();
+    module.walk(&mut |op| {
+        if op.is("memref.alloca") {
+            stack.push(op);
+        } else if op.is("memref.alloc") {
+            heap.push(op);
+        }
+    });
+    for op in stack {
+        hoist(op)?;
+    }
+    for op in heap {
+        free_at_end_of_block(op);
+    }
+    Ok(())
+}
+
+fn hoist(alloca: Op) -> PassResult {
+    if alloca.num_operands() != 0 {
+        return Err(PassError::at(alloca, "a kernel's temporary must have a static size"));
+    }
+    let mut around = alloca.parent();
+    while let Some(op) = around {
+        if op.is("omp.parallel") || op.is("func.func") {
+            let first = op.body().and_then(|body| body.ops().first().copied());
+            if let Some(first) = first.filter(|&first| first != alloca) {
+                alloca.move_before(first);
+            }
+            return Ok(());
+        }
+        around = op.parent();
+    }
+    Err(PassError::at(alloca, "a stack buffer outside any function"))
+}
+
+fn free_at_end_of_block(alloc: Op) {
+    let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is("memref.dealloc"));
+    if let Some(terminator) = alloc.block().and_then(|block| block.terminator()).filter(|_| !is_freed) {
+        Builder::before(terminator).op("memref.dealloc", &[alloc.result(0)], &[], &[]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Runs a plan: inputs checked, steps executed, outputs built.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use dynamlir_torch_abi::{BelowAutograd, OwnedTensor, TensorRef, TorchAbi, TorchError};
+
+use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
+use crate::jit::Kernel;
+use crate::lower::{Op, PlanError, Program, lower};
+use crate::outputs::{self, OutputValue};
+use crate::plan::Plan;
+use crate::verify::verify;
+use crate::workspace::Workspace;
+
+/// What went wrong inside a run.
+pub struct Failure {
+    /// In words; torch's own where torch refused.
+    pub message: String,
+    /// The op that failed, if one did.
+    pub schema: Option<String>,
+    /// Where the user called it.
+    pub location: Option<String>,
+    /// The Python exception, if there was one.
+    pub payload: Option<Box<dyn Any + Send>>,
+}
+
+/// Why a run gave no outputs.
+pub enum RunError {
+    /// The inputs are not those the plan was made for; nothing happened.
+    Guard(String),
+    /// It failed before the commit: inputs are untouched and eager can run instead.
+    Failed(Failure),
+    /// It failed after the commit: inputs may be partly written.
+    AfterCommit(Failure),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, failure) = match self {
+            Self::Guard(reason) => return write!(f, "inputs do not fit: {reason}"),
+            Self::Failed(failure) => ("failed", failure),
+            Self::AfterCommit(failure) => ("failed after inputs were written", failure),
+        };
+        write!(f, "{what}: {}", failure.message)?;
+        if let Some(schema) = &failure.schema {
+            write!(f, " (in {schema}{})", failure.location.as_ref().map_or(String::new(), |l| format!(" at {l}")))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl Failure {
+    fn plain(message: impl Into<String>) -> Self {
+        Self { message: message.into(), schema: None, location: None, payload: None }
+    }
+}
+
+impl From<TorchError> for Failure {
+    fn from(e: TorchError) -> Self {
+        Self::plain(e.message())
+    }
+}
+
+/// A loaded plan. May be run by several threads at once; each run has a workspace of its own.
+pub struct Executable {
+    abi: &'static TorchAbi,
+    plan: Plan,
+    program: Program,
+    kernels: Vec<Kernel>,
+    externs: Vec<Prepared>,
+    pool: Mutex<Vec<Box<Workspace>>>,
+}
+
+impl Executable {
+    /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is asked for op signatures.
+    pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: Vec<Kernel>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
+        if kernels.len() != plan.kernels.len() {
+            return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), kernels.len())));
+        }
+        let program = lower(&plan)?;
+        let externs = program.externs.iter().map(|step| Prepared::new(abi, &plan.externs[step.call], step, py)).collect();
+        Ok(Self { abi, plan, program, kernels, externs, pool: Mutex::new(Vec::new()) })
+    }
+
+    /// The plan it runs.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The route of each extern step, in order.
+    pub fn extern_reports(&self) -> impl Iterator<Item = &ExternReport> {
+        self.externs.iter().map(|e| &e.report)
+    }
+
+    /// Runs it. Inputs are borrowed; tensors in the outputs are new.
+    pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+        let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
+        let outcome = self.run_in(&mut workspace, inputs, py);
+        workspace.clear();
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(workspace);
+        outcome
+    }
+
+    fn take_workspace(&self) -> Result<Box<Workspace>, String> {
+        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
+    }
+
+    fn run_in(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+        verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
+        workspace.bind_inputs(&self.program);
+        let mut committed = false;
+        self.steps(workspace, inputs, py, &mut committed)
+            .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
+            .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
+    }
+
+    fn steps(
+        &self,
+        workspace: &mut Workspace,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+        committed: &mut bool,
+    ) -> Result<(), Failure> {
+        let program = &self.program;
+        let below = BelowAutograd::enter(self.abi);
+        for op in &program.ops {
+            match *op {
+                Op::Launch { kernel, row } => {
+                    // SAFETY: the row holds an address for each of the kernel's arguments, bound from memory that the plan's
+                    // bounds check and `verify` found large enough; the code stays loaded while `kernels` holds it.
+                    unsafe { self.kernels[kernel].call(workspace.row(row)) }
+                }
+                Op::Allocate { slot } => {
+                    let layout = &program.slots[slot];
+                    let tensor = self.abi.empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
+                    workspace.fill(program, slot, tensor)?;
+                }
+                Op::Extern { step } => self.extern_step(step, workspace, inputs, py)?,
+                Op::Release { slot } => workspace.slots[slot] = None,
+                Op::Commit => *committed = true,
+            }
+        }
+        drop(below);
+        for (spec, input) in self.plan.inputs.iter().zip(inputs) {
+            input.bump_version(spec.version_bumps)?;
+        }
+        Ok(())
+    }
+
+    fn extern_step(
+        &self,
+        index: usize,
+        workspace: &mut Workspace,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<(), Failure> {
+        let step = &self.program.externs[index];
+        let call = &self.plan.externs[step.call];
+        let failed = |e: PythonError| Failure {
+            message: e.message,
+            schema: Some(call.schema.clone()),
+            location: Some(call.location.clone()),
+            payload: e.payload,
+        };
+        for source in step.operands.iter().chain(&step.outs) {
+            workspace.prepare(self.abi, &self.program, *source)?;
+        }
+        let tensors = |sources: &[_]| sources.iter().map(|s| workspace.tensor(*s, inputs)).collect::<Result<Vec<_>, _>>();
+        let (operands, outs) = (tensors(&step.operands)?, tensors(&step.outs)?);
+        let results = self.externs[index].call(self.abi, call, &operands, &outs, py).map_err(failed)?;
+        if step.results.is_empty() {
+            return Ok(());
+        }
+        if results.len() != step.results.len() {
+            let text = format!("{} tensors came back, {} were expected", results.len(), step.results.len());
+            return Err(failed(PythonError { message: text, payload: None }));
+        }
+        let mut made: Vec<(usize, OwnedTensor)> = Vec::with_capacity(results.len());
+        for (slot, result) in step.results.iter().zip(results) {
+            let Some(slot) = *slot else { continue };
+            let result = result.ok_or_else(|| PythonError { message: "an expected result is undefined".to_owned(), payload: None });
+            let result = result.map_err(failed)?;
+            let tensor =
+                externs::normalize(self.abi, call, &self.program.slots[slot], result, &operands, |p| workspace.contains(p))
+                    .map_err(|message| failed(PythonError { message, payload: None }))?;
+            made.push((slot, tensor));
+        }
+        for (slot, tensor) in made {
+            workspace.fill(&self.program, slot, tensor)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Extern calls: choosing a route when the plan is loaded, calling, and making results what the plan expects.
+
+use std::any::Any;
+
+use dynamlir_torch_abi::{OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
+
+use crate::Layout;
+use crate::lower::ExternStep;
+use crate::plan::ExternCall;
+
+/// A Python call that raised.
+pub struct PythonError {
+    /// The exception in words.
+    pub message: String,
+    /// The exception itself, for whoever can raise it again.
+    pub payload: Option<Box<dyn Any + Send>>,
+}
+
+/// What the runtime asks of Python. Implemented where the GIL is.
+pub trait PythonCalls {
+    /// The text of an op's schema as torch prints it, for `aten.cat.default`. Asked when a plan is loaded.
+    fn signature(&mut self, schema: &str) -> Option<String>;
+
+    /// Calls the op in Python and returns its tensors in order, None for each that is undefined.
+    ///
+    /// Operands are borrowed for the length of the call; the results are new references.
+    fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError>;
+}
+
+/// How one extern call is made, and why not more cheaply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternReport {
+    /// `aten.cat.default`.
+    pub schema: String,
+    /// Where the user called it.
+    pub location: String,
+    /// The route taken.
+    pub route: Route,
+    /// Why the native routes are closed; empty for a native route.
+    pub reason: String,
+}
+
+/// An extern step ready to be called; without a native call it goes through Python.
+pub(crate) struct Prepared {
+    native: Option<OpCall>,
+    pub report: ExternReport,
+    /// Ops that are not torch's own may keep an operand; they must not be lent memory that is used again.
+    lend_copies: bool,
+}
+
+impl Prepared {
+    pub(crate) fn new(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Self {
+        let native = native(abi, call, step, py);
+        let (route, reason) = match &native {
+            Ok(op) => (op.route(), String::new()),
+            Err(e) => (Route::Python, e.message().to_owned()),
+        };
+        let report = ExternReport { schema: call.schema.clone(), location: call.location.clone(), route, reason };
+        let own = call.schema.starts_with("aten.") || call.schema.starts_with("prims.");
+        Self { native: native.ok(), report, lend_copies: !own }
+    }
+
+    /// Calls the op; with `outs` the results are in them and none is returned.
+    pub(crate) fn call(
+        &self,
+        abi: &TorchAbi,
+        call: &ExternCall,
+        operands: &[TensorRef<'_>],
+        outs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<Vec<Option<OwnedTensor>>, PythonError> {
+        let copies;
+        let lent;
+        let operands = if self.lend_copies {
+            copies = operands.iter().map(|t| copy_of(abi, *t)).collect::<Result<Vec<_>, _>>().map_err(from_torch)?;
+            lent = copies.iter().map(OwnedTensor::as_ref).collect::<Vec<_>>();
+            &lent
+        } else {
+            operands
+        };
+        if let Some(op) = &self.native {
+            return op.call(abi, operands, outs).map_err(from_torch);
+        }
+        let results = py.call(call, operands)?;
+        if outs.is_empty() {
+            return Ok(results);
+        }
+        if results.len() != outs.len() {
+            return Err(message(format!("{} returned {} tensors, {} were expected", call.schema, results.len(), outs.len())));
+        }
+        for (out, result) in outs.iter().zip(&results) {
+            let result = result.as_ref().ok_or_else(|| message(format!("{} returned no tensor", call.schema)))?;
+            same_shape(call, out.sizes().map_err(from_torch)?, result).map_err(message)?;
+            out.copy_from(result.as_ref()).map_err(from_torch)?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn native(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Result<OpCall, TorchError> {
+    if call.route == Route::Python {
+        return Err(TorchError::new("the plan asks for Python"));
+    }
+    let text = py.signature(&call.schema).ok_or_else(|| TorchError::new("torch does not know the op"))?;
+    OpCall::prepare(abi, call.route, &Signature::parse(&text)?, &call.args, &step.operand_types, step.outs.len())
+}
+
+fn message(message: impl Into<String>) -> PythonError {
+    PythonError { message: message.into(), payload: None }
+}
+
+pub(crate) fn from_torch(e: TorchError) -> PythonError {
+    message(e.message())
+}
+
+fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchError> {
+    let dtype = tensor.dtype()?.ok_or_else(|| TorchError::new("unknown element type"))?;
+    let copy = abi.empty_strided(tensor.sizes()?, tensor.strides()?, dtype)?;
+    copy.as_ref().copy_from(tensor)?;
+    Ok(copy)
+}
+
+fn same_shape(call: &ExternCall, expected: &[i64], result: &OwnedTensor) -> Result<(), String> {
+    let sizes = result.as_ref().sizes().map_err(|e| e.to_string())?;
+    if sizes == expected { Ok(()) } else { Err(format!("{} returned sizes {sizes:?}, {expected:?} were expected", call.schema)) }
+}
+
+/// Makes a result what the plan expects: its element type and sizes must be right, its strides and memory are made right.
+///
+/// `borrowed` says whether an address belongs to memory that outlives nothing or is somebody else's.
+pub(crate) fn normalize(
+    abi: &TorchAbi,
+    call: &ExternCall,
+    expected: &Layout,
+    result: OwnedTensor,
+    operands: &[TensorRef<'_>],
+    in_workspace: impl Fn(*const u8) -> bool,
+) -> Result<OwnedTensor, String> {
+    let tensor = result.as_ref();
+    let text = |e: TorchError| e.to_string();
+    if tensor.dtype().map_err(text)? != Some(expected.dtype) {
+        return Err(format!("{} returned another element type than {}", call.schema, expected.dtype.name()));
+    }
+    same_shape(call, &expected.sizes, &result)?;
+    let strides = tensor.strides().map_err(text)?;
+    let exact = strides == expected.strides;
+    let pointer = tensor.data_ptr().map_err(text)?;
+    let mut borrowed = in_workspace(pointer);
+    if !borrowed && !pointer.is_null() {
+        let start = storage_start(tensor, expected.element_bytes()).map_err(text)?;
+        for &operand in operands {
+            let bytes = operand.dtype().map_err(text)?.map_or(1, |d| d.size() as i64);
+            borrowed |= storage_start(operand, bytes).map_err(text)? == start;
+        }
+    }
+    if exact && !borrowed {
+        return Ok(result);
+    }
+    if !borrowed && expected.same_memory(&expected.sizes, strides) {
+        let offset = tensor.storage_offset().map_err(text)?;
+        return tensor.reinterpret(&expected.sizes, &expected.strides, offset).map_err(text);
+    }
+    let copy = abi.empty_strided(&expected.sizes, &expected.strides, expected.dtype).map_err(text)?;
+    copy.as_ref().copy_from(tensor).map_err(text)?;
+    Ok(copy)
+}
+
+fn storage_start(tensor: TensorRef<'_>, element_bytes: i64) -> Result<usize, TorchError> {
+    let before = tensor.storage_offset()?.wrapping_mul(element_bytes);
+    Ok((tensor.data_ptr()? as usize).wrapping_sub(before as usize))
+}

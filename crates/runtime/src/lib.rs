@@ -1,0 +1,28 @@
+//! Runs a compiled graph inside the user's process.
+//!
+//! A [`Plan`] says what to do; [`Executable`] checks it once, flattens it into tables and then runs it without hashing or
+//! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
+//! [`omp`], on the thread pool that torch uses.
+
+mod executor;
+mod externs;
+mod jit;
+mod layout;
+mod lower;
+pub mod omp;
+mod outputs;
+mod overlap;
+mod plan;
+mod symbols;
+mod undefined;
+mod verify;
+mod workspace;
+
+pub use dynamlir_torch_abi::{Arg as ExternArg, DType, OwnedTensor, Route, TensorRef, TorchAbi};
+pub use executor::{Executable, Failure, RunError};
+pub use externs::{ExternReport, PythonCalls, PythonError};
+pub use jit::{Jit, JitError, Kernel, PackedFn};
+pub use layout::Layout;
+pub use lower::PlanError;
+pub use outputs::OutputValue;
+pub use plan::{Const, ExternCall, InputSpec, Output, Plan, Reg, Step};

@@ -1,0 +1,375 @@
+//! From a plan to flat tables: every register becomes a root and a distance, every launch a row of addresses.
+
+use std::fmt;
+
+use crate::plan::{Output, Plan, Reg, Step};
+use crate::{DType, Layout};
+
+/// Why a plan cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanError(pub(crate) String);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid plan: {}", self.0)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Whose memory a register is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    Workspace,
+    Input(usize),
+    /// A tensor made during the run.
+    Slot(usize),
+}
+
+/// A register: its base is `base` bytes after the root's address (workspace start, or element 0 of a tensor).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub root: Root,
+    pub base: i64,
+    pub layout: Layout,
+}
+
+impl Place {
+    /// Bytes from the root's address to element 0.
+    pub fn first(&self) -> i64 {
+        self.base + self.layout.offset * self.layout.element_bytes()
+    }
+
+    /// The range of bytes touched, from the root's address.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        self.layout.span().map(|(low, high)| (self.first() + low, self.first() + high))
+    }
+}
+
+/// Where an extern call finds a tensor object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Input(usize),
+    Slot(usize),
+    /// An entry of `Program::handles`.
+    Handle(usize),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExternStep {
+    pub call: usize,
+    pub operands: Vec<Source>,
+    pub operand_types: Vec<DType>,
+    pub outs: Vec<Source>,
+    /// One slot per result; empty where results are written into `outs` or dropped.
+    pub results: Vec<Option<usize>>,
+    pub after_commit: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// The kernel's row starts at `row` in the address table.
+    Launch { kernel: usize, row: usize },
+    Allocate { slot: usize },
+    Extern { step: usize },
+    /// Nobody needs this tensor any more.
+    Release { slot: usize },
+    Commit,
+}
+
+/// An entry of the address table that follows a root: table index, bytes from the root's address.
+pub(crate) type Bind = (usize, i64);
+
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub ops: Vec<Op>,
+    pub externs: Vec<ExternStep>,
+    /// Length of the address table.
+    pub addresses: usize,
+    pub workspace_binds: Vec<Bind>,
+    pub input_binds: Vec<Vec<Bind>>,
+    pub slot_binds: Vec<Vec<Bind>>,
+    /// The layout of each slot's tensor.
+    pub slots: Vec<Layout>,
+    /// Tensor objects over parts of a root, made once and kept.
+    pub handles: Vec<Place>,
+    /// What views reach beyond the input's own bytes, from its element 0; checked against the storage.
+    pub input_reach: Vec<Option<(i64, i64)>>,
+    /// The slot of each result, and the layout to return if it is not the slot's own.
+    pub results: Vec<(usize, Option<Layout>)>,
+}
+
+struct Lowering<'a> {
+    plan: &'a Plan,
+    places: Vec<Option<Place>>,
+    handle_of: Vec<Option<usize>>,
+    committed: bool,
+    out: Program,
+}
+
+fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError(message.into()))
+}
+
+pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
+    let n = plan.inputs.len();
+    let mut l = Lowering { plan, places: Vec::new(), handle_of: Vec::new(), committed: false, out: Program::default() };
+    l.out.input_binds = vec![Vec::new(); n];
+    l.out.input_reach = vec![None; n];
+    for (i, input) in plan.inputs.iter().enumerate() {
+        input.layout.check().map_err(|e| PlanError(format!("input {i}: {e}")))?;
+        let base = -input.layout.offset * input.layout.element_bytes();
+        l.define(i, Place { root: Root::Input(i), base, layout: input.layout.clone() })?;
+    }
+    for (i, step) in plan.steps.iter().enumerate() {
+        l.step(step).map_err(|PlanError(e)| PlanError(format!("step {i}: {e}")))?;
+    }
+    if !l.committed && plan.inputs.iter().any(|i| i.mutated) {
+        return err("inputs are mutated but there is no commit");
+    }
+    l.results()?;
+    check_outputs(plan)?;
+    let mut program = l.out;
+    add_releases(&mut program);
+    Ok(program)
+}
+
+impl Lowering<'_> {
+    fn define(&mut self, reg: Reg, place: Place) -> Result<(), PlanError> {
+        if reg > 1 << 24 {
+            return err(format!("register {reg} is out of range"));
+        }
+        if self.places.len() <= reg {
+            self.places.resize(reg + 1, None);
+            self.handle_of.resize(reg + 1, None);
+        }
+        if self.places[reg].is_some() {
+            return err(format!("register {reg} is defined twice"));
+        }
+        self.places[reg] = Some(place);
+        Ok(())
+    }
+
+    fn place(&self, reg: Reg) -> Result<&Place, PlanError> {
+        self.places.get(reg).and_then(Option::as_ref).ok_or_else(|| PlanError(format!("register {reg} is not defined here")))
+    }
+
+    fn new_slot(&mut self, reg: Reg, layout: &Layout) -> Result<usize, PlanError> {
+        layout.check().map_err(PlanError)?;
+        let slot = self.out.slots.len();
+        self.out.slots.push(layout.clone());
+        self.out.slot_binds.push(Vec::new());
+        let base = -layout.offset * layout.element_bytes();
+        self.define(reg, Place { root: Root::Slot(slot), base, layout: layout.clone() })?;
+        Ok(slot)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), PlanError> {
+        match step {
+            Step::Buffer { dst, byte_offset, layout } => {
+                layout.check().map_err(PlanError)?;
+                let base = i64::try_from(*byte_offset).map_err(|_| PlanError("byte offset out of range".to_owned()))?;
+                let place = Place { root: Root::Workspace, base, layout: layout.clone() };
+                self.check_bounds(&place)?;
+                self.define(*dst, place)
+            }
+            Step::OutputBuffer { dst, layout } => {
+                let slot = self.new_slot(*dst, layout)?;
+                self.out.ops.push(Op::Allocate { slot });
+                Ok(())
+            }
+            Step::View { dst, src, layout } => {
+                layout.check().map_err(PlanError)?;
+                let Place { root, base, .. } = *self.place(*src)?;
+                let place = Place { root, base, layout: layout.clone() };
+                self.check_bounds(&place)?;
+                self.define(*dst, place)
+            }
+            Step::Launch { kernel, args } => self.launch(*kernel, args),
+            Step::Extern { call, operands, outs, results } => self.extern_call(*call, operands, outs, results),
+            Step::Commit if self.committed => err("a second commit"),
+            Step::Commit => {
+                self.committed = true;
+                self.out.ops.push(Op::Commit);
+                Ok(())
+            }
+        }
+    }
+
+    /// A register must stay inside its root; what an input's storage holds is only known when it is called.
+    fn check_bounds(&mut self, place: &Place) -> Result<(), PlanError> {
+        let Some((low, high)) = place.span() else { return Ok(()) };
+        let (start, end) = match place.root {
+            Root::Workspace => (0, self.plan.workspace_bytes as i64),
+            Root::Slot(slot) => self.out.slots[slot].span().unwrap_or((0, 0)),
+            Root::Input(i) => {
+                let (start, end) = self.plan.inputs[i].layout.span().unwrap_or((0, 0));
+                if low < start || high > end {
+                    let (l, h) = self.out.input_reach[i].unwrap_or((low, high));
+                    self.out.input_reach[i] = Some((l.min(low), h.max(high)));
+                }
+                return Ok(());
+            }
+        };
+        if low < start || high > end {
+            return err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"));
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, kernel: usize, args: &[Reg]) -> Result<(), PlanError> {
+        if kernel >= self.plan.kernels.len() {
+            return err(format!("there is no kernel {kernel}"));
+        }
+        let row = self.out.addresses;
+        for (i, &reg) in args.iter().enumerate() {
+            let place = self.place(reg)?;
+            let (root, bind) = (place.root, (row + i, place.first()));
+            match root {
+                Root::Workspace => self.out.workspace_binds.push(bind),
+                Root::Input(i) => self.out.input_binds[i].push(bind),
+                Root::Slot(s) => self.out.slot_binds[s].push(bind),
+            }
+        }
+        self.out.addresses += args.len();
+        self.out.ops.push(Op::Launch { kernel, row });
+        Ok(())
+    }
+
+    fn extern_call(&mut self, call: usize, operands: &[Reg], outs: &[Reg], results: &[Reg]) -> Result<(), PlanError> {
+        let Some(spec) = self.plan.externs.get(call) else { return err(format!("there is no extern call {call}")) };
+        if !outs.is_empty() && !results.is_empty() {
+            return err("an extern call has both outs and results");
+        }
+        for &reg in outs {
+            if matches!(self.place(reg)?.root, Root::Input(_)) && !self.committed {
+                return err(format!("{} writes an input before the commit", spec.schema));
+            }
+        }
+        let operand_types = operands.iter().map(|&r| Ok(self.place(r)?.layout.dtype)).collect::<Result<_, PlanError>>()?;
+        let operands = operands.iter().map(|&r| self.source(r)).collect::<Result<_, _>>()?;
+        let outs = outs.iter().map(|&r| self.source(r)).collect::<Result<_, _>>()?;
+        if !results.is_empty() && results.len() != spec.result_layouts.len() {
+            return err(format!("{} has {} results but {} layouts", spec.schema, results.len(), spec.result_layouts.len()));
+        }
+        let results = results
+            .iter()
+            .zip(&spec.result_layouts)
+            .map(|(&reg, layout)| layout.as_ref().map(|l| self.new_slot(reg, l)).transpose())
+            .collect::<Result<_, _>>()?;
+        let step = self.out.externs.len();
+        self.out.externs.push(ExternStep { call, operands, operand_types, outs, results, after_commit: self.committed });
+        self.out.ops.push(Op::Extern { step });
+        Ok(())
+    }
+
+    /// The tensor object for a register: its root's own where the layouts agree, else one made over its memory.
+    fn source(&mut self, reg: Reg) -> Result<Source, PlanError> {
+        let place = self.place(reg)?;
+        match place.root {
+            Root::Input(i) if place.layout == self.plan.inputs[i].layout => return Ok(Source::Input(i)),
+            Root::Slot(s) if place.layout == self.out.slots[s] => return Ok(Source::Slot(s)),
+            _ => {}
+        }
+        if let Some(handle) = self.handle_of[reg] {
+            return Ok(Source::Handle(handle));
+        }
+        let handle = self.out.handles.len();
+        self.out.handles.push(place.clone());
+        self.handle_of[reg] = Some(handle);
+        Ok(Source::Handle(handle))
+    }
+
+    fn results(&mut self) -> Result<(), PlanError> {
+        for (i, &reg) in self.plan.results.iter().enumerate() {
+            let place = self.place(reg)?;
+            let Root::Slot(slot) = place.root else {
+                return err(format!("result {i} is not memory of its own"));
+            };
+            if self.out.results.iter().any(|(s, _)| *s == slot) {
+                return err(format!("result {i} shares its memory with another result"));
+            }
+            let layout = (place.layout != self.out.slots[slot]).then(|| place.layout.clone());
+            self.out.results.push((slot, layout));
+        }
+        Ok(())
+    }
+}
+
+fn check_outputs(plan: &Plan) -> Result<(), PlanError> {
+    let (args, results) = (plan.inputs.len(), plan.results.len());
+    for (i, output) in plan.outputs.iter().enumerate() {
+        let good = match output {
+            Output::Result(r) => *r < results,
+            Output::Arg(a) => *a < args,
+            Output::ArgView { arg, sizes, strides, .. } => *arg < args && sizes.len() == strides.len(),
+            Output::ResultView { result, sizes, strides, .. } => *result < results && sizes.len() == strides.len(),
+            Output::Same(o) => *o < i,
+            Output::None | Output::Const(_) => true,
+        };
+        if !good {
+            return err(format!("output {i} names something that does not exist"));
+        }
+        if let Output::Result(r) = output
+            && plan.outputs[..i].contains(&Output::Result(*r))
+        {
+            return err(format!("output {i} repeats result {r}; it should be 'same'"));
+        }
+    }
+    Ok(())
+}
+
+/// Frees each tensor that is no result after the last op that touches it.
+fn add_releases(program: &mut Program) {
+    let mut row_slots = vec![None; program.addresses];
+    for (slot, binds) in program.slot_binds.iter().enumerate() {
+        for (index, _) in binds {
+            row_slots[*index] = Some(slot);
+        }
+    }
+    // Rows lie one after the other, so a launch's row ends where the next one starts.
+    let mut row_end = program.addresses;
+    let mut released: Vec<bool> = vec![false; program.slots.len()];
+    for (slot, _) in &program.results {
+        released[*slot] = true;
+    }
+    let mut backwards = Vec::with_capacity(program.ops.len());
+    for op in program.ops.iter().rev() {
+        let mut used = Vec::new();
+        match *op {
+            Op::Launch { row, .. } => {
+                used.extend(row_slots[row..row_end].iter().flatten().copied());
+                row_end = row;
+            }
+            Op::Allocate { slot } => used.push(slot),
+            Op::Extern { step } => {
+                let e = &program.externs[step];
+                used.extend(e.results.iter().flatten().copied());
+                for source in e.operands.iter().chain(&e.outs) {
+                    match *source {
+                        Source::Slot(s) => used.push(s),
+                        Source::Handle(h) => {
+                            if let Root::Slot(s) = program.handles[h].root {
+                                used.push(s);
+                            }
+                        }
+                        Source::Input(_) => {}
+                    }
+                }
+            }
+            Op::Release { .. } | Op::Commit => {}
+        }
+        for slot in used {
+            if !std::mem::replace(&mut released[slot], true) {
+                backwards.push(Op::Release { slot });
+            }
+        }
+        backwards.push(*op);
+    }
+    backwards.reverse();
+    program.ops = backwards;
+}
+
+#[cfg(test)]
+#[path = "lower_tests.rs"]
+mod tests;

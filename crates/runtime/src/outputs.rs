@@ -1,0 +1,76 @@
+//! From finished results to what the user gets.
+
+use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
+
+use crate::lower::Program;
+use crate::plan::{Const, Output, Plan};
+use crate::workspace::Workspace;
+
+/// One output of a run.
+#[derive(Debug)]
+pub enum OutputValue {
+    /// A tensor that has no Python object yet.
+    Tensor(OwnedTensor),
+    /// The object that was passed as input `i`.
+    Arg(usize),
+    /// None.
+    None,
+    /// The object of output `i`.
+    Same(usize),
+    /// A constant.
+    Const(Const),
+}
+
+/// Builds the outputs; call it with the thread's own dispatch keys, so that views are real views.
+pub(crate) fn build(
+    abi: &TorchAbi,
+    plan: &Plan,
+    program: &Program,
+    workspace: &mut Workspace,
+    inputs: &[TensorRef<'_>],
+) -> Result<Vec<OutputValue>, TorchError> {
+    let mut results = Vec::with_capacity(program.results.len());
+    for (i, (slot, layout)) in program.results.iter().enumerate() {
+        let tensor = workspace.slots[*slot].take().ok_or_else(|| TorchError::new("a result was not made"))?;
+        let tensor = match layout {
+            None => tensor,
+            Some(l) => {
+                // The slot's own layout has its offset too; what matters is the distance between the two.
+                let offset = tensor.as_ref().storage_offset()? + l.offset - program.slots[*slot].offset;
+                tensor.as_ref().reinterpret(&l.sizes, &l.strides, offset)?
+            }
+        };
+        if let Some(&versions) = plan.versions.get(i)
+            && versions > 0
+        {
+            abi.bump_fresh_version(&tensor, versions)?;
+        }
+        results.push(Some(tensor));
+    }
+    let mut outputs = Vec::with_capacity(plan.outputs.len());
+    // Views first: they need their base, which a plain result output then takes away.
+    for output in &plan.outputs {
+        outputs.push(match output {
+            Output::ArgView { arg, sizes, strides, offset } => {
+                let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.offset;
+                Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset + moved)?))
+            }
+            Output::ResultView { result, sizes, strides, offset } => {
+                let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
+                Some(OutputValue::Tensor(base.as_strided(sizes, strides, *offset)?))
+            }
+            _ => None,
+        });
+    }
+    let finish = |(output, made): (&Output, Option<OutputValue>)| match (output, made) {
+        (_, Some(view)) => Ok(view),
+        (Output::Result(r), _) => {
+            results[*r].take().map(OutputValue::Tensor).ok_or_else(|| TorchError::new("a result is returned twice"))
+        }
+        (Output::Arg(a), _) => Ok(OutputValue::Arg(*a)),
+        (Output::Same(o), _) => Ok(OutputValue::Same(*o)),
+        (Output::Const(c), _) => Ok(OutputValue::Const(c.clone())),
+        (Output::None | Output::ArgView { .. } | Output::ResultView { .. }, _) => Ok(OutputValue::None),
+    };
+    plan.outputs.iter().zip(outputs).map(finish).collect()
+}

@@ -1,0 +1,123 @@
+//! What a compiled graph does, in the order it does it.
+//!
+//! # Registers
+//!
+//! Every value is a register: registers `0..inputs.len()` are the inputs, the others are defined once by the step that names
+//! them. A register is a *base* plus a [`Layout`]; its element 0 lies `layout.offset` elements after the base.
+//!
+//! - An input's base lies `layout.offset` elements *before* its data pointer: the base is where the storage began when the graph was
+//!   traced. So an input whose storage offset is another one today works all the same.
+//! - A `Buffer`'s base is the workspace plus `byte_offset`; an `OutputBuffer`'s and an extern result's base is the start of its own memory
+//!   (minus the layout's offset, which is normally 0).
+//! - A `View` has the base of its source, whatever the source's own offset: as with `memref.reinterpret_cast`, its offset is absolute.
+//!   Where the element types differ, it counts the view's own elements.
+//!
+//! # Commit
+//!
+//! Steps before [`Step::Commit`] write no input. A plan without mutations may leave it out.
+
+use dynamlir_torch_abi::{Arg, DType, Route};
+
+use crate::Layout;
+
+/// Number of a value.
+pub type Reg = usize;
+
+/// An input tensor. Inputs that are not tensors are values that guards check; they do not appear here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputSpec {
+    /// As traced; sizes, strides and element type must match exactly, the offset need not.
+    pub layout: Layout,
+    /// Inputs with the same number share one storage, at the traced distance; None is a storage of its own.
+    pub storage: Option<u32>,
+    /// Whether a step after the commit writes it.
+    pub mutated: bool,
+    /// How often eager would have bumped its version counter.
+    pub version_bumps: i64,
+}
+
+/// One step. Registers in `dst` and `results` are defined by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are explained with their step")]
+pub enum Step {
+    /// Memory inside the workspace.
+    Buffer { dst: Reg, byte_offset: usize, layout: Layout },
+    /// A fresh torch tensor, to be returned.
+    OutputBuffer { dst: Reg, layout: Layout },
+    /// The memory of `src`, seen differently.
+    View { dst: Reg, src: Reg, layout: Layout },
+    /// A kernel on the addresses of element 0 of each argument.
+    Launch { kernel: usize, args: Vec<Reg> },
+    /// An op of torch. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
+    /// the results are dropped.
+    Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
+    /// From here on inputs are written.
+    Commit,
+}
+
+/// An op of torch with its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExternCall {
+    /// `aten.convolution.default`.
+    pub schema: String,
+    /// All schema arguments, in schema order.
+    pub args: Vec<Arg>,
+    /// The cheapest route to try; a dearer one is taken, and reported, where this one cannot carry the arguments.
+    pub route: Route,
+    /// The layout eager saw for each result; None for one that is undefined or unused.
+    pub result_layouts: Vec<Option<Layout>>,
+    /// Where in the user's program it was called, for messages.
+    pub location: String,
+}
+
+/// A value known when the graph was compiled.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "one per kind")]
+pub enum Const {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    DType(DType),
+}
+
+/// One thing the user gets back.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "fields as in torch.as_strided, offsets absolute as traced")]
+pub enum Output {
+    /// The tensor of `results[i]`.
+    Result(usize),
+    /// Input `i` itself.
+    Arg(usize),
+    /// A view of input `arg`.
+    ArgView { arg: usize, sizes: Vec<i64>, strides: Vec<i64>, offset: i64 },
+    /// A view of the tensor of `results[result]`.
+    ResultView { result: usize, sizes: Vec<i64>, strides: Vec<i64>, offset: i64 },
+    /// None.
+    None,
+    /// The same object as output `i`, which comes earlier.
+    Same(usize),
+    /// A constant.
+    Const(Const),
+}
+
+/// A whole graph.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// The tensors the graph is called with.
+    pub inputs: Vec<InputSpec>,
+    /// Size of the memory shared by all `Buffer`s.
+    pub workspace_bytes: usize,
+    /// What to do.
+    pub steps: Vec<Step>,
+    /// Registers whose tensors outlive the run: output buffers, extern results or views of them, none twice.
+    pub results: Vec<Reg>,
+    /// The version counter each result should carry; missing ones are 0.
+    pub versions: Vec<i64>,
+    /// What the user gets.
+    pub outputs: Vec<Output>,
+    /// The ops that `Extern` steps name.
+    pub externs: Vec<ExternCall>,
+    /// The kernels that `Launch` steps name.
+    pub kernels: Vec<String>,
+}

@@ -1,0 +1,156 @@
+//! The one initialised view of libtorch.
+
+use std::ffi::{CStr, c_void};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::dtype::DTypeCodes;
+use crate::ffi::{C10, Functions, Handle};
+use crate::{DType, Library, TorchError};
+
+static ABI: OnceLock<TorchAbi> = OnceLock::new();
+
+/// A live Python tensor with its `_cdata`, from which the place of the handle inside the object is learnt.
+#[derive(Debug, Clone, Copy)]
+pub struct PySample {
+    /// The `PyObject*`, borrowed for the length of the call.
+    pub object: *const c_void,
+    /// What `tensor._cdata` says.
+    pub cdata: usize,
+}
+
+/// What only Python knows.
+#[derive(Debug, Clone, Default)]
+pub struct InitArgs {
+    /// The folder of torch's shared objects; without it they are found by name.
+    pub lib_dir: Option<PathBuf>,
+    /// Numbers of the Autograd and Autocast dispatch keys of the CPU, from `torch._C.DispatchKey`.
+    pub below_autograd: Vec<u16>,
+    /// Number of `ADInplaceOrView`.
+    pub inplace_or_view: Option<u16>,
+    /// Absent where there is no Python.
+    pub sample: Option<PySample>,
+}
+
+/// libtorch, found and checked. See the crate's documentation.
+pub struct TorchAbi {
+    pub(crate) f: Functions,
+    pub(crate) c10: C10,
+    pub(crate) codes: DTypeCodes,
+    pub(crate) cpu: Library,
+    pub(crate) device_cpu: i32,
+    pub(crate) strided: i32,
+    pub(crate) version: u64,
+    pub(crate) below_autograd: Vec<u16>,
+    pub(crate) inplace_or_view: Option<u16>,
+    pub(crate) handle_offset: Option<usize>,
+    /// `THPVariable_Wrap(const at::TensorBase&)`: borrows the handle, returns a new Python reference.
+    pub(crate) wrap: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
+    lib_dir: Option<PathBuf>,
+}
+
+impl TorchAbi {
+    /// Finds libtorch in this process. The first successful call decides; later ones return it unchanged.
+    ///
+    /// # Errors
+    /// When torch is not loaded, lacks a needed symbol, or hides its handle in an unknown place.
+    pub fn init(args: &InitArgs) -> Result<&'static Self, TorchError> {
+        if let Some(abi) = ABI.get() {
+            return Ok(abi);
+        }
+        let abi = Self::find(args)?;
+        Ok(ABI.get_or_init(|| abi))
+    }
+
+    /// The initialised view.
+    ///
+    /// # Errors
+    /// Before [`TorchAbi::init`] succeeded.
+    pub fn get() -> Result<&'static Self, TorchError> {
+        ABI.get().ok_or_else(|| TorchError::new("libtorch's C ABI was not initialised"))
+    }
+
+    fn find(args: &InitArgs) -> Result<Self, TorchError> {
+        if args.below_autograd.len() > 62 {
+            return Err(TorchError::new("more dispatch keys to exclude than a guard can hold"));
+        }
+        let dir = args.lib_dir.as_deref();
+        let cpu = Library::loaded(dir, "libtorch_cpu.so")?;
+        let f = Functions::load(cpu)?;
+        if f.new_box.is_none() && f.operator_new.is_none() {
+            return Err(TorchError::new("this torch has no way to make an optional argument"));
+        }
+        let c10 = C10::load(Library::loaded(dir, "libc10.so")?)?;
+        let handle_offset = match args.sample {
+            None => None,
+            Some(sample) => Some(crate::pyobject::find_handle(sample)?),
+        };
+        let wrap = Library::loaded(dir, "libtorch_python.so").ok().and_then(|l| l.symbol(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"));
+        // SAFETY: the mangled name fixes the parameter; the result of THPVariable_Wrap is a PyObject*.
+        let wrap = wrap.map(|p| unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(p) });
+        // SAFETY: getters without arguments.
+        let (device_cpu, strided, version) = unsafe { ((f.device_cpu)(), (f.layout_strided)(), (f.abi_version)()) };
+        Ok(Self {
+            codes: DTypeCodes::read(&f),
+            f,
+            c10,
+            cpu,
+            device_cpu,
+            strided,
+            version,
+            below_autograd: args.below_autograd.clone(),
+            inplace_or_view: args.inplace_or_view,
+            handle_offset,
+            wrap,
+            lib_dir: args.lib_dir.clone(),
+        })
+    }
+
+    /// Threads that torch would use here. The first call on a thread also initialises torch's pool for it.
+    #[must_use]
+    pub fn num_threads(&self) -> usize {
+        let mut n = 1_u32;
+        // SAFETY: writes one u32.
+        let status = unsafe { (self.f.num_threads)(&raw mut n) };
+        if status == 0 { (n as usize).max(1) } else { 1 }
+    }
+
+    /// Torch's number for an element type.
+    #[must_use]
+    pub fn dtype_code(&self, dtype: DType) -> i32 {
+        self.codes.code(dtype)
+    }
+
+    /// The address of a symbol of `libtorch_cpu.so` (vector math, for one).
+    #[must_use]
+    pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
+        self.cpu.symbol(name)
+    }
+
+    /// Another object that torch brought, such as its OpenMP library.
+    ///
+    /// # Errors
+    /// When it is not loaded.
+    pub fn sibling(&self, name: &str) -> Result<Library, TorchError> {
+        Library::loaded(self.lib_dir.as_deref(), name)
+    }
+
+    /// Turns a status into a result with torch's message.
+    #[inline]
+    pub(crate) fn check(&self, status: i32) -> Result<(), TorchError> {
+        if status == 0 { Ok(()) } else { Err(self.last_error()) }
+    }
+
+    #[cold]
+    pub(crate) fn last_error(&self) -> TorchError {
+        let Some(what) = self.f.exception_what else {
+            return TorchError::new("torch reported an error (this version does not say which)");
+        };
+        // SAFETY: the text is borrowed until this thread's next failure; we copy it at once.
+        let text = unsafe {
+            let p = what();
+            if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
+        };
+        TorchError::new(text)
+    }
+}

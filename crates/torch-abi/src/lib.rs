@@ -1,0 +1,31 @@
+//! libtorch through its C ABI, without linking against it.
+//!
+//! The symbols are looked up in the `libtorch_cpu.so` that the process has already loaded, so one build serves every
+//! torch that exports them. [`TorchAbi::init`] runs once; after it, tensors are [`OwnedTensor`] or [`TensorRef`], and ops are
+//! prepared once as an [`OpCall`] and then called by the cheapest [`Route`] that can carry their arguments.
+//!
+//! Words used for ownership on every foreign function: *borrowed* (the callee only looks), *stolen* (the callee takes the
+//! reference) and *new* (the caller receives a reference it must release).
+
+mod cshim;
+mod dispatcher;
+mod dtype;
+mod error;
+mod ffi;
+mod guard;
+mod init;
+mod library;
+mod op;
+mod pyobject;
+mod shim_table;
+mod signature;
+mod tensor;
+
+pub use dtype::DType;
+pub use error::TorchError;
+pub use guard::BelowAutograd;
+pub use init::{InitArgs, PySample, TorchAbi};
+pub use library::Library;
+pub use op::{Arg, OpCall, Route};
+pub use signature::{Base, Signature, Ty};
+pub use tensor::{OwnedTensor, RawHandle, TensorRef};

@@ -1,0 +1,153 @@
+//! Op calls, prepared once and made often: the choice of route and the result handling common to them.
+
+use std::fmt;
+
+use crate::cshim::ShimCall;
+use crate::dispatcher::DispatcherCall;
+use crate::{DType, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError};
+
+/// One schema argument of an op, with the tensors given by their place among the operands.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the values of the schema language")]
+pub enum Arg {
+    Operand(usize),
+    List(Vec<Arg>),
+    None,
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    DType(DType),
+    Device(String),
+    MemoryFormat(String),
+    Layout(String),
+}
+
+/// How an op is called, cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// Its own C function.
+    CShim,
+    /// torch's dispatcher through the C ABI.
+    Dispatcher,
+    /// A call of the Python operator.
+    Python,
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CShim => "c_shim",
+            Self::Dispatcher => "dispatcher",
+            Self::Python => "python",
+        })
+    }
+}
+
+enum Prepared {
+    Shim(ShimCall),
+    Dispatcher(DispatcherCall),
+}
+
+/// An op with all its arguments but the tensors fixed, callable from any thread without Python.
+pub struct OpCall {
+    prepared: Prepared,
+    operands: usize,
+    outs: usize,
+}
+
+impl OpCall {
+    /// Prepares a call by the first native route, at or after `first`, that can carry the arguments.
+    ///
+    /// `operands` are the tensors' element types; `outs` is the number of tensors to write results into, which must be zero or
+    /// the op's number of results.
+    ///
+    /// The error lists why each route is closed: the op then needs Python.
+    pub fn prepare(
+        abi: &TorchAbi,
+        first: Route,
+        signature: &Signature,
+        args: &[Arg],
+        operands: &[DType],
+        outs: usize,
+    ) -> Result<Self, TorchError> {
+        if signature.args.len() != args.len() {
+            let (name, want, have) = (&signature.name, signature.args.len(), args.len());
+            return Err(TorchError::new(format!("{name} takes {want} arguments, {have} are given")));
+        }
+        if let Some(i) = args.iter().find_map(|a| bad_operand(a, operands.len())) {
+            return Err(TorchError::new(format!("{}: there is no operand {i}", signature.name)));
+        }
+        let mut why = String::new();
+        if first == Route::CShim {
+            match ShimCall::prepare(abi, signature, args, operands, outs) {
+                Ok(shim) => return Ok(Self { prepared: Prepared::Shim(shim), operands: operands.len(), outs }),
+                Err(e) => why = format!("c_shim: {e}; "),
+            }
+        }
+        if first == Route::Python {
+            return Err(TorchError::new("the plan asks for Python"));
+        }
+        match DispatcherCall::prepare(abi, signature, args) {
+            Ok(call) => Ok(Self { prepared: Prepared::Dispatcher(call), operands: operands.len(), outs }),
+            Err(e) => Err(TorchError::new(format!("{why}dispatcher: {e}"))),
+        }
+    }
+
+    /// The route that was chosen.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        match self.prepared {
+            Prepared::Shim(_) => Route::CShim,
+            Prepared::Dispatcher(_) => Route::Dispatcher,
+        }
+    }
+
+    /// Calls the op. With `outs`, results are written into them and none is returned; an undefined result is None.
+    ///
+    /// Call it under [`BelowAutograd`](crate::BelowAutograd) unless autograd should see it.
+    pub fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>], outs: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, TorchError> {
+        if operands.len() != self.operands || outs.len() != self.outs {
+            return Err(TorchError::new("an op call got another number of tensors than it was prepared for"));
+        }
+        let results = match &self.prepared {
+            Prepared::Shim(shim) => shim.call(abi, operands, outs)?,
+            Prepared::Dispatcher(call) => call.call(abi, operands)?,
+        };
+        if self.outs == 0 {
+            return results.into_iter().map(|t| Ok(t.as_ref().is_defined()?.then_some(t))).collect();
+        }
+        // A C function with `out` parameters has written already and returned nothing.
+        for (out, result) in outs.iter().zip(&results) {
+            out.copy_from(result.as_ref())?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn bad_operand(arg: &Arg, operands: usize) -> Option<usize> {
+    match arg {
+        Arg::Operand(i) if *i >= operands => Some(*i),
+        Arg::List(items) => items.iter().find_map(|a| bad_operand(a, operands)),
+        _ => None,
+    }
+}
+
+/// Torch's number for a named memory format or layout.
+pub(crate) fn enum_code(abi: &TorchAbi, arg: &Arg) -> Option<i32> {
+    // SAFETY: getters without arguments.
+    unsafe {
+        match arg {
+            Arg::DType(d) => Some(abi.codes.code(*d)),
+            Arg::Layout(l) if l == "strided" => Some((abi.f.layout_strided)()),
+            Arg::MemoryFormat(m) => match m.as_str() {
+                "contiguous_format" => Some((abi.f.format_contiguous)()),
+                "channels_last" => Some((abi.f.format_channels_last)()),
+                "channels_last_3d" => Some((abi.f.format_channels_last_3d)()),
+                "preserve_format" => Some((abi.f.format_preserve)()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Tensors: owned and borrowed handles, their metadata, and the few operations that need no schema.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use crate::{BelowAutograd, DType, TorchAbi, TorchError};
+
+/// The address of an `at::Tensor`.
+pub type RawHandle = *mut c_void;
+
+/// A borrowed tensor, alive for `'a`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct TensorRef<'a> {
+    handle: NonNull<c_void>,
+    _owner: PhantomData<&'a ()>,
+}
+
+/// A tensor of which we hold a reference; dropping it gives the reference back.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct OwnedTensor {
+    handle: NonNull<c_void>,
+}
+
+// SAFETY: a handle is a counted reference with an atomic count; torch lets any thread use and release it.
+unsafe impl Send for OwnedTensor {}
+// SAFETY: as for Send; we hand out metadata reads only.
+unsafe impl Sync for OwnedTensor {}
+
+impl Drop for OwnedTensor {
+    fn drop(&mut self) {
+        if let Ok(abi) = TorchAbi::get() {
+            // SAFETY: we own this handle and nobody else will delete it; a failure could only be reported to nobody.
+            unsafe { (abi.f.delete)(self.handle.as_ptr()) };
+        }
+    }
+}
+
+impl OwnedTensor {
+    /// Takes over a *new* handle; None for null.
+    ///
+    /// # Safety
+    /// The caller owns the handle and gives it up.
+    #[must_use]
+    pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
+        NonNull::new(handle).map(|handle| Self { handle })
+    }
+
+    /// Gives the handle away: the receiver must delete it.
+    #[must_use]
+    pub fn into_raw(self) -> RawHandle {
+        ManuallyDrop::new(self).handle.as_ptr()
+    }
+
+    /// Borrows it.
+    #[must_use]
+    pub fn as_ref(&self) -> TensorRef<'_> {
+        TensorRef { handle: self.handle, _owner: PhantomData }
+    }
+}
+
+/// Reads one value through a getter of the C table.
+macro_rules! get {
+    ($self:ident, $getter:ident, $init:expr) => {{
+        let abi = TorchAbi::get()?;
+        let mut out = $init;
+        // SAFETY: the handle is alive for 'a; the getter borrows it and writes one value.
+        abi.check(unsafe { (abi.f.$getter)($self.handle.as_ptr(), &raw mut out) })?;
+        out
+    }};
+}
+
+impl<'a> TensorRef<'a> {
+    /// Borrows a raw handle; None for null.
+    ///
+    /// # Safety
+    /// The handle is the address of an `at::Tensor` that lives for `'a`.
+    #[must_use]
+    pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
+        NonNull::new(handle).map(|handle| Self { handle, _owner: PhantomData })
+    }
+
+    /// The address, still borrowed.
+    #[must_use]
+    pub fn raw(self) -> RawHandle {
+        self.handle.as_ptr()
+    }
+
+    /// Whether it is a tensor at all; ops return undefined ones for outputs nobody asked for.
+    pub fn is_defined(self) -> Result<bool, TorchError> {
+        Ok(get!(self, is_defined, false))
+    }
+
+    /// Number of dimensions.
+    pub fn dim(self) -> Result<usize, TorchError> {
+        Ok(get!(self, dim, 0_i64) as usize)
+    }
+
+    /// Number of elements.
+    pub fn numel(self) -> Result<i64, TorchError> {
+        Ok(get!(self, numel, 0_i64))
+    }
+
+    /// Sizes, borrowed from the tensor: read them before anything resizes it.
+    pub fn sizes(self) -> Result<&'a [i64], TorchError> {
+        let data = get!(self, sizes, std::ptr::null_mut::<i64>());
+        self.shape_slice(data)
+    }
+
+    /// Strides in elements, borrowed as sizes are.
+    pub fn strides(self) -> Result<&'a [i64], TorchError> {
+        let data = get!(self, strides, std::ptr::null_mut::<i64>());
+        self.shape_slice(data)
+    }
+
+    fn shape_slice(self, data: *const i64) -> Result<&'a [i64], TorchError> {
+        let len = self.dim()?;
+        if len == 0 || data.is_null() {
+            return Ok(&[]);
+        }
+        // SAFETY: torch keeps `dim` values at this address for as long as the tensor lives and is not resized.
+        Ok(unsafe { std::slice::from_raw_parts(data, len) })
+    }
+
+    /// The element type; None for one that compiled code does not know.
+    pub fn dtype(self) -> Result<Option<DType>, TorchError> {
+        let code = get!(self, dtype, 0_i32);
+        Ok(TorchAbi::get()?.codes.dtype(code))
+    }
+
+    /// Whether it lives on the CPU.
+    pub fn is_cpu(self) -> Result<bool, TorchError> {
+        Ok(get!(self, device_type, 0_i32) == TorchAbi::get()?.device_cpu)
+    }
+
+    /// Storage offset in elements.
+    pub fn storage_offset(self) -> Result<i64, TorchError> {
+        Ok(get!(self, storage_offset, 0_i64))
+    }
+
+    /// Bytes in the whole storage.
+    pub fn storage_bytes(self) -> Result<i64, TorchError> {
+        Ok(get!(self, storage_size, 0_i64))
+    }
+
+    /// Address of element 0, the storage offset included.
+    pub fn data_ptr(self) -> Result<*mut u8, TorchError> {
+        Ok(get!(self, data_ptr, std::ptr::null_mut::<c_void>()).cast())
+    }
+
+    /// Another handle of the same tensor object.
+    pub fn to_owned(self) -> Result<OwnedTensor, TorchError> {
+        let abi = TorchAbi::get()?;
+        abi.new_tensor(|out| {
+            // SAFETY: borrows our live handle; the handle written is new.
+            unsafe { (abi.f.new_handle)(self.raw(), out) }
+        })
+    }
+
+    /// A tensor over the same storage that is no view of this one and counts its own versions. `offset` is absolute.
+    pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
+        let abi = TorchAbi::get()?;
+        let dim = same_rank(sizes, strides)?;
+        abi.new_tensor(|out| {
+            // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
+            unsafe { (abi.f.reinterpret)(self.raw(), dim, sizes.as_ptr(), strides.as_ptr(), offset, out) }
+        })
+    }
+
+    /// A view as eager would make it: base, storage and version counter are shared. `offset` is absolute.
+    ///
+    /// Call it with the thread's own dispatch keys, not under [`BelowAutograd`].
+    pub fn as_strided(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
+        same_rank(sizes, strides)?;
+        crate::dispatcher::as_strided(TorchAbi::get()?, self, sizes, strides, offset)
+    }
+
+    /// Copies `source` into this tensor, converting and broadcasting as torch does.
+    pub fn copy_from(self, source: TensorRef<'_>) -> Result<(), TorchError> {
+        let abi = TorchAbi::get()?;
+        // SAFETY: both handles are borrowed and alive; torch checks shapes.
+        abi.check(unsafe { (abi.f.copy)(self.raw(), source.raw(), 0) })
+    }
+
+    /// Says `times` in-place writes happened, so that autograd notices stale saved values. Moves no data.
+    pub fn bump_version(self, times: i64) -> Result<(), TorchError> {
+        let _below = BelowAutograd::counting_versions(TorchAbi::get()?);
+        // A copy of a tensor to itself returns before it copies, but is counted; unlike torch's own counter function it
+        // reports what is wrong with an inference tensor as a status instead of a C++ exception.
+        (0..times).try_for_each(|_| self.copy_from(self))
+    }
+}
+
+fn same_rank(sizes: &[i64], strides: &[i64]) -> Result<i64, TorchError> {
+    if sizes.len() == strides.len() {
+        Ok(sizes.len() as i64)
+    } else {
+        Err(TorchError::new(format!("{} sizes but {} strides", sizes.len(), strides.len())))
+    }
+}
+
+impl TorchAbi {
+    pub(crate) fn new_tensor(&self, make: impl FnOnce(*mut RawHandle) -> i32) -> Result<OwnedTensor, TorchError> {
+        let mut handle = std::ptr::null_mut();
+        self.check(make(&raw mut handle))?;
+        // SAFETY: `make` calls a function whose out value is a new handle.
+        unsafe { OwnedTensor::from_raw(handle) }.ok_or_else(|| TorchError::new("torch returned no tensor"))
+    }
+
+    /// Uninitialised memory on the CPU.
+    pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+        let dim = same_rank(sizes, strides)?;
+        self.new_tensor(|out| {
+            // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
+            unsafe { (self.f.empty_strided)(dim, sizes.as_ptr(), strides.as_ptr(), self.codes.code(dtype), self.device_cpu, 0, out) }
+        })
+    }
+
+    /// A tensor over foreign memory, whose element 0 is at `data`. It owns nothing.
+    ///
+    /// # Safety
+    /// The memory spans the layout, and outlives every use of the tensor and of what shares its storage.
+    pub unsafe fn from_blob(&self, data: *mut u8, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+        let dim = same_rank(sizes, strides)?;
+        let (dtype, device) = (self.codes.code(dtype), self.device_cpu);
+        self.new_tensor(|out| {
+            // SAFETY: arrays as above; the memory is the caller's promise; no metadata is passed.
+            unsafe {
+                (self.f.from_blob)(
+                    data.cast(),
+                    dim,
+                    sizes.as_ptr(),
+                    strides.as_ptr(),
+                    0,
+                    dtype,
+                    device,
+                    0,
+                    out,
+                    self.strided,
+                    std::ptr::null(),
+                    0,
+                )
+            }
+        })
+    }
+
+    /// Raises the version counter of a tensor made on this thread a moment ago, in the same inference mode.
+    pub fn bump_fresh_version(&self, tensor: &OwnedTensor, times: i64) -> Result<(), TorchError> {
+        let Some(bump) = self.f.bump_version else { return tensor.as_ref().bump_version(times) };
+        for _ in 0..times {
+            // SAFETY: borrows a live handle; it throws only for an inference tensor outside inference mode, which a tensor made
+            // here and now is not.
+            unsafe { bump(tensor.as_ref().raw()) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//===- Dynamo.h - C API of the dialect and its Rust passes ------*- C -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_C_DYNAMO_H
+#define DYNAMO_C_DYNAMO_H
+
+#include "mlir-c/IR.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+MLIR_DECLARE_CAPI_DIALECT_REGISTRATION(Dynamo, dynamo);
+
+/// Whether the type is `!dynamo.tensor`.
+MLIR_CAPI_EXPORTED bool dynamoTypeIsMutableTensor(MlirType type);
+/// Builds `!dynamo.tensor`. Sizes and strides are copied.
+MLIR_CAPI_EXPORTED MlirType dynamoMutableTensorTypeGet(
+    MlirContext context, intptr_t rank, const int64_t *sizes,
+    MlirType elementType, const int64_t *strides, int64_t offset);
+MLIR_CAPI_EXPORTED intptr_t dynamoMutableTensorTypeGetRank(MlirType type);
+MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetSize(MlirType type, intptr_t dim);
+MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetStride(MlirType type, intptr_t dim);
+MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetOffset(MlirType type);
+MLIR_CAPI_EXPORTED MlirType dynamoMutableTensorTypeGetElementType(MlirType type);
+
+/// Index of `#dynamo.operand<index>`, or -1 when the attribute is another one.
+MLIR_CAPI_EXPORTED int64_t dynamoOperandAttrGetIndex(MlirAttribute attr);
+
+/// Whether an operation is pointwise (has the Elementwise trait).
+MLIR_CAPI_EXPORTED bool dynamoOperationIsElementwise(MlirOperation op);
+/// Whether the value is an operation's own report of having no side effects.
+MLIR_CAPI_EXPORTED bool dynamoOperationIsPure(MlirOperation op);
+
+/// A pass written in another language. `run` returns false after it has
+/// emitted a diagnostic; it must not unwind. The strings are copied.
+typedef bool (*DynamoPassCallback)(MlirOperation module, MlirStringRef config, void *userData);
+MLIR_CAPI_EXPORTED void dynamoRegisterPass(MlirStringRef name, MlirStringRef description,
+                                           DynamoPassCallback run, void *userData);
+
+/// `mlir-opt` with every upstream dialect and pass, this dialect, and whatever
+/// passes were registered before. Returns the process's exit code.
+MLIR_CAPI_EXPORTED int dynamoOptMain(int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // DYNAMO_C_DYNAMO_H

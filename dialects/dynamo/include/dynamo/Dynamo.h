@@ -1,0 +1,35 @@
+//===- Dynamo.h - The dynamo dialect ----------------------------*- C++ -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Everything a C++ user of the dialect includes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_DYNAMO_H
+#define DYNAMO_DYNAMO_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dynamo/DynamoDialect.h.inc"
+#include "dynamo/DynamoEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dynamo/DynamoAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dynamo/DynamoTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "dynamo/DynamoOps.h.inc"
+
+#endif // DYNAMO_DYNAMO_H

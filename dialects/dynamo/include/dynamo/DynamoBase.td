@@ -1,0 +1,51 @@
+//===- DynamoBase.td - The dynamo dialect -----------------*- tablegen -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dialect itself and the constraints that the other files share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_BASE
+#define DYNAMO_BASE
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Dynamo_Dialect : Dialect {
+  let name = "dynamo";
+  let summary = "PyTorch programs from ATen calls to planned kernel launches";
+  let description = [{
+    The dialect carries a captured PyTorch program through three levels:
+
+    * the *ATen level*: `dynamo.aten` on `!dynamo.tensor` values, which are
+      strided, may share storage and may be written to;
+    * the *primitive level*: a closed set of value-semantics ops on builtin
+      tensors, without promotion, broadcasting, mutation or aliasing;
+    * the *planned level*: `dynamo.launch`, `dynamo.extern` and explicit
+      buffers, which the runtime executes.
+  }];
+  let cppNamespace = "::dynamlir::dynamo";
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+}
+
+// The element types of torch that dynamlir compiles. `i8` is torch's int8,
+// `ui8` its uint8, `i1` its bool.
+def Dynamo_Float : AnyTypeOf<[F64, F32, BF16, F16], "floating point">;
+def Dynamo_Int : AnyTypeOf<[I64, I32, I16, I8, UI8], "integer">;
+def Dynamo_Bool : AnyTypeOf<[I1], "bool">;
+def Dynamo_Element : AnyTypeOf<[F64, F32, BF16, F16, I64, I32, I16, I8, UI8, I1],
+                               "torch element type">;
+
+def Dynamo_Tensor : RankedTensorOf<[Dynamo_Element]>;
+def Dynamo_FloatTensor : RankedTensorOf<[F64, F32, BF16, F16]>;
+def Dynamo_NumberTensor : RankedTensorOf<[F64, F32, BF16, F16, I64, I32, I16, I8, UI8]>;
+def Dynamo_IntTensor : RankedTensorOf<[I64, I32, I16, I8, UI8, I1]>;
+def Dynamo_BoolTensor : RankedTensorOf<[I1]>;
+def Dynamo_IndexTensor : RankedTensorOf<[I64]>;
+
+#endif // DYNAMO_BASE

@@ -1,0 +1,110 @@
+//===- DynamoOps.td - The ATen op and the planned level ---*- tablegen -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_OPS
+#define DYNAMO_OPS
+
+include "dynamo/DynamoPrims.td"
+include "mlir/IR/SymbolInterfaces.td"
+
+//===----------------------------------------------------------------------===//
+// The open set
+//===----------------------------------------------------------------------===//
+
+def Dynamo_AnyTensor : AnyTypeOf<[Dynamo_MutableTensorType, AnyRankedTensor]>;
+
+def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
+  let summary = "a call of one ATen operator";
+  let description = [{
+    The one open op: `schema` names the operator and overload, `args` holds all
+    its arguments in schema order (`#dynamo.operand<i>` for operand i, `unit`
+    for None, arrays for lists). It carries what passes need to know without
+    torch at hand:
+
+    * `aliases`: per result, the operand whose storage it shares, or -1;
+    * `mutates`: operands that the call writes to;
+    * `functional`: the schema of the variant that returns what this one writes;
+    * `decomposition`: a function with torch's own decomposition of the op;
+    * `operand_strides`, `result_strides`: the layouts that eager saw, once
+      the values are builtin tensors.
+
+    ```mlir
+    %2 = dynamo.aten "aten.add.Tensor"(%0, %1) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
+           : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$schema, Variadic<Dynamo_AnyTensor>:$inputs, ArrayAttr:$args,
+      OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<DenseI64ArrayAttr>:$mutates,
+      OptionalAttr<StrAttr>:$functional, OptionalAttr<FlatSymbolRefAttr>:$decomposition,
+      OptionalAttr<ArrayAttr>:$operand_strides, OptionalAttr<ArrayAttr>:$result_strides,
+      UnitAttr:$grad_enabled);
+  let results = (outs Variadic<Dynamo_AnyTensor>:$outputs);
+  let assemblyFormat = "$schema `(` $inputs `)` `args` $args attr-dict `:` functional-type($inputs, $outputs)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// The graph after outlining and planning
+//===----------------------------------------------------------------------===//
+
+def Dynamo_Launchable : AnyTypeOf<[AnyRankedTensor, AnyStridedMemRef]>;
+
+def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch"> {
+  let summary = "run a kernel function";
+  let description = [{
+    On tensors it returns the kernel's results. On memrefs it has no results:
+    the last operands are written.
+  }];
+  let arguments = (ins SymbolRefAttr:$kernel, Variadic<Dynamo_Launchable>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
+}
+
+def Dynamo_WorkspaceOp : Op<Dynamo_Dialect, "workspace", [Pure]> {
+  let summary = "the graph's arena, 64-byte aligned";
+  let results = (outs MemRefRankOf<[I8], [1]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Dynamo_BufferOp : Op<Dynamo_Dialect, "buffer", [Pure]> {
+  let summary = "a buffer at a byte offset of the workspace";
+  let arguments = (ins MemRefRankOf<[I8], [1]>:$workspace, I64Attr:$byte_offset);
+  let results = (outs AnyStridedMemRef:$result);
+  let assemblyFormat = "$workspace `[` $byte_offset `]` attr-dict `:` type($workspace) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_OutputBufferOp : Op<Dynamo_Dialect, "output_buffer"> {
+  let summary = "the memory of a fresh torch tensor that the graph returns";
+  let results = (outs AnyStridedMemRef:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "route", [
+    I32EnumAttrCase<"c_shim", 0>, I32EnumAttrCase<"dispatcher", 1>, I32EnumAttrCase<"python", 2>]>;
+
+def Dynamo_ExternOp : Op<Dynamo_Dialect, "extern", [AttrSizedOperandSegments]> {
+  let summary = "call an ATen operator through libtorch";
+  let description = [{
+    With `outs` the operator writes there; else it allocates its results. The
+    routes, from cheap to dear: the operator's own C function, the C
+    dispatcher, a Python call.
+  }];
+  let arguments = (ins Dynamo_RouteAttr:$route, StrAttr:$schema, Variadic<AnyStridedMemRef>:$inputs,
+      Variadic<AnyStridedMemRef>:$outs, ArrayAttr:$args);
+  let results = (outs Variadic<AnyStridedMemRef>:$outputs);
+  let assemblyFormat = "$route $schema `(` $inputs `)` `outs` `(` $outs `)` `args` $args attr-dict `:` "
+                       "functional-type($inputs, $outputs) `,` `(` type($outs) `)`";
+}
+
+def Dynamo_CommitOp : Op<Dynamo_Dialect, "commit"> {
+  let summary = "from here on the caller's tensors are written";
+  let description = [{ An error before it leaves no trace; nothing after it can fail. }];
+  let assemblyFormat = "attr-dict";
+}
+
+#endif // DYNAMO_OPS

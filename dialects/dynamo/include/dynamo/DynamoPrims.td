@@ -1,0 +1,272 @@
+//===- DynamoPrims.td - The primitive ops -----------------*- tablegen -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The closed set that `dynamo-decompose` ends in. No op here promotes types,
+// broadcasts, writes to an operand or shares memory with one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_PRIMS
+#define DYNAMO_PRIMS
+
+include "dynamo/DynamoTypes.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+
+class Prim<string mnemonic, list<Trait> traits = []>
+    : Op<Dynamo_Dialect, mnemonic, !listconcat([Pure], traits)>;
+
+//===----------------------------------------------------------------------===//
+// Pointwise, one operand
+//===----------------------------------------------------------------------===//
+
+class UnaryPrim<string mnemonic, Type type, string meaning>
+    : Prim<mnemonic, [Elementwise, SameOperandsAndResultType]> {
+  let summary = meaning;
+  let arguments = (ins type:$operand);
+  let results = (outs type:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+}
+
+def Dynamo_NegOp : UnaryPrim<"neg", Dynamo_NumberTensor, "-x; integers wrap"> { let hasFolder = 1; }
+def Dynamo_AbsOp : UnaryPrim<"abs", Dynamo_NumberTensor, "|x|; the smallest integer stays itself">;
+def Dynamo_NotOp : UnaryPrim<"not", Dynamo_IntTensor, "bitwise complement; logical for bool"> { let hasFolder = 1; }
+def Dynamo_ExpOp : UnaryPrim<"exp", Dynamo_FloatTensor, "e to the x">;
+def Dynamo_Exp2Op : UnaryPrim<"exp2", Dynamo_FloatTensor, "2 to the x">;
+def Dynamo_Expm1Op : UnaryPrim<"expm1", Dynamo_FloatTensor, "exp(x) - 1, exact near 0">;
+def Dynamo_LogOp : UnaryPrim<"log", Dynamo_FloatTensor, "natural logarithm">;
+def Dynamo_Log2Op : UnaryPrim<"log2", Dynamo_FloatTensor, "logarithm to base 2">;
+def Dynamo_Log10Op : UnaryPrim<"log10", Dynamo_FloatTensor, "logarithm to base 10">;
+def Dynamo_Log1pOp : UnaryPrim<"log1p", Dynamo_FloatTensor, "log(1 + x), exact near 0">;
+def Dynamo_SqrtOp : UnaryPrim<"sqrt", Dynamo_FloatTensor, "square root, correctly rounded">;
+def Dynamo_RsqrtOp : UnaryPrim<"rsqrt", Dynamo_FloatTensor, "1 / sqrt(x)">;
+def Dynamo_SinOp : UnaryPrim<"sin", Dynamo_FloatTensor, "sine">;
+def Dynamo_CosOp : UnaryPrim<"cos", Dynamo_FloatTensor, "cosine">;
+def Dynamo_TanOp : UnaryPrim<"tan", Dynamo_FloatTensor, "tangent">;
+def Dynamo_AsinOp : UnaryPrim<"asin", Dynamo_FloatTensor, "inverse sine">;
+def Dynamo_AcosOp : UnaryPrim<"acos", Dynamo_FloatTensor, "inverse cosine">;
+def Dynamo_AtanOp : UnaryPrim<"atan", Dynamo_FloatTensor, "inverse tangent">;
+def Dynamo_SinhOp : UnaryPrim<"sinh", Dynamo_FloatTensor, "hyperbolic sine">;
+def Dynamo_CoshOp : UnaryPrim<"cosh", Dynamo_FloatTensor, "hyperbolic cosine">;
+def Dynamo_TanhOp : UnaryPrim<"tanh", Dynamo_FloatTensor, "hyperbolic tangent">;
+def Dynamo_AsinhOp : UnaryPrim<"asinh", Dynamo_FloatTensor, "inverse hyperbolic sine">;
+def Dynamo_AcoshOp : UnaryPrim<"acosh", Dynamo_FloatTensor, "inverse hyperbolic cosine">;
+def Dynamo_AtanhOp : UnaryPrim<"atanh", Dynamo_FloatTensor, "inverse hyperbolic tangent">;
+def Dynamo_ErfOp : UnaryPrim<"erf", Dynamo_FloatTensor, "error function">;
+def Dynamo_ErfcOp : UnaryPrim<"erfc", Dynamo_FloatTensor, "1 - erf(x), exact for large x">;
+def Dynamo_LgammaOp : UnaryPrim<"lgamma", Dynamo_FloatTensor, "logarithm of |Γ(x)|">;
+def Dynamo_FloorOp : UnaryPrim<"floor", Dynamo_FloatTensor, "largest integer not above x">;
+def Dynamo_CeilOp : UnaryPrim<"ceil", Dynamo_FloatTensor, "smallest integer not below x">;
+def Dynamo_RoundOp : UnaryPrim<"round", Dynamo_FloatTensor, "nearest integer, halves to even">;
+def Dynamo_TruncOp : UnaryPrim<"trunc", Dynamo_FloatTensor, "x without its fraction">;
+
+//===----------------------------------------------------------------------===//
+// Pointwise, two operands
+//===----------------------------------------------------------------------===//
+
+class BinaryPrim<string mnemonic, Type type, string meaning, list<Trait> traits = []>
+    : Prim<mnemonic, !listconcat([Elementwise, SameOperandsAndResultType], traits)> {
+  let summary = meaning;
+  let arguments = (ins type:$lhs, type:$rhs);
+  let results = (outs type:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+def Dynamo_AddOp : BinaryPrim<"add", Dynamo_NumberTensor, "x + y; integers wrap", [Commutative]>;
+def Dynamo_SubOp : BinaryPrim<"sub", Dynamo_NumberTensor, "x - y; integers wrap">;
+def Dynamo_MulOp : BinaryPrim<"mul", Dynamo_NumberTensor, "x * y; integers wrap", [Commutative]>;
+def Dynamo_DivOp : BinaryPrim<"div", Dynamo_NumberTensor, "x / y; integers round toward zero"> {
+  let description = [{
+    An integer divisor must not be 0: eager raises there, so the decomposition
+    emits this op for integers only where the divisor is a constant.
+  }];
+}
+def Dynamo_RemOp : BinaryPrim<"rem", Dynamo_NumberTensor, "C remainder: the sign is that of x"> {
+  let description = [{ The same restriction on integers as `dynamo.div`. }];
+}
+def Dynamo_PowOp : BinaryPrim<"pow", Dynamo_FloatTensor, "x to the y, as C's pow">;
+def Dynamo_Atan2Op : BinaryPrim<"atan2", Dynamo_FloatTensor, "angle of the point (y = lhs, x = rhs)">;
+def Dynamo_HypotOp : BinaryPrim<"hypot", Dynamo_FloatTensor, "sqrt(x² + y²) without overflow">;
+def Dynamo_CopysignOp : BinaryPrim<"copysign", Dynamo_FloatTensor, "magnitude of x, sign of y">;
+def Dynamo_NextafterOp : BinaryPrim<"nextafter", Dynamo_FloatTensor, "the number after x toward y">;
+def Dynamo_MaxOp : BinaryPrim<"max", Dynamo_Tensor, "larger one; NaN if either is">  { let hasFolder = 1; }
+def Dynamo_MinOp : BinaryPrim<"min", Dynamo_Tensor, "smaller one; NaN if either is"> { let hasFolder = 1; }
+def Dynamo_AndOp : BinaryPrim<"and", Dynamo_IntTensor, "bitwise and", [Commutative]> { let hasFolder = 1; }
+def Dynamo_OrOp : BinaryPrim<"or", Dynamo_IntTensor, "bitwise or", [Commutative]>    { let hasFolder = 1; }
+def Dynamo_XorOp : BinaryPrim<"xor", Dynamo_IntTensor, "bitwise exclusive or", [Commutative]>;
+def Dynamo_ShlOp : BinaryPrim<"shl", Dynamo_IntTensor, "x << y; 0 where y is out of range">;
+def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; signed types keep the sign, y out of range acts as width - 1">;
+
+def Dynamo_PredicateAttr : Dynamo_Enum<"Predicate", "comparison", "predicate", [
+    I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
+    I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
+
+def Dynamo_CompareOp : Prim<"compare", [Elementwise, SameTypeOperands, SameOperandsAndResultShape]> {
+  let summary = "x (predicate) y; with a NaN only `ne` holds";
+  let arguments = (ins Dynamo_PredicateAttr:$predicate, Dynamo_Tensor:$lhs, Dynamo_Tensor:$rhs);
+  let results = (outs Dynamo_BoolTensor:$result);
+  let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
+}
+
+def Dynamo_SelectOp : Prim<"select", [Elementwise, SameOperandsAndResultShape, AllTypesMatch<["on_true", "on_false", "result"]>]> {
+  let summary = "on_true where the condition holds, else on_false";
+  let arguments = (ins Dynamo_BoolTensor:$condition, Dynamo_Tensor:$on_true, Dynamo_Tensor:$on_false);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_ConvertOp : Prim<"convert", [Elementwise, SameOperandsAndResultShape]> {
+  let summary = "the value in another element type";
+  let description = [{
+    To bool: whether it is not 0. From bool: 0 or 1. From float to integer:
+    toward zero (a value that does not fit is unspecified, as in torch). To a
+    narrower integer: modulo. To a narrower float: nearest, ties to even.
+  }];
+  let arguments = (ins Dynamo_Tensor:$operand);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_BitcastOp : Prim<"bitcast", [Elementwise, SameOperandsAndResultShape]> {
+  let summary = "the same bits in another element type of equal width";
+  let arguments = (ins Dynamo_Tensor:$operand);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+def Dynamo_FullOp : Prim<"full"> {
+  let summary = "every element is this constant";
+  let description = [{ `dynamo.full 1.0 : f32 -> tensor<2xf32>`; bool is written `true`/`false`. }];
+  let arguments = (ins TypedAttrInterface:$value);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$value attr-dict `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_IotaOp : Prim<"iota"> {
+  let summary = "the index along one dimension, as i64";
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs Dynamo_IndexTensor:$result);
+  let assemblyFormat = "$dim attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Shape
+//===----------------------------------------------------------------------===//
+
+class ShapePrim<string mnemonic, string meaning> : Prim<mnemonic> {
+  let summary = meaning;
+  let results = (outs Dynamo_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Dynamo_BroadcastOp : ShapePrim<"broadcast", "operand dimension i becomes result dimension dims[i]; the others repeat"> {
+  let description = [{
+    `dims` is strictly increasing. An operand dimension is as large as the
+    result's or 1.
+  }];
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
+  let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_ReshapeOp : ShapePrim<"reshape", "the same elements in row-major order in another shape"> {
+  let arguments = (ins Dynamo_Tensor:$operand);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_PermuteOp : ShapePrim<"permute", "result dimension i is operand dimension dims[i]"> {
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
+  let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; sizes stand in the result type"> {
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$steps);
+  let assemblyFormat = "$operand `starts` $starts `steps` $steps attr-dict `:` type($operand) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Dynamo_ReverseOp : ShapePrim<"reverse", "the elements in opposite order along dims"> {
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
+  let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Dynamo_ConcatenateOp : ShapePrim<"concatenate", "operands one after another along dim"> {
+  let arguments = (ins Variadic<Dynamo_Tensor>:$inputs, I64Attr:$dim);
+  let assemblyFormat = "$inputs `dim` $dim attr-dict `:` functional-type($inputs, $result)";
+}
+
+def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (high) each dimension"> {
+  let description = [{ `low` and `high` are not negative: cropping is `dynamo.slice`. }];
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, TypedAttrInterface:$value);
+  let assemblyFormat = "$operand `low` $low `high` $high `value` $value attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Dynamo_AsStridedOp : ShapePrim<"as_strided", "element i is operand.flat[offset + Σ i_k · strides_k]"> {
+  let description = [{
+    `operand.flat` is the operand in row-major order. Functionalization writes
+    it for a view of a storage that is mutated elsewhere.
+  }];
+  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$strides, I64Attr:$offset);
+  let assemblyFormat = "$operand `strides` $strides `offset` $offset attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with source written through the window that as_strided would read"> {
+  let description = [{ The window does not show an element twice. }];
+  let arguments = (ins Dynamo_Tensor:$base, Dynamo_Tensor:$source, DenseI64ArrayAttr:$strides, I64Attr:$offset);
+  let assemblyFormat = "$base `,` $source `strides` $strides `offset` $offset attr-dict `:` type($base) `,` type($source) `->` type($result)";
+}
+
+//===----------------------------------------------------------------------===//
+// Reduction
+//===----------------------------------------------------------------------===//
+
+def Dynamo_ReduceKindAttr : Dynamo_Enum<"ReduceKind", "reduction", "reduce_kind", [
+    I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"prod", 1>, I32EnumAttrCase<"max", 2>,
+    I32EnumAttrCase<"min", 3>, I32EnumAttrCase<"bit_and", 4, "and">, I32EnumAttrCase<"bit_or", 5, "or">,
+    I32EnumAttrCase<"bit_xor", 6, "xor">]>;
+
+def Dynamo_ReduceOp : Prim<"reduce"> {
+  let summary = "combine all elements along dims, which the result lacks";
+  let description = [{
+    Nothing to combine gives the neutral element. `max` and `min` pass on NaN;
+    over nothing they are refused. The order of a float sum is unspecified.
+  }];
+  let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$kind $operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_ArgReduceOp : Prim<"arg_reduce"> {
+  let summary = "index of the first largest (max) or smallest (min) element along dim, which the result lacks";
+  let description = [{ A NaN counts as the largest for `max` and the smallest for `min`. }];
+  let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, I64Attr:$dim);
+  let results = (outs Dynamo_IndexTensor:$result);
+  let assemblyFormat = "$kind $operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_ScanOp : Prim<"scan", [SameOperandsAndResultType]> {
+  let summary = "running combination along dim, the element itself included";
+  let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, I64Attr:$dim);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$kind $operand `dim` $dim attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif // DYNAMO_PRIMS

@@ -1,0 +1,90 @@
+//===- DynamoTypes.td - Types and attributes --------------*- tablegen -*-===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DYNAMO_TYPES
+#define DYNAMO_TYPES
+
+include "dynamo/DynamoBase.td"
+
+def Dynamo_MutableTensorType : TypeDef<Dynamo_Dialect, "MutableTensor"> {
+  let mnemonic = "tensor";
+  let summary = "a torch tensor: a strided window on a storage that others may share";
+  let description = [{
+    `!dynamo.tensor<2x3xf32, [3, 1], 0>` has sizes 2×3, strides 3 and 1 (in
+    elements) and starts 0 elements into its storage. A value of this type is
+    a reference: ops may write to the storage, and other values may show the
+    same storage. It lives before `dynamo-functionalize` only.
+  }];
+  let parameters = (ins
+    ArrayRefParameter<"int64_t", "sizes">:$sizes,
+    "::mlir::Type":$elementType,
+    ArrayRefParameter<"int64_t", "strides in elements">:$strides,
+    "int64_t":$offset);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+class Dynamo_Attr<string name, string attrMnemonic> : AttrDef<Dynamo_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Dynamo_OperandAttr : Dynamo_Attr<"Operand", "operand"> {
+  let summary = "a schema argument that is the SSA operand of this number";
+  let parameters = (ins "int64_t":$index);
+  let assemblyFormat = "`<` $index `>`";
+}
+def Dynamo_DeviceAttr : Dynamo_Attr<"Device", "device"> {
+  let summary = "a `torch.device` argument";
+  let parameters = (ins StringRefParameter<"device string">:$value);
+  let assemblyFormat = "`<` $value `>`";
+}
+def Dynamo_MemoryFormatAttr : Dynamo_Attr<"MemoryFormat", "memory_format"> {
+  let summary = "a `torch.memory_format` argument";
+  let parameters = (ins StringRefParameter<"name">:$value);
+  let assemblyFormat = "`<` $value `>`";
+}
+def Dynamo_LayoutAttr : Dynamo_Attr<"Layout", "layout"> {
+  let summary = "a `torch.layout` argument";
+  let parameters = (ins StringRefParameter<"name">:$value);
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dynamo_OutputKind : I32EnumAttr<"OutputKind", "what a user output is made of", [
+    I32EnumAttrCase<"result", 0>, I32EnumAttrCase<"arg", 1>,
+    I32EnumAttrCase<"arg_view", 2>, I32EnumAttrCase<"result_view", 3>,
+    I32EnumAttrCase<"none", 4>, I32EnumAttrCase<"same", 5>,
+    I32EnumAttrCase<"constant", 6>]> {
+  let cppNamespace = "::dynamlir::dynamo";
+  let genSpecializedAttr = 0;
+}
+
+def Dynamo_OutputAttr : Dynamo_Attr<"Output", "output"> {
+  let summary = "how the runtime builds one output of the user's function";
+  let description = [{
+    `#dynamo.output<result 0>` the tensor of function result 0;
+    `#dynamo.output<arg 1>` the input object itself;
+    `#dynamo.output<arg_view 1, [2], [1], 4>` a view of argument 1 with these
+    sizes, strides and absolute storage offset; `result_view` likewise of a
+    result; `none`; `same 2` the object of output 2; `constant 3` an integer.
+  }];
+  let parameters = (ins
+    "::dynamlir::dynamo::OutputKind":$kind, "int64_t":$index,
+    ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$strides,
+    "int64_t":$offset);
+  let hasCustomAssemblyFormat = 1;
+}
+
+class Dynamo_I32Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::dynamlir::dynamo";
+  let genSpecializedAttr = 0;
+}
+
+class Dynamo_Enum<string name, string summary, string enumMnemonic, list<I32EnumAttrCase> cases>
+    : EnumAttr<Dynamo_Dialect, Dynamo_I32Enum<name, summary, cases>, enumMnemonic>;
+
+#endif // DYNAMO_TYPES

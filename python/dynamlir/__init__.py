@@ -1,0 +1,71 @@
+"""dynamlir: a torch.compile backend on MLIR.
+
+``torch.compile(model, backend="dynamlir")`` compiles for the CPU; `last_compile()` says what became of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import logs, native, reasons, report
+from .backend import dynamlir_backend
+from .report import CompileReport
+
+__version__ = "0.1.0"
+
+backend = dynamlir_backend
+
+logs.configure()
+
+
+def last_compile() -> CompileReport | None:
+    """The report of the latest compilation, of any thread; None before the first."""
+    return report.last()
+
+
+def compiles() -> list[CompileReport]:
+    """The latest reports, oldest first."""
+    return report.all_reports()
+
+
+def counters() -> dict[str, Any]:
+    """Totals since the last `reset`: graphs, operations, kernels, and under ``fallbacks`` each reason's count."""
+    return {**report.counters(), "fallbacks": reasons.counts()}
+
+
+def fallbacks() -> list[reasons.Event]:
+    """The latest occasions on which plain eager ran, oldest first."""
+    return reasons.events()
+
+
+def explain_last() -> str:
+    """The latest report and the reasons met so far, as text."""
+    made = report.last()
+    parts = [str(made) if made is not None else "nothing compiled yet"]
+    table = report.reasons_table(reasons.counts())
+    return "\n".join([*parts, table] if table else parts)
+
+
+def reset() -> None:
+    """Forget reports, counters and reasons. Compiled functions stay; torch._dynamo.reset() drops those."""
+    report.reset()
+    reasons.reset()
+
+
+def load(path: str, stage: str | None = None) -> Any:
+    """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors."""
+    return native.module().load(path, stage)
+
+
+__all__ = [
+    "CompileReport",
+    "__version__",
+    "backend",
+    "compiles",
+    "counters",
+    "explain_last",
+    "fallbacks",
+    "last_compile",
+    "load",
+    "reset",
+]

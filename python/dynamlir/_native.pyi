@@ -1,0 +1,52 @@
+"""The extension module: the compiler and its executables."""
+
+
+from typing import Any, Literal, TypeAlias
+
+Location: TypeAlias = list[tuple[str, int, str]]
+
+class NativeError(Exception):
+    """Anything the native side reports."""
+
+class Unsupported(NativeError):
+    """The graph cannot be compiled; plain eager runs instead."""
+
+    reason_id: str
+    message: str
+    location: Location | None
+
+class RunError(NativeError):
+    """A call failed before anything of the caller's was written."""
+
+class TraceBuilder:
+    """Receives a recorded graph and writes it at stage aten."""
+
+    def __init__(self, name: str) -> None: ...
+    def input(
+        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
+    ) -> int: ...
+    def op(
+        self,
+        schema: str,
+        args: list[Any],
+        results: list[tuple[str, list[int], list[int], int]],
+        aliases: list[int],
+        mutates: list[int],
+        functional: str | None,
+        grad_enabled: bool,
+        decomposition: TraceBuilder | None,
+        location: Location,
+    ) -> list[int]: ...
+    def output(self, kind: Literal["value", "none", "const"], *payload: Any) -> None: ...
+    def text(self) -> str: ...
+
+class Executable:
+    """Machine code for one graph."""
+
+    def __call__(self, *tensors: Any) -> list[Any]: ...
+    def report(self) -> dict[str, Any]: ...
+
+def compile_trace(trace: TraceBuilder, options: dict[str, Any]) -> Executable: ...
+def load(path: str, stage: str | None) -> Executable: ...
+def rust_ops() -> set[str]: ...
+def keep_ops() -> set[str]: ...

@@ -1,0 +1,154 @@
+"""The backend that ``torch.compile(model, backend="dynamlir")`` calls: record, decompose, compile, or plain eager."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from . import config, logs, native, reasons, report
+from .reasons import Fallback
+from .recorder import fresh_fake_mode, record
+from .recording import Recording
+from .runtime import CompiledGraph, Variant
+
+TESTED = ((2, 11), (2, 15))
+"""First and last torch version this package has been tried with."""
+
+_warned: set[str] = set()
+
+
+def dynamlir_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **unknown: Any,
+) -> Callable[..., Any]:
+    """Compile ``gm`` for ``example_inputs``. What cannot be compiled runs as plain eager, with a counted reason."""
+    if unknown:
+        raise TypeError(f"dynamlir: unexpected backend argument(s) {', '.join(sorted(unknown))}")
+    settings = config.resolve(mode, options)
+    name = _graph_name(gm)
+    try:
+        _check_version()
+        _specialise(gm, example_inputs)
+        return _compile(gm, example_inputs, settings, name)
+    except Fallback as failure:
+        return _eager(gm, name, failure)
+    except Exception as error:
+        logs.logger("fallback").debug("%s", traceback.format_exc())
+        return _eager(gm, name, Fallback("internal-error", f"{type(error).__name__}: {error}"))
+
+
+def _compile(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: config.Options, name: str
+) -> CompiledGraph:
+    def compile_variant(inputs: Sequence[Any]) -> Variant:
+        variant, made = compile_graph(gm, inputs, settings, name)
+        report.add(made)
+        return variant
+
+    first, made = compile_graph(gm, example_inputs, settings, name)
+    compiled = CompiledGraph(gm, example_inputs, first, compile_variant)
+    report.add(made)  # last: a compilation that was interrupted leaves nothing behind
+    return compiled
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], settings: config.Options, name: str
+) -> tuple[Variant, report.CompileReport]:
+    """Record and compile one variant; `Fallback` when it cannot be."""
+    extension = native.module()
+    started = time.perf_counter()
+    logs.logger("graph").debug("%s", gm.graph)
+    mode = fresh_fake_mode()
+    recording = record(gm, inputs, mode)
+    recorded = time.perf_counter()
+    native.decomposer().attach(recording, mode)
+    decomposed = time.perf_counter()
+    trace = recording.emit(extension.TraceBuilder)
+    if logs.logger("ir").isEnabledFor(10):
+        logs.logger("ir").debug("%s", trace.text())
+    emitted = time.perf_counter()
+    try:
+        executable = extension.compile_trace(trace, settings.native())
+    except Exception as error:
+        failure = native.fallback_of(error)
+        if failure is None:
+            raise
+        raise failure from error
+    stages = {"record": recorded - started, "decompose": decomposed - recorded, "emit": emitted - decomposed}
+    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()))
+    _log(made)
+    return Variant(recording, executable), made
+
+
+def explain(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Recording:
+    """The recording alone, without compiling: for tools."""
+    return record(gm, example_inputs)
+
+
+def _eager(gm: torch.fx.GraphModule, name: str, failure: Fallback) -> Callable[..., Any]:
+    event = reasons.note(failure.reason, failure.message, failure.location)
+    report.add(report.CompileReport(graph=name, eager=event))
+    return gm.forward
+
+
+def _check_version() -> None:
+    match = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    if TESTED[0] <= version <= TESTED[1]:
+        return
+    if torch.__version__ not in _warned:
+        _warned.add(torch.__version__)
+        first, last = (".".join(map(str, bound)) for bound in TESTED)
+        warnings.warn(
+            f"dynamlir supports torch {first} to {last}, this is {torch.__version__}: running as plain eager",
+            stacklevel=3,
+        )
+    raise Fallback("unsupported-torch", torch.__version__)
+
+
+def _specialise(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Take symbolic sizes at their value, guarded through torch; refuse sizes that the user marked dynamic."""
+    context = torch._guards.TracingContext.try_get()
+    contexts = getattr(context, "tensor_to_context", None)
+    if contexts is not None:
+        for value in example_inputs:
+            if isinstance(value, torch.Tensor):
+                symbolic = contexts.get(value, None)
+                if any(limit is not None for limit in getattr(symbolic, "constraint_sizes", None) or ()):
+                    raise Fallback("dynamic-shape", f"an input of shape {tuple(value.shape)}")
+    for node in gm.graph.find_nodes(op="placeholder"):
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.SymInt):
+            int(example)
+        elif type(example) is FakeTensor and example.layout is torch.strided:
+            for number in (*example.shape, *example.stride(), example.storage_offset()):
+                int(number)
+
+
+def _graph_name(gm: torch.fx.GraphModule) -> str:
+    """Where the graph comes from: the Python line of its first operation."""
+    from .recorder import parse_stack
+
+    for node in gm.graph.nodes:
+        frames = parse_stack(node.stack_trace) if node.op not in ("placeholder", "output", "get_attr") else []
+        if frames:
+            return f"{frames[-1][2]} ({frames[-1][0]}:{frames[-1][1]})"
+    return "graph"
+
+
+def _log(made: report.CompileReport) -> None:
+    logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
+    for extern in made.externs:
+        logs.logger("extern").info("%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count)

@@ -1,0 +1,210 @@
+"""The long tail: torch's own decomposition of one operation, recorded at its shapes and attached to it.
+
+An operation that the native decomposition pass neither lowers nor keeps may still be written in operations that it
+does know. Torch says how, in its decomposition table and in its composite kernels; both are run on fakes under the
+same recorder. A decomposition counts only when every operation it ends in is known natively: otherwise the operation
+stays one extern call, which is what eager runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import logs
+from .fakes import Faker
+from .reasons import Fallback
+from .recorder import OpRecorder
+from .recording import NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+
+_MAX_DEPTH = 8
+
+# Decompositions that torch lists but that do not compute what the kernel computes, to the bit of meaning.
+_REFUSED: dict[str, str] = {
+    "aten.empty_like.default": "uninitialised memory",
+    "aten.new_empty.default": "uninitialised memory",
+    "aten.new_empty_strided.default": "uninitialised memory",
+    "aten.empty_strided.default": "uninitialised memory",
+    "aten.empty.memory_format": "uninitialised memory",
+}
+
+_DTYPES: dict[str, torch.dtype] = {}
+
+Known = frozenset[str] | set[str]
+
+
+class Decomposer:
+    """Finds, records and remembers decompositions. ``known`` holds the schemas the compiler lowers or keeps."""
+
+    def __init__(self, rust_ops: Known, keep_ops: Known) -> None:
+        self.known = frozenset(rust_ops) | frozenset(keep_ops)
+        self._cache: dict[Any, Recording | None] = {}
+        self._lock = threading.Lock()
+        self._active = threading.local()
+
+    def attach(self, recording: Recording, mode: FakeTensorMode) -> None:
+        """Give every operation that needs one its decomposition, where there is one."""
+        with _disable_current_modes():
+            self._attach(recording, mode)
+
+    def _attach(self, recording: Recording, mode: FakeTensorMode) -> None:
+        for op in recording.ops:
+            if self.wants(op):
+                op.decomposition = self._find(op, recording.metas, mode)
+
+    def wants(self, op: OpRecord) -> bool:
+        """Whether the compiler itself has no way with this operation but to call it."""
+        name = op.functional or op.schema
+        return not (name in self.known or op.is_view or op.random or op.raw is None or name in _REFUSED)
+
+    def covered(self, recording: Recording) -> bool:
+        """Whether every operation is known natively or decomposed into such."""
+        return all(not self.wants(op) or op.decomposition is not None for op in recording.ops)
+
+    def _find(self, op: OpRecord, metas: dict[int, TensorMeta], mode: FakeTensorMode) -> Recording | None:
+        assert op.raw is not None
+        overload, raw = op.raw
+        name = str(overload)
+        if not candidates(overload):
+            return None
+        key = (name, _freeze(raw, metas, []), tuple(op.results) if not op.functional else None)
+        with self._lock:
+            if key in self._cache:
+                return self._cache[key]
+        stack: list[str] = self._active.__dict__.setdefault("stack", [])
+        if name in stack or len(stack) >= _MAX_DEPTH:
+            return None
+        stack.append(name)
+        try:
+            found = self._record(op, overload, raw, metas, mode)
+        finally:
+            stack.pop()
+        if not stack:  # inside another decomposition a refusal may be due to the recursion limit alone
+            with self._lock:
+                self._cache[key] = found
+        return found
+
+    def _record(
+        self, op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[int, TensorMeta], mode: FakeTensorMode
+    ) -> Recording | None:
+        log = logs.logger("decomposition")
+        for run in candidates(overload):
+            try:
+                recording = record_one(op, run, overload, raw, metas, mode)
+                self._attach(recording, mode)
+            except Exception as error:
+                log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
+                continue
+            if self.covered(recording):
+                log.info("%s: %s", overload, dict(recording.histogram()))
+                return recording
+            unknown = sorted({inner.schema for inner in recording.ops if self.wants(inner) and not inner.decomposition})
+            log.info("%s: not decomposed: needs %s", overload, ", ".join(unknown))
+        return None
+
+
+@functools.cache
+def candidates(overload: OpOverload) -> tuple[Callable[..., Any], ...]:
+    """Ways to express ``overload`` in other operations, best first."""
+    from torch._decomp import decomposition_table
+
+    found: list[Callable[..., Any]] = []
+    if overload in decomposition_table:
+        found.append(decomposition_table[overload])
+    key = DispatchKey.CompositeExplicitAutograd
+    if overload.has_kernel_for_dispatch_key(key):
+        found.append(functools.partial(overload._op_dk, key))
+    return tuple(found)
+
+
+def record_one(
+    op: OpRecord,
+    run: Callable[..., Any],
+    overload: OpOverload,
+    raw: list[Any],
+    metas: dict[int, TensorMeta],
+    mode: FakeTensorMode,
+) -> Recording:
+    """Record ``run`` on fakes that look like the operation's operands. The inputs are its operands in order."""
+    recording = Recording(str(overload).replace(".", "_"))
+    faker = Faker(mode)
+    recorder = OpRecorder(recording, faker)
+    fakes: dict[int, torch.Tensor] = {}
+
+    def fake(ref: Ref) -> torch.Tensor:
+        if ref.id not in fakes:
+            fakes[ref.id] = _fake_like(faker, metas[ref.id], -1 - ref.id)
+        recorder.add_input(fakes[ref.id], f"operand{len(recording.inputs)}")
+        return fakes[ref.id]
+
+    arguments = [_map_refs(value, fake) for value in raw]
+    names = [(argument.name, argument.kwarg_only) for argument in overload._schema.arguments]
+    positional = [value for value, (_, keyword) in zip(arguments, names) if not keyword]
+    keywords = {name: value for value, (name, keyword) in zip(arguments, names) if keyword}
+    with torch.no_grad(), mode, recorder:
+        result = run(*positional, **keywords)
+    if recorder.failure is not None:
+        raise recorder.failure
+    if result is NotImplemented:
+        raise Fallback("unsupported", "the decomposition does not apply")
+    if recording.mutates_inputs or any(inner.random for inner in recording.ops):
+        raise Fallback("unsupported", "the decomposition is not a function of its operands")
+    leaves = [leaf for leaf in pytree.tree_leaves(result)]
+    for leaf in leaves:
+        if leaf is None:
+            recording.outputs.append(OutputRecord("none"))
+            continue
+        if not isinstance(leaf, torch.Tensor):
+            raise Fallback("unsupported", "the decomposition returns something else")
+        recording.outputs.append(OutputRecord("value", recorder.id_of(leaf)))
+    _check(op, [NO_RESULT if leaf is None else TensorMeta.of(leaf) for leaf in leaves])
+    return recording
+
+
+def _check(op: OpRecord, results: list[TensorMeta]) -> None:
+    if op.functional:
+        return  # results are the fresh ones and new values; the pass that uses them checks
+    wanted = [(meta.dtype, meta.sizes) for meta in op.results]
+    if [(meta.dtype, meta.sizes) for meta in results] != wanted:
+        raise Fallback("unsupported", f"the decomposition gives {results}, not {wanted}")
+
+
+def _fake_like(faker: Faker, meta: TensorMeta, storage: int) -> torch.Tensor:
+    from .recording import DTYPE_NAMES
+
+    if not _DTYPES:
+        _DTYPES.update({name: dtype for dtype, name in DTYPE_NAMES.items()})
+    dtype = _DTYPES[meta.dtype]
+    extent = 0
+    if 0 not in meta.sizes:
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
+    nbytes = (meta.offset + extent) * dtype.itemsize
+    return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes)
+
+
+def _map_refs(value: Any, fake: Callable[[Ref], torch.Tensor]) -> Any:
+    if isinstance(value, Ref):
+        return fake(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(element, Ref) for element in value):
+        return type(value)(_map_refs(element, fake) for element in value)
+    return value
+
+
+def _freeze(value: Any, metas: dict[int, TensorMeta], seen: list[int]) -> Any:
+    """A hashable key for arguments: tensors by metadata, and which of them are the same."""
+    if isinstance(value, Ref):
+        if value.id not in seen:
+            seen.append(value.id)
+        return (metas[value.id], seen.index(value.id))
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(element, metas, seen) for element in value)
+    return (type(value).__name__, repr(value) if isinstance(value, float) else value)

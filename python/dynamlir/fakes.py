@@ -1,0 +1,81 @@
+"""Fake stand-ins for the tensors a graph receives; overlap between inputs survives, strangers are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from .reasons import Fallback
+from .recording import dtype_name
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+
+
+def check_supported(tensor: torch.Tensor) -> None:
+    """Raise `Fallback` unless ``tensor`` is a plain, strided CPU tensor of a known element type."""
+    kind = type(tensor)
+    if kind not in _PLAIN:
+        raise Fallback("subclass", kind.__name__)
+    if tensor.layout is not torch.strided:
+        raise Fallback("layout", str(tensor.layout))
+    if tensor.is_nested or tensor.is_quantized:
+        raise Fallback("layout", "nested" if tensor.is_nested else "quantized")
+    if tensor.device.type != "cpu":
+        raise Fallback("device", str(tensor.device))
+    dtype_name(tensor.dtype)
+    if tensor.is_neg() or tensor.is_conj():
+        raise Fallback("lazy-bit")
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise Fallback("subclass", "a tensor of a function transform")
+
+
+class Faker:
+    """Makes fakes for one recording. The same tensor gives the same fake; equal storages give equal storages."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self.mode = mode
+        self._fakes: dict[int, torch.Tensor] = {}
+        self._storages: dict[int, torch.Tensor] = {}
+        self._alive: list[Any] = []
+
+    def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The fake already made for ``tensor``."""
+        return self._fakes.get(id(tensor))
+
+    def fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The fake that stands for ``tensor``, which may itself be a fake of another mode."""
+        found = self._fakes.get(id(tensor))
+        if found is not None:
+            return found
+        check_supported(tensor)
+        sizes = [int(size) for size in tensor.shape]
+        strides = [int(stride) for stride in tensor.stride()]
+        fake = self.make(
+            tensor.dtype,
+            sizes,
+            strides,
+            int(tensor.storage_offset()),
+            tensor.untyped_storage()._cdata,
+            int(tensor.untyped_storage().nbytes()),
+        )
+        if tensor.requires_grad:
+            fake.requires_grad_(True)
+        self._fakes[id(tensor)] = fake
+        self._alive.append(tensor)
+        return fake
+
+    def make(
+        self, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, storage: int, nbytes: int
+    ) -> torch.Tensor:
+        """A fake tensor over the fake of the storage with key ``storage``."""
+        base = self._storages.get(storage)
+        if base is None:
+            base = self._storages[storage] = torch.empty(nbytes, dtype=torch.uint8, device="meta")
+        meta = torch.empty(0, dtype=dtype, device="meta")
+        meta.set_(base.untyped_storage(), offset, sizes, strides)
+        fake = FakeTensor(self.mode, meta, torch.device("cpu"))
+        if fake._version:
+            torch._C._autograd._unsafe_set_version_counter((fake,), (0,))
+        return fake

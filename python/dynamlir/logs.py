@@ -1,0 +1,68 @@
+"""Logging by topic: ``DYNAMLIR_LOGS=fallback,perf`` prints those topics to stderr; ``all`` is every one."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import sys
+
+TOPICS: dict[str, str] = {
+    "graph": "the fx graph handed over and the ATen operations recorded from it",
+    "fallback": "why a graph, or one call of it, ran as plain eager",
+    "decomposition": "which operations were replaced by torch's own decomposition, and which could not be",
+    "extern": "operations left to torch's library, with route and Python line",
+    "ir": "the aten-level MLIR of each graph",
+    "perf": "seconds by stage of each compilation",
+    "runtime": "what happens at call time: variants, repeated runs",
+}
+
+_HANDLER_NAME = "dynamlir-stderr"
+
+
+def logger(topic: str) -> logging.Logger:
+    """The logger of one topic (``dynamlir.<topic>``)."""
+    if topic not in TOPICS:
+        raise KeyError(f"no log topic {topic!r}")
+    return logging.getLogger(f"dynamlir.{topic}")
+
+
+def configure(text: str | None = None) -> list[str]:
+    """Switch on the topics named in ``text`` (default: ``DYNAMLIR_LOGS``); unknown ones warn. Returns what is on."""
+    text = os.environ.get("DYNAMLIR_LOGS", "") if text is None else text
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    root = logging.getLogger("dynamlir")
+    on: list[str] = []
+    for name in wanted:
+        plain = name.lstrip("+")
+        if plain == "all":
+            on.extend(TOPICS)
+        elif plain in TOPICS:
+            on.append(plain)
+        else:
+            close = difflib.get_close_matches(plain, TOPICS, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            print(
+                f"dynamlir: DYNAMLIR_LOGS: unknown topic {name!r}{hint} (known: all, {', '.join(TOPICS)})",
+                file=sys.stderr,
+            )
+    for topic in TOPICS:
+        logging.getLogger(f"dynamlir.{topic}").setLevel(logging.DEBUG if topic in on else logging.WARNING)
+    if wanted and not any(handler.get_name() == _HANDLER_NAME for handler in root.handlers):
+        handler = _StderrHandler()
+        handler.set_name(_HANDLER_NAME)
+        handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+        root.addHandler(handler)
+        root.propagate = False
+    return on
+
+
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to whatever ``sys.stderr`` is at that moment, so that redirections are honoured."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)

@@ -1,0 +1,513 @@
+"""Records the ATen operations of an fx graph by running it once on fake tensors.
+
+Two halves: `OpRecorder` is a dispatch mode below autograd that notes every operation with the identity, storage and
+version of its tensors; `_Runner` is an fx interpreter that says which Python line is running and where the graph's
+tensors come from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from . import aten_schema, logs
+from .fakes import Faker, check_supported
+from .reasons import Fallback, Location
+from .recording import (
+    NO_RESULT,
+    InputRecord,
+    OpRecord,
+    OutputRecord,
+    Recording,
+    Ref,
+    TensorMeta,
+    encode,
+    operand_ids,
+)
+
+_FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
+
+_RUNTIME_ASSERTS = frozenset({"_assert_async", "_functional_assert_async", "_assert_scalar", "sym_constrain_range"})
+
+# Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
+_UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
+
+_ABSOLUTE_OFFSET = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"})
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_stack(text: str | None) -> Location:
+    """The frames of an fx node's stack trace, innermost first."""
+    return [(file, int(line), name or "") for file, line, name in reversed(_FRAME.findall(text or ""))]
+
+
+class OpRecorder(TorchDispatchMode):
+    """Notes what is dispatched while it is active. Tensors it meets for the first time are inputs, or refused."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        faker: Faker,
+        find_tensor: Callable[[torch.Tensor], tuple[str, Callable[[], torch.Tensor]]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.recording = recording
+        self.faker = faker
+        self.location: Location = []
+        self.failure: Fallback | None = None
+        self._find_tensor = find_tensor
+        self._next = 0
+        self._inputs: list[torch.Tensor] = []
+        self._ids: dict[int, int] = {}
+        self._alive: list[torch.Tensor] = []
+        self._storages: dict[int, int] = {}
+        self._storage_values: dict[int, int] = {}
+        self._input_storages: set[int] = set()
+
+    # -- values
+
+    def add_input(self, fake: torch.Tensor, name: str) -> int:
+        """Declare ``fake`` an input; the same fake twice is one value but two inputs."""
+        storage = fake.untyped_storage()._cdata
+        number = self._storages.setdefault(storage, len(self._storages))
+        self._input_storages.add(storage)
+        meta = TensorMeta.of(fake)
+        value = self._fresh(meta)
+        self._ids.setdefault(id(fake), value)
+        self._inputs.append(fake)
+        self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
+        self.recording.inputs.append(InputRecord(value, name, meta, number, fake.requires_grad))
+        return value
+
+    def capture(self, real: torch.Tensor, name: str, fetch: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Make a tensor of the module an additional input and return its fake."""
+        known = self.faker.known(real)
+        if known is not None and id(known) in self._ids:
+            return known
+        if self._find_tensor is None:
+            raise self._fail(Fallback("unknown-tensor", "a constant inside a decomposition", self.location))
+        fake = self.faker.fake(real)
+        self.add_input(fake, name)
+        self.recording.captures.append(fetch)
+        return fake
+
+    def id_of(self, tensor: torch.Tensor) -> int:
+        """The value of a tensor seen before."""
+        found = self._ids.get(id(tensor))
+        if found is None:
+            raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}", self.location)
+        return found
+
+    def known_fake(self, real: torch.Tensor) -> torch.Tensor:
+        """The fake of a real tensor that the graph returns."""
+        found = self.faker.known(real)
+        if found is None:
+            raise Fallback("unknown-tensor", "the graph returns a tensor it did not receive")
+        return found
+
+    def is_input(self, value: int) -> bool:
+        """Whether a value is one of the graph's inputs itself."""
+        return any(record.id == value for record in self.recording.inputs)
+
+    def input_bumps(self) -> list[int]:
+        """Per input, how often its version counter was bumped; inputs given twice are counted once."""
+        seen: set[int] = set()
+        bumps = []
+        for fake in self._inputs:
+            bumps.append(0 if id(fake) in seen else fake._version)
+            seen.add(id(fake))
+        return bumps
+
+    def _fresh(self, meta: TensorMeta) -> int:
+        value = self._next
+        self._next += 1
+        self.recording.metas[value] = meta
+        return value
+
+    def _fail(self, failure: Fallback) -> Fallback:
+        failure.location = failure.location or self.location
+        self.failure = self.failure or failure
+        return failure
+
+    # -- dispatch
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        try:
+            return self._dispatch(func, args, kwargs)
+        except Fallback as failure:
+            raise self._fail(failure) from None
+        except DataDependentOutputException as error:
+            raise self._fail(Fallback("data-dependent", str(error.func))) from None
+        except DynamicOutputShapeException as error:
+            raise self._fail(Fallback("data-dependent", str(error.func))) from None
+        except UnsupportedOperatorException as error:
+            raise self._fail(Fallback("no-fake", str(error.func))) from None
+
+    def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func.namespace == "prims":
+            return self._expand_prim(func, args, kwargs)
+        name = func._schema.name.split("::")[-1]
+        if name in _RUNTIME_ASSERTS:
+            raise Fallback("runtime-assert", str(func))
+        if name in aten_schema.STORAGE_TRICKS:
+            raise Fallback("metadata-mutation", str(func))
+        if name == "_neg_view":
+            raise Fallback("lazy-bit", str(func))
+        if name == "lift_fresh":
+            return self._constant(func, args, kwargs)
+        full = aten_schema.full_arguments(func, args, kwargs)
+        if any(_is_stranger(leaf) for leaf in _tensors(full)):
+            full = pytree.tree_map_only(torch.Tensor, self._adopt, full)
+        positional, keywords = aten_schema.call(func, full)
+        if torch.Tag.inplace_view in func.tags:
+            return self._inplace_view(func, full, positional, keywords)
+        return self._ordinary(func, full, positional, keywords)
+
+    def _ordinary(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
+        tensors = _tensors(full)
+        written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
+        versions = [tensor._version for tensor in tensors]
+        before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
+        out = func(*positional, **keywords)
+        for tensor, version in zip(tensors, versions):
+            if tensor._version != version:  # the fake implementation's own writes; autograd counts the real one
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        for tensor, old in zip(written, before):
+            if (tensor.shape, tensor.stride(), tensor.storage_offset()) != old:
+                raise Fallback("metadata-mutation", f"{func} resizes its output")
+        leaves = _result_leaves(out)
+        if not written and not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            return out  # a question about metadata; about contents the fakes refuse to answer
+        self._record(func, full, leaves, written)
+        return out
+
+    def _record(self, func: OpOverload, full: list[Any], leaves: list[Any], written: list[torch.Tensor]) -> None:
+        for leaf in leaves:
+            if leaf is not None and not isinstance(leaf, torch.Tensor):
+                raise Fallback("non-tensor-result", str(func))
+        grad = torch.is_grad_enabled()
+        operands = _tensors(full)
+        if grad and any(tensor.requires_grad for tensor in operands):
+            raise Fallback("autograd", str(func))
+        args = encode(full, self.id_of)
+        facts = aten_schema.info(func)
+        written_ids = {id(tensor) for tensor in written}
+        mutates = [position for position, tensor in enumerate(operands) if id(tensor) in written_ids]
+        functional = aten_schema.require_functional(func) if mutates else None
+        results, ids, aliases = self._results(facts.name, leaves, operands)
+        raw_full = aten_schema.functional_arguments(func, functional, full) if functional else full
+        raw = pytree.tree_map_only(torch.Tensor, lambda tensor: Ref(self.id_of(tensor)), list(raw_full))
+        if facts.name in _ABSOLUTE_OFFSET:
+            self.recording.offset_sensitive = True
+        if any(operands[at].untyped_storage()._cdata in self._input_storages for at in mutates):
+            self.recording.mutates_inputs = True
+        self.recording.ops.append(
+            OpRecord(
+                schema=facts.name,
+                args=args,
+                operands=list(operand_ids(args)),
+                results=results,
+                result_ids=ids,
+                aliases=aliases,
+                mutates=mutates,
+                functional=str(functional) if functional else None,
+                grad_enabled=grad,
+                location=self.location,
+                raw=(functional or func, raw),
+                random=facts.random,
+            )
+        )
+
+    def _results(
+        self, schema: str, leaves: list[Any], operands: list[torch.Tensor]
+    ) -> tuple[list[TensorMeta], list[int], list[int]]:
+        storages = [tensor.untyped_storage()._cdata for tensor in operands]
+        metas: list[TensorMeta] = []
+        ids: list[int] = []
+        aliases: list[int] = []
+        fresh: set[int] = set()
+        for leaf in leaves:
+            if leaf is None:
+                metas.append(NO_RESULT)
+                ids.append(self._fresh(NO_RESULT))
+                aliases.append(-1)
+                continue
+            check_supported(leaf)
+            meta = TensorMeta.of(leaf)
+            storage = leaf.untyped_storage()._cdata
+            same = [at for at, operand in enumerate(operands) if operand is leaf]
+            shared = same or [at for at, other in enumerate(storages) if other == storage]
+            alias = shared[0] if shared else -1
+            if alias < 0 and storage in self._storages and storage not in fresh:
+                raise Fallback("unknown-tensor", f"{schema} returns memory that is not an operand's")
+            temporary = storage not in self._input_storages and self._storage_values.get(storage, 0) == 1
+            if schema in _UNSAFE_VIEWS and temporary:
+                alias = -1
+            value = self._fresh(meta)
+            if not same:
+                self._ids[id(leaf)] = value
+                self._alive.append(leaf)
+                self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
+            if alias < 0 and storage in fresh:
+                raise Fallback("unknown-tensor", f"{schema} returns results that share memory")
+            if alias < 0:
+                fresh.add(storage)
+            self._storages.setdefault(storage, len(self._storages))
+            metas.append(meta)
+            ids.append(value)
+            aliases.append(alias)
+        return metas, ids, aliases
+
+    # -- special cases
+
+    def _inplace_view(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
+        """A tensor object changes its shape: record the view, and let the object mean the view from here on."""
+        view = aten_schema.find(aten_schema.INPLACE_VIEWS.get(str(func), ""))
+        target = full[0]
+        if view is None:
+            raise Fallback("metadata-mutation", str(func))
+        if self.is_input(self.id_of(target)):
+            raise Fallback("metadata-mutation", f"{func} on an input")
+        args = encode(full, self.id_of)
+        raw = pytree.tree_map_only(torch.Tensor, lambda tensor: Ref(self.id_of(tensor)), list(full))
+        version = target._version
+        out = func(*positional, **keywords)
+        if target._version != version:
+            torch._C._autograd._unsafe_set_version_counter((target,), (version,))
+        meta = TensorMeta.of(target)
+        value = self._fresh(meta)
+        self.recording.ops.append(
+            OpRecord(
+                schema=str(view),
+                args=args,
+                operands=list(operand_ids(args)),
+                results=[meta],
+                result_ids=[value],
+                aliases=[0],
+                mutates=[],
+                functional=None,
+                grad_enabled=torch.is_grad_enabled(),
+                location=self.location,
+                raw=(view, raw),
+            )
+        )
+        self._ids[id(target)] = value
+        return out
+
+    def _expand_prim(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        implementation = getattr(func, "impl_aten", None)
+        if implementation is None:
+            raise Fallback("no-fake", str(func))
+        with self:
+            return implementation(*args, **kwargs)
+
+    def _constant(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
+        (constant,) = args
+        if not _is_stranger(constant):
+            return func(*args, **kwargs)
+        check_supported(constant)
+        out = func(*args, **kwargs)
+        if constant.dim() == 0:
+            with _disable_current_modes():
+                scalar = constant.item()
+            full_op = torch.ops.aten.full.default
+            full = aten_schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
+            self._record(full_op, full, [out], [])
+            return out
+        with _disable_current_modes():
+            kept = constant.detach().clone()
+        fake = self.capture(kept, f"constant_{len(self.recording.captures)}", lambda: kept)
+        clone = torch.ops.aten.clone.default
+        self._record(clone, aten_schema.full_arguments(clone, (fake,), {}), [out], [])
+        return out
+
+    def _adopt(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A real tensor as operand: something the module holds."""
+        if not _is_stranger(tensor):
+            return tensor
+        if self._find_tensor is None:
+            raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}")
+        with _disable_current_modes():
+            return self.capture(tensor, *self._find_tensor(tensor))
+
+
+def _is_stranger(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+
+
+def _tensors(full: Sequence[Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in full:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(element for element in value if isinstance(element, torch.Tensor))
+    return found
+
+
+def _result_leaves(out: Any) -> list[Any]:
+    if isinstance(out, (list, tuple)):
+        return [leaf for element in out for leaf in _result_leaves(element)]
+    return [out]
+
+
+class _Runner(torch.fx.Interpreter):
+    """Runs the graph's nodes on fakes, telling the recorder the Python line of each."""
+
+    def __init__(self, module: torch.fx.GraphModule, recorder: OpRecorder) -> None:
+        super().__init__(module)
+        self._recorder = recorder
+        self.autocasts: list[Any] = []
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        self._recorder.location = parse_stack(n.stack_trace)
+        if isinstance(n.target, HigherOrderOperator):
+            raise Fallback("higher-order-op", str(n.target), self._recorder.location)
+        result = super().run_node(n)
+        if n.target is torch.amp.autocast_mode._enter_autocast:
+            self.autocasts.append(result)
+        elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
+            self.autocasts.pop()
+        return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        if isinstance(value, torch.Tensor):
+            fetch = functools.partial(operator.attrgetter(target), self.module)
+            return self._recorder.capture(value, str(target), fetch)
+        return value
+
+
+def record(
+    module: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: FakeTensorMode | None = None, name: str = "main"
+) -> Recording:
+    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers); `Fallback` when it cannot be."""
+    recording = Recording(name)
+    mode = mode or fresh_fake_mode()
+    faker = Faker(mode)
+    recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
+    runner = _Runner(module, recorder)
+    with _disable_current_modes(), preserved_state(runner):
+        arguments = [_argument(value, faker) for value in example_inputs]
+        names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
+        for position, value in enumerate(arguments):
+            if isinstance(value, torch.Tensor):
+                recorder.add_input(value, names[position] if position < len(names) else f"arg{position}")
+        try:
+            with mode, recorder:
+                result = runner.run(*arguments, enable_io_processing=False)
+        except Exception as error:
+            if recorder.failure is not None:
+                raise recorder.failure from None
+            raise _explain(error, recorder) from error
+        if recorder.failure is not None:
+            raise recorder.failure
+        leaves, recording.out_spec = pytree.tree_flatten(result)
+        recording.outputs = [_output(leaf, recorder) for leaf in leaves]
+        recording.input_bumps = recorder.input_bumps()
+    logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
+    return recording
+
+
+def fresh_fake_mode() -> FakeTensorMode:
+    """A fake mode that knows no symbols: every size is a number."""
+    return FakeTensorMode(allow_non_fake_inputs=False)
+
+
+@contextlib.contextmanager
+def preserved_state(runner: _Runner) -> Iterator[None]:
+    """Undo what half a graph may have done to the thread: grad mode, autocast, function transforms, random state."""
+    functorch = torch._C._functorch
+    grad = torch.is_grad_enabled()
+    cache = torch.is_autocast_cache_enabled()
+    depth = len(functorch.get_interpreter_stack() or ())
+    random = torch.get_rng_state()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+        if not torch.equal(torch.get_rng_state(), random):
+            raise Fallback("opaque-argument", "the graph sets the state of the random generator")
+    finally:
+        for autocast in reversed(runner.autocasts):
+            torch.amp.autocast_mode._exit_autocast(autocast)
+        while len(functorch.get_interpreter_stack() or ()) > depth:
+            functorch.pop_dynamic_layer_stack()
+        torch.set_autocast_cache_enabled(cache)
+        torch._C._set_grad_enabled(grad)
+        torch.set_rng_state(random)
+
+
+def _argument(value: Any, faker: Faker) -> Any:
+    if isinstance(value, torch.Tensor):
+        return faker.fake(value)
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if isinstance(value, torch.SymBool):
+        return bool(value)
+    return value
+
+
+def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
+    """Name and fetcher of a real tensor met while running: by its path in the module, else the object itself."""
+    for name, candidate in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if candidate is tensor:
+            return name, functools.partial(operator.attrgetter(name), module)
+    return "constant", lambda: tensor
+
+
+def _output(leaf: Any, recorder: OpRecorder) -> OutputRecord:
+    if leaf is None:
+        return OutputRecord("none")
+    if isinstance(leaf, torch.Tensor):
+        if _is_stranger(leaf):
+            leaf = recorder.known_fake(leaf)
+        value = recorder.id_of(leaf)
+        is_input = recorder.is_input(value)
+        if leaf.requires_grad and not is_input:
+            raise Fallback("autograd", "an output requires a gradient")
+        return OutputRecord("value", value, 0 if is_input else leaf._version, leaf._is_view())
+    if isinstance(leaf, torch.SymInt):
+        leaf = int(leaf)
+    if isinstance(leaf, (bool, int, float, str)):
+        return OutputRecord("const", const=leaf)
+    raise Fallback("non-tensor-output", type(leaf).__name__)
+
+
+def _explain(error: Exception, recorder: OpRecorder) -> Fallback:
+    """The reason behind an exception that the operations raised on fakes."""
+    if isinstance(error, Fallback):
+        return error
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, (DataDependentOutputException, DynamicOutputShapeException)):
+            return Fallback("data-dependent", str(chain), recorder.location)
+        if isinstance(chain, UnsupportedOperatorException):
+            return Fallback("no-fake", str(chain), recorder.location)
+        chain = chain.__cause__
+    return Fallback("tracing-error", f"{type(error).__name__}: {error}".split("\n")[0], recorder.location)

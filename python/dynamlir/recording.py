@@ -1,0 +1,254 @@
+"""What a recorder has seen, as plain data: values, operations, outputs. Emitted to the native builder in one go.
+
+Nothing native exists until a graph has been recorded completely, so a graph that falls back leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from .reasons import Fallback, Location
+
+DTYPE_NAMES: dict[torch.dtype, str] = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "ui8",
+    torch.bool: "i1",
+}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The short name of an element type; `Fallback` for one that has none here."""
+    name = DTYPE_NAMES.get(dtype)
+    if name is None:
+        raise Fallback("complex" if dtype.is_complex else "dtype", str(dtype))
+    return name
+
+
+class TensorMeta(NamedTuple):
+    """Everything about a tensor but its contents and storage."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> TensorMeta:
+        return TensorMeta(
+            dtype_name(tensor.dtype),
+            tuple(int(size) for size in tensor.shape),
+            tuple(int(stride) for stride in tensor.stride()),
+            int(tensor.storage_offset()),
+        )
+
+
+NO_RESULT = TensorMeta("none", (), (), 0)
+"""Stands for a result that is None."""
+
+
+class Ref(NamedTuple):
+    """A value of the recording, where an argument list holds a tensor."""
+
+    id: int
+
+
+@dataclasses.dataclass
+class InputRecord:
+    """A tensor the graph receives: a placeholder's, or one captured from the module."""
+
+    id: int
+    name: str
+    meta: TensorMeta
+    storage: int
+    requires_grad: bool = False
+
+
+@dataclasses.dataclass
+class OpRecord:
+    """One dispatched operation. ``operands`` are the tensors of ``args`` in order; ``args`` are encoded as the builder wants."""
+
+    schema: str
+    args: list[Any]
+    operands: list[int]
+    results: list[TensorMeta]
+    result_ids: list[int]
+    aliases: list[int]
+    mutates: list[int]
+    functional: str | None
+    grad_enabled: bool
+    location: Location
+    raw: tuple[Any, list[Any]] | None = None
+    """The overload (the functional one, if any) and its arguments with `Ref` for tensors: for decomposing."""
+    random: bool = False
+    decomposition: Recording | None = None
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it only makes views of its operands."""
+        return not self.mutates and any(alias >= 0 for alias in self.aliases)
+
+
+@dataclasses.dataclass
+class OutputRecord:
+    """One output of the graph: ``kind`` is value, none or const."""
+
+    kind: str
+    id: int = -1
+    version: int = 0
+    is_view: bool = False
+    const: Any = None
+
+
+@dataclasses.dataclass
+class Recording:
+    """A whole graph."""
+
+    name: str
+    inputs: list[InputRecord] = dataclasses.field(default_factory=list)
+    ops: list[OpRecord] = dataclasses.field(default_factory=list)
+    outputs: list[OutputRecord] = dataclasses.field(default_factory=list)
+    metas: dict[int, TensorMeta] = dataclasses.field(default_factory=dict)
+    captures: list[Callable[[], torch.Tensor]] = dataclasses.field(default_factory=list)
+    """Fetch, at call time, the inputs after the placeholders'."""
+    out_spec: Any = None
+    """How the outputs are nested (a pytree spec)."""
+    input_bumps: list[int] = dataclasses.field(default_factory=list)
+    """Per input: how often eager bumps its version counter."""
+    mutates_inputs: bool = False
+    offset_sensitive: bool = False
+    """Whether an input's absolute storage offset was used."""
+
+    @property
+    def has_random(self) -> bool:
+        return any(op.random for op in self.ops)
+
+    def histogram(self) -> collections.Counter[str]:
+        """How often each schema occurs."""
+        return collections.Counter(op.schema for op in self.ops)
+
+    def emit(self, make_builder: Callable[[str], Builder]) -> Builder:
+        """Write the recording into a fresh builder."""
+        return self._emit(make_builder, {})
+
+    def _emit(self, make_builder: Callable[[str], Builder], made: dict[int, Builder]) -> Builder:
+        builder = make_builder(self.name)
+        ids: dict[int, int] = {}
+        for record in self.inputs:
+            meta = record.meta
+            ids[record.id] = builder.input(
+                record.name, meta.dtype, list(meta.sizes), list(meta.strides), meta.offset, record.storage
+            )
+        for op in self.ops:
+            nested = None
+            if op.decomposition is not None:
+                nested = made.get(id(op.decomposition))
+                if nested is None:
+                    nested = made[id(op.decomposition)] = op.decomposition._emit(make_builder, made)
+            new = builder.op(
+                op.schema,
+                _renumber(op.args, ids),
+                [(meta.dtype, list(meta.sizes), list(meta.strides), meta.offset) for meta in op.results],
+                op.aliases,
+                op.mutates,
+                op.functional,
+                op.grad_enabled,
+                nested,
+                op.location,
+            )
+            ids.update(zip(op.result_ids, new))
+        for output in self.outputs:
+            if output.kind == "value":
+                builder.output("value", ids[output.id], output.version)
+            elif output.kind == "const":
+                builder.output("const", output.const)
+            else:
+                builder.output("none")
+        return builder
+
+
+class Builder(Protocol):
+    """The native trace builder."""
+
+    def input(
+        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
+    ) -> int: ...
+
+    def op(
+        self,
+        schema: str,
+        args: list[Any],
+        results: list[tuple[str, list[int], list[int], int]],
+        aliases: list[int],
+        mutates: list[int],
+        functional: str | None,
+        grad_enabled: bool,
+        decomposition: Any,
+        location: Location,
+    ) -> list[int]: ...
+
+    def output(self, kind: str, *payload: Any) -> None: ...
+
+    def text(self) -> str: ...
+
+
+def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
+    """One argument in the builder's form; ``lookup`` gives the id of a tensor."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, torch.Tensor):
+        return ("t", lookup(value))
+    if isinstance(value, (int, torch.SymInt)):
+        return int(value)
+    if isinstance(value, (float, torch.SymFloat)):
+        return float(value)
+    if isinstance(value, (list, tuple)):
+        return [encode(element, lookup) for element in value]
+    if isinstance(value, torch.dtype):
+        return ("dtype", dtype_name(value))
+    if isinstance(value, torch.device):
+        if value.type != "cpu":
+            raise Fallback("device", str(value))
+        return ("device", "cpu")
+    if isinstance(value, torch.memory_format):
+        return ("memory_format", str(value).removeprefix("torch."))
+    if isinstance(value, torch.layout):
+        if value is not torch.strided:
+            raise Fallback("layout", str(value))
+        return ("layout", "strided")
+    if isinstance(value, complex):
+        raise Fallback("complex", "a complex number as argument")
+    raise Fallback("opaque-argument", type(value).__name__)
+
+
+def operand_ids(args: Sequence[Any]) -> Iterator[int]:
+    """The tensors of an encoded argument list, in order."""
+    for value in args:
+        if isinstance(value, tuple):
+            if value[0] == "t":
+                yield value[1]
+        elif isinstance(value, list):
+            yield from operand_ids(value)
+
+
+def _renumber(args: Sequence[Any], ids: dict[int, int]) -> list[Any]:
+    out: list[Any] = []
+    for value in args:
+        if isinstance(value, tuple):
+            out.append(("t", ids[value[1]]) if value[0] == "t" else value)
+        elif isinstance(value, list):
+            out.append(_renumber(value, ids))
+        else:
+            out.append(value)
+    return out

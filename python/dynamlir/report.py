@@ -1,0 +1,149 @@
+"""What a compilation did: operations, kernels, extern calls with route and Python line, seconds by stage."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from typing import Any
+
+from .reasons import REASONS, Event
+
+_KEPT = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Extern:
+    """A call that is left to torch's library."""
+
+    schema: str
+    route: str
+    location: str
+    count: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileReport:
+    """One graph. ``eager`` is set when it runs as plain eager, with the reason."""
+
+    graph: str
+    ops_recorded: int = 0
+    ops_generated: int = 0
+    ops_extern: int = 0
+    kernels: int = 0
+    externs: tuple[Extern, ...] = ()
+    stages: dict[str, float] = dataclasses.field(default_factory=dict)
+    eager: Event | None = None
+    recorded: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How often each schema was recorded."""
+
+    @property
+    def seconds(self) -> float:
+        """The whole of the backend's time."""
+        return sum(self.stages.values())
+
+    def __str__(self) -> str:
+        if self.eager is not None:
+            return f"graph {self.graph}: plain eager, {self.eager}"
+        head = f"graph {self.graph}: {self.ops_recorded} operations recorded, {self.ops_generated} generated in "
+        lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {self.seconds:.3f} s"]
+        if self.stages:
+            lines.append("  stages: " + ", ".join(f"{name} {value:.3f}" for name, value in self.stages.items()))
+        lines += _table(
+            ("extern", "route", "count", "line"),
+            [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs],
+        )
+        return "\n".join(lines)
+
+
+def from_native(
+    graph: str, native: dict[str, Any], python_stages: dict[str, float], recorded: dict[str, int]
+) -> CompileReport:
+    """A report from the dictionary that the native executable gives."""
+    externs = tuple(
+        Extern(str(entry["schema"]), str(entry["route"]), _location(entry.get("location")), int(entry.get("count", 1)))
+        for entry in native.get("externs", ())
+    )
+    return CompileReport(
+        graph=graph,
+        ops_recorded=sum(recorded.values()),
+        ops_generated=int(native.get("ops_generated", 0)),
+        ops_extern=int(native.get("ops_extern", 0)),
+        kernels=_count(native.get("kernels", 0)),
+        externs=externs,
+        stages={**python_stages, **{str(name): float(value) for name, value in native.get("stages", {}).items()}},
+        recorded=recorded,
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else len(value)
+
+
+def _location(value: Any) -> str:
+    if not value:
+        return ""
+    if isinstance(value, str):
+        return value
+    first = value[0] if isinstance(value, list) else value
+    return f"{first[0]}:{first[1]}"
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [header, *rows]]
+
+
+_lock = threading.Lock()
+_reports: collections.deque[CompileReport] = collections.deque(maxlen=_KEPT)
+_counters: collections.Counter[str] = collections.Counter()
+
+
+def add(report: CompileReport) -> None:
+    """Remember a finished compilation."""
+    with _lock:
+        _reports.append(report)
+        _counters["graphs"] += 1
+        _counters["graphs_eager" if report.eager else "graphs_compiled"] += 1
+        _counters["ops_generated"] += report.ops_generated
+        _counters["ops_extern"] += report.ops_extern
+        _counters["kernels"] += report.kernels
+
+
+def bump(name: str) -> None:
+    """Count something that happens at call time."""
+    with _lock:
+        _counters[name] += 1
+
+
+def last() -> CompileReport | None:
+    """The latest finished compilation of any thread."""
+    with _lock:
+        return _reports[-1] if _reports else None
+
+
+def all_reports() -> list[CompileReport]:
+    """The latest compilations, oldest first."""
+    with _lock:
+        return list(_reports)
+
+
+def counters() -> dict[str, int]:
+    """Totals since the last reset."""
+    with _lock:
+        return dict(_counters)
+
+
+def reset() -> None:
+    """Forget reports and totals."""
+    with _lock:
+        _reports.clear()
+        _counters.clear()
+
+
+def reasons_table(counts: dict[str, int]) -> str:
+    """The reasons met, with their explanations."""
+    rows = [(name, str(count), REASONS[name].explanation) for name, count in sorted(counts.items())]
+    return "\n".join(_table(("reason", "count", "explanation"), rows))

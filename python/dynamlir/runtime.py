@@ -1,0 +1,194 @@
+"""What happens when a compiled graph is called: choose the variant, run it, give outputs eager's identity and versions.
+
+The native executable returns the outputs; what Python adds is decided when compiling and is nothing at all for most
+graphs: version counters, views that eager does not call views, and the check that inputs still overlap as they did.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from . import logs, reasons, report
+from .recording import Recording
+
+MAX_VARIANTS = 8
+
+_set_version = torch._C._autograd._unsafe_set_version_counter
+
+
+class Variant:
+    """One executable with the fix-ups that its recording asks for."""
+
+    def __init__(self, recording: Recording, executable: Callable[..., list[Any]]) -> None:
+        self.recording = recording
+        self._executable = executable
+        self._captures = recording.captures
+        self._random = recording.has_random
+        self._no_grad = any(record.requires_grad for record in recording.inputs)
+        self._bumps = [(at, count) for at, count in enumerate(recording.input_bumps) if count]
+        aliased = {value for op in recording.ops for value, alias in zip(op.result_ids, op.aliases) if alias >= 0}
+        inputs = {record.id for record in recording.inputs}
+        self._detached = [
+            at
+            for at, output in enumerate(recording.outputs)
+            if output.kind == "value" and output.id in aliased and output.id not in inputs and not output.is_view
+        ]
+        self._versions = [
+            (at, output.version)
+            for at, output in enumerate(recording.outputs)
+            if output.version and not _shares_with_input(recording, output.id)
+        ]
+        self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
+        self.plain = not (
+            self._captures or self._random or self._no_grad or self._bumps or self._detached or self._versions
+        ) and (self._nested is None)
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        """Run on the graph's tensors, in order."""
+        if self.plain:
+            return self._executable(*tensors)
+        arguments = [*tensors, *(fetch() for fetch in self._captures)] if self._captures else tensors
+        state = torch.get_rng_state() if self._random else None
+        try:
+            if self._no_grad and torch.is_grad_enabled():
+                with torch.no_grad():
+                    outputs = self._executable(*arguments)
+            else:
+                outputs = self._executable(*arguments)
+        except Exception:
+            if state is not None:
+                torch.set_rng_state(state)
+            raise
+        for at, count in self._bumps:
+            tensor = arguments[at]
+            if not tensor.is_inference():
+                for _ in range(count):
+                    torch.autograd.graph.increment_version(tensor)
+        self._finish(outputs)
+        return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
+
+    def _finish(self, outputs: list[Any]) -> None:
+        replaced: dict[int, Any] = {}
+        for at in self._detached:
+            old = outputs[at]
+            if id(old) not in replaced:
+                replaced[id(old)] = (old, old.detach())
+            outputs[at] = replaced[id(old)][1]
+        for at, version in self._versions:
+            tensor = outputs[at]
+            if not tensor.is_inference():
+                _set_version((tensor,), (version,))
+
+
+class CompiledGraph:
+    """The callable handed back to torch: compiled variants of one fx graph, with plain eager behind them."""
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        example_inputs: Sequence[Any],
+        first: Variant,
+        compile_variant: Callable[[Sequence[Any]], Variant],
+    ) -> None:
+        self._module = module
+        self._compile_variant = compile_variant
+        self._first = first
+        self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
+        self._all_tensors = len(self._positions) == len(example_inputs)
+        self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions)]
+        recording = first.recording
+        storages = [record.storage for record in recording.inputs]
+        self._keyed = (
+            recording.mutates_inputs or recording.offset_sensitive or any(recording.input_bumps)
+        ) or (len(set(storages)) != len(storages))
+        self._variants: dict[Any, Variant | None] = {}
+        if self._keyed:
+            self._variants[self._key(example_inputs)] = first
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any) -> Any:
+        variant = self._variant(args) if self._keyed else self._first
+        if variant is None:
+            return self._module.forward(*args)
+        tensors = args if self._all_tensors else [args[at] for at in self._positions]
+        try:
+            return variant(tensors)
+        except Exception as error:
+            reasons.note("run-error", f"{type(error).__name__}: {error}")
+            report.bump("calls_repeated_eagerly")
+        return self._module.forward(*args)
+
+    def _key(self, args: Sequence[Any]) -> Any:
+        """How the inputs overlap: equal keys, equal overlap."""
+        numbers: dict[int, int] = {}
+        key: list[Any] = []
+        counts: dict[int, int] = {}
+        for at in self._positions:
+            storage = args[at].untyped_storage()._cdata
+            key.append(numbers.setdefault(storage, len(numbers)))
+            counts[storage] = counts.get(storage, 0) + 1
+        everything = self._first.recording.offset_sensitive
+        for at in self._positions:
+            if everything or counts[args[at].untyped_storage()._cdata] > 1:
+                key.append(int(args[at].storage_offset()))
+        return (tuple(key), self._same_objects(args), tuple(int(args[at]) for at in self._numbers if _is_int(args[at])))
+
+    def _same_objects(self, args: Sequence[Any]) -> tuple[int, ...]:
+        first: dict[int, int] = {}
+        return tuple(first.setdefault(id(args[at]), at) for at in self._positions)
+
+    def _variant(self, args: Sequence[Any]) -> Variant | None:
+        key = self._key(args)
+        if key in self._variants:
+            return self._variants[key]
+        with self._lock:
+            if key in self._variants:
+                return self._variants[key]
+            if len(self._variants) >= MAX_VARIANTS:
+                reasons.note("input-layout", f"more than {MAX_VARIANTS} ways")
+                return None
+            logs.logger("runtime").info("inputs overlap in a new way: compiling a variant")
+            try:
+                made: Variant | None = self._compile_variant(args)
+            except reasons.Fallback as failure:
+                reasons.note(failure.reason, failure.message, failure.location)
+                made = None
+            self._variants[key] = made
+            return made
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, torch.SymInt))
+
+
+def _is_flat(spec: Any) -> bool:
+    """Whether the outputs are a plain tuple or list of leaves, which is what torch asks for."""
+    return spec is None or (spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()))
+
+
+def _shares_with_input(recording: Recording, value: int) -> bool:
+    """Whether a value lives in an input's storage: then it shares the input's version counter."""
+    inputs = {record.id for record in recording.inputs}
+    producers = _aliases(recording)
+    while value not in inputs:
+        if value not in producers:
+            return False
+        value = producers[value]
+    return True
+
+
+def _aliases(recording: Recording) -> dict[int, int]:
+    return {
+        value: op.operands[alias]
+        for op in recording.ops
+        for value, alias in zip(op.result_ids, op.aliases)
+        if alias >= 0
+    }
+
+

@@ -1,0 +1,280 @@
+"""A stand-in for ``dynamlir._native`` in pure Python: it checks what it is told and runs it with torch's own operators.
+
+It lets the recorder, the decompositions and the call-time fix-ups be tested without the compiler. Mutations run by
+their functional variant and a copy, decompositions run instead of the operation: so both are tested for meaning.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import torch
+
+_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "ui8": torch.uint8,
+    "i1": torch.bool,
+}
+
+RUST_OPS: set[str] = {
+    str(overload)
+    for packet in (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if not name.startswith("__"))
+    if isinstance(packet, torch._ops.OpOverloadPacket)
+    for overload in (getattr(packet, name) for name in packet.overloads())
+    if torch.Tag.core in overload.tags
+}
+KEEP_OPS: set[str] = set()
+FAIL_RUN: list[Exception] = []
+"""Exceptions for the next calls of executables."""
+
+
+class NativeError(Exception):
+    """Base of what the native side raises."""
+
+
+class Unsupported(NativeError):
+    """As the native exception of this name."""
+
+    def __init__(self, reason_id: str, message: str, location: Any = None) -> None:
+        super().__init__(reason_id, message, location)
+        self.reason_id, self.message, self.location = reason_id, message, location
+
+
+class RunError(NativeError):
+    """As the native exception of this name."""
+
+
+class TraceBuilder:
+    """Checks and keeps what it is told."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[tuple[Any, ...]] = []
+        self.ops: list[dict[str, Any]] = []
+        self.outputs: list[tuple[Any, ...]] = []
+        self.count = 0
+        self.metas: dict[int, tuple[Any, ...]] = {}
+
+    def input(
+        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
+    ) -> int:
+        assert not self.ops and dtype in _DTYPES and len(sizes) == len(strides)
+        self.inputs.append((name, dtype, sizes, strides, offset, storage))
+        return self._fresh((dtype, sizes, strides, offset))
+
+    def op(
+        self,
+        schema: str,
+        args: list[Any],
+        results: list[tuple[str, list[int], list[int], int]],
+        aliases: list[int],
+        mutates: list[int],
+        functional: str | None,
+        grad_enabled: bool,
+        decomposition: TraceBuilder | None,
+        location: list[tuple[str, int, str]],
+    ) -> list[int]:
+        operands = list(tensors(args))
+        assert all(0 <= value < self.count for value in operands), (schema, operands)
+        assert len(aliases) == len(results) and all(-1 <= alias < len(operands) for alias in aliases)
+        assert all(0 <= at < len(operands) for at in mutates) and bool(mutates) == (functional is not None)
+        assert len(find(schema)._schema.arguments) == len(args)
+        assert all(isinstance(file, str) and isinstance(line, int) for file, line, _ in location)
+        ids = [self._fresh(result) for result in results]
+        self.ops.append(
+            {
+                "schema": schema,
+                "args": args,
+                "operands": operands,
+                "results": results,
+                "ids": ids,
+                "aliases": aliases,
+                "mutates": mutates,
+                "functional": functional,
+                "decomposition": decomposition,
+                "location": location,
+            }
+        )
+        return ids
+
+    def output(self, kind: str, *payload: Any) -> None:
+        assert kind in ("value", "none", "const") and len(payload) == {"value": 2, "none": 0, "const": 1}[kind]
+        self.outputs.append((kind, *payload))
+
+    def text(self) -> str:
+        lines = [f"func @{self.name} {self.inputs}"]
+        lines += [f"  {op['ids']} = {op['schema']} {op['args']} {op['aliases']} {op['mutates']}" for op in self.ops]
+        return "\n".join([*lines, f"  return {self.outputs}"])
+
+    def _fresh(self, meta: Any) -> int:
+        self.metas[self.count] = meta
+        self.count += 1
+        return self.count - 1
+
+
+def tensors(args: list[Any]) -> Any:
+    for value in args:
+        if isinstance(value, tuple) and value[0] == "t":
+            yield value[1]
+        elif isinstance(value, list):
+            yield from tensors(value)
+
+
+def find(schema: str) -> Any:
+    namespace, _, rest = schema.partition(".")
+    op, _, overload = rest.rpartition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), op), overload)
+
+
+def decode(value: Any, values: dict[int, Any]) -> Any:
+    if isinstance(value, list):
+        return [decode(element, values) for element in value]
+    if isinstance(value, tuple):
+        kind, payload = value
+        if kind == "t":
+            return values[payload]
+        if kind == "dtype":
+            return _DTYPES[payload]
+        return {"device": torch.device, "memory_format": lambda n: getattr(torch, n), "layout": lambda n: torch.strided}[
+            kind
+        ](payload)
+    return value
+
+
+def call(op: Any, named: dict[str, Any]) -> Any:
+    positional = [named[a.name] for a in op._schema.arguments if not a.kwarg_only]
+    return op(*positional, **{a.name: named[a.name] for a in op._schema.arguments if a.kwarg_only})
+
+
+def flat(out: Any) -> list[Any]:
+    return [leaf for element in out for leaf in flat(element)] if isinstance(out, (list, tuple)) else [out]
+
+
+def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
+    """Run a trace with real aliasing, writes going through functional variants."""
+    values: dict[int, Any] = dict(enumerate(arguments))
+    for op in trace.ops:
+        overload = find(op["schema"])
+        named = {a.name: decode(v, values) for a, v in zip(overload._schema.arguments, op["args"])}
+        operands = [values[value] for value in op["operands"]]
+        effective = find(op["functional"]) if op["functional"] else overload
+        kept = [a.name for a in effective._schema.arguments]
+        if op["decomposition"] is not None:
+            inner = list(tensors([v for a, v in zip(overload._schema.arguments, op["args"]) if a.name in kept]))
+            out = run(op["decomposition"], [values[value] for value in inner])
+        else:
+            out = flat(call(effective, {name: named.get(name) for name in kept}))
+        if op["functional"]:
+            fresh = [at for at, alias in enumerate(op["aliases"]) if alias < 0]
+            assert len(out) == len(fresh) + len(op["mutates"]), (op["schema"], op["functional"])
+            for at, new in zip(op["mutates"], out[len(fresh) :]):
+                assert new.shape == operands[at].shape, (op["schema"], new.shape, operands[at].shape)
+                operands[at].copy_(new)
+            results: list[Any] = [None] * len(op["results"])
+            for at, value in zip(fresh, out):
+                results[at] = value
+            out = [operands[alias] if alias >= 0 else r for alias, r in zip(op["aliases"], results)]
+        for value, tensor, meta, alias in zip(op["ids"], out, op["results"], op["aliases"]):
+            if meta[0] == "none":
+                assert tensor is None
+                continue
+            check(op["schema"], tensor, meta, op["decomposition"] is not None)
+            decomposed = op["decomposition"] is not None
+            if alias < 0 and (decomposed or list(tensor.stride()) != meta[2] or tensor.storage_offset() != meta[3]):
+                tensor = torch.empty_strided(meta[1], meta[2], dtype=tensor.dtype).copy_(tensor)
+            values[value] = tensor
+    out = []
+    for kind, *payload in trace.outputs:
+        out.append(values[payload[0]] if kind == "value" else payload[0] if kind == "const" else None)
+    return out
+
+
+def check(schema: str, tensor: torch.Tensor, meta: Any, decomposed: bool) -> None:
+    dtype, sizes, strides, _ = meta
+    found = (tensor.dtype, list(tensor.shape))
+    assert found == (_DTYPES[dtype], sizes), (schema, found, meta)
+    if not decomposed and tensor.numel() > 1 and "empty" not in schema:
+        live = [at for at, size in enumerate(sizes) if size > 1]
+        assert [tensor.stride(at) for at in live] == [strides[at] for at in live], (schema, tensor.stride(), meta)
+
+
+class Executable:
+    """Interprets its trace."""
+
+    def __init__(self, trace: TraceBuilder) -> None:
+        self._trace = trace
+
+    def __call__(self, *arguments: torch.Tensor) -> list[Any]:
+        if FAIL_RUN:
+            raise FAIL_RUN.pop()
+        assert len(arguments) == len(self._trace.inputs), (len(arguments), len(self._trace.inputs))
+        for tensor, (name, dtype, sizes, strides, _, _) in zip(arguments, self._trace.inputs):
+            if (tensor.dtype, list(tensor.shape), list(tensor.stride())) != (_DTYPES[dtype], sizes, strides):
+                raise RunError(f"input {name} is not what was compiled for")
+        try:
+            with torch.autograd._unsafe_preserve_version_counter(tuple(set(arguments))):
+                outputs = run(self._trace, list(arguments))
+            return self._as_native(outputs, arguments)
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise RunError(f"{type(error).__name__}: {error}") from error
+
+    @staticmethod
+    def _as_native(outputs: list[Any], arguments: tuple[torch.Tensor, ...]) -> list[Any]:
+        """Fresh tensors come out of native code with version 0; what aliases becomes a view."""
+        storages = {tensor.untyped_storage()._cdata for tensor in arguments}
+        for tensor in outputs:
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in storages:
+                if not tensor.is_inference():
+                    torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))
+        return outputs
+
+    def report(self) -> dict[str, Any]:
+        externs = [
+            {"schema": op["schema"], "route": "python", "location": op["location"][:1], "count": 1}
+            for op in self._trace.ops
+        ]
+        return {
+            "stages": {"fake": 0.0},
+            "kernels": 0,
+            "externs": externs,
+            "ops_generated": sum(1 for op in self._trace.ops if op["decomposition"] is not None),
+            "ops_extern": len(externs),
+        }
+
+
+def compile_trace(trace: TraceBuilder, options: dict[str, Any]) -> Executable:
+    del options
+    return Executable(trace)
+
+
+def load(path: str, stage: str | None) -> Executable:
+    raise NativeError(f"cannot replay {path} from {stage}")
+
+
+def rust_ops() -> set[str]:
+    return RUST_OPS
+
+
+def keep_ops() -> set[str]:
+    return KEEP_OPS
+
+
+def install() -> types.ModuleType:
+    """Put this module in the place of ``dynamlir._native``."""
+    module = sys.modules[__name__]
+    sys.modules["dynamlir._native"] = module
+    from dynamlir import native
+
+    native.forget()
+    return module

@@ -1,0 +1,350 @@
+"""Runs torch's OpInfo samples through ``torch.compile(backend="dynamlir")`` and compares each with eager.
+
+Each operator runs in a worker process, so a crash is one operator's result and not the end of the run. What also goes
+wrong with ``backend="eager"`` is torch's own and listed apart.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE / "opinfo_data.json"
+OP_SECONDS = 600.0
+
+
+@dataclasses.dataclass
+class OpResult:
+    """One operator: how its samples were compiled, and what went wrong."""
+
+    name: str
+    samples: int = 0
+    compiled: int = 0
+    eager: dict[str, int] = dataclasses.field(default_factory=dict)
+    generated: int = 0
+    externs: dict[str, int] = dataclasses.field(default_factory=dict)
+    wrong: list[str] = dataclasses.field(default_factory=list)
+    torch: list[str] = dataclasses.field(default_factory=list)
+    crash: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> str:
+        """The worst of its samples: crashed, eager, extern or generated."""
+        if self.crash:
+            return "crashed"
+        if self.eager:
+            return "eager"
+        return "extern" if self.externs else "generated"
+
+
+@dataclasses.dataclass
+class Summary:
+    """A whole run."""
+
+    results: list[OpResult]
+
+    @property
+    def wrong(self) -> list[OpResult]:
+        return [result for result in self.results if result.wrong]
+
+    @property
+    def crashed(self) -> list[OpResult]:
+        return [result for result in self.results if result.crash]
+
+    def coverage(self) -> tuple[int, int]:
+        """Operators generated without any extern call, of those that are not library operators."""
+        library = library_ops()
+        own = [result for result in self.results if result.name not in library]
+        return sum(result.status == "generated" for result in own), len(own)
+
+    def text(self, *, rows: bool = True) -> str:
+        """The table and the lists, for people."""
+        library = library_ops()
+        lines: list[str] = []
+        if rows:
+            lines.append(f"{'operator':48} {'samples':>7} {'status':10} {'generated':>9} {'extern':>6}  details")
+            for result in sorted(self.results, key=lambda entry: entry.name):
+                details = [f"{schema} x{count}" for schema, count in sorted(result.externs.items())]
+                details += [f"eager: {reason} x{count}" for reason, count in sorted(result.eager.items())]
+                if result.name in library:
+                    details.append(f"[library: {library[result.name]}]")
+                extern = sum(result.externs.values())
+                lines.append(
+                    f"{result.name:48} {result.samples:7} {result.status:10} {result.generated:9} {extern:6}  "
+                    + ", ".join(details)
+                )
+        statuses = collections.Counter(result.status for result in self.results)
+        covered, own = self.coverage()
+        share = f"{100 * covered / own:.1f}%" if own else "-"
+        lines += [
+            f"{len(self.results)} operators, {sum(result.samples for result in self.results)} samples, "
+            + ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())),
+            f"generated: {covered} of {own} operators outside the library set ({share})",
+        ]
+        for title, found in (
+            ("wrong", [(result.name, text) for result in self.results for text in result.wrong]),
+            ("crashed", [(result.name, result.crash or "") for result in self.crashed]),
+            ("also with backend='eager' (torch's own)", [(r.name, text) for r in self.results for text in r.torch]),
+        ):
+            lines.append(f"{title}: {len(found)}")
+            lines += [f"  {name}: {text[:300]}" for name, text in found]
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as plain data."""
+        covered, own = self.coverage()
+        rows = [{**dataclasses.asdict(result), "status": result.status} for result in self.results]
+        return {"covered": covered, "own": own, "results": rows}
+
+
+def data() -> dict[str, Any]:
+    """The data file: library operators, operators without comparable values, tolerances; each with its reason."""
+    return json.loads(DATA.read_text())
+
+
+def library_ops() -> dict[str, str]:
+    """Operators that are calls into a library by nature, with the kind of library."""
+    return {name: kind for kind, entry in data()["library"].items() for name in entry["ops"]}
+
+
+# -- the parent
+
+
+def run(
+    *,
+    samples: int | None = None,
+    only: str | None = None,
+    jobs: int | None = None,
+    progress: Callable[[OpResult, int, int], None] | None = None,
+) -> Summary:
+    """Run the operators whose name matches ``only``, ``samples`` each, on ``jobs`` worker processes."""
+    jobs = jobs or os.cpu_count() or 1
+    with Worker(samples) as first:
+        names = [name for name in first.names if only is None or re.search(only, name)]
+        work: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for name in names:
+            work.put(name)
+        results: list[OpResult] = []
+        lock = threading.Lock()
+
+        def serve(worker: Worker) -> None:
+            with worker:
+                while True:
+                    try:
+                        name = work.get_nowait()
+                    except queue.Empty:
+                        return
+                    result = worker.run(name)
+                    with lock:
+                        results.append(result)
+                        if progress is not None:
+                            progress(result, len(results), len(names))
+
+        threads = [threading.Thread(target=serve, args=(Worker(samples),)) for _ in range(min(jobs, len(names)) - 1)]
+        for thread in threads:
+            thread.start()
+        serve(first)
+        for thread in threads:
+            thread.join()
+    return Summary(sorted(results, key=lambda result: names.index(result.name)))
+
+
+class Worker:
+    """A child process that runs operators by name; started anew after a crash."""
+
+    def __init__(self, samples: int | None) -> None:
+        self._samples = samples
+        self._process: subprocess.Popen[str] | None = None
+        self.names: list[str] = []
+
+    def __enter__(self) -> Worker:
+        if self._process is None:
+            self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> None:
+        command = [sys.executable, "-u", str(HERE / "opinfo_runner.py"), "--worker", str(self._samples or 0)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if not os.environ.get("DYNAMLIR_LOGS") else None,
+            text=True,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        )
+        hello = self._read()
+        if hello is None:
+            raise RuntimeError("the OpInfo worker does not start; run test/python/opinfo_runner.py --worker 1 to see why")
+        self.names = hello["names"]
+
+    def _read(self) -> dict[str, Any] | None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        return None
+
+    def run(self, name: str) -> OpResult:
+        """Run one operator; a dead or stuck process is its result."""
+        if self._process is None:
+            self._start()
+        process = self._process
+        assert process is not None and process.stdin is not None
+        process.stdin.write(name + "\n")
+        process.stdin.flush()
+        stuck = threading.Timer(OP_SECONDS, process.kill)
+        stuck.start()
+        at = -1
+        try:
+            while (message := self._read()) is not None:
+                if "result" in message:
+                    return OpResult(**message["result"])
+                at = message["sample"]
+        finally:
+            expired = not stuck.is_alive()
+            stuck.cancel()
+        code = process.wait()
+        self._process = None
+        return OpResult(name, crash=f"{'timeout' if expired else f'exit code {code}'} in sample {at}")
+
+
+# -- the worker
+
+
+def op_name(op: Any) -> str:
+    """The operator with its variant, as one word."""
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def forward_ops() -> Iterable[Any]:
+    """OpInfos that take float32 on the CPU."""
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+
+
+def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
+    """All samples of one operator in this process."""
+    import dynamlir
+    import harness
+    import torch
+
+    name = op_name(op)
+    facts = data()
+    values = name not in facts["values_undefined"]["ops"]
+    tolerance = facts["tolerance"].get(name, {}).get("rtol_atol")
+    result = OpResult(name)
+    started = time.perf_counter()
+    torch._dynamo.reset()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return op.op(*args, **kwargs)
+
+    compiled = torch.compile(call, backend="dynamlir", dynamic=False)
+    stray_checked = False
+    torch.manual_seed(0)
+    for number, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
+        if samples is not None and number >= samples:
+            break
+        at(number)
+        result.samples += 1
+        dynamlir.reset()
+        arguments = ((sample.input, *sample.args), sample.kwargs)
+        outcomes = []
+        with torch.no_grad():
+            for fn in (call, compiled):
+                args, kwargs = harness.clone_tree(arguments)
+                outcomes.append(harness.run(fn, args, kwargs))
+        found = harness.differences(*outcomes, values=values, tolerance=tolerance)
+        _count(result, dynamlir)
+        reports = dynamlir.compiles()
+        if found:
+            blamed = result.torch if _torch_differs(call, arguments, outcomes[0], values, tolerance) else result.wrong
+            blamed.append(f"sample {number}: " + "; ".join(found))
+        elif not stray_checked and reports and not any(made.eager for made in reports) and outcomes[0].error is None:
+            stray_checked = True
+            args, kwargs = harness.clone_tree(arguments)
+            with torch.no_grad():
+                stray = harness.unexpected_ops(lambda: compiled(*args, **kwargs), reports)  # noqa: B023
+            if stray:
+                result.wrong.append(f"sample {number}: operations outside the report: {', '.join(sorted(set(stray)))}")
+    result.seconds = round(time.perf_counter() - started, 3)
+    return result
+
+
+def _count(result: OpResult, dynamlir: Any) -> None:
+    reports = dynamlir.compiles()
+    reasons = dynamlir.counters()["fallbacks"]
+    for reason, count in reasons.items():
+        result.eager[reason] = result.eager.get(reason, 0) + count
+    if reports and not reasons:
+        result.compiled += 1
+    if not reports:
+        result.eager["no-graph"] = result.eager.get("no-graph", 0) + 1
+    for made in reports:
+        result.generated += made.ops_generated
+        for extern in made.externs:
+            result.externs[extern.schema] = result.externs.get(extern.schema, 0) + extern.count
+
+
+def _torch_differs(call: Any, arguments: Any, eager: Any, values: bool, tolerance: Any) -> bool:
+    """Whether Dynamo alone, with eager behind it, differs from eager too."""
+    import harness
+    import torch
+
+    args, kwargs = harness.clone_tree(arguments)
+    with torch.no_grad():
+        outcome = harness.run(torch.compile(call, backend="eager", dynamic=False), args, kwargs)
+    return bool(harness.differences(eager, outcome, values=values, tolerance=tolerance))
+
+
+def worker(samples: int | None) -> None:
+    """Serve operators named on stdin; answers are JSON lines."""
+    import warnings
+
+    sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+    import registration
+
+    registration.ensure()
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch._dynamo.config.recompile_limit = 1 << 30
+    torch._dynamo.config.accumulated_recompile_limit = 1 << 30
+    ops = {op_name(op): op for op in forward_ops()}
+
+    def say(message: dict[str, Any]) -> None:
+        print("\n" + json.dumps(message), flush=True)
+
+    say({"names": list(ops)})
+    for line in sys.stdin:
+        result = run_op(ops[line.strip()], samples, lambda number: say({"sample": number}))
+        say({"result": dataclasses.asdict(result)})
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--worker"]:
+        sys.exit("this module is run by scripts/opinfo")
+    worker(int(sys.argv[2]) or None)
