@@ -1,6 +1,5 @@
 """The extension module: the compiler and its executables."""
 
-
 from typing import Any, Literal, TypeAlias
 
 Location: TypeAlias = list[tuple[str, int, str]]
@@ -22,9 +21,7 @@ class TraceBuilder:
     """Receives a recorded graph and writes it at stage aten."""
 
     def __init__(self, name: str) -> None: ...
-    def input(
-        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
-    ) -> int: ...
+    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
     def op(
         self,
         schema: str,

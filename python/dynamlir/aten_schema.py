@@ -146,10 +146,13 @@ def written_arguments(op: OpOverload, full: Sequence[Any]) -> list[int]:
         if not by_name[condition]:
             return []
     return [
-        position
-        for position, argument in enumerate(facts.arguments)
-        if argument.written and full[position] is not None
+        position for position, argument in enumerate(facts.arguments) if argument.written and full[position] is not None
     ]
+
+
+def counts_by_itself(op: OpOverload) -> bool:
+    """Whether the kernel bumps the version of what it writes, as ``_foreach`` ones do; else the dispatcher does it."""
+    return op._schema.name.startswith("aten::_foreach_")
 
 
 def find(name: str) -> OpOverload | None:

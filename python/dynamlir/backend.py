@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config, logs, native, reasons, report
 from .reasons import Fallback
-from .recorder import fresh_fake_mode, record
 from .recording import Recording
 from .runtime import CompiledGraph, Variant
+from .tracing import fresh_fake_mode, record
 
 TESTED = ((2, 11), (2, 15))
 """First and last torch version this package has been tried with."""
@@ -44,7 +44,7 @@ def dynamlir_backend(
         return _compile(gm, example_inputs, settings, name)
     except Fallback as failure:
         return _eager(gm, name, failure)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - eager runs instead
         logs.logger("fallback").debug("%s", traceback.format_exc())
         return _eager(gm, name, Fallback("internal-error", f"{type(error).__name__}: {error}"))
 
@@ -151,4 +151,6 @@ def _graph_name(gm: torch.fx.GraphModule) -> str:
 def _log(made: report.CompileReport) -> None:
     logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
     for extern in made.externs:
-        logs.logger("extern").info("%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count)
+        logs.logger("extern").info(
+            "%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count
+        )

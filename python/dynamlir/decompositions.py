@@ -101,7 +101,7 @@ class Decomposer:
             try:
                 recording = record_one(op, run, overload, raw, metas, mode)
                 self._attach(recording, mode)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the operation stays extern
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
                 continue
             if self.covered(recording):
@@ -117,6 +117,8 @@ def candidates(overload: OpOverload) -> tuple[Callable[..., Any], ...]:
     """Ways to express ``overload`` in other operations, best first."""
     from torch._decomp import decomposition_table
 
+    if overload.namespace != "aten":
+        return ()  # a custom operator is called as it is
     found: list[Callable[..., Any]] = []
     if overload in decomposition_table:
         found.append(decomposition_table[overload])

@@ -1,41 +1,31 @@
-"""Records the ATen operations of an fx graph by running it once on fake tensors.
-
-Two halves: `OpRecorder` is a dispatch mode below autograd that notes every operation with the identity, storage and
-version of its tensors; `_Runner` is an fx interpreter that says which Python line is running and where the graph's
-tensors come from.
-"""
+"""Notes the ATen operations dispatched below autograd, with the identity, storage and version of their tensors."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import aten_schema, logs
+from . import aten_schema
 from .fakes import Faker, check_supported
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
     InputRecord,
     OpRecord,
-    OutputRecord,
     Recording,
     Ref,
     TensorMeta,
@@ -45,7 +35,18 @@ from .recording import (
 
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
 
-_RUNTIME_ASSERTS = frozenset({"_assert_async", "_functional_assert_async", "_assert_scalar", "sym_constrain_range"})
+_RUNTIME_ASSERTS = frozenset({"_functional_assert_async", "_assert_scalar", "sym_constrain_range"})
+
+# Ask about metadata and return no tensor: answered while recording, nothing left to run.
+_QUESTIONS = frozenset(
+    {
+        "size", "stride", "dim", "numel", "storage_offset", "is_contiguous", "is_strides_like_format", "is_same_size",
+        "is_non_overlapping_and_dense", "is_pinned", "is_set_to", "is_complex", "is_floating_point", "is_signed",
+        "is_inference", "is_leaf", "output_nr", "_version", "result_type", "can_cast", "promote_types",
+        "_has_compatible_shallow_copy_type", "_assert_tensor_metadata", "_has_same_storage_numel", "qscheme",
+        "_use_cudnn_ctc_loss", "is_neg", "is_conj", "_debug_has_internal_overlap", "_nested_tensor_size",
+    }
+)  # fmt: skip
 
 # Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
 _UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
@@ -81,6 +82,7 @@ class OpRecorder(TorchDispatchMode):
         self._storages: dict[int, int] = {}
         self._storage_values: dict[int, int] = {}
         self._input_storages: set[int] = set()
+        self.eager_facts: dict[int, dict[str, Any]] = {}
 
     # -- values
 
@@ -179,7 +181,7 @@ class OpRecorder(TorchDispatchMode):
         if name == "lift_fresh":
             return self._constant(func, args, kwargs)
         full = aten_schema.full_arguments(func, args, kwargs)
-        if any(_is_stranger(leaf) for leaf in _tensors(full)):
+        if any(is_stranger(leaf) for leaf in _tensors(full)):
             full = pytree.tree_map_only(torch.Tensor, self._adopt, full)
         positional, keywords = aten_schema.call(func, full)
         if torch.Tag.inplace_view in func.tags:
@@ -192,15 +194,20 @@ class OpRecorder(TorchDispatchMode):
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         out = func(*positional, **keywords)
+        bump = int(aten_schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
-            if tensor._version != version:  # the fake implementation's own writes; autograd counts the real one
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            right = version + bump * any(tensor is other for other in written)
+            if tensor._version != right:  # the fake implementation's own writes are not eager's
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (right,))
         for tensor, old in zip(written, before):
             if (tensor.shape, tensor.stride(), tensor.storage_offset()) != old:
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
         leaves = _result_leaves(out)
-        if not written and not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            return out  # a question about metadata; about contents the fakes refuse to answer
+        name = func._schema.name.split("::")[-1]
+        if not written and (name in _QUESTIONS or name.startswith("sym_")):
+            return out  # about contents the fakes would refuse to answer
+        if out is None and not func._schema.returns:
+            leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
         return out
 
@@ -327,7 +334,7 @@ class OpRecorder(TorchDispatchMode):
     def _constant(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
         (constant,) = args
-        if not _is_stranger(constant):
+        if not is_stranger(constant):
             return func(*args, **kwargs)
         check_supported(constant)
         out = func(*args, **kwargs)
@@ -347,7 +354,7 @@ class OpRecorder(TorchDispatchMode):
 
     def _adopt(self, tensor: torch.Tensor) -> torch.Tensor:
         """A real tensor as operand: something the module holds."""
-        if not _is_stranger(tensor):
+        if not is_stranger(tensor):
             return tensor
         if self._find_tensor is None:
             raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}")
@@ -355,7 +362,7 @@ class OpRecorder(TorchDispatchMode):
             return self.capture(tensor, *self._find_tensor(tensor))
 
 
-def _is_stranger(value: Any) -> bool:
+def is_stranger(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
 
 
@@ -373,141 +380,3 @@ def _result_leaves(out: Any) -> list[Any]:
     if isinstance(out, (list, tuple)):
         return [leaf for element in out for leaf in _result_leaves(element)]
     return [out]
-
-
-class _Runner(torch.fx.Interpreter):
-    """Runs the graph's nodes on fakes, telling the recorder the Python line of each."""
-
-    def __init__(self, module: torch.fx.GraphModule, recorder: OpRecorder) -> None:
-        super().__init__(module)
-        self._recorder = recorder
-        self.autocasts: list[Any] = []
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        self._recorder.location = parse_stack(n.stack_trace)
-        if isinstance(n.target, HigherOrderOperator):
-            raise Fallback("higher-order-op", str(n.target), self._recorder.location)
-        result = super().run_node(n)
-        if n.target is torch.amp.autocast_mode._enter_autocast:
-            self.autocasts.append(result)
-        elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
-            self.autocasts.pop()
-        return result
-
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        value = super().get_attr(target, args, kwargs)
-        if isinstance(value, torch.Tensor):
-            fetch = functools.partial(operator.attrgetter(target), self.module)
-            return self._recorder.capture(value, str(target), fetch)
-        return value
-
-
-def record(
-    module: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: FakeTensorMode | None = None, name: str = "main"
-) -> Recording:
-    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers); `Fallback` when it cannot be."""
-    recording = Recording(name)
-    mode = mode or fresh_fake_mode()
-    faker = Faker(mode)
-    recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
-    runner = _Runner(module, recorder)
-    with _disable_current_modes(), preserved_state(runner):
-        arguments = [_argument(value, faker) for value in example_inputs]
-        names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
-        for position, value in enumerate(arguments):
-            if isinstance(value, torch.Tensor):
-                recorder.add_input(value, names[position] if position < len(names) else f"arg{position}")
-        try:
-            with mode, recorder:
-                result = runner.run(*arguments, enable_io_processing=False)
-        except Exception as error:
-            if recorder.failure is not None:
-                raise recorder.failure from None
-            raise _explain(error, recorder) from error
-        if recorder.failure is not None:
-            raise recorder.failure
-        leaves, recording.out_spec = pytree.tree_flatten(result)
-        recording.outputs = [_output(leaf, recorder) for leaf in leaves]
-        recording.input_bumps = recorder.input_bumps()
-    logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
-    return recording
-
-
-def fresh_fake_mode() -> FakeTensorMode:
-    """A fake mode that knows no symbols: every size is a number."""
-    return FakeTensorMode(allow_non_fake_inputs=False)
-
-
-@contextlib.contextmanager
-def preserved_state(runner: _Runner) -> Iterator[None]:
-    """Undo what half a graph may have done to the thread: grad mode, autocast, function transforms, random state."""
-    functorch = torch._C._functorch
-    grad = torch.is_grad_enabled()
-    cache = torch.is_autocast_cache_enabled()
-    depth = len(functorch.get_interpreter_stack() or ())
-    random = torch.get_rng_state()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-        if not torch.equal(torch.get_rng_state(), random):
-            raise Fallback("opaque-argument", "the graph sets the state of the random generator")
-    finally:
-        for autocast in reversed(runner.autocasts):
-            torch.amp.autocast_mode._exit_autocast(autocast)
-        while len(functorch.get_interpreter_stack() or ()) > depth:
-            functorch.pop_dynamic_layer_stack()
-        torch.set_autocast_cache_enabled(cache)
-        torch._C._set_grad_enabled(grad)
-        torch.set_rng_state(random)
-
-
-def _argument(value: Any, faker: Faker) -> Any:
-    if isinstance(value, torch.Tensor):
-        return faker.fake(value)
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    if isinstance(value, torch.SymFloat):
-        return float(value)
-    if isinstance(value, torch.SymBool):
-        return bool(value)
-    return value
-
-
-def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
-    """Name and fetcher of a real tensor met while running: by its path in the module, else the object itself."""
-    for name, candidate in itertools.chain(module.named_parameters(), module.named_buffers()):
-        if candidate is tensor:
-            return name, functools.partial(operator.attrgetter(name), module)
-    return "constant", lambda: tensor
-
-
-def _output(leaf: Any, recorder: OpRecorder) -> OutputRecord:
-    if leaf is None:
-        return OutputRecord("none")
-    if isinstance(leaf, torch.Tensor):
-        if _is_stranger(leaf):
-            leaf = recorder.known_fake(leaf)
-        value = recorder.id_of(leaf)
-        is_input = recorder.is_input(value)
-        if leaf.requires_grad and not is_input:
-            raise Fallback("autograd", "an output requires a gradient")
-        return OutputRecord("value", value, 0 if is_input else leaf._version, leaf._is_view())
-    if isinstance(leaf, torch.SymInt):
-        leaf = int(leaf)
-    if isinstance(leaf, (bool, int, float, str)):
-        return OutputRecord("const", const=leaf)
-    raise Fallback("non-tensor-output", type(leaf).__name__)
-
-
-def _explain(error: Exception, recorder: OpRecorder) -> Fallback:
-    """The reason behind an exception that the operations raised on fakes."""
-    if isinstance(error, Fallback):
-        return error
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, (DataDependentOutputException, DynamicOutputShapeException)):
-            return Fallback("data-dependent", str(chain), recorder.location)
-        if isinstance(chain, UnsupportedOperatorException):
-            return Fallback("no-fake", str(chain), recorder.location)
-        chain = chain.__cause__
-    return Fallback("tracing-error", f"{type(error).__name__}: {error}".split("\n")[0], recorder.location)

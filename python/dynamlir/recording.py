@@ -181,9 +181,7 @@ class Recording:
 class Builder(Protocol):
     """The native trace builder."""
 
-    def input(
-        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
-    ) -> int: ...
+    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
 
     def op(
         self,

@@ -104,9 +104,9 @@ class CompiledGraph:
         self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions)]
         recording = first.recording
         storages = [record.storage for record in recording.inputs]
-        self._keyed = (
-            recording.mutates_inputs or recording.offset_sensitive or any(recording.input_bumps)
-        ) or (len(set(storages)) != len(storages))
+        self._keyed = (recording.mutates_inputs or recording.offset_sensitive or any(recording.input_bumps)) or (
+            len(set(storages)) != len(storages)
+        )
         self._variants: dict[Any, Variant | None] = {}
         if self._keyed:
             self._variants[self._key(example_inputs)] = first
@@ -119,7 +119,7 @@ class CompiledGraph:
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
         try:
             return variant(tensors)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - eager runs instead and raises its own
             reasons.note("run-error", f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
         return self._module.forward(*args)
@@ -190,5 +190,3 @@ def _aliases(recording: Recording) -> dict[int, int]:
         for value, alias in zip(op.result_ids, op.aliases)
         if alias >= 0
     }
-
-

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 _DTYPES = {
     "f64": torch.float64,
@@ -64,9 +66,7 @@ class TraceBuilder:
         self.count = 0
         self.metas: dict[int, tuple[Any, ...]] = {}
 
-    def input(
-        self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int
-    ) -> int:
+    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int:
         assert not self.ops and dtype in _DTYPES and len(sizes) == len(strides)
         self.inputs.append((name, dtype, sizes, strides, offset, storage))
         return self._fresh((dtype, sizes, strides, offset))
@@ -144,9 +144,11 @@ def decode(value: Any, values: dict[int, Any]) -> Any:
             return values[payload]
         if kind == "dtype":
             return _DTYPES[payload]
-        return {"device": torch.device, "memory_format": lambda n: getattr(torch, n), "layout": lambda n: torch.strided}[
-            kind
-        ](payload)
+        return {
+            "device": torch.device,
+            "memory_format": lambda n: getattr(torch, n),
+            "layout": lambda n: torch.strided,
+        }[kind](payload)
     return value
 
 
@@ -178,7 +180,8 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
             assert len(out) == len(fresh) + len(op["mutates"]), (op["schema"], op["functional"])
             for at, new in zip(op["mutates"], out[len(fresh) :]):
                 assert new.shape == operands[at].shape, (op["schema"], new.shape, operands[at].shape)
-                operands[at].copy_(new)
+                with torch.autograd._unsafe_preserve_version_counter(operands[at]):
+                    operands[at].copy_(new)
             results: list[Any] = [None] * len(op["results"])
             for at, value in zip(fresh, out):
                 results[at] = value
@@ -191,6 +194,8 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
             decomposed = op["decomposition"] is not None
             if alias < 0 and (decomposed or list(tensor.stride()) != meta[2] or tensor.storage_offset() != meta[3]):
                 tensor = torch.empty_strided(meta[1], meta[2], dtype=tensor.dtype).copy_(tensor)
+            if alias < 0 and op["schema"].startswith("aten.") and not tensor.is_inference():
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))
             values[value] = tensor
     out = []
     for kind, *payload in trace.outputs:
@@ -220,29 +225,22 @@ class Executable:
         for tensor, (name, dtype, sizes, strides, _, _) in zip(arguments, self._trace.inputs):
             if (tensor.dtype, list(tensor.shape), list(tensor.stride())) != (_DTYPES[dtype], sizes, strides):
                 raise RunError(f"input {name} is not what was compiled for")
+        with _disable_current_modes():
+            saved = {tensor.untyped_storage()._cdata: tensor.untyped_storage().clone() for tensor in arguments}
         try:
             with torch.autograd._unsafe_preserve_version_counter(tuple(set(arguments))):
-                outputs = run(self._trace, list(arguments))
-            return self._as_native(outputs, arguments)
+                return run(self._trace, list(arguments))
         except AssertionError:
             raise
         except Exception as error:
+            for tensor in arguments:
+                tensor.untyped_storage().copy_(saved[tensor.untyped_storage()._cdata])
             raise RunError(f"{type(error).__name__}: {error}") from error
-
-    @staticmethod
-    def _as_native(outputs: list[Any], arguments: tuple[torch.Tensor, ...]) -> list[Any]:
-        """Fresh tensors come out of native code with version 0; what aliases becomes a view."""
-        storages = {tensor.untyped_storage()._cdata for tensor in arguments}
-        for tensor in outputs:
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in storages:
-                if not tensor.is_inference():
-                    torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))
-        return outputs
 
     def report(self) -> dict[str, Any]:
         externs = [
-            {"schema": op["schema"], "route": "python", "location": op["location"][:1], "count": 1}
-            for op in self._trace.ops
+            {"schema": schema, "route": "python", "location": location, "count": 1}
+            for schema, location in _executed(self._trace)
         ]
         return {
             "stages": {"fake": 0.0},
@@ -251,6 +249,16 @@ class Executable:
             "ops_generated": sum(1 for op in self._trace.ops if op["decomposition"] is not None),
             "ops_extern": len(externs),
         }
+
+
+def _executed(trace: TraceBuilder) -> Iterator[tuple[str, Any]]:
+    """Everything that interpreting a trace dispatches."""
+    for op in trace.ops:
+        yield op["functional"] or op["schema"], op["location"][:1]
+        if op["decomposition"] is not None:
+            yield from _executed(op["decomposition"])
+    for schema in ("aten.copy_.default", "aten.empty_strided.default", "aten.empty.memory_format"):
+        yield schema, []
 
 
 def compile_trace(trace: TraceBuilder, options: dict[str, Any]) -> Executable:

@@ -36,7 +36,7 @@ class Cloner:
 
     def _copy(self, value: torch.Tensor) -> torch.Tensor:
         if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
-            return copy.deepcopy(value) if value.is_leaf else value.detach().clone().requires_grad_(value.requires_grad)
+            return value.detach().clone().requires_grad_(value.requires_grad)
         if value.is_quantized or value.is_nested or value.device.type != "cpu" or value.is_neg() or value.is_conj():
             return value.clone() if not value.requires_grad else value.detach().clone().requires_grad_()
         if value._is_view() and value._base is not None and value._base.dtype == value.dtype:
@@ -144,9 +144,9 @@ def differences(
     if (eager.error is None) != (compiled.error is None):
         return [f"eager {_describe(eager)}, compiled {_describe(compiled)}"]
     found: list[str] = []
-    if eager.error is not None and compiled.error is not None:
-        if type(eager.error) is not type(compiled.error) or _message(eager.error) != _message(compiled.error):
-            found.append(f"exception: eager {eager.error!r}, compiled {compiled.error!r}")
+    raised = eager.error, compiled.error
+    if len({(type(error), _message(error)) for error in raised}) > 1:
+        found.append(f"exception: eager {raised[0]!r}, compiled {raised[1]!r}")
     left, right = observe(eager), observe(compiled)
     if [name for name, _ in left] != [name for name, _ in right]:
         names = sorted({name for name, _ in left} ^ {name for name, _ in right})
@@ -206,7 +206,7 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException | None) -> str:
     return str(error).strip().split("\n")[0]
 
 
@@ -218,6 +218,11 @@ class _SeenOps(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let Dynamo use its compiled code although a mode is active."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen.append(str(func))

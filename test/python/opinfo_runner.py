@@ -16,9 +16,10 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "opinfo_data.json"
@@ -72,7 +73,7 @@ class Summary:
 
     def text(self, *, rows: bool = True) -> str:
         """The table and the lists, for people."""
-        library = library_ops()
+        library = {**_listed("other"), **library_ops()}
         lines: list[str] = []
         if rows:
             lines.append(f"{'operator':48} {'samples':>7} {'status':10} {'generated':>9} {'extern':>6}  details")
@@ -80,7 +81,7 @@ class Summary:
                 details = [f"{schema} x{count}" for schema, count in sorted(result.externs.items())]
                 details += [f"eager: {reason} x{count}" for reason, count in sorted(result.eager.items())]
                 if result.name in library:
-                    details.append(f"[library: {library[result.name]}]")
+                    details.append(f"[{library[result.name]}]")
                 extern = sum(result.externs.values())
                 lines.append(
                     f"{result.name:48} {result.samples:7} {result.status:10} {result.generated:9} {extern:6}  "
@@ -117,7 +118,11 @@ def data() -> dict[str, Any]:
 
 def library_ops() -> dict[str, str]:
     """Operators that are calls into a library by nature, with the kind of library."""
-    return {name: kind for kind, entry in data()["library"].items() for name in entry["ops"]}
+    return _listed("library")
+
+
+def _listed(section: str) -> dict[str, str]:
+    return {name: kind for kind, entry in data()[section].items() for name in entry["ops"]}
 
 
 # -- the parent
@@ -170,7 +175,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self.names: list[str] = []
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         if self._process is None:
             self._start()
         return self
@@ -194,7 +199,9 @@ class Worker:
         )
         hello = self._read()
         if hello is None:
-            raise RuntimeError("the OpInfo worker does not start; run test/python/opinfo_runner.py --worker 1 to see why")
+            raise RuntimeError(
+                "the OpInfo worker does not start; run test/python/opinfo_runner.py --worker 1 to see why"
+            )
         self.names = hello["names"]
 
     def _read(self) -> dict[str, Any] | None:
@@ -237,11 +244,12 @@ def op_name(op: Any) -> str:
 
 
 def forward_ops() -> Iterable[Any]:
-    """OpInfos that take float32 on the CPU."""
+    """OpInfos that take float32 on the CPU. Random ones do not seed: the harness does, outside the compiled call."""
     import torch
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal import common_methods_invocations as invocations
 
-    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+    invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+    return [op for op in invocations.op_db if torch.float32 in op.supported_dtypes("cpu")]
 
 
 def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
@@ -270,6 +278,7 @@ def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
         at(number)
         result.samples += 1
         dynamlir.reset()
+        torch._dynamo.utils.counters["graph_break"].clear()
         arguments = ((sample.input, *sample.args), sample.kwargs)
         outcomes = []
         with torch.no_grad():
@@ -277,12 +286,14 @@ def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
                 args, kwargs = harness.clone_tree(arguments)
                 outcomes.append(harness.run(fn, args, kwargs))
         found = harness.differences(*outcomes, values=values, tolerance=tolerance)
-        _count(result, dynamlir)
+        _count(result, dynamlir, bool(torch._dynamo.utils.counters["graph_break"]))
         reports = dynamlir.compiles()
         if found:
             blamed = result.torch if _torch_differs(call, arguments, outcomes[0], values, tolerance) else result.wrong
             blamed.append(f"sample {number}: " + "; ".join(found))
-        elif not stray_checked and reports and not any(made.eager for made in reports) and outcomes[0].error is None:
+        elif (
+            not stray_checked and _all_compiled(reports) and not outcomes[0].error and "graph-break" not in result.eager
+        ):
             stray_checked = True
             args, kwargs = harness.clone_tree(arguments)
             with torch.no_grad():
@@ -293,15 +304,20 @@ def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
     return result
 
 
-def _count(result: OpResult, dynamlir: Any) -> None:
+def _all_compiled(reports: list[Any]) -> bool:
+    return bool(reports) and not any(made.eager for made in reports)
+
+
+def _count(result: OpResult, dynamlir: Any, broken: bool) -> None:
+    """Add one sample's reports. None and no graph break: a sample like an earlier one ran its code."""
     reports = dynamlir.compiles()
-    reasons = dynamlir.counters()["fallbacks"]
+    reasons = dict(dynamlir.counters()["fallbacks"])
+    if broken:
+        reasons["graph-break"] = 1
     for reason, count in reasons.items():
         result.eager[reason] = result.eager.get(reason, 0) + count
-    if reports and not reasons:
+    if not reasons:
         result.compiled += 1
-    if not reports:
-        result.eager["no-graph"] = result.eager.get("no-graph", 0) + 1
     for made in reports:
         result.generated += made.ops_generated
         for extern in made.externs:
@@ -340,7 +356,10 @@ def worker(samples: int | None) -> None:
 
     say({"names": list(ops)})
     for line in sys.stdin:
-        result = run_op(ops[line.strip()], samples, lambda number: say({"sample": number}))
+        try:
+            result = run_op(ops[line.strip()], samples, lambda number: say({"sample": number}))
+        except Exception:  # noqa: BLE001 - the harness failing is a result of the operator
+            result = OpResult(line.strip(), crash=traceback.format_exc())
         say({"result": dataclasses.asdict(result)})
 
 

@@ -280,16 +280,24 @@ def write_both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x + 0, y
 
 
-PAIRS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
+def _with(tensor: Tensor, other: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    return tensor, other(tensor)
+
+
+def _parts(tensor: Tensor, *slices: Any) -> tuple[Tensor, ...]:
+    return tuple(tensor[part] for part in slices)
+
+
+PAIRS: dict[str, Callable[[], tuple[Tensor, ...]]] = {
     "apart": lambda: (_x(3, 4), _x(3, 4)),
-    "same_tensor": lambda: (lambda t: (t, t))(_x(3, 4)),
-    "view_of_first": lambda: (lambda t: (t, t[:]))(_x(3, 4)),
-    "row_of_first": lambda: (lambda t: (t, t[1]))(_x(3, 4)),
-    "transposed": lambda: (lambda t: (t, t.t()))(_x(3, 3)),
-    "overlapping": lambda: (lambda t: (t[:6], t[3:9]))(_x(12)),
-    "neighbours": lambda: (lambda t: (t[:6], t[6:]))(_x(12)),
-    "two_views": lambda: (lambda t: (t[0], t[1]))(_x(3, 4)),
-    "detached": lambda: (lambda t: (t, t.detach()))(_x(3, 4)),
+    "same_tensor": lambda: _with(_x(3, 4), lambda t: t),
+    "view_of_first": lambda: _with(_x(3, 4), lambda t: t[:]),
+    "row_of_first": lambda: _with(_x(3, 4), lambda t: t[1]),
+    "transposed": lambda: _with(_x(3, 3), lambda t: t.t()),
+    "overlapping": lambda: _parts(_x(12), slice(0, 6), slice(3, 9)),
+    "neighbours": lambda: _parts(_x(12), slice(0, 6), slice(6, 12)),
+    "two_views": lambda: _parts(_x(3, 4), 0, 1),
+    "detached": lambda: _with(_x(3, 4), lambda t: t.detach()),
 }
 
 

@@ -2,12 +2,14 @@
 //!
 //! - [`pipelines`]: the stages in order, each with the passes that lead to it,
 //! - [`llvm`]: a module of the LLVM dialect becomes an object file,
+//! - [`packed`]: one calling convention for all kernels,
 //! - [`math`]: which math functions have vector variants,
 //! - [`target`]: the machine to compile for.
 
 pub mod error;
 pub mod llvm;
 pub mod math;
+pub mod packed;
 pub mod pipelines;
 pub mod target;
 

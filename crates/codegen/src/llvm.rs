@@ -10,13 +10,23 @@ use inkwell::{
     targets::{FileType, TargetMachine},
 };
 
-use crate::{bridge::translate, error::Error, target::Processor, vectorize_math::annotate};
+use crate::{
+    bridge::translate,
+    error::Error,
+    packed::add_wrappers,
+    target::{Processor, SimdLevel},
+    vectorize_math::annotate,
+};
 
 /// What to make, and for which machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The processor; the host's by default.
     pub processor: Processor,
+    /// Whether loops may call vector math functions. Whoever links the object must then supply SLEEF's.
+    pub vector_math: bool,
+    /// Functions that get a packed entry; see [`crate::packed`].
+    pub kernels: Vec<String>,
     /// LLVM's pipeline. `default<O2>` vectorizes; `O3` was seen to cost compile time and to buy nothing.
     pub passes: String,
     /// Whether to keep the LLVM IR, before and after optimization.
@@ -27,7 +37,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { processor: Processor::host(), passes: "default<O2>".into(), keep_ir: false, keep_assembly: false }
+        Self {
+            processor: Processor::host(),
+            vector_math: true,
+            kernels: Vec::new(),
+            passes: "default<O2>".into(),
+            keep_ir: false,
+            keep_assembly: false,
+        }
     }
 }
 
@@ -74,18 +91,17 @@ pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Er
     let llvm = llvm?;
     llvm.set_triple(&machine.get_triple());
     llvm.set_data_layout(&machine.get_target_data().get_data_layout());
-    let vector_math_calls = annotate(&context, &llvm, options.processor.simd_level());
+    let level = if options.vector_math { options.processor.simd_level() } else { SimdLevel::Baseline };
+    let vector_math_calls = annotate(&context, &llvm, level);
+    add_wrappers(&context, &llvm, &options.kernels)?;
     let ir = options.keep_ir.then(|| llvm.print_to_string().to_string());
     llvm.verify().map_err(|message| Error::Verification(message.to_string()))?;
 
     let (outcome, optimize_time) = timed(|| optimize(&llvm, &machine, &options.passes));
     outcome?;
     let optimized_ir = options.keep_ir.then(|| llvm.print_to_string().to_string());
-    let assembly = if options.keep_assembly {
-        Some(String::from_utf8_lossy(&emit(&llvm, &machine, FileType::Assembly)?).into_owned())
-    } else {
-        None
-    };
+    let assembly =
+        if options.keep_assembly { Some(String::from_utf8_lossy(&emit(&llvm, &machine, FileType::Assembly)?).into_owned()) } else { None };
     let (object, emit_time) = timed(|| emit(&llvm, &machine, FileType::Object));
 
     Ok(KernelObject {
@@ -96,11 +112,7 @@ pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Er
         optimized_ir,
         assembly,
         vector_math_calls,
-        seconds: Seconds {
-            translate: translate_time.as_secs_f64(),
-            optimize: optimize_time.as_secs_f64(),
-            emit: emit_time.as_secs_f64(),
-        },
+        seconds: Seconds { translate: translate_time.as_secs_f64(), optimize: optimize_time.as_secs_f64(), emit: emit_time.as_secs_f64() },
     })
 }
 
@@ -141,7 +153,7 @@ fn defined(module: &Module<'_>) -> Vec<String> {
 fn imported(module: &Module<'_>) -> Vec<String> {
     let mut called: Vec<_> = module
         .get_functions()
-        .flat_map(|function| function.get_basic_block_iter())
+        .flat_map(inkwell::values::FunctionValue::get_basic_block_iter)
         .flat_map(inkwell::basic_block::BasicBlock::get_instructions)
         .filter_map(|instruction| inkwell::values::CallSiteValue::try_from(instruction).ok())
         .filter_map(inkwell::values::CallSiteValue::get_called_fn_value)

@@ -110,11 +110,8 @@ impl VectorFunction {
     /// `_ZGV_LLVM_N8v_expf(Sleef_expf8_u10avx2)` reads: LLVM's own mangling, no mask, 8 lanes, one vector operand.
     pub fn abi_attribute(&self, scalar: &str) -> String {
         let operands = "v".repeat(self.operands);
-        let mangled: Vec<_> = self
-            .variants
-            .iter()
-            .map(|variant| format!("_ZGV_LLVM_N{}{operands}_{scalar}({})", variant.lanes, variant.symbol))
-            .collect();
+        let mangled: Vec<_> =
+            self.variants.iter().map(|variant| format!("_ZGV_LLVM_N{}{operands}_{scalar}({})", variant.lanes, variant.symbol)).collect();
         mangled.join(",")
     }
 }
@@ -126,10 +123,7 @@ mod tests {
     #[test]
     fn names_both_variants_of_expf() {
         let function = vector_function("expf", SimdLevel::Avx512).expect("expf has variants");
-        assert_eq!(
-            function.abi_attribute("expf"),
-            "_ZGV_LLVM_N8v_expf(Sleef_expf8_u10avx2),_ZGV_LLVM_N16v_expf(Sleef_expf16_u10avx512f)"
-        );
+        assert_eq!(function.abi_attribute("expf"), "_ZGV_LLVM_N8v_expf(Sleef_expf8_u10avx2),_ZGV_LLVM_N16v_expf(Sleef_expf16_u10avx512f)");
     }
 
     #[test]

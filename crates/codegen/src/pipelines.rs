@@ -42,11 +42,13 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
+/// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which takes the one-instruction math it leaves;
 /// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,\
-    convert-scf-to-openmp,dynamo-hoist-scratch,dynamo-legalize-arith,canonicalize,expand-strided-metadata,\
+    convert-scf-to-openmp,dynamo-hoist-scratch,dynamo-approximate-math,dynamo-legalize-arith,canonicalize,\
+    expand-strided-metadata,\
     lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},convert-math-to-libm,\
     convert-math-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},finalize-memref-to-llvm,\
     convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-openmp-to-llvm,\

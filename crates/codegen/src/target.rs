@@ -32,10 +32,7 @@ pub struct Processor {
 impl Processor {
     /// The processor this process runs on.
     pub fn host() -> Self {
-        Self {
-            name: TargetMachine::get_host_cpu_name().to_string(),
-            features: TargetMachine::get_host_cpu_features().to_string(),
-        }
+        Self { name: TargetMachine::get_host_cpu_name().to_string(), features: TargetMachine::get_host_cpu_features().to_string() }
     }
 
     /// The widest math functions it can run.
@@ -57,14 +54,7 @@ impl Processor {
         let triple = TargetMachine::get_default_triple();
         let target = Target::from_triple(&triple).map_err(|message| Error::Target(message.to_string()))?;
         target
-            .create_target_machine(
-                &triple,
-                &self.name,
-                &self.features,
-                OptimizationLevel::Default,
-                RelocMode::PIC,
-                CodeModel::Default,
-            )
+            .create_target_machine(&triple, &self.name, &self.features, OptimizationLevel::Default, RelocMode::PIC, CodeModel::Default)
             .ok_or_else(|| Error::Target(format!("no code generator for {} ({})", self.name, triple)))
     }
 }

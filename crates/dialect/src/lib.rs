@@ -4,6 +4,7 @@
 //! - [`ir`]: one-word handles on operations, values, types and attributes, made for rewriting straight-line IR,
 //! - [`context`]: contexts with every dialect registered, parsing, printing, running pipelines,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
+//! - [`transform`]: running transform-dialect schedules,
 //! - [`ods`]: typed builders that the `tblgen` crate generates from our own ODS files.
 
 pub mod context;
@@ -11,5 +12,6 @@ pub mod ffi;
 pub mod ir;
 pub mod ods;
 pub mod pass;
+pub mod transform;
 
 pub use context::{Error, Session};

@@ -1,11 +1,11 @@
 //! Runs transform-dialect schedules on payload IR.
 
 use mlir_sys::{
-    mlirModuleCreateParse, mlirModuleDestroy, mlirModuleGetOperation, mlirTransformApplyNamedSequence,
-    mlirTransformOptionsCreate, mlirTransformOptionsDestroy,
+    mlirModuleCreateParse, mlirModuleDestroy, mlirModuleGetOperation, mlirTransformApplyNamedSequence, mlirTransformOptionsCreate,
+    mlirTransformOptionsDestroy,
 };
 
-use crate::ir::{Op, str_ref};
+use crate::ir::{Block, Op, str_ref};
 
 /// Applies the first `transform.named_sequence` of the module `schedule` (text) to `payload`.
 ///
@@ -20,7 +20,7 @@ pub fn apply(payload: Op, schedule: &str) -> bool {
     // SAFETY: the module was just parsed and is destroyed last; the options live between create and destroy.
     unsafe {
         let root = Op::from_raw(mlirModuleGetOperation(module));
-        let sequence = root.body().into_iter().flat_map(|body| body.ops()).find(|op| op.is("transform.named_sequence"));
+        let sequence = root.body().into_iter().flat_map(Block::ops).find(|op| op.is("transform.named_sequence"));
         let applied = sequence.is_some_and(|sequence| {
             let options = mlirTransformOptionsCreate();
             let result = mlirTransformApplyNamedSequence(payload.raw(), sequence.raw(), root.raw(), options);

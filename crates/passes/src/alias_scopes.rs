@@ -7,19 +7,16 @@
 //! Runs last, on the LLVM dialect, while parallel regions are still part of the kernel's function.
 
 use dynamlir_dialect::{
-    ir::{Attr, Op, Value},
+    ir::{Attr, Block, Op, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass {
-    name: "dynamo-alias-scopes",
-    description: "Annotate loads and stores with the alias scopes of the kernel's arguments",
-    run,
-};
+pub const PASS: Pass =
+    Pass { name: "dynamo-alias-scopes", description: "Annotate loads and stores with the alias scopes of the kernel's arguments", run };
 
 fn run(module: Op, _config: &Config) -> PassResult {
-    let functions = module.body().map(|body| body.ops()).unwrap_or_default();
+    let functions = module.body().map(Block::ops).unwrap_or_default();
     functions.into_iter().filter(|op| op.is("llvm.func")).try_for_each(annotate)
 }
 
@@ -42,8 +39,7 @@ fn annotate(function: Op) -> PassResult {
             () => return,
         };
         let Some(own) = base(address).and_then(|base| args.iter().position(|&arg| arg == base)) else { return };
-        let others: Vec<_> =
-            scopes.iter().enumerate().filter(|&(index, _)| index != own).filter_map(|(_, scope)| *scope).collect();
+        let others: Vec<_> = scopes.iter().enumerate().filter(|&(index, _)| index != own).filter_map(|(_, scope)| *scope).collect();
         if let Some(scope) = scopes[own] {
             op.set_attr("alias_scopes", Attr::array(op.ctx(), &[scope]));
         }
@@ -66,11 +62,7 @@ fn base(mut address: Value) -> Option<Value> {
 }
 
 fn is_noalias(function: Op, index: usize) -> bool {
-    function
-        .attr("arg_attrs")
-        .and_then(Attr::as_array)
-        .and_then(|attrs| attrs.get(index)?.get("llvm.noalias"))
-        .is_some()
+    function.attr("arg_attrs").and_then(Attr::as_array).and_then(|attrs| attrs.get(index)?.get("llvm.noalias")).is_some()
 }
 
 fn scope(function: Op, name: &str, index: usize) -> Result<Attr, PassError> {

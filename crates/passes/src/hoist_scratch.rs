@@ -12,7 +12,7 @@
 //! Restriction: sizes must be static, since a moved allocation may not depend on what stands before it.
 
 use dynamlir_dialect::{
-    ir::{Builder, Op},
+    ir::{Block, Builder, Op},
     pass::{Config, Pass, PassError, PassResult},
 };
 
@@ -62,7 +62,7 @@ fn hoist(alloca: Op) -> PassResult {
 
 fn free_at_end_of_block(alloc: Op) {
     let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is("memref.dealloc"));
-    if let Some(terminator) = alloc.block().and_then(|block| block.terminator()).filter(|_| !is_freed) {
+    if let Some(terminator) = alloc.block().and_then(Block::terminator).filter(|_| !is_freed) {
         Builder::before(terminator).op("memref.dealloc", &[alloc.result(0)], &[], &[]);
     }
 }

@@ -1,11 +1,21 @@
 //! The passes, one file each, and their registration by name.
 #![forbid(unsafe_code)]
 
+pub mod alias_scopes;
+pub mod approximate_math;
+pub mod decompose;
+pub mod emit;
+pub mod fuse;
+pub mod hoist_scratch;
+pub mod legalize_arith;
+pub mod plan;
+pub mod schedule;
+
 use dynamlir_dialect::pass::{Pass, register};
 use std::sync::Once;
 
 /// Every pass of this crate.
-pub const PASSES: &[&Pass] = &[];
+pub const PASSES: &[&Pass] = &[&plan::PLAN, &schedule::PASS, &decompose::PASS, &hoist_scratch::PASS, &approximate_math::PASS, &legalize_arith::PASS, &alias_scopes::PASS, &fuse::PASS, &fuse::verify::PASS];
 
 /// Registers all passes by name; safe to call more than once.
 pub fn register_all() {

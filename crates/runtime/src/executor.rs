@@ -45,7 +45,14 @@ impl fmt::Display for RunError {
         };
         write!(f, "{what}: {}", failure.message)?;
         if let Some(schema) = &failure.schema {
-            write!(f, " (in {schema}{})", failure.location.as_ref().map_or(String::new(), |l| format!(" at {l}")))?;
+            write!(
+                f,
+                " (in {schema}{})",
+                failure
+                    .location
+                    .as_ref()
+                    .map_or(String::new(), |l| format!(" at {l}"))
+            )?;
         }
         Ok(())
     }
@@ -61,7 +68,12 @@ impl std::error::Error for RunError {}
 
 impl Failure {
     fn plain(message: impl Into<String>) -> Self {
-        Self { message: message.into(), schema: None, location: None, payload: None }
+        Self {
+            message: message.into(),
+            schema: None,
+            location: None,
+            payload: None,
+        }
     }
 }
 
@@ -78,18 +90,38 @@ pub struct Executable {
     program: Program,
     kernels: Vec<Kernel>,
     externs: Vec<Prepared>,
-    pool: Mutex<Vec<Box<Workspace>>>,
+    pool: Mutex<Vec<Workspace>>,
 }
 
 impl Executable {
     /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is asked for op signatures.
-    pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: Vec<Kernel>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
+    pub fn new(
+        abi: &'static TorchAbi,
+        plan: Plan,
+        kernels: Vec<Kernel>,
+        py: &mut dyn PythonCalls,
+    ) -> Result<Self, PlanError> {
         if kernels.len() != plan.kernels.len() {
-            return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), kernels.len())));
+            return Err(PlanError(format!(
+                "{} kernels are named, {} given",
+                plan.kernels.len(),
+                kernels.len()
+            )));
         }
         let program = lower(&plan)?;
-        let externs = program.externs.iter().map(|step| Prepared::new(abi, &plan.externs[step.call], step, py)).collect();
-        Ok(Self { abi, plan, program, kernels, externs, pool: Mutex::new(Vec::new()) })
+        let externs = program
+            .externs
+            .iter()
+            .map(|step| Prepared::new(abi, &plan.externs[step.call], step, py))
+            .collect();
+        Ok(Self {
+            abi,
+            plan,
+            program,
+            kernels,
+            externs,
+            pool: Mutex::new(Vec::new()),
+        })
     }
 
     /// The plan it runs.
@@ -104,26 +136,67 @@ impl Executable {
     }
 
     /// Runs it. Inputs are borrowed; tensors in the outputs are new.
-    pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
-        let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
+    pub fn run(
+        &self,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<Vec<OutputValue>, RunError> {
+        let mut workspace = self
+            .take_workspace()
+            .map_err(|e| RunError::Failed(Failure::plain(e)))?;
         let outcome = self.run_in(&mut workspace, inputs, py);
         workspace.clear();
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(workspace);
+        self.pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(workspace);
         outcome
     }
 
-    fn take_workspace(&self) -> Result<Box<Workspace>, String> {
-        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
+    fn take_workspace(&self) -> Result<Workspace, String> {
+        let kept = self
+            .pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        kept.map_or_else(
+            || Workspace::new(&self.program, self.plan.workspace_bytes),
+            Ok,
+        )
     }
 
-    fn run_in(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
-        verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
+    fn run_in(
+        &self,
+        workspace: &mut Workspace,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<Vec<OutputValue>, RunError> {
+        verify(
+            &self.plan.inputs,
+            &self.program,
+            inputs,
+            &mut workspace.inputs,
+        )
+        .map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
         let mut committed = false;
         self.steps(workspace, inputs, py, &mut committed)
-            .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
-            .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
+            .and_then(|()| {
+                Ok(outputs::build(
+                    self.abi,
+                    &self.plan,
+                    &self.program,
+                    workspace,
+                    inputs,
+                )?)
+            })
+            .map_err(|failure| {
+                if committed {
+                    RunError::AfterCommit(failure)
+                } else {
+                    RunError::Failed(failure)
+                }
+            })
     }
 
     fn steps(
@@ -134,7 +207,9 @@ impl Executable {
         committed: &mut bool,
     ) -> Result<(), Failure> {
         let program = &self.program;
-        let below = BelowAutograd::enter(self.abi);
+        // Launches and allocations do not dispatch through autograd; only extern calls need the keys out of the way.
+        let enter = || (!program.externs.is_empty()).then(|| BelowAutograd::enter(self.abi));
+        let mut below = enter();
         for op in &program.ops {
             match *op {
                 Op::Launch { kernel, row } => {
@@ -144,17 +219,24 @@ impl Executable {
                 }
                 Op::Allocate { slot } => {
                     let layout = &program.slots[slot];
-                    let tensor = self.abi.empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
+                    let tensor =
+                        self.abi
+                            .empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
                     workspace.fill(program, slot, tensor)?;
                 }
                 Op::Extern { step } => self.extern_step(step, workspace, inputs, py)?,
                 Op::Release { slot } => workspace.slots[slot] = None,
-                Op::Commit => *committed = true,
+                Op::Commit => {
+                    // Versions go up before the writes: where torch forbids a write (an inference tensor outside inference mode),
+                    // this fails while eager can still run and raise.
+                    drop(below);
+                    for (spec, input) in self.plan.inputs.iter().zip(inputs) {
+                        input.bump_version(spec.version_bumps)?;
+                    }
+                    below = enter();
+                    *committed = true;
+                }
             }
-        }
-        drop(below);
-        for (spec, input) in self.plan.inputs.iter().zip(inputs) {
-            input.bump_version(spec.version_bumps)?;
         }
         Ok(())
     }
@@ -177,24 +259,52 @@ impl Executable {
         for source in step.operands.iter().chain(&step.outs) {
             workspace.prepare(self.abi, &self.program, *source)?;
         }
-        let tensors = |sources: &[_]| sources.iter().map(|s| workspace.tensor(*s, inputs)).collect::<Result<Vec<_>, _>>();
+        let tensors = |sources: &[_]| {
+            sources
+                .iter()
+                .map(|s| workspace.tensor(*s, inputs))
+                .collect::<Result<Vec<_>, _>>()
+        };
         let (operands, outs) = (tensors(&step.operands)?, tensors(&step.outs)?);
-        let results = self.externs[index].call(self.abi, call, &operands, &outs, py).map_err(failed)?;
+        let results = self.externs[index]
+            .call(self.abi, call, &operands, &outs, py)
+            .map_err(failed)?;
         if step.results.is_empty() {
             return Ok(());
         }
         if results.len() != step.results.len() {
-            let text = format!("{} tensors came back, {} were expected", results.len(), step.results.len());
-            return Err(failed(PythonError { message: text, payload: None }));
+            let text = format!(
+                "{} tensors came back, {} were expected",
+                results.len(),
+                step.results.len()
+            );
+            return Err(failed(PythonError {
+                message: text,
+                payload: None,
+            }));
         }
         let mut made: Vec<(usize, OwnedTensor)> = Vec::with_capacity(results.len());
         for (slot, result) in step.results.iter().zip(results) {
             let Some(slot) = *slot else { continue };
-            let result = result.ok_or_else(|| PythonError { message: "an expected result is undefined".to_owned(), payload: None });
+            let result = result.ok_or_else(|| PythonError {
+                message: "an expected result is undefined".to_owned(),
+                payload: None,
+            });
             let result = result.map_err(failed)?;
-            let tensor =
-                externs::normalize(self.abi, call, &self.program.slots[slot], result, &operands, |p| workspace.contains(p))
-                    .map_err(|message| failed(PythonError { message, payload: None }))?;
+            let tensor = externs::normalize(
+                self.abi,
+                call,
+                &self.program.slots[slot],
+                result,
+                &operands,
+                |p| workspace.contains(p),
+            )
+            .map_err(|message| {
+                failed(PythonError {
+                    message,
+                    payload: None,
+                })
+            })?;
             made.push((slot, tensor));
         }
         for (slot, tensor) in made {

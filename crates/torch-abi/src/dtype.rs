@@ -67,6 +67,23 @@ impl DType {
         }
     }
 
+    /// torch's name, an attribute of the `torch` module.
+    #[must_use]
+    pub const fn torch_name(self) -> &'static str {
+        match self {
+            Self::F64 => "float64",
+            Self::F32 => "float32",
+            Self::BF16 => "bfloat16",
+            Self::F16 => "float16",
+            Self::I64 => "int64",
+            Self::I32 => "int32",
+            Self::I16 => "int16",
+            Self::I8 => "int8",
+            Self::U8 => "uint8",
+            Self::Bool => "bool",
+        }
+    }
+
     /// The inverse of [`DType::name`].
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -101,6 +118,9 @@ impl DTypeCodes {
     }
 
     pub(crate) fn dtype(&self, code: i32) -> Option<DType> {
-        self.0.iter().position(|&c| c == code).map(|i| DType::ALL[i])
+        self.0
+            .iter()
+            .position(|&c| c == code)
+            .map(|i| DType::ALL[i])
     }
 }

@@ -31,7 +31,12 @@ macro_rules! functions {
 }
 
 fn required(cpu: Library, symbol: &CStr) -> Result<*mut c_void, TorchError> {
-    cpu.symbol(symbol).ok_or_else(|| TorchError::new(format!("this torch does not export {}", symbol.to_string_lossy())))
+    cpu.symbol(symbol).ok_or_else(|| {
+        TorchError::new(format!(
+            "this torch does not export {}",
+            symbol.to_string_lossy()
+        ))
+    })
 }
 
 type Code = unsafe extern "C" fn() -> i32;
@@ -89,7 +94,7 @@ functions! {
         /// Borrows; the new tensor shares the storage but is no view and has its own version counter.
         reinterpret = c"aoti_torch__reinterpret_tensor":
             unsafe extern "C" fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> i32;
-        /// Borrows (destination, source, non_blocking).
+        /// Borrows (destination, source, `non_blocking`).
         copy = c"aoti_torch_copy_": unsafe extern "C" fn(Handle, Handle, i32) -> i32;
 
         /// Borrows the names; steals what the stack holds and leaves new values in it.
@@ -122,19 +127,33 @@ functions! {
     }
 }
 
+type SetExcluded = unsafe extern "C" fn(u16, bool);
+type IsExcluded = unsafe extern "C" fn(u16) -> bool;
+
 /// Functions of `libc10.so`, by their C++ names.
 pub(crate) struct C10 {
     /// Sets whether a dispatch key is excluded on this thread.
-    pub set_excluded: unsafe extern "C" fn(u16, bool),
+    pub set_excluded: SetExcluded,
     /// Reads it.
-    pub is_excluded: unsafe extern "C" fn(u16) -> bool,
+    pub is_excluded: IsExcluded,
 }
 
 impl C10 {
     pub(crate) fn load(c10: Library) -> Result<Self, TorchError> {
-        let set = required(c10, c"_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb")?;
-        let is = required(c10, c"_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE")?;
+        let set = required(
+            c10,
+            c"_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb",
+        )?;
+        let is = required(
+            c10,
+            c"_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE",
+        )?;
         // SAFETY: DispatchKey is an enum over uint16_t, and both functions are plain free functions of these types.
-        unsafe { Ok(Self { set_excluded: std::mem::transmute::<*mut c_void, _>(set), is_excluded: std::mem::transmute::<*mut c_void, _>(is) }) }
+        unsafe {
+            Ok(Self {
+                set_excluded: std::mem::transmute::<*mut c_void, SetExcluded>(set),
+                is_excluded: std::mem::transmute::<*mut c_void, IsExcluded>(is),
+            })
+        }
     }
 }

@@ -24,14 +24,19 @@ impl Library {
     pub fn loaded(dir: Option<&Path>, name: &str) -> Result<Self, TorchError> {
         let in_dir = dir.and_then(|d| d.join(name).to_str().map(str::to_owned));
         for candidate in in_dir.iter().map(String::as_str).chain([name]) {
-            let Ok(path) = CString::new(candidate) else { continue };
+            let Ok(path) = CString::new(candidate) else {
+                continue;
+            };
             // SAFETY: path is a valid C string; NOLOAD runs no initialiser, it only looks the object up.
-            let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            let handle =
+                unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
                 return Ok(Self { handle });
             }
         }
-        Err(TorchError::new(format!("{name} is not loaded in this process")))
+        Err(TorchError::new(format!(
+            "{name} is not loaded in this process"
+        )))
     }
 
     /// The address of `symbol`, or None. The address stays valid for the life of the process.

@@ -58,7 +58,10 @@ impl OwnedTensor {
     /// Borrows it.
     #[must_use]
     pub fn as_ref(&self) -> TensorRef<'_> {
-        TensorRef { handle: self.handle, _owner: PhantomData }
+        TensorRef {
+            handle: self.handle,
+            _owner: PhantomData,
+        }
     }
 }
 
@@ -80,7 +83,10 @@ impl<'a> TensorRef<'a> {
     /// The handle is the address of an `at::Tensor` that lives for `'a`.
     #[must_use]
     pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
-        NonNull::new(handle).map(|handle| Self { handle, _owner: PhantomData })
+        NonNull::new(handle).map(|handle| Self {
+            handle,
+            _owner: PhantomData,
+        })
     }
 
     /// The address, still borrowed.
@@ -161,19 +167,38 @@ impl<'a> TensorRef<'a> {
     }
 
     /// A tensor over the same storage that is no view of this one and counts its own versions. `offset` is absolute.
-    pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
+    pub fn reinterpret(
+        self,
+        sizes: &[i64],
+        strides: &[i64],
+        offset: i64,
+    ) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;
         let dim = same_rank(sizes, strides)?;
         abi.new_tensor(|out| {
             // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
-            unsafe { (abi.f.reinterpret)(self.raw(), dim, sizes.as_ptr(), strides.as_ptr(), offset, out) }
+            unsafe {
+                (abi.f.reinterpret)(
+                    self.raw(),
+                    dim,
+                    sizes.as_ptr(),
+                    strides.as_ptr(),
+                    offset,
+                    out,
+                )
+            }
         })
     }
 
     /// A view as eager would make it: base, storage and version counter are shared. `offset` is absolute.
     ///
     /// Call it with the thread's own dispatch keys, not under [`BelowAutograd`].
-    pub fn as_strided(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
+    pub fn as_strided(
+        self,
+        sizes: &[i64],
+        strides: &[i64],
+        offset: i64,
+    ) -> Result<OwnedTensor, TorchError> {
         same_rank(sizes, strides)?;
         crate::dispatcher::as_strided(TorchAbi::get()?, self, sizes, strides, offset)
     }
@@ -187,6 +212,9 @@ impl<'a> TensorRef<'a> {
 
     /// Says `times` in-place writes happened, so that autograd notices stale saved values. Moves no data.
     pub fn bump_version(self, times: i64) -> Result<(), TorchError> {
+        if times == 0 {
+            return Ok(());
+        }
         let _below = BelowAutograd::counting_versions(TorchAbi::get()?);
         // A copy of a tensor to itself returns before it copies, but is counted; unlike torch's own counter function it
         // reports what is wrong with an inference tensor as a status instead of a C++ exception.
@@ -198,24 +226,47 @@ fn same_rank(sizes: &[i64], strides: &[i64]) -> Result<i64, TorchError> {
     if sizes.len() == strides.len() {
         Ok(sizes.len() as i64)
     } else {
-        Err(TorchError::new(format!("{} sizes but {} strides", sizes.len(), strides.len())))
+        Err(TorchError::new(format!(
+            "{} sizes but {} strides",
+            sizes.len(),
+            strides.len()
+        )))
     }
 }
 
 impl TorchAbi {
-    pub(crate) fn new_tensor(&self, make: impl FnOnce(*mut RawHandle) -> i32) -> Result<OwnedTensor, TorchError> {
+    pub(crate) fn new_tensor(
+        &self,
+        make: impl FnOnce(*mut RawHandle) -> i32,
+    ) -> Result<OwnedTensor, TorchError> {
         let mut handle = std::ptr::null_mut();
         self.check(make(&raw mut handle))?;
         // SAFETY: `make` calls a function whose out value is a new handle.
-        unsafe { OwnedTensor::from_raw(handle) }.ok_or_else(|| TorchError::new("torch returned no tensor"))
+        unsafe { OwnedTensor::from_raw(handle) }
+            .ok_or_else(|| TorchError::new("torch returned no tensor"))
     }
 
     /// Uninitialised memory on the CPU.
-    pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+    pub fn empty_strided(
+        &self,
+        sizes: &[i64],
+        strides: &[i64],
+        dtype: DType,
+    ) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
         self.new_tensor(|out| {
             // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
-            unsafe { (self.f.empty_strided)(dim, sizes.as_ptr(), strides.as_ptr(), self.codes.code(dtype), self.device_cpu, 0, out) }
+            unsafe {
+                (self.f.empty_strided)(
+                    dim,
+                    sizes.as_ptr(),
+                    strides.as_ptr(),
+                    self.codes.code(dtype),
+                    self.device_cpu,
+                    0,
+                    out,
+                )
+            }
         })
     }
 
@@ -223,7 +274,13 @@ impl TorchAbi {
     ///
     /// # Safety
     /// The memory spans the layout, and outlives every use of the tensor and of what shares its storage.
-    pub unsafe fn from_blob(&self, data: *mut u8, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+    pub unsafe fn from_blob(
+        &self,
+        data: *mut u8,
+        sizes: &[i64],
+        strides: &[i64],
+        dtype: DType,
+    ) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
         let (dtype, device) = (self.codes.code(dtype), self.device_cpu);
         self.new_tensor(|out| {
@@ -249,7 +306,9 @@ impl TorchAbi {
 
     /// Raises the version counter of a tensor made on this thread a moment ago, in the same inference mode.
     pub fn bump_fresh_version(&self, tensor: &OwnedTensor, times: i64) -> Result<(), TorchError> {
-        let Some(bump) = self.f.bump_version else { return tensor.as_ref().bump_version(times) };
+        let Some(bump) = self.f.bump_version else {
+            return tensor.as_ref().bump_version(times);
+        };
         for _ in 0..times {
             // SAFETY: borrows a live handle; it throws only for an inference tensor outside inference mode, which a tensor made
             // here and now is not.

@@ -1,0 +1,19 @@
+//! From a trace, or a module at any stage, to something that can be called.
+//!
+//! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
+//! - [`cache`]: kernels compiled before in this process,
+//! - [`plan`]: reads the planned graph function into the runtime's plan,
+//! - [`report`]: what was done, for people,
+//! - [`compile`]: all of it in order.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod compile;
+mod error;
+pub mod plan;
+pub mod report;
+pub mod stages;
+
+pub use compile::{Compiled, Options, compile_text, compile_trace};
+pub use error::Error;
+pub use report::Report;

@@ -1,0 +1,89 @@
+//! Runs the pipelines from stage to stage.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use dynamlir_codegen::pipelines::{STAGES, Stage};
+use dynamlir_dialect::{
+    Session,
+    context::{module_op, module_text},
+};
+use melior::ir::Module;
+
+use crate::{Error, Report};
+
+/// Writes each stage as a numbered file, if asked to.
+pub struct Dumper {
+    folder: Option<PathBuf>,
+}
+
+impl Dumper {
+    /// Dumps into `folder`, which is made if need be.
+    pub fn new(folder: Option<&Path>) -> Result<Self, Error> {
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).map_err(|error| Error::File { path: folder.display().to_string(), error })?;
+        }
+        Ok(Self { folder: folder.map(Path::to_owned) })
+    }
+    /// Whether anything is written.
+    pub fn is_on(&self) -> bool {
+        self.folder.is_some()
+    }
+    /// Writes one file.
+    pub fn write(&self, name: &str, text: impl FnOnce() -> String) -> Result<(), Error> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let path = folder.join(name);
+        fs::write(&path, text()).map_err(|error| Error::File { path: path.display().to_string(), error })
+    }
+    /// Writes a stage.
+    pub fn stage(&self, stage: &Stage, module: &Module<'_>) -> Result<(), Error> {
+        self.write(&format!("{}.mlir", stage.label()), || module_text(module) + "\n")
+    }
+}
+
+/// Runs the pipelines of the stages after number `from`, up to and with `to`. `check` is asked between stages
+/// whether to go on.
+pub fn advance(
+    session: &Session,
+    module: &mut Module<'_>,
+    (from, to): (u8, u8),
+    dumper: &Dumper,
+    report: &mut Report,
+    check: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    for stage in STAGES.iter().filter(|stage| stage.number > from && stage.number <= to) {
+        check()?;
+        let before = (stage.name == "prims").then(|| crate::report::aten_calls(module_op(module)));
+        if let Some(pipeline) = stage.pipeline() {
+            let start = Instant::now();
+            session.run(module, &pipeline)?;
+            report.time(stage.name, start.elapsed().as_secs_f64());
+        }
+        if let Some(before) = before {
+            count(before, report, module);
+        }
+        dumper.stage(stage, module)?;
+    }
+    Ok(())
+}
+
+/// What decomposition left is extern; the rest is generated.
+fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report, module: &Module<'_>) {
+    report.extern_ops = crate::report::aten_calls(module_op(module));
+    report.generated = before
+        .into_iter()
+        .map(|(schema, calls)| {
+            let left = report.extern_ops.get(&schema).copied().unwrap_or(0);
+            (schema, calls.saturating_sub(left))
+        })
+        .filter(|(_, calls)| *calls > 0)
+        .collect();
+}
+
+/// The stage's name, if there is one.
+pub fn known(name: &str) -> Option<&'static str> {
+    Stage::named(name).map(|stage| stage.name)
+}

@@ -1,0 +1,232 @@
+//! Writes a trace as IR.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::ir::{Attr, Block, Builder, Ctx, Loc, Type, Value};
+
+use crate::{Arg, Error, Frame, OpCall, Output, TensorType, Trace};
+
+/// Element types that the stages after this one know.
+const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "ui8", "i1"];
+
+impl Trace {
+    /// Appends `func.func @main`, and the decompositions it names, to a module's body.
+    pub fn write(&self, module: Block, ctx: Ctx) -> Result<(), Error> {
+        Writer { ctx, module, functions: 0 }.function(self, "main", true)
+    }
+}
+
+struct Writer {
+    ctx: Ctx,
+    module: Block,
+    /// Decompositions written so far.
+    functions: usize,
+}
+
+fn fail<T>(message: impl Into<String>, location: &[Frame]) -> Result<T, Error> {
+    Err(Error { message: message.into(), location: location.to_vec() })
+}
+
+impl Writer {
+    fn function(&mut self, trace: &Trace, name: &str, entry: bool) -> Result<(), Error> {
+        let inputs: Vec<Type> = trace.inputs.iter().map(|(_, ty, _)| self.ty(ty, &[])).collect::<Result<_, _>>()?;
+        let unknown = Loc::unknown(self.ctx);
+        let (func, body) = Builder::at_end(self.module, unknown).func(name, &inputs, &[], &[]);
+        let mut values: Vec<Value> = body.args();
+        for call in &trace.ops {
+            let b = Builder::at_end(body, self.location(&call.location));
+            values.extend(self.op(call, &values, &b)?);
+        }
+
+        let mut outputs = Vec::new();
+        let mut returned = Vec::new();
+        let mut versions = Vec::new();
+        for output in &trace.outputs {
+            let text = match output {
+                Output::Value(id, version) => {
+                    let Some(value) = values.get(*id) else { return fail(format!("output names value {id}, which does not exist"), &[]) };
+                    returned.push(*value);
+                    versions.push(*version);
+                    format!("#dynamo.output<result {}>", returned.len() - 1)
+                }
+                Output::None => "#dynamo.output<none>".to_owned(),
+                Output::Int(value) => format!("#dynamo.output<constant {value}>"),
+            };
+            outputs.push(Attr::parse(self.ctx, &text).ok_or_else(|| Error { message: format!("cannot write {text}"), location: Vec::new() })?);
+        }
+        let b = Builder::at_end(body, unknown);
+        b.op("func.return", &returned, &[], &[]);
+        let results: Vec<Type> = returned.iter().map(|v| v.ty()).collect();
+        func.set_attr("function_type", Type::function(self.ctx, &inputs, &results).as_attr());
+        if entry {
+            func.set_attr("dynamo.entry", Attr::unit(self.ctx));
+            func.set_attr("dynamo.outputs", Attr::array(self.ctx, &outputs));
+            func.set_attr("dynamo.versions", Attr::i64s(self.ctx, &versions));
+            func.set_attr("arg_attrs", self.arg_attrs(trace));
+        } else {
+            func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
+        }
+        Ok(())
+    }
+
+    /// Names, and storages where inputs share one.
+    fn arg_attrs(&self, trace: &Trace) -> Attr {
+        let mut users: HashMap<i64, usize> = HashMap::new();
+        for (_, _, storage) in &trace.inputs {
+            *users.entry(*storage).or_default() += 1;
+        }
+        let each: Vec<Attr> = trace
+            .inputs
+            .iter()
+            .map(|(name, _, storage)| {
+                let mut entries = vec![("dynamo.name", Attr::str(self.ctx, name))];
+                if users[storage] > 1 {
+                    entries.push(("dynamo.storage", Attr::i64(self.ctx, *storage)));
+                }
+                Attr::dict(self.ctx, &entries)
+            })
+            .collect();
+        Attr::array(self.ctx, &each)
+    }
+
+    fn ty(&self, ty: &TensorType, location: &[Frame]) -> Result<Type, Error> {
+        if !DTYPES.contains(&ty.dtype.as_str()) {
+            return fail(format!("element type {} is not supported", ty.dtype), location);
+        }
+        if ty.sizes.len() != ty.strides.len() || ty.offset < 0 || ty.strides.iter().any(|s| *s < 0) {
+            return fail("a tensor whose sizes, strides and offset do not fit together", location);
+        }
+        let element = Type::parse(self.ctx, &ty.dtype).ok_or_else(|| Error { message: ty.dtype.clone(), location: location.to_vec() })?;
+        Ok(Type::mutable(&ty.sizes, element, &ty.strides, ty.offset))
+    }
+
+    /// `loc("function"("file":line:0))` of the innermost frame; the frames around it would make text unreadable.
+    fn location(&self, frames: &[Frame]) -> Loc {
+        frames.first().map_or_else(
+            || Loc::unknown(self.ctx),
+            |frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, 0)),
+        )
+    }
+
+    fn op(&mut self, call: &OpCall, values: &[Value], b: &Builder) -> Result<Vec<Value>, Error> {
+        let mut operands = Vec::new();
+        let args: Vec<Attr> = call.args.iter().map(|arg| self.arg(arg, values, &mut operands, call)).collect::<Result<_, _>>()?;
+        let results: Vec<Type> = call.results.iter().map(|ty| self.ty(ty, &call.location)).collect::<Result<_, _>>()?;
+        let decomposition = match &call.decomposition {
+            Some(trace) => {
+                let name = format!("decomposition_{}", self.functions);
+                self.functions += 1;
+                self.function(trace, &name, false)?;
+                Some(name)
+            }
+            None => None,
+        };
+        let mut attrs = vec![
+            ("schema", Attr::str(self.ctx, &call.schema)),
+            ("args", Attr::array(self.ctx, &args)),
+            ("aliases", Attr::i64s(self.ctx, &call.aliases)),
+        ];
+        if !call.mutates.is_empty() {
+            attrs.push(("mutates", Attr::i64s(self.ctx, &call.mutates)));
+        }
+        if let Some(functional) = &call.functional {
+            attrs.push(("functional", Attr::str(self.ctx, functional)));
+        }
+        if let Some(name) = &decomposition {
+            attrs.push(("decomposition", Attr::symbol(self.ctx, name)));
+        }
+        if call.grad_enabled {
+            attrs.push(("grad_enabled", Attr::unit(self.ctx)));
+        }
+        Ok(b.op("dynamo.aten", &operands, &results, &attrs).results())
+    }
+
+    fn arg(&self, arg: &Arg, values: &[Value], operands: &mut Vec<Value>, call: &OpCall) -> Result<Attr, Error> {
+        let ctx = self.ctx;
+        let quoted = |kind: &str, text: &str| {
+            let attr = Attr::parse(ctx, &format!("#dynamo.{kind}<{}>", Attr::str(ctx, text)));
+            attr.ok_or_else(|| Error { message: format!("cannot write the {kind} '{text}'"), location: call.location.clone() })
+        };
+        Ok(match arg {
+            Arg::Tensor(id) => {
+                let Some(value) = values.get(*id) else {
+                    return fail(format!("{} uses value {id}, which does not exist", call.schema), &call.location);
+                };
+                operands.push(*value);
+                Attr::operand(ctx, operands.len() - 1)
+            }
+            Arg::List(list) => {
+                let list: Vec<Attr> = list.iter().map(|arg| self.arg(arg, values, operands, call)).collect::<Result<_, _>>()?;
+                Attr::array(ctx, &list)
+            }
+            Arg::None => Attr::unit(ctx),
+            Arg::Int(value) => Attr::i64(ctx, *value),
+            Arg::Float(value) => Attr::f64(ctx, *value),
+            Arg::Bool(value) => Attr::bool(ctx, *value),
+            Arg::Str(value) => Attr::str(ctx, value),
+            Arg::DType(name) => match Type::parse(ctx, name) {
+                Some(ty) => ty.as_attr(),
+                None => return fail(format!("element type {name} is not supported"), &call.location),
+            },
+            Arg::Device(text) => quoted("device", text)?,
+            Arg::MemoryFormat(text) => quoted("memory_format", text)?,
+            Arg::Layout(text) => quoted("layout", text)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dynamlir_dialect::{Session, context::module_op};
+
+    fn tensor(sizes: &[i64], strides: &[i64]) -> TensorType {
+        TensorType { dtype: "f32".into(), sizes: sizes.to_vec(), strides: strides.to_vec(), offset: 0 }
+    }
+
+    fn add_in_place() -> Trace {
+        let mut trace = Trace::new("t");
+        let x = trace.input("x".into(), tensor(&[2, 3], &[3, 1]), 0);
+        let location = vec![Frame { file: "model.py".into(), line: 12, function: "forward".into() }];
+        let op = OpCall {
+            schema: "aten.add_.Tensor".into(),
+            args: vec![Arg::Tensor(x), Arg::Tensor(x), Arg::Int(1)],
+            results: vec![tensor(&[2, 3], &[3, 1])],
+            aliases: vec![0],
+            mutates: vec![0],
+            functional: Some("aten.add.Tensor".into()),
+            grad_enabled: false,
+            decomposition: None,
+            location,
+        };
+        let y = trace.op(op);
+        trace.outputs = vec![Output::Value(y, 1), Output::None];
+        trace
+    }
+
+    #[test]
+    fn a_trace_becomes_a_module_that_verifies_and_names_the_python_line() {
+        let session = Session::new();
+        let module = session.parse("module {}").expect("parses");
+        let body = module_op(&module).body().expect("has a body");
+        add_in_place().write(body, session.ctx()).expect("writes");
+        assert!(module_op(&module).verify(), "{}", session.take_diagnostics());
+        let text = module_op(&module).text_with_locations();
+        assert!(text.contains("dynamo.aten \"aten.add_.Tensor\"(%arg0, %arg0)"), "{text}");
+        assert!(text.contains("\"model.py\":12:0"), "{text}");
+    }
+
+    #[test]
+    fn unknown_values_and_types_are_errors() {
+        let session = Session::new();
+        let module = session.parse("module {}").expect("parses");
+        let body = module_op(&module).body().expect("has a body");
+        let mut trace = add_in_place();
+        trace.ops[0].args[0] = Arg::Tensor(9);
+        let error = trace.write(body, session.ctx()).expect_err("value 9 does not exist");
+        assert_eq!(error.location[0].line, 12);
+        let mut trace = add_in_place();
+        trace.inputs[0].1.dtype = "c64".into();
+        assert!(trace.write(body, session.ctx()).expect_err("no complex").message.contains("c64"));
+    }
+}

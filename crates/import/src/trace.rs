@@ -1,0 +1,126 @@
+//! What a recorder tells: inputs, operations, outputs.
+
+/// Number of a value, in order of definition.
+pub type ValueId = usize;
+
+/// Metadata of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorType {
+    /// MLIR's name of the element type (`f32`, `i1`, `ui8`, …).
+    pub dtype: String,
+    /// Sizes.
+    pub sizes: Vec<i64>,
+    /// Strides in elements.
+    pub strides: Vec<i64>,
+    /// Storage offset in elements.
+    pub offset: i64,
+}
+
+/// An argument of an operator.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the values of torch's schema language")]
+pub enum Arg {
+    Tensor(ValueId),
+    List(Vec<Arg>),
+    None,
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    DType(String),
+    Device(String),
+    MemoryFormat(String),
+    Layout(String),
+}
+
+/// A line of the user's Python.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// File name.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Function.
+    pub function: String,
+}
+
+/// One operator call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpCall {
+    /// `aten.add.Tensor`.
+    pub schema: String,
+    /// All schema arguments in order, defaults filled in.
+    pub args: Vec<Arg>,
+    /// Metadata of the results.
+    pub results: Vec<TensorType>,
+    /// Per result the operand (in the flat order of tensors in `args`) whose storage it shares, or -1.
+    pub aliases: Vec<i64>,
+    /// Operands written to.
+    pub mutates: Vec<i64>,
+    /// The variant that returns what this one writes.
+    pub functional: Option<String>,
+    /// Whether grad mode was on.
+    pub grad_enabled: bool,
+    /// torch's own decomposition at these shapes.
+    pub decomposition: Option<Box<Trace>>,
+    /// Where the user called it, innermost first.
+    pub location: Vec<Frame>,
+}
+
+/// One output of the user's function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A tensor, and the version counter that eager leaves it with.
+    Value(ValueId, i64),
+    /// None.
+    None,
+    /// An integer.
+    Int(i64),
+}
+
+/// A recorded graph.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Trace {
+    /// A name for messages.
+    pub name: String,
+    /// Name, metadata and storage of each input; equal storages are one.
+    pub inputs: Vec<(String, TensorType, i64)>,
+    /// The calls in program order.
+    pub ops: Vec<OpCall>,
+    /// What is returned.
+    pub outputs: Vec<Output>,
+    values: usize,
+}
+
+/// A trace that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What is wrong.
+    pub message: String,
+    /// The Python line of the operator it is about.
+    pub location: Vec<Frame>,
+}
+
+impl Trace {
+    /// An empty trace.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+    /// Adds an input. Inputs come before operators.
+    pub fn input(&mut self, name: String, ty: TensorType, storage: i64) -> ValueId {
+        self.inputs.push((name, ty, storage));
+        self.fresh(1)
+    }
+    /// Adds an operator call; its results are numbered from the returned value on.
+    pub fn op(&mut self, op: OpCall) -> ValueId {
+        let results = op.results.len();
+        self.ops.push(op);
+        self.fresh(results)
+    }
+    fn fresh(&mut self, count: usize) -> ValueId {
+        let first = self.values;
+        self.values += count;
+        first
+    }
+}

@@ -1,0 +1,128 @@
+//! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
+
+use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
+
+use crate::emit::{Emit, Scalar};
+
+/// A call of an ATen operator that is being lowered.
+pub struct Call {
+    /// The op.
+    pub op: Op,
+    /// Emits before the op, at its location.
+    pub e: Emit,
+    schema: String,
+    args: Vec<Attr>,
+}
+
+impl Call {
+    /// Reads a `dynamo.aten` op; None for another one.
+    pub fn new(op: Op) -> Option<Self> {
+        if !op.is("dynamo.aten") {
+            return None;
+        }
+        let args = op.attr("args")?.as_array()?;
+        Some(Self { op, e: Emit::new(Builder::before(op)), schema: op.attr_str("schema")?, args })
+    }
+    /// `aten.<op>.<overload>`.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+    /// Number of schema arguments.
+    pub fn len(&self) -> usize {
+        self.args.len()
+    }
+    /// Whether the schema has no arguments.
+    pub fn is_empty(&self) -> bool {
+        self.args.is_empty()
+    }
+    /// Argument `i` as it stands in `args`.
+    pub fn arg(&self, i: usize) -> Option<Attr> {
+        self.args.get(i).copied()
+    }
+    /// Whether argument `i` is None or missing.
+    pub fn is_none(&self, i: usize) -> bool {
+        self.arg(i).is_none_or(Attr::is_unit)
+    }
+    /// Argument `i`, if it is a tensor.
+    pub fn tensor(&self, i: usize) -> Option<Value> {
+        self.operand(self.arg(i)?)
+    }
+    /// Argument `i`, if it is a list of tensors.
+    pub fn tensors(&self, i: usize) -> Option<Vec<Value>> {
+        self.arg(i)?.as_array()?.into_iter().map(|attr| self.operand(attr)).collect()
+    }
+    /// Argument `i`, if it is a list of tensors and Nones.
+    pub fn opt_tensors(&self, i: usize) -> Option<Vec<Option<Value>>> {
+        let read = |attr: Attr| if attr.is_unit() { Some(None) } else { self.operand(attr).map(Some) };
+        self.arg(i)?.as_array()?.into_iter().map(read).collect()
+    }
+    /// Argument `i`, if it is an integer.
+    pub fn int(&self, i: usize) -> Option<i64> {
+        self.arg(i)?.as_i64()
+    }
+    /// Argument `i`, if it is a list of integers.
+    pub fn ints(&self, i: usize) -> Option<Vec<i64>> {
+        let attr = self.arg(i)?;
+        attr.as_i64s().or_else(|| attr.as_array()?.into_iter().map(Attr::as_i64).collect())
+    }
+    /// Argument `i` as a double, if it is a number.
+    pub fn float(&self, i: usize) -> Option<f64> {
+        self.scalar(i).map(Scalar::as_f64)
+    }
+    /// Argument `i`, if it is a bool.
+    pub fn bool(&self, i: usize) -> Option<bool> {
+        self.arg(i)?.as_bool()
+    }
+    /// Argument `i`, if it is a string.
+    pub fn str(&self, i: usize) -> Option<String> {
+        self.arg(i)?.as_str()
+    }
+    /// Argument `i`, if it is a dtype.
+    pub fn dtype(&self, i: usize) -> Option<Type> {
+        self.arg(i)?.as_type()
+    }
+    /// Argument `i`, if it is a number.
+    pub fn scalar(&self, i: usize) -> Option<Scalar> {
+        let attr = self.arg(i)?;
+        attr.as_bool().map(Scalar::Bool).or_else(|| attr.as_f64().map(Scalar::Float)).or_else(|| attr.as_i64().map(Scalar::Int))
+    }
+    /// Type of result `i`.
+    pub fn result_type(&self, i: usize) -> Type {
+        self.op.result(i).ty()
+    }
+    /// Sizes of result `i`.
+    pub fn result_shape(&self, i: usize) -> Vec<i64> {
+        self.result_type(i).shape()
+    }
+    /// Argument `i` as one dimension of a tensor of this rank; a 0-d tensor has dimension 0 (and -1), as in torch.
+    pub fn dim(&self, i: usize, rank: usize) -> Option<i64> {
+        wrap(self.int(i)?, rank)
+    }
+    /// Argument `i` as a sorted list of dimensions: an integer, a list, or all dimensions where it is None or empty.
+    /// Of a 0-d tensor the list is empty.
+    pub fn dims(&self, i: usize, rank: usize) -> Option<Vec<i64>> {
+        let listed = if self.is_none(i) { Vec::new() } else { self.int(i).map(|d| vec![d]).or_else(|| self.ints(i))? };
+        if listed.is_empty() {
+            return Some((0..rank as i64).collect());
+        }
+        let mut dims = listed.into_iter().map(|d| wrap(d, rank)).collect::<Option<Vec<_>>>()?;
+        if rank == 0 {
+            return Some(Vec::new());
+        }
+        dims.sort_unstable();
+        let distinct = dims.windows(2).all(|pair| pair[0] != pair[1]);
+        distinct.then_some(dims)
+    }
+
+    fn operand(&self, attr: Attr) -> Option<Value> {
+        let index = attr.as_operand()?;
+        (index < self.op.num_operands()).then(|| self.op.operand(index))
+    }
+}
+
+/// A dimension that may be counted from the end.
+pub fn wrap(dim: i64, rank: usize) -> Option<i64> {
+    let rank = (rank as i64).max(1);
+    let dim = if dim < 0 { dim + rank } else { dim };
+    (0..rank).contains(&dim).then_some(dim)
+}

@@ -1,0 +1,160 @@
+//! `dynamo-decompose`: ATen ops become primitives.
+//!
+//! Before: `%1 = dynamo.aten "aten.relu.default"(%0) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>`
+//! After:  `%c = dynamo.full 0.0 : f32 -> tensor<4xf32>` and `%1 = dynamo.max %0, %c : tensor<4xf32>`
+//!
+//! An op is lowered by the table entry of its schema. Where there is none, or it declines, the function that the op
+//! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
+//! extern call. What is in [`KEEP`] stays on purpose. Decomposition functions are gone afterwards.
+
+pub mod call;
+pub mod create;
+pub mod keep;
+pub mod pointwise;
+pub mod promote;
+pub mod reduce;
+pub mod special;
+
+use dynamlir_dialect::{
+    ir::{Block, Builder, Op, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+use std::collections::HashMap;
+
+pub use call::Call;
+pub use keep::KEEP;
+
+/// Lowers one op: values of exactly its result types (any value of the right type for an unused result), or None to
+/// leave it. Emitted ops that end up unused are erased later, so that it may decline late.
+pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
+
+/// The lowerings, by schema; each schema stands in one table.
+pub const TABLES: &[&[(&str, Lowering)]] = &[pointwise::TABLE, special::TABLE, reduce::TABLE, create::TABLE];
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-decompose", description: "Lower ATen ops to primitive ops", run };
+
+/// Every schema with a lowering.
+pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
+}
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let Some(body) = module.body() else { return Ok(()) };
+    let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
+    let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
+    let (private, public): (Vec<Op>, Vec<Op>) = functions.into_iter().partition(|&op| is_private(op));
+    let private: HashMap<String, Op> = private.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect();
+    let mut named = Vec::new();
+    for function in public {
+        let Some(block) = function.body() else { continue };
+        decompose_block(block, &lowerings, &private, &mut named)?;
+        sweep(block);
+    }
+    // The decompositions of decompositions are named by private functions only.
+    for function in private.values() {
+        function.walk(&mut |op| named.extend(decomposition(op)));
+    }
+    named.sort_unstable();
+    named.dedup();
+    named.iter().filter_map(|name| private.get(name)).for_each(|function| function.erase());
+    Ok(())
+}
+
+/// An op to lower and the decompositions that it came out of.
+struct Work {
+    op: Op,
+    within: Vec<String>,
+}
+
+fn decompose_block(
+    block: Block,
+    lowerings: &HashMap<&str, Lowering>,
+    private: &HashMap<String, Op>,
+    named: &mut Vec<String>,
+) -> PassResult {
+    // A stack, so that what is inlined is lowered next.
+    let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
+    while let Some(Work { op, within }) = work.pop() {
+        let Some(call) = Call::new(op) else { continue };
+        let name = decomposition(op);
+        named.extend(name.clone());
+        if let Some(values) = lowerings.get(call.schema()).and_then(|lower| lower(&call)) {
+            replace(op, call.schema(), &values)?;
+            continue;
+        }
+        op.remove_attr("decomposition");
+        let inlinable = name.filter(|name| !KEEP.contains(&call.schema()) && !within.contains(name));
+        let Some((name, function)) = inlinable.and_then(|name| private.get(&name).map(|&function| (name, function))) else { continue };
+        let Some((values, inlined)) = inline(op, function) else { continue };
+        replace(op, call.schema(), &values)?;
+        let within: Vec<String> = within.into_iter().chain([name]).collect();
+        work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));
+    }
+    Ok(())
+}
+
+/// Puts `values` in the place of the op's results.
+fn replace(op: Op, schema: &str, values: &[Value]) -> PassResult {
+    let results = op.results();
+    if results.len() != values.len() {
+        return Err(PassError::at(op, format!("the lowering of {schema} gives {} values for {} results", values.len(), results.len())));
+    }
+    for (result, &value) in results.iter().zip(values) {
+        if result.ty() != value.ty() {
+            return Err(PassError::at(op, format!("the lowering of {schema} gives {} for {}", value.ty(), result.ty())));
+        }
+        result.replace_all_uses_with(value);
+    }
+    op.erase();
+    Ok(())
+}
+
+/// Copies the function's body before the op, at the op's location. Returns the values that it returns and the copies;
+/// None, with nothing copied, where the signature does not fit the op or the function has no body.
+fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
+    let body = function.body()?;
+    let terminator = body.terminator()?;
+    let types = |values: &[Value]| values.iter().map(|v| v.ty()).collect::<Vec<_>>();
+    let (args, operands) = (body.args(), op.operands());
+    if types(&args) != types(&operands) || types(&terminator.operands()) != types(&op.results()) {
+        return None;
+    }
+    if body.ops().iter().any(|op| op.num_regions() > 0) {
+        return None;
+    }
+    let builder = Builder::before(op);
+    let mut map: HashMap<Value, Value> = args.into_iter().zip(operands).collect();
+    let mut copies = Vec::new();
+    let mapped = |map: &HashMap<Value, Value>, value: Value| map.get(&value).copied().unwrap_or(value);
+    for inner in body.ops() {
+        if inner == terminator {
+            break;
+        }
+        let operands: Vec<_> = inner.operands().into_iter().map(|v| mapped(&map, v)).collect();
+        let results: Vec<_> = inner.results().iter().map(|v| v.ty()).collect();
+        let attrs = inner.attrs();
+        let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+        let copy = builder.op(&inner.name(), &operands, &results, &attrs);
+        map.extend(inner.results().into_iter().zip(copy.results()));
+        copies.push(copy);
+    }
+    Some((terminator.operands().into_iter().map(|v| mapped(&map, v)).collect(), copies))
+}
+
+/// Erases primitives that nothing uses. ATen ops stay: they may raise, or draw random numbers.
+pub fn sweep(block: Block) {
+    for op in block.ops().into_iter().rev() {
+        if op.is_unused() && op.num_results() > 0 && op.is_pure() {
+            op.erase();
+        }
+    }
+}
+
+fn decomposition(op: Op) -> Option<String> {
+    op.attr("decomposition")?.as_symbol()
+}
+
+fn is_private(function: Op) -> bool {
+    function.attr_str("sym_visibility").as_deref() == Some("private")
+}

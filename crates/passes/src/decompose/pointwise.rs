@@ -1,0 +1,4 @@
+//! stub
+use super::Lowering;
+/// Table.
+pub const TABLE: &[(&str, Lowering)] = &[];

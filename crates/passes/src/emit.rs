@@ -1,0 +1,336 @@
+//! Emitters of primitive ops: each infers its result type, checks what the verifier would refuse, and emits nothing
+//! where the primitive would change nothing (a reshape to the same shape, a conversion to the same element type).
+//!
+//! An emitter called with operands that do not fit is a bug of the caller and panics; the pass runner turns that into
+//! a diagnostic.
+
+use dynamlir_dialect::ir::{Attr, Builder, Ctx, Type, Value};
+
+/// A constant, before it has an element type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A Python int.
+    Int(i64),
+    /// A Python float.
+    Float(f64),
+    /// A Python bool.
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The number as a double.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(v) => v as f64,
+            Self::Float(v) => v,
+            Self::Bool(v) => f64::from(u8::from(v)),
+        }
+    }
+    /// The number as an integer; floats are cut toward zero.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Self::Int(v) => v,
+            Self::Float(v) => v as i64,
+            Self::Bool(v) => i64::from(v),
+        }
+    }
+    /// Whether the number is not 0.
+    pub fn as_bool(self) -> bool {
+        match self {
+            Self::Int(v) => v != 0,
+            Self::Float(v) => v != 0.0,
+            Self::Bool(v) => v,
+        }
+    }
+    /// The constant as an attribute of an element type, wrapped and rounded as `dynamo.convert` would.
+    pub fn attr(self, element: Type) -> Attr {
+        if element.is_bool() {
+            return Attr::bool(element.ctx(), self.as_bool());
+        }
+        if element.is_float() {
+            return Attr::float_of(element, self.as_f64());
+        }
+        let value = self.as_i64();
+        let wrapped = match (element.width(), element.is_unsigned()) {
+            (8, true) => i64::from(value as u8),
+            (8, false) => i64::from(value as i8),
+            (16, _) => i64::from(value as i16),
+            (32, _) => i64::from(value as i32),
+            _ => value,
+        };
+        Attr::int_of(element, wrapped)
+    }
+}
+
+impl From<f64> for Scalar {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+impl From<i64> for Scalar {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// Emits primitives at one place.
+#[derive(Clone, Copy)]
+pub struct Emit {
+    /// The place, and the location of what is emitted.
+    pub b: Builder,
+}
+
+macro_rules! unary {
+    ($($name:ident)*) => { $(
+        #[doc = concat!("`dynamo.", stringify!($name), "`.")]
+        pub fn $name(&self, x: Value) -> Value { self.unary(stringify!($name), x) }
+    )* };
+}
+macro_rules! binary {
+    ($($name:ident)*) => { $(
+        #[doc = concat!("`dynamo.", stringify!($name), "`.")]
+        pub fn $name(&self, a: Value, b: Value) -> Value { self.binary(stringify!($name), a, b) }
+    )* };
+}
+macro_rules! compare {
+    ($($name:ident)*) => { $(
+        #[doc = concat!("`dynamo.compare ", stringify!($name), "`.")]
+        pub fn $name(&self, a: Value, b: Value) -> Value { self.compare(stringify!($name), a, b) }
+    )* };
+}
+
+impl Emit {
+    /// Emits at a builder's place.
+    pub fn new(b: Builder) -> Self {
+        Self { b }
+    }
+    /// The context.
+    pub fn ctx(&self) -> Ctx {
+        self.b.ctx()
+    }
+
+    unary! { neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
+    atanh erf erfc lgamma floor ceil round trunc }
+    binary! { add sub mul div rem pow atan2 hypot copysign nextafter max min and or xor shl shr }
+    compare! { eq ne lt le gt ge }
+
+    /// A pointwise op with one operand.
+    pub fn unary(&self, name: &str, x: Value) -> Value {
+        self.b.value(&format!("dynamo.{name}"), &[x], x.ty(), &[])
+    }
+    /// `dynamo.not`.
+    pub fn not(&self, x: Value) -> Value {
+        self.unary("not", x)
+    }
+    /// A pointwise op with two operands of one type.
+    pub fn binary(&self, name: &str, a: Value, b: Value) -> Value {
+        assert_eq!(a.ty(), b.ty(), "operands of {name}");
+        self.b.value(&format!("dynamo.{name}"), &[a, b], a.ty(), &[])
+    }
+    /// `dynamo.compare`, to bool.
+    pub fn compare(&self, predicate: &str, a: Value, b: Value) -> Value {
+        assert_eq!(a.ty(), b.ty(), "operands of compare {predicate}");
+        let ty = Type::tensor(&a.ty().shape(), self.bool_type());
+        self.b.value("dynamo.compare", &[a, b], ty, &[("predicate", self.keyword("predicate", predicate))])
+    }
+    /// `dynamo.select`.
+    pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Value {
+        assert_eq!(on_true.ty(), on_false.ty(), "branches of select");
+        assert!(condition.ty().element().is_bool() && condition.ty().shape() == on_true.ty().shape(), "condition of select");
+        self.b.value("dynamo.select", &[condition, on_true, on_false], on_true.ty(), &[])
+    }
+    /// The value in another element type.
+    pub fn convert(&self, x: Value, element: Type) -> Value {
+        if x.ty().element() == element {
+            return x;
+        }
+        self.b.value("dynamo.convert", &[x], Type::tensor(&x.ty().shape(), element), &[])
+    }
+    /// The bits in another element type of the same width.
+    pub fn bitcast(&self, x: Value, element: Type) -> Value {
+        if x.ty().element() == element {
+            return x;
+        }
+        assert_eq!(x.ty().element().width(), element.width(), "widths of bitcast");
+        self.b.value("dynamo.bitcast", &[x], Type::tensor(&x.ty().shape(), element), &[])
+    }
+
+    /// Every element is `value`.
+    pub fn full(&self, shape: &[i64], element: Type, value: impl Into<Scalar>) -> Value {
+        let value = value.into().attr(element);
+        self.b.value("dynamo.full", &[], Type::tensor(shape, element), &[("value", value)])
+    }
+    /// A constant of the shape and element type of `x`.
+    pub fn full_like(&self, x: Value, value: impl Into<Scalar>) -> Value {
+        self.full(&x.ty().shape(), x.ty().element(), value)
+    }
+    /// The index along `dim`, as `i64`.
+    pub fn iota(&self, shape: &[i64], dim: usize) -> Value {
+        assert!(dim < shape.len(), "dimension of iota");
+        let ty = Type::tensor(shape, Type::int(self.ctx(), 64));
+        self.b.value("dynamo.iota", &[], ty, &[("dim", self.i64(dim as i64))])
+    }
+
+    /// Operand dimension `i` becomes result dimension `dims[i]`.
+    pub fn broadcast(&self, x: Value, shape: &[i64], dims: &[i64]) -> Value {
+        let from = x.ty().shape();
+        assert_eq!(from.len(), dims.len(), "dims of broadcast");
+        assert!(dims.is_sorted_by(|a, b| a < b), "dims of broadcast increase");
+        let fits = |(&size, &dim): (&i64, &i64)| dim >= 0 && shape.get(dim as usize).is_some_and(|&to| size == 1 || size == to);
+        assert!(from.iter().zip(dims).all(fits), "{from:?} broadcasts to {shape:?} along {dims:?}");
+        if from == shape {
+            return x;
+        }
+        self.b.value("dynamo.broadcast", &[x], Type::tensor(shape, x.ty().element()), &[("dims", self.i64s(dims))])
+    }
+    /// Torch's broadcasting: dimensions are matched from the last.
+    pub fn broadcast_to(&self, x: Value, shape: &[i64]) -> Value {
+        let rank = x.ty().rank();
+        assert!(rank <= shape.len(), "rank of broadcast_to");
+        let dims: Vec<i64> = (shape.len() - rank..shape.len()).map(|d| d as i64).collect();
+        self.broadcast(x, shape, &dims)
+    }
+    /// The same elements in another shape.
+    pub fn reshape(&self, x: Value, shape: &[i64]) -> Value {
+        if x.ty().shape() == shape {
+            return x;
+        }
+        assert_eq!(x.ty().numel(), shape.iter().product::<i64>(), "elements of reshape");
+        self.b.value("dynamo.reshape", &[x], Type::tensor(shape, x.ty().element()), &[])
+    }
+    /// A dimension of size 1 at each of `dims`, counted in the result.
+    pub fn unsqueeze(&self, x: Value, dims: &[i64]) -> Value {
+        let mut sizes = x.ty().shape().into_iter();
+        let rank = x.ty().rank() + dims.len();
+        let shape: Vec<i64> = (0..rank as i64).map(|d| if dims.contains(&d) { 1 } else { sizes.next().unwrap_or(1) }).collect();
+        self.reshape(x, &shape)
+    }
+    /// Result dimension `i` is operand dimension `dims[i]`.
+    pub fn permute(&self, x: Value, dims: &[i64]) -> Value {
+        if dims.iter().enumerate().all(|(i, &d)| i as i64 == d) {
+            return x;
+        }
+        let from = x.ty().shape();
+        let shape: Vec<i64> = dims.iter().map(|&d| from[d as usize]).collect();
+        self.b.value("dynamo.permute", &[x], Type::tensor(&shape, x.ty().element()), &[("dims", self.i64s(dims))])
+    }
+    /// Two dimensions exchanged.
+    pub fn transpose(&self, x: Value, a: i64, b: i64) -> Value {
+        let mut dims: Vec<i64> = (0..x.ty().rank() as i64).collect();
+        dims.swap(a as usize, b as usize);
+        self.permute(x, &dims)
+    }
+    /// A rectangular, strided part.
+    pub fn slice(&self, x: Value, starts: &[i64], steps: &[i64], sizes: &[i64]) -> Value {
+        if x.ty().shape() == sizes && starts.iter().all(|&s| s == 0) && steps.iter().all(|&s| s == 1) {
+            return x;
+        }
+        let attrs = [("starts", self.i64s(starts)), ("steps", self.i64s(steps))];
+        self.b.value("dynamo.slice", &[x], Type::tensor(sizes, x.ty().element()), &attrs)
+    }
+    /// `size` elements of one dimension from `start`, each `step` after the other.
+    pub fn slice_dim(&self, x: Value, dim: i64, start: i64, step: i64, size: i64) -> Value {
+        let mut sizes = x.ty().shape();
+        let (mut starts, mut steps) = (vec![0; sizes.len()], vec![1; sizes.len()]);
+        (sizes[dim as usize], starts[dim as usize], steps[dim as usize]) = (size, start, step);
+        self.slice(x, &starts, &steps, &sizes)
+    }
+    /// The elements in opposite order along `dims`.
+    pub fn reverse(&self, x: Value, dims: &[i64]) -> Value {
+        if dims.is_empty() {
+            return x;
+        }
+        self.b.value("dynamo.reverse", &[x], x.ty(), &[("dims", self.i64s(dims))])
+    }
+    /// Operands one after another along `dim`; there is at least one.
+    pub fn concat(&self, inputs: &[Value], dim: i64) -> Value {
+        let [first, rest @ ..] = inputs else { panic!("nothing to concatenate") };
+        if rest.is_empty() {
+            return *first;
+        }
+        let mut shape = first.ty().shape();
+        shape[dim as usize] = inputs.iter().map(|x| x.ty().shape()[dim as usize]).sum();
+        let ty = Type::tensor(&shape, first.ty().element());
+        self.b.value("dynamo.concatenate", inputs, ty, &[("dim", self.i64(dim))])
+    }
+    /// Constant elements before and after each dimension.
+    pub fn pad(&self, x: Value, low: &[i64], high: &[i64], value: impl Into<Scalar>) -> Value {
+        if low.iter().chain(high).all(|&n| n == 0) {
+            return x;
+        }
+        let shape: Vec<i64> = x.ty().shape().iter().zip(low.iter().zip(high)).map(|(s, (l, h))| s + l + h).collect();
+        let element = x.ty().element();
+        let attrs = [("low", self.i64s(low)), ("high", self.i64s(high)), ("value", value.into().attr(element))];
+        self.b.value("dynamo.pad", &[x], Type::tensor(&shape, element), &attrs)
+    }
+    /// A strided window on the operand in row-major order.
+    pub fn as_strided(&self, x: Value, shape: &[i64], strides: &[i64], offset: i64) -> Value {
+        let attrs = [("strides", self.i64s(strides)), ("offset", self.i64(offset))];
+        self.b.value("dynamo.as_strided", &[x], Type::tensor(shape, x.ty().element()), &attrs)
+    }
+    /// `base` with `source` written through a strided window.
+    pub fn as_strided_scatter(&self, base: Value, source: Value, strides: &[i64], offset: i64) -> Value {
+        let attrs = [("strides", self.i64s(strides)), ("offset", self.i64(offset))];
+        self.b.value("dynamo.as_strided_scatter", &[base, source], base.ty(), &attrs)
+    }
+
+    /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
+    pub fn reduce(&self, kind: &str, x: Value, dims: &[i64], keepdim: bool) -> Value {
+        let shape = x.ty().shape();
+        let dropped = |d: usize| dims.contains(&(d as i64));
+        let kept: Vec<i64> = (0..shape.len()).filter(|&d| !dropped(d)).map(|d| shape[d]).collect();
+        let reduced = if dims.is_empty() {
+            x
+        } else {
+            let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dims", self.i64s(dims))];
+            self.b.value("dynamo.reduce", &[x], Type::tensor(&kept, x.ty().element()), &attrs)
+        };
+        if keepdim {
+            let ones: Vec<i64> = (0..shape.len()).map(|d| if dropped(d) { 1 } else { shape[d] }).collect();
+            return self.reshape(reduced, &ones);
+        }
+        reduced
+    }
+    /// The sum along `dims`, in the element type of `x`.
+    pub fn sum(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
+        self.reduce("sum", x, dims, keepdim)
+    }
+    /// The mean along `dims` of a float tensor; NaN over nothing.
+    pub fn mean(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
+        let count: i64 = dims.iter().map(|&d| x.ty().shape()[d as usize]).product();
+        let sum = self.sum(x, dims, keepdim);
+        self.div(sum, self.full_like(sum, count as f64))
+    }
+    /// Index of the first `max` or `min` along `dim`.
+    pub fn arg_reduce(&self, kind: &str, x: Value, dim: i64, keepdim: bool) -> Value {
+        let mut shape = x.ty().shape();
+        shape.remove(dim as usize);
+        let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dim", self.i64(dim))];
+        let index = self.b.value("dynamo.arg_reduce", &[x], Type::tensor(&shape, Type::int(self.ctx(), 64)), &attrs);
+        if keepdim { self.unsqueeze(index, &[dim]) } else { index }
+    }
+    /// Running combination along `dim`.
+    pub fn scan(&self, kind: &str, x: Value, dim: i64) -> Value {
+        let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dim", self.i64(dim))];
+        self.b.value("dynamo.scan", &[x], x.ty(), &attrs)
+    }
+
+    /// `i1`.
+    pub fn bool_type(&self) -> Type {
+        Type::int(self.ctx(), 1)
+    }
+    fn i64(&self, value: i64) -> Attr {
+        Attr::i64(self.ctx(), value)
+    }
+    fn i64s(&self, values: &[i64]) -> Attr {
+        Attr::i64s(self.ctx(), values)
+    }
+    fn keyword(&self, kind: &str, word: &str) -> Attr {
+        Attr::parse(self.ctx(), &format!("#dynamo<{kind} {word}>")).unwrap_or_else(|| panic!("`{word}` is no {kind}"))
+    }
+}

@@ -1,0 +1,221 @@
+//! The graph function as fusion sees it: numbered operations, the groups so far, and what a union of groups would
+//! read, write and depend on.
+
+use std::collections::HashMap;
+
+use super::{Kind, Settings, bytes, keyword, kind, reduced_dims, row_of};
+use dynamlir_dialect::ir::{Op, Value};
+
+/// Operations that will share a kernel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// Numbers of its operations, increasing. A group that went into another one has none.
+    pub(super) members: Vec<usize>,
+    /// D.
+    pub(super) domain: Vec<i64>,
+    /// R, as dims of D, increasing.
+    pub(super) reduced: Vec<i64>,
+    /// A scan is a loop with a memory; nothing follows it in its kernel.
+    pub(super) scan: bool,
+}
+
+/// What crosses a kernel's border.
+#[derive(Default)]
+pub(super) struct Interface {
+    /// Arguments in the order of first use.
+    pub(super) inputs: Vec<Value>,
+    pub(super) outputs: Vec<Value>,
+}
+
+impl Interface {
+    pub(super) fn traffic(&self) -> i64 {
+        self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value)).sum()
+    }
+}
+
+pub(super) struct Graph {
+    pub(super) ops: Vec<Op>,
+    pub(super) kinds: Vec<Kind>,
+    /// Numbers of the operations that each one must follow: definitions of its operands and, for extern calls, the
+    /// extern call before it, since random ones must not change places.
+    pub(super) after: Vec<Vec<usize>>,
+    /// How many ordered operations stand before each one.
+    pub(super) ordered_before: Vec<usize>,
+    pub(super) group_of: Vec<Option<usize>>,
+    pub(super) groups: Vec<Group>,
+    pub(super) settings: Settings,
+    index: HashMap<Op, usize>,
+    names: Vec<String>,
+}
+
+impl Graph {
+    pub(super) fn of(function: Op, settings: Settings) -> Self {
+        let mut graph = Self {
+            ops: Vec::new(),
+            kinds: Vec::new(),
+            after: Vec::new(),
+            ordered_before: Vec::new(),
+            group_of: Vec::new(),
+            groups: Vec::new(),
+            settings,
+            index: HashMap::new(),
+            names: Vec::new(),
+        };
+        let mut last_ordered = None;
+        let (mut ordered, mut results) = (0, 0);
+        for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+            let number = graph.push(op, ordered);
+            // The number that the printer gives the first result.
+            graph.names.push(format!("%{results} {}", short_name(op)));
+            results += usize::from(op.num_results() > 0);
+            if graph.kinds[number] == Kind::Ordered {
+                graph.after[number].extend(last_ordered);
+                last_ordered = Some(number);
+                ordered += 1;
+            }
+        }
+        graph
+    }
+
+    /// Adds an operation that stands in the block already.
+    pub(super) fn push(&mut self, op: Op, ordered_before: usize) -> usize {
+        let number = self.ops.len();
+        self.after.push(op.operands().into_iter().filter_map(|value| self.def(value)).collect());
+        self.ops.push(op);
+        self.kinds.push(kind(op));
+        self.ordered_before.push(ordered_before);
+        self.group_of.push(None);
+        self.index.insert(op, number);
+        number
+    }
+
+    /// Takes over finished groups, given as operations.
+    pub(super) fn assign(&mut self, groups: Vec<(Vec<Op>, Group)>) {
+        for (ops, mut group) in groups {
+            group.members = ops.into_iter().filter_map(|op| self.index.get(&op).copied()).collect();
+            group.members.sort_unstable();
+            for &member in &group.members {
+                self.group_of[member] = Some(self.groups.len());
+            }
+            self.groups.push(group);
+        }
+    }
+
+    /// The number of the operation that defines a value; none for arguments.
+    pub(super) fn def(&self, value: Value) -> Option<usize> {
+        self.index.get(&value.def()?).copied()
+    }
+    pub(super) fn number(&self, op: Op) -> Option<usize> {
+        self.index.get(&op).copied()
+    }
+    /// The operation in messages.
+    pub(super) fn name(&self, number: usize) -> String {
+        self.names.get(number).cloned().unwrap_or_else(|| short_name(self.ops[number]))
+    }
+
+    /// A group of one operation.
+    pub(super) fn start(&mut self, number: usize) -> usize {
+        let op = self.ops[number];
+        let reduced = reduced_dims(op);
+        let shaped_like = if reduced.is_empty() { op.result(0) } else { op.operand(0) };
+        let scan = self.kinds[number] == Kind::Scan;
+        self.groups.push(Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan });
+        self.group_of[number] = Some(self.groups.len() - 1);
+        self.groups.len() - 1
+    }
+
+    /// If `number` is a broadcast that spreads a row of the group over its domain, the row's definition. Such a
+    /// broadcast is computed inside the kernel.
+    pub(super) fn spread_row(&self, group: &Group, number: usize) -> Option<usize> {
+        let op = self.ops[number];
+        if self.kinds[number] != Kind::Broadcast || group.reduced.is_empty() || op.result(0).ty().shape() != group.domain {
+            return None;
+        }
+        let (kept, _) = row_of(&group.domain, &group.reduced);
+        let row = self.def(op.operand(0))?;
+        (op.attr_i64s("dims")? == kept && group.members.binary_search(&row).is_ok()).then_some(row)
+    }
+
+    pub(super) fn interface(&self, group: &Group) -> Interface {
+        let mut interface = Interface::default();
+        let inside = |number: usize| group.members.binary_search(&number).is_ok();
+        for &member in &group.members {
+            for operand in self.ops[member].operands() {
+                let def = self.def(operand);
+                let is_local = def.is_some_and(|def| inside(def) || self.kinds[def].is_constant() || self.spread_row(group, def).is_some());
+                if !is_local && !interface.inputs.contains(&operand) {
+                    interface.inputs.push(operand);
+                }
+            }
+            let result = self.ops[member].result(0);
+            let escapes = result.uses().iter().any(|used| match self.number(used.op) {
+                Some(user) if inside(user) => false,
+                Some(user) if self.spread_row(group, user).is_some() => !self.is_internal(group, user),
+                _ => true,
+            });
+            if escapes {
+                interface.outputs.push(result);
+            }
+        }
+        interface
+    }
+
+    /// Whether only the group uses an operation's result.
+    pub(super) fn is_internal(&self, group: &Group, number: usize) -> bool {
+        let uses = self.ops[number].result(0).uses();
+        uses.iter().all(|used| self.number(used.op).is_some_and(|user| group.members.binary_search(&user).is_ok()))
+    }
+
+    /// What the operations of a group must follow, themselves and rows spread inside left out.
+    pub(super) fn dependencies(&self, group: &Group) -> Vec<usize> {
+        let all = group.members.iter().flat_map(|&member| self.after[member].iter().copied());
+        all.filter(|&def| group.members.binary_search(&def).is_err() && self.spread_row(group, def).is_none()).collect()
+    }
+
+    /// Whether the operations of `united`, which replaces the groups `parts`, would have to run before themselves.
+    pub(super) fn is_cyclic(&self, united: &Group, parts: &[usize]) -> bool {
+        let floor = self.floor(united);
+        let mut seen_op = vec![false; self.ops.len() - floor];
+        let mut seen_group = vec![false; self.groups.len()];
+        let mut stack = self.dependencies(united);
+        while let Some(number) = stack.pop() {
+            if number < floor || std::mem::replace(&mut seen_op[number - floor], true) {
+                continue;
+            }
+            match self.group_of[number] {
+                Some(group) if parts.contains(&group) => return true,
+                Some(group) if std::mem::replace(&mut seen_group[group], true) => {}
+                Some(group) => stack.extend(self.dependencies(&self.groups[group])),
+                None => stack.extend(&self.after[number]),
+            }
+        }
+        false
+    }
+
+    /// A number at or below the group's first member that no group spans: what stands before it cannot depend on
+    /// what stands behind it, so that the search for a cycle may end there.
+    fn floor(&self, united: &Group) -> usize {
+        let (Some(&first), Some(&last)) = (united.members.first(), united.members.last()) else { return 0 };
+        let start = |number: usize| self.group_of[number].and_then(|group| self.groups[group].members.first()).map_or(number, |&first| first.min(number));
+        let (mut low, mut checked) = (first, last + 1);
+        while low < checked {
+            let next = (low..checked).map(start).min().unwrap_or(low);
+            checked = low;
+            low = next;
+        }
+        low
+    }
+}
+
+/// The operation without its dialect, a reduction by its kind.
+pub(super) fn short_name(op: Op) -> String {
+    let name = op.name();
+    let name = name.strip_prefix("dynamo.").unwrap_or(&name);
+    match name {
+        "reduce" => keyword(op, "kind"),
+        "arg_reduce" => format!("arg{}", keyword(op, "kind")),
+        "scan" => format!("cum{}", keyword(op, "kind")),
+        "aten" | "launch" => format!("{name} {}", op.attr_str("schema").or_else(|| op.attr("kernel")?.as_symbol()).unwrap_or_default()),
+        _ => name.to_owned(),
+    }
+}

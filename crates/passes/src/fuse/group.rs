@@ -1,0 +1,208 @@
+//! Decides which operations share a kernel.
+//!
+//! Greedy over the straight line: an operation starts alone and joins the groups that make its operands, the one
+//! whose union saves most memory traffic first. Then groups that read the same value over the same domain join, if
+//! no extern call stands between them and the saving is worth it.
+//!
+//! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or
+//! if it becomes too large.
+
+use super::{
+    Kind,
+    graph::{Graph, Group},
+    row_of,
+};
+
+/// With fewer rows than this and ...
+const FEW_ROWS: i64 = 8;
+/// ... at least this many elements, a kernel of several phases would run on one thread: phases are parallel over rows.
+const LARGE: i64 = 1 << 20;
+/// How many pointwise operations a scan takes in.
+const SCAN_PRODUCERS: usize = 4;
+/// How many earlier readers of a value a group is compared with.
+const NEIGHBOURS: usize = 8;
+
+pub(super) fn run(graph: &mut Graph) {
+    for number in 0..graph.ops.len() {
+        let kind = graph.kinds[number];
+        // Constants are split by now: one that anything but a kernel uses is used by no kernel.
+        let is_stored = kind.is_constant() && graph.ops[number].result(0).uses().iter().any(|used| graph.number(used.op).is_some_and(|user| !graph.kinds[user].is_compute()));
+        if kind.is_compute() || is_stored {
+            let own = graph.start(number);
+            join_producers(graph, number, own);
+        }
+    }
+    join_siblings(graph);
+}
+
+fn join_producers(graph: &mut Graph, number: usize, own: usize) {
+    let mut candidates: Vec<usize> = Vec::new();
+    for &def in &graph.after[number] {
+        let source = if graph.kinds[def] == Kind::Broadcast { graph.def(graph.ops[def].operand(0)) } else { Some(def) };
+        candidates.extend(source.and_then(|source| graph.group_of[source]));
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    loop {
+        // Refusals can depend on what joined meanwhile, so each round asks anew.
+        let tried: Vec<_> = candidates.iter().map(|&other| (other, unite(graph, other, own))).collect();
+        let best = tried.iter().filter_map(|(other, union)| Some((*other, union.as_ref().ok()?))).max_by_key(|&(other, union)| (union.saved, other));
+        let Some((other, union)) = best else {
+            for (other, union) in &tried {
+                if let Err(reason) = union {
+                    report_refusal(graph, *other, number, reason);
+                }
+            }
+            return;
+        };
+        let union = union.clone();
+        report_union(graph, other, number, &union);
+        merge(graph, other, own, union.group);
+        candidates.retain(|&group| group != other);
+    }
+}
+
+/// Groups that read the same value.
+fn join_siblings(graph: &mut Graph) {
+    let mut readers: std::collections::HashMap<_, Vec<usize>> = std::collections::HashMap::new();
+    for own in 0..graph.groups.len() {
+        if graph.groups[own].members.is_empty() {
+            continue;
+        }
+        let inputs = graph.interface(&graph.groups[own]).inputs;
+        let mut near: Vec<usize> = inputs.iter().filter_map(|input| readers.get(input)).flat_map(|groups| groups.iter().rev().take(NEIGHBOURS).copied()).collect();
+        near.sort_unstable();
+        near.dedup();
+        let mut survivor = own;
+        for other in near.into_iter().rev() {
+            if graph.groups[other].members.is_empty() || !same_stretch(graph, other, survivor) {
+                continue;
+            }
+            let number = graph.groups[survivor].members[0];
+            let worth = |union: &Union| union.saved * 8 >= union.smaller;
+            match unite_siblings(graph, other, survivor) {
+                Ok(union) if worth(&union) => {
+                    report_union(graph, other, number, &union);
+                    merge(graph, survivor, other, union.group);
+                    survivor = other;
+                }
+                Ok(union) => report_refusal(graph, other, number, &format!("saves only {} bytes", union.saved)),
+                Err(reason) => report_refusal(graph, other, number, &reason),
+            }
+        }
+        for input in inputs {
+            let groups = readers.entry(input).or_default();
+            if !groups.contains(&survivor) {
+                groups.push(survivor);
+            }
+        }
+    }
+}
+
+/// Whether no extern call separates the groups: joining across one would stretch lifetimes, and how far would
+/// depend on the model's length.
+fn same_stretch(graph: &Graph, a: usize, b: usize) -> bool {
+    let ends = |group: usize| {
+        let members = &graph.groups[group].members;
+        let number = |at: Option<&usize>| at.map_or(0, |&member| graph.ordered_before[member]);
+        (number(members.first()), number(members.last()))
+    };
+    let ((first_a, last_a), (first_b, last_b)) = (ends(a), ends(b));
+    first_b <= last_a && first_a <= last_b
+}
+
+/// What a union would be, and what it saves.
+#[derive(Clone)]
+struct Union {
+    group: Group,
+    saved: i64,
+    /// Traffic of the smaller part.
+    smaller: i64,
+}
+
+fn unite_siblings(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
+    let (first, second) = (&graph.groups[a], &graph.groups[b]);
+    if first.domain == second.domain && first.reduced.is_empty() != second.reduced.is_empty() {
+        return Err("siblings, and only one of them reduces".into());
+    }
+    unite(graph, a, b)
+}
+
+fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
+    let (first, second) = (&graph.groups[a], &graph.groups[b]);
+    let (domain, reduced) = common_domain(first, second)?;
+    let mut members = [first.members.as_slice(), second.members.as_slice()].concat();
+    members.sort_unstable();
+    let group = Group { members, domain, reduced, scan: first.scan || second.scan };
+    if group.members.len() > graph.settings.max_ops {
+        return Err(format!("more than {} operations", graph.settings.max_ops));
+    }
+    let interface = graph.interface(&group);
+    if interface.inputs.len() + interface.outputs.len() > graph.settings.max_args {
+        return Err(format!("more than {} arguments", graph.settings.max_args));
+    }
+    if group.scan && (group.members.len() > SCAN_PRODUCERS + 1 || interface.outputs.len() > 1) {
+        return Err("a scan takes in only a few operations that nothing else uses".into());
+    }
+    if runs_on_one_thread(graph, &group) {
+        return Err("too few rows to share among threads".into());
+    }
+    if graph.is_cyclic(&group, &[a, b]) {
+        return Err("what is between them would have to run inside the kernel".into());
+    }
+    let (before_a, before_b) = (graph.interface(first).traffic(), graph.interface(second).traffic());
+    Ok(Union { group, saved: before_a + before_b - interface.traffic(), smaller: before_a.min(before_b) })
+}
+
+/// D and R of two groups together.
+fn common_domain(a: &Group, b: &Group) -> Result<(Vec<i64>, Vec<i64>), String> {
+    let fits = |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
+    match (a.reduced.is_empty(), b.reduced.is_empty()) {
+        _ if a.scan => Err("a scan ends its kernel".into()),
+        (false, false) if a.domain == b.domain && a.reduced != b.reduced => {
+            Err(format!("different reduced dims {:?} and {:?} of {:?}", a.reduced, b.reduced, a.domain))
+        }
+        (false, false) | (true, true) if a.domain == b.domain => Ok((a.domain.clone(), a.reduced.clone())),
+        (true, false) if !b.scan && fits(a, b) => Ok((b.domain.clone(), b.reduced.clone())),
+        (false, true) if !b.scan && fits(b, a) => Ok((a.domain.clone(), a.reduced.clone())),
+        _ => Err(format!("different domains {:?} and {:?}", a.domain, b.domain)),
+    }
+}
+
+/// Phases after the first need finished rows. Of a few long rows, each would be the work of one thread.
+fn runs_on_one_thread(graph: &Graph, group: &Group) -> bool {
+    let rows: i64 = row_of(&group.domain, &group.reduced).1.iter().product();
+    let elements: i64 = group.domain.iter().product();
+    if group.reduced.is_empty() || rows >= FEW_ROWS || elements < LARGE {
+        return false;
+    }
+    let reductions = group.members.iter().filter(|&&member| matches!(graph.kinds[member], Kind::Reduce | Kind::ArgReduce)).count();
+    let spreads = group.members.iter().flat_map(|&member| &graph.after[member]).any(|&def| graph.spread_row(group, def).is_some());
+    reductions > 1 || spreads
+}
+
+/// `from` goes into `into`.
+fn merge(graph: &mut Graph, from: usize, into: usize, group: Group) {
+    for &member in &group.members {
+        graph.group_of[member] = Some(into);
+    }
+    graph.groups[from] = Group::default();
+    graph.groups[into] = group;
+}
+
+/// Messages name a group by its last operation.
+fn label(graph: &Graph, group: usize) -> String {
+    graph.groups[group].members.last().map(|&member| graph.name(member)).unwrap_or_default()
+}
+
+fn report_union(graph: &Graph, other: usize, number: usize, union: &Union) {
+    if graph.settings.print {
+        eprintln!("fuse: {} + {} saves {} bytes", label(graph, other), graph.name(number), union.saved);
+    }
+}
+
+fn report_refusal(graph: &Graph, other: usize, number: usize, reason: &str) {
+    if graph.settings.print {
+        eprintln!("fuse: rejected {} + {}: {reason}", label(graph, other), graph.name(number));
+    }
+}

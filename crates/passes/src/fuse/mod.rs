@@ -1,0 +1,179 @@
+//! `dynamo-fuse`: groups primitives into kernel functions (stage 02 to 03).
+//!
+//! Steps: [`normalize`] rewrites the graph so that what belongs together has one shape, [`group`] decides which
+//! operations share a kernel, [`duplicate`] recomputes cheap values instead of storing them, [`outline`] moves each
+//! group into a function of `module @kernels`, and [`dedupe`] keeps one of equal functions.
+//!
+//! A kernel has one iteration domain D (no unit dims) and one set R of reduced dims; each of its values has the
+//! shape D or the *row shape*, D without R. [`verify`] states the whole grammar.
+//!
+//! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
+//! layers has the kernels of one with 4.
+//!
+//! Settings: `print-fusion=1` prints each decision with its reason, `max-ops` and `max-args` bound a kernel's size
+//! (compile time is super-linear in it).
+
+mod dedupe;
+mod duplicate;
+mod graph;
+mod group;
+mod normalize;
+mod outline;
+mod pull;
+pub mod verify;
+
+use dynamlir_dialect::{
+    ir::{Builder, Op, Type, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-fuse",
+    description: "Group primitives into kernel functions called by dynamo.launch; equal kernels become one",
+    run,
+};
+
+/// How large a kernel may become, and whether to tell about decisions.
+#[derive(Clone, Copy)]
+struct Settings {
+    max_ops: usize,
+    max_args: usize,
+    print: bool,
+}
+
+fn run(module: Op, config: &Config) -> PassResult {
+    let number = |key, default| config.number(key).and_then(|n| usize::try_from(n).ok()).unwrap_or(default);
+    let settings =
+        Settings { max_ops: number("max-ops", 64), max_args: number("max-args", 24), print: config.number("print-fusion") == Some(1) };
+    let Some(top) = module.body() else { return Ok(()) };
+    let functions: Vec<_> = top.ops().into_iter().filter(|op| op.is("func.func") && op.body().is_some()).collect();
+    let mut kernels = dedupe::Kernels::of(module);
+    for function in functions {
+        check(function)?;
+        normalize::run(function);
+        let mut graph = graph::Graph::of(function, settings);
+        group::run(&mut graph);
+        let groups = duplicate::run(&mut graph);
+        // Recomputed values are new operations, so positions are counted anew.
+        let mut graph = graph::Graph::of(function, settings);
+        graph.assign(groups);
+        outline::run(function, &graph, &mut kernels)?;
+    }
+    Ok(())
+}
+
+/// What every later step takes for granted: straight-line code on static shapes.
+fn check(function: Op) -> PassResult {
+    if function.region(0).blocks().len() != 1 {
+        return Err(PassError::at(function, "expected straight-line code: one block"));
+    }
+    for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+        if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().shape().iter().any(|&size| size < 0)) {
+            return Err(PassError::at(op, "dynamo-fuse needs static sizes: kernels are specialised on them"));
+        }
+    }
+    Ok(())
+}
+
+/// What fusion has to know about an operation's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Pointwise,
+    Full,
+    Iota,
+    Reduce,
+    ArgReduce,
+    Scan,
+    Broadcast,
+    Permute,
+    Reshape,
+    /// A view that is never moved: slice, reverse, as_strided.
+    OtherView,
+    /// Stays in the graph function and may move: concatenate, pad, as_strided_scatter.
+    Free,
+    /// Stays in the graph function and keeps its place among its like: extern calls, launches, return.
+    Ordered,
+}
+
+impl Kind {
+    /// Whether the operation always ends up inside a kernel.
+    fn is_compute(self) -> bool {
+        matches!(self, Self::Pointwise | Self::Reduce | Self::ArgReduce | Self::Scan)
+    }
+    /// Constants are copied into every kernel that uses them; they are never kernel arguments.
+    fn is_constant(self) -> bool {
+        matches!(self, Self::Full | Self::Iota)
+    }
+}
+
+fn kind(op: Op) -> Kind {
+    match op.name().strip_prefix("dynamo.") {
+        Some("full") => Kind::Full,
+        Some("iota") => Kind::Iota,
+        Some("reduce") => Kind::Reduce,
+        Some("arg_reduce") => Kind::ArgReduce,
+        Some("scan") => Kind::Scan,
+        Some("broadcast") => Kind::Broadcast,
+        Some("permute") => Kind::Permute,
+        Some("reshape") => Kind::Reshape,
+        Some("slice" | "reverse" | "as_strided") => Kind::OtherView,
+        Some(_) if op.is_elementwise() => Kind::Pointwise,
+        _ if op.is_pure() => Kind::Free,
+        _ => Kind::Ordered,
+    }
+}
+
+/// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
+fn weight(op: Op) -> Option<usize> {
+    match op.name().strip_prefix("dynamo.")? {
+        "convert" | "bitcast" | "add" | "sub" | "mul" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl" | "shr" | "compare"
+        | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
+        "div" | "rem" | "sqrt" | "rsqrt" => Some(4),
+        _ => None,
+    }
+}
+
+/// The reduced dims of a reduction, increasing; empty for anything else.
+fn reduced_dims(op: Op) -> Vec<i64> {
+    let mut dims = match kind(op) {
+        Kind::Reduce => op.attr_i64s("dims").unwrap_or_default(),
+        Kind::ArgReduce => op.attr_i64("dim").into_iter().collect(),
+        _ => Vec::new(),
+    };
+    dims.sort_unstable();
+    dims
+}
+
+/// The dims that are left, and the shape over them.
+fn row_of(domain: &[i64], reduced: &[i64]) -> (Vec<i64>, Vec<i64>) {
+    (0..).zip(domain).filter(|(dim, _)| !reduced.contains(dim)).unzip()
+}
+
+/// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.
+fn bytes(value: Value) -> i64 {
+    match value.def().filter(|&op| kind(op) == Kind::Broadcast) {
+        Some(op) => bytes(op.operand(0)),
+        None => value.ty().numel() * i64::from(value.ty().element().width().div_ceil(8)),
+    }
+}
+
+/// The tensor type of another shape.
+fn shaped(ty: Type, shape: &[i64]) -> Type {
+    Type::tensor(shape, ty.element())
+}
+
+/// Builds behind an operation that is not a terminator.
+fn after(op: Op) -> Builder {
+    match (op.next(), op.block()) {
+        (Some(next), _) => Builder::before(next).with_loc(op.loc()),
+        (None, Some(block)) => Builder::at_end(block, op.loc()),
+        (None, None) => Builder::before(op),
+    }
+}
+
+/// The keyword of an enum attribute, `sum` of `#dynamo<reduce_kind sum>`.
+fn keyword(op: Op, name: &str) -> String {
+    let text = op.attr(name).map(|attr| attr.to_string()).unwrap_or_default();
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').rfind(|word| !word.is_empty()).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,204 @@
+//! Rewrites the graph so that fusion meets few shapes.
+//!
+//! - Unit dims: everything is computed on shapes without them. `op(x)` becomes `reshape(op(reshape(x)))` and the
+//!   reshapes fold with their neighbours, so a keepdim reduction chains as a row: `broadcast(reshape(row))` =
+//!   `broadcast(row)`. A reduction over unit dims alone is a reshape.
+//! - A reduction over nothing is its neutral element.
+//! - Views of constants are constants.
+//! - [`pull`] then moves views over pointwise chains.
+//!
+//! Common subexpressions and dead code go on the way.
+
+use std::collections::HashMap;
+
+use super::{Kind, after, keyword, kind, pull, reduced_dims, shaped};
+use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
+
+/// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
+const ROUNDS: usize = 4;
+
+pub(super) fn run(function: Op) {
+    let Some(body) = function.body() else { return };
+    for op in body.ops() {
+        squeeze(op);
+    }
+    clean(body);
+    for _ in 0..ROUNDS {
+        if !pull::run(function, body) {
+            break;
+        }
+        clean(body);
+    }
+    for op in body.ops().into_iter().filter(|&op| kind(op).is_constant()) {
+        split_constant(op);
+    }
+}
+
+fn without_units(shape: &[i64]) -> Vec<i64> {
+    shape.iter().copied().filter(|&size| size != 1).collect()
+}
+
+/// Dims of `shape` as dims of the shape without its unit dims; those that are unit dims vanish.
+fn squeezed_dims(shape: &[i64], dims: &[i64]) -> Vec<i64> {
+    let kept = dims.iter().filter(|&&dim| shape[dim as usize] != 1);
+    kept.map(|&dim| shape[..dim as usize].iter().filter(|&&size| size != 1).count() as i64).collect()
+}
+
+fn squeeze(op: Op) {
+    let build = Builder::before(op);
+    let kind = kind(op);
+    if op.num_results() != 1 || matches!(kind, Kind::Ordered | Kind::Free | Kind::Full) {
+        return;
+    }
+    let result = op.result(0);
+    let ty = result.ty();
+    let small = without_units(&ty.shape());
+    if kind == Kind::Iota {
+        let shape = ty.shape();
+        let dim = op.attr_i64("dim").unwrap_or(0);
+        match squeezed_dims(&shape, &[dim]).first() {
+            Some(&dim) => {
+                op.set_attr("dim", Attr::i64(op.ctx(), dim));
+                retype(op, &[], &small);
+            }
+            None => result.replace_all_uses_with(full(&build, ty, Attr::scalar(ty.element(), 0.0))),
+        }
+        return;
+    }
+    let operand = op.operand(0);
+    let from = operand.ty().shape();
+    let squeezed = |value: Value| reshape(&build, value, &without_units(&value.ty().shape()));
+    match kind {
+        Kind::Pointwise if small.len() != ty.rank() => {
+            let operands: Vec<_> = op.operands().into_iter().map(squeezed).collect();
+            retype(op, &operands, &small);
+        }
+        Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize] == 0) => {
+            result.replace_all_uses_with(full(&build, ty, neutral(op, ty.element())));
+        }
+        Kind::Reduce => {
+            let dims = squeezed_dims(&from, &reduced_dims(op));
+            if dims.is_empty() {
+                result.replace_all_uses_with(reshape(&build, operand, &ty.shape()));
+            } else {
+                op.set_attr("dims", Attr::i64s(op.ctx(), &dims));
+                retype(op, &[squeezed(operand)], &small);
+            }
+        }
+        Kind::ArgReduce | Kind::Scan => match squeezed_dims(&from, &[op.attr_i64("dim").unwrap_or(0)]).first() {
+            Some(&dim) => {
+                op.set_attr("dim", Attr::i64(op.ctx(), dim));
+                retype(op, &[squeezed(operand)], &small);
+            }
+            // The index along a unit dim is 0; a running combination of one element is the element.
+            None if kind == Kind::Scan => result.replace_all_uses_with(operand),
+            None => result.replace_all_uses_with(full(&build, ty, Attr::scalar(ty.element(), 0.0))),
+        },
+        Kind::Broadcast | Kind::Permute => {
+            let dims = op.attr_i64s("dims").unwrap_or_default();
+            let dims = match kind {
+                Kind::Permute => squeezed_dims(&from, &dims),
+                _ => {
+                    let kept: Vec<_> = dims.iter().zip(&from).filter(|&(_, &size)| size != 1).map(|(&dim, _)| dim).collect();
+                    squeezed_dims(&ty.shape(), &kept)
+                }
+            };
+            if dims.len() == small.len() && dims.iter().is_sorted() {
+                result.replace_all_uses_with(reshape(&build, operand, &ty.shape()));
+            } else {
+                op.set_attr("dims", Attr::i64s(op.ctx(), &dims));
+                retype(op, &[squeezed(operand)], &small);
+                pull::fold_constant(op);
+            }
+        }
+        Kind::Reshape => result.replace_all_uses_with(reshape(&build, operand, &ty.shape())),
+        Kind::OtherView => pull::fold_constant(op),
+        _ => {}
+    }
+}
+
+/// Gives the operation new operands and a result of another shape; its users see the old shape through a reshape.
+fn retype(op: Op, operands: &[Value], shape: &[i64]) {
+    for (index, &operand) in operands.iter().enumerate() {
+        op.set_operand(index, operand);
+    }
+    let result = op.result(0);
+    let old = result.ty();
+    if old.shape() == shape {
+        return;
+    }
+    result.set_type(shaped(old, shape));
+    let uses = result.uses();
+    let back = after(op).value("dynamo.reshape", &[result], old, &[]);
+    for used in uses {
+        used.op.set_operand(used.index, back);
+    }
+}
+
+/// The value in another shape; `reshape(reshape(x))` = `reshape(x)`, a reshaped `full` is a `full`.
+pub(super) fn reshape(build: &Builder, value: Value, shape: &[i64]) -> Value {
+    let mut source = value;
+    while let Some(inner) = source.def().filter(|&op| kind(op) == Kind::Reshape) {
+        source = inner.operand(0);
+    }
+    let ty = shaped(source.ty(), shape);
+    if source.ty() == ty {
+        return source;
+    }
+    match source.def().filter(|&op| kind(op) == Kind::Full).and_then(|op| op.attr("value")) {
+        Some(constant) => full(build, ty, constant),
+        None => build.value("dynamo.reshape", &[source], ty, &[]),
+    }
+}
+
+pub(super) fn full(build: &Builder, ty: Type, value: Attr) -> Value {
+    build.value("dynamo.full", &[], ty, &[("value", value)])
+}
+
+/// What combining nothing gives. The verifier refuses `max` and `min` over nothing.
+fn neutral(reduce: Op, element: Type) -> Attr {
+    let kind = keyword(reduce, "kind");
+    let ones = kind == "and";
+    match () {
+        () if element.is_bool() => Attr::bool(element.ctx(), ones || kind == "prod"),
+        () if ones && element.is_unsigned() => Attr::int_of(element, 255),
+        () if ones => Attr::int_of(element, -1),
+        () => Attr::scalar(element, if kind == "prod" { 1.0 } else { 0.0 }),
+    }
+}
+
+/// Gives the users outside kernels a constant of their own, which becomes a kernel: the others copy theirs.
+fn split_constant(op: Op) {
+    let (inside, outside): (Vec<_>, Vec<_>) = op.result(0).uses().into_iter().partition(|used| kind(used.op).is_compute());
+    if inside.is_empty() || outside.is_empty() {
+        return;
+    }
+    let copy = op.clone_detached();
+    after(op).insert(copy);
+    for used in outside {
+        used.op.set_operand(used.index, copy.result(0));
+    }
+}
+
+/// Common subexpression and dead code elimination in a block.
+pub(super) fn clean(body: Block) {
+    let mut known: HashMap<_, Op> = HashMap::new();
+    for op in body.ops().into_iter().filter(|op| op.is_pure() && op.num_results() == 1 && op.num_regions() == 0) {
+        let attrs: Vec<_> = op.attrs().into_iter().map(|(name, attr)| (name, attr.raw().ptr as usize)).collect();
+        let key = (op.name(), op.operands(), attrs, op.result(0).ty().raw().ptr as usize);
+        match known.get(&key) {
+            Some(earlier) => op.result(0).replace_all_uses_with(earlier.result(0)),
+            None => _ = known.insert(key, op),
+        }
+    }
+    sweep(body);
+}
+
+/// Erases what nothing uses.
+pub(super) fn sweep(body: Block) {
+    for op in body.ops().into_iter().rev() {
+        if op.is_pure() && op.num_results() > 0 && op.is_unused() {
+            op.erase();
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Moves each group into a kernel function and puts a launch in its place.
+//!
+//! The graph function is laid out anew: extern calls keep their order, everything else stands as early as where it
+//! stood before and its operands allow.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
+};
+
+use super::{
+    Kind,
+    dedupe::Kernels,
+    graph::{Graph, Group, Interface, short_name},
+    normalize,
+};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Loc, Op, Type, Value},
+    pass::{PassError, PassResult},
+};
+
+/// Longest kernel name before its number.
+const NAME: usize = 48;
+/// Source lines that a launch names.
+const LINES: usize = 16;
+
+pub(super) fn run(function: Op, graph: &Graph, kernels: &mut Kernels) -> PassResult {
+    let Some((body, terminator)) = function.body().and_then(|body| Some((body, body.terminator()?))) else { return Ok(()) };
+    // Erased together at the end: until then the graph knows operations by address.
+    let mut gone = BTreeSet::new();
+    for unit in order(function, graph)? {
+        match unit {
+            Unit::Op(number) if gone.contains(&number) || graph.ops[number] == terminator => {}
+            Unit::Op(number) => graph.ops[number].move_before(terminator),
+            Unit::Group(group) => launch(graph, &graph.groups[group], terminator, kernels, &mut gone),
+        }
+    }
+    for &number in gone.iter().rev() {
+        graph.ops[number].erase();
+    }
+    normalize::sweep(body);
+    Ok(())
+}
+
+/// What moves as one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Unit {
+    Op(usize),
+    Group(usize),
+}
+
+/// A topological order that stays close to the present one.
+fn order(function: Op, graph: &Graph) -> Result<Vec<Unit>, PassError> {
+    let unit_of = |number: usize| graph.group_of[number].map_or(Unit::Op(number), Unit::Group);
+    let units: BTreeSet<_> = (0..graph.ops.len()).map(unit_of).collect();
+    let mut waits: HashMap<Unit, usize> = HashMap::new();
+    let mut users: HashMap<Unit, Vec<Unit>> = HashMap::new();
+    let mut place: HashMap<Unit, usize> = HashMap::new();
+    for &unit in &units {
+        let (numbers, first) = match unit {
+            Unit::Op(number) => (graph.after[number].clone(), number),
+            Unit::Group(group) => (graph.dependencies(&graph.groups[group]), graph.groups[group].members[0]),
+        };
+        place.insert(unit, numbers.iter().copied().max().unwrap_or(0).max(first));
+        let needed: BTreeSet<_> = numbers.into_iter().map(unit_of).collect();
+        waits.insert(unit, needed.len());
+        for other in needed {
+            users.entry(other).or_default().push(unit);
+        }
+    }
+    let mut ready: BinaryHeap<_> = units.iter().filter(|unit| waits[unit] == 0).map(|&unit| Reverse((place[&unit], unit))).collect();
+    let mut ordered = Vec::with_capacity(units.len());
+    while let Some(Reverse((_, unit))) = ready.pop() {
+        ordered.push(unit);
+        for user in users.remove(&unit).unwrap_or_default() {
+            let count = waits.entry(user).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                ready.push(Reverse((place[&user], user)));
+            }
+        }
+    }
+    if ordered.len() == units.len() { Ok(ordered) } else { Err(PassError::at(function, "internal error: fused groups depend on each other in a circle")) }
+}
+
+fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, gone: &mut BTreeSet<usize>) {
+    let interface = graph.interface(group);
+    let ctx = terminator.ctx();
+    let function = kernel(graph, group, &interface, terminator.loc());
+    let name = kernels.intern(function, &name_of(graph, group));
+    let types: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
+    let attrs = [("kernel", Attr::nested_symbol(ctx, "kernels", &name))];
+    let build = Builder::before(terminator).with_loc(lines_of(graph, group, terminator.loc()));
+    let launch = build.op("dynamo.launch", &interface.inputs, &types, &attrs);
+    // Rows spread inside the kernel go with it, unless something outside uses them too.
+    gone.extend(&group.members);
+    for operand in group.members.iter().flat_map(|&member| graph.ops[member].operands()) {
+        gone.extend(graph.def(operand).filter(|&def| graph.spread_row(group, def).is_some() && graph.is_internal(group, def)));
+    }
+    for (value, result) in interface.outputs.iter().zip(launch.results()) {
+        value.replace_all_uses_with(result);
+    }
+}
+
+/// The kernel function, in no block yet and without a name of its own.
+fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) -> Op {
+    let ctx = fallback.ctx();
+    let loc = group.members.first().map_or(fallback, |&member| graph.ops[member].loc());
+    let inputs: Vec<_> = interface.inputs.iter().map(|value| value.ty()).collect();
+    let outputs: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
+    let args: Vec<_> = interface.inputs.iter().map(|value| (value.ty(), value.def().map_or(loc, Op::loc))).collect();
+    let block = Block::new(&args);
+    let build = Builder::at_end(block, loc);
+    let function = build.detached(
+        "func.func",
+        &[],
+        &[],
+        &[
+            ("sym_name", Attr::str(ctx, Kernels::PLACEHOLDER)),
+            ("function_type", Type::function(ctx, &inputs, &outputs).as_attr()),
+            ("dynamo.kernel", Attr::unit(ctx)),
+            ("dynamo.domain", Attr::i64s(ctx, &group.domain)),
+            ("dynamo.reduced_dims", Attr::i64s(ctx, &group.reduced)),
+        ],
+        1,
+    );
+    function.region(0).append(block);
+    let mut inside: HashMap<Value, Value> = interface.inputs.iter().copied().zip(block.args()).collect();
+    for &member in &group.members {
+        copy(graph, graph.ops[member], block, &mut inside);
+    }
+    let results: Vec<_> = interface.outputs.iter().filter_map(|value| inside.get(value).copied()).collect();
+    build.op("func.return", &results, &[], &[]);
+    function
+}
+
+/// Copies an operation into the kernel, and before it the constants and spread rows that it uses.
+fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>) {
+    for operand in op.operands() {
+        let local = graph.def(operand).filter(|_| !inside.contains_key(&operand));
+        if let Some(def) = local.filter(|&def| graph.kinds[def].is_constant() || graph.kinds[def] == Kind::Broadcast) {
+            copy(graph, graph.ops[def], block, inside);
+        }
+    }
+    let made = op.clone_detached();
+    for (index, operand) in op.operands().iter().enumerate() {
+        if let Some(&value) = inside.get(operand) {
+            made.set_operand(index, value);
+        }
+    }
+    block.append(made);
+    inside.insert(op.result(0), made.result(0));
+}
+
+/// What the kernel computes, in words: `reduce_max_sub_exp_sum_div`.
+fn name_of(graph: &Graph, group: &Group) -> String {
+    let mut name = String::from(if group.scan {
+        "scan"
+    } else if group.reduced.is_empty() {
+        "pointwise"
+    } else {
+        "reduce"
+    });
+    let mut last = String::new();
+    for &member in &group.members {
+        let word = short_name(graph.ops[member]);
+        if word == last {
+            continue;
+        }
+        if name.len() + 1 + word.len() > NAME {
+            break;
+        }
+        name.push('_');
+        name.push_str(&word);
+        last = word;
+    }
+    name
+}
+
+/// The source lines of a group as one location.
+fn lines_of(graph: &Graph, group: &Group, fallback: Loc) -> Loc {
+    let mut lines: Vec<String> = Vec::new();
+    for &member in &group.members {
+        let text = graph.ops[member].loc().to_string();
+        let line = text.strip_prefix("loc(").and_then(|text| text.strip_suffix(')')).unwrap_or_default().to_owned();
+        if !line.is_empty() && line != "unknown" && !lines.contains(&line) && lines.len() < LINES {
+            lines.push(line);
+        }
+    }
+    let text = match lines.as_slice() {
+        [] => return Loc::unknown(fallback.ctx()),
+        [line] => format!("loc({line})"),
+        lines => format!("loc(fused[{}])", lines.join(", ")),
+    };
+    Attr::parse(fallback.ctx(), &text).and_then(Loc::from_attr).unwrap_or(fallback)
+}

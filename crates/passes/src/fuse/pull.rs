@@ -1,0 +1,299 @@
+//! Moves views towards the graph's inputs, over pointwise chains.
+//!
+//! `view(op(x))` = `op(view(x))`. A view of a materialized value costs nothing, a view between two computations is
+//! a border between kernels. When a view moves:
+//! - a broadcast, if what it repeats is cheap to compute again, or does not change along the innermost dimension (then
+//!   the loop over it computes it once). Results of reductions stay: kernels know rows.
+//! - a permute or reshape, if the whole chain above it serves this view alone, and for a reshape if the chain's
+//!   inputs can be seen in the new shape without a copy.
+//!
+//! None moves unless a computation uses it.
+
+use super::{Kind, kind, normalize, shaped, weight};
+use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Value};
+
+/// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
+const LONGEST: usize = 32;
+/// Additions per element that a repeated chain may cost.
+const CHEAP: usize = 8;
+
+/// One round over the block, last view first. True if anything changed.
+pub(super) fn run(function: Op, body: Block) -> bool {
+    let mut work: Vec<_> = body.ops().into_iter().filter(|&op| matches!(kind(op), Kind::Broadcast | Kind::Permute | Kind::Reshape)).collect();
+    let mut changed = false;
+    while let Some(view) = work.pop() {
+        if view.is_unused() {
+            view.erase();
+            continue;
+        }
+        let producer = view.operand(0).def();
+        let Some(value) = step(function, view, &mut work) else { continue };
+        changed = true;
+        view.result(0).replace_all_uses_with(value);
+        view.erase();
+        // The chain that only this view used must not keep its own inputs' views from moving.
+        let mut dead: Vec<_> = producer.into_iter().collect();
+        while let Some(op) = dead.pop() {
+            if kind(op) == Kind::Pointwise && op.is_unused() {
+                let above = op.operands();
+                op.erase();
+                for next in above.into_iter().filter_map(Value::def) {
+                    // Twice on the list would be a dead handle once it is erased.
+                    if !dead.contains(&next) {
+                        dead.push(next);
+                    }
+                }
+            }
+        }
+    }
+    changed
+}
+
+/// A view of a constant is a constant.
+pub(super) fn fold_constant(view: Op) {
+    if let Some(value) = constant(view) {
+        view.result(0).replace_all_uses_with(value);
+    }
+}
+
+fn constant(view: Op) -> Option<Value> {
+    let source = view.operand(0).def()?;
+    let build = Builder::before(view);
+    let ty = view.result(0).ty();
+    if kind(source) == Kind::Full {
+        return Some(normalize::full(&build, ty, source.attr("value")?));
+    }
+    let (dim, dims) = (source.attr_i64("dim")?, view.attr_i64s("dims")?);
+    let dim = match (kind(source), kind(view)) {
+        (Kind::Iota, Kind::Broadcast) if source.result(0).ty().shape()[dim as usize] == ty.shape()[dims[dim as usize] as usize] => dims[dim as usize],
+        (Kind::Iota, Kind::Permute) => dims.iter().position(|&from| from == dim)? as i64,
+        _ => return None,
+    };
+    Some(build.value("dynamo.iota", &[], ty, &[("dim", Attr::i64(view.ctx(), dim))]))
+}
+
+/// What the view may be replaced by, if anything; views made on the way are added to `work`.
+fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
+    if let Some(value) = constant(view) {
+        return Some(value);
+    }
+    let source = view.operand(0).def()?;
+    let build = Builder::before(view);
+    let ty = view.result(0).ty();
+    let dims = |op: Op| op.attr_i64s("dims").unwrap_or_default();
+    let made = match (kind(view), kind(source)) {
+        // reshape(reshape(x)) = reshape(x); the new one is as movable as this one
+        (Kind::Reshape, Kind::Reshape) => normalize::reshape(&build, view.operand(0), &ty.shape()),
+        // permute(permute(x, p), q) = permute(x, p∘q)
+        (Kind::Permute, Kind::Permute) => {
+            let inner = dims(source);
+            let both: Vec<_> = dims(view).iter().map(|&dim| inner[dim as usize]).collect();
+            if both.is_sorted() {
+                return Some(source.operand(0));
+            }
+            build.value("dynamo.permute", &[source.operand(0)], ty, &[("dims", Attr::i64s(view.ctx(), &both))])
+        }
+        // broadcast(broadcast(x, p), q) = broadcast(x, q∘p)
+        (Kind::Broadcast, Kind::Broadcast) => {
+            let outer = dims(view);
+            let both: Vec<_> = dims(source).iter().map(|&dim| outer[dim as usize]).collect();
+            build.value("dynamo.broadcast", &[source.operand(0)], ty, &[("dims", Attr::i64s(view.ctx(), &both))])
+        }
+        // permute(broadcast(x)) = broadcast(permute(x)): kernels know broadcasts, not permutes
+        (Kind::Permute, Kind::Broadcast) => {
+            let order = dims(view);
+            let inner = dims(source);
+            let mut moved: Vec<_> = (0..order.len()).filter_map(|at| Some((at as i64, inner.iter().position(|&d| d == order[at])? as i64))).collect();
+            moved.sort_unstable();
+            let (to, from): (Vec<_>, Vec<_>) = moved.into_iter().unzip();
+            let mut x = source.operand(0);
+            if !from.is_sorted() {
+                let shape: Vec<_> = from.iter().map(|&dim| x.ty().shape()[dim as usize]).collect();
+                x = build.value("dynamo.permute", &[x], shaped(x.ty(), &shape), &[("dims", Attr::i64s(view.ctx(), &from))]);
+                work.extend(x.def());
+            }
+            build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
+        }
+        (Kind::Reshape, Kind::Broadcast) if serves_computation(view) => {
+            let (shape, to) = factor(&source.result(0).ty().shape(), &dims(source), &ty.shape())?;
+            if !contiguous(function, source.operand(0)) {
+                return None;
+            }
+            let x = normalize::reshape(&build, source.operand(0), &shape);
+            work.extend(x.def().filter(|&op| kind(op) == Kind::Reshape));
+            build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
+        }
+        (_, Kind::Pointwise) if serves_computation(view) && may_move(function, view) => return Some(lift(view, work)),
+        _ => return None,
+    };
+    let again = made.def().filter(|op| matches!(kind(*op), Kind::Broadcast | Kind::Permute | Kind::Reshape) && !work.contains(op));
+    work.extend(again);
+    Some(made)
+}
+
+fn serves_computation(view: Op) -> bool {
+    view.result(0).uses().iter().any(|used| matches!(kind(used.op), Kind::Pointwise | Kind::Reduce | Kind::ArgReduce | Kind::Broadcast))
+}
+
+/// `view(op(x))` to `op(view(x))`.
+fn lift(view: Op, work: &mut Vec<Op>) -> Value {
+    let build = Builder::before(view);
+    let shape = view.result(0).ty().shape();
+    let Some(producer) = view.operand(0).def() else { return view.result(0) };
+    let copy = producer.clone_detached();
+    let mut seen: Vec<(Value, Value)> = Vec::new();
+    for (index, operand) in producer.operands().into_iter().enumerate() {
+        let known = seen.iter().find(|(from, _)| *from == operand).map(|&(_, to)| to);
+        let value = known.unwrap_or_else(|| {
+            if kind(view) == Kind::Reshape {
+                return normalize::reshape(&build, operand, &shape);
+            }
+            let attrs = view.attrs();
+            let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+            build.value(&view.name(), &[operand], shaped(operand.ty(), &shape), &attrs)
+        });
+        if known.is_none() {
+            work.extend(value.def().filter(|&op| kind(op) == kind(view)));
+            seen.push((operand, value));
+        }
+        copy.set_operand(index, value);
+    }
+    copy.result(0).set_type(shaped(copy.result(0).ty(), &shape));
+    build.insert(copy);
+    copy.result(0)
+}
+
+/// The pointwise operations above a view.
+#[derive(Default)]
+struct Chain {
+    ops: Vec<Op>,
+    leaves: Vec<Value>,
+    paths: usize,
+    /// None once something transcendental is in it.
+    cost: Option<usize>,
+}
+
+impl Chain {
+    fn above(view: Op) -> Option<Self> {
+        let mut chain = Self { cost: Some(0), ..Self::default() };
+        let mut stack = vec![view.operand(0)];
+        while let Some(value) = stack.pop() {
+            let Some(op) = value.def().filter(|&op| kind(op) == Kind::Pointwise) else {
+                chain.leaves.push(value);
+                continue;
+            };
+            chain.paths += 1;
+            if chain.paths > LONGEST {
+                return None;
+            }
+            chain.cost = chain.cost.zip(weight(op)).map(|(sum, more)| sum + more);
+            chain.ops.push(op);
+            stack.extend(op.operands());
+        }
+        Some(chain)
+    }
+
+    /// Whether a reduction feeds the chain, directly or spread over its shape.
+    fn has_reduction(&self) -> bool {
+        let is_reduction = |value: Value| value.def().is_some_and(|op| matches!(kind(op), Kind::Reduce | Kind::ArgReduce));
+        let spread = |value: Value| value.def().is_some_and(|op| kind(op) == Kind::Broadcast && row_of_reduction(op.operand(0)));
+        self.leaves.iter().any(|&leaf| is_reduction(leaf) || spread(leaf))
+    }
+
+    /// Whether nothing but the view, or an equal one, sees the chain's values.
+    fn is_closed(&self, view: Op) -> bool {
+        let equal = |op: Op| op == view || (kind(op) == kind(view) && op.attr("dims") == view.attr("dims") && op.result(0).ty().shape() == view.result(0).ty().shape());
+        self.ops.iter().all(|op| op.result(0).uses().iter().all(|used| self.ops.contains(&used.op) || equal(used.op)))
+    }
+}
+
+/// Whether a value is computed from a reduction of its own shape.
+fn row_of_reduction(value: Value) -> bool {
+    let Some(op) = value.def() else { return false };
+    match kind(op) {
+        Kind::Reduce | Kind::ArgReduce => true,
+        Kind::Pointwise => op.operands().into_iter().filter_map(Value::def).any(|op| matches!(kind(op), Kind::Reduce | Kind::ArgReduce)),
+        _ => false,
+    }
+}
+
+fn may_move(function: Op, view: Op) -> bool {
+    let Some(chain) = Chain::above(view).filter(|chain| !chain.has_reduction()) else { return false };
+    match kind(view) {
+        Kind::Broadcast => {
+            let last = view.result(0).ty().rank() as i64 - 1;
+            let invariant = view.attr_i64s("dims").is_some_and(|dims| !dims.contains(&last));
+            invariant || chain.cost.is_some_and(|cost| cost <= CHEAP)
+        }
+        Kind::Permute => chain.is_closed(view),
+        _ => {
+            let shape = view.result(0).ty().shape();
+            let free = |&leaf: &Value| match leaf.def() {
+                Some(op) if kind(op) == Kind::Full => true,
+                Some(op) if kind(op) == Kind::Broadcast => {
+                    let dims = op.attr_i64s("dims").unwrap_or_default();
+                    contiguous(function, op.operand(0)) && factor(&leaf.ty().shape(), &dims, &shape).is_some()
+                }
+                _ => contiguous(function, leaf),
+            };
+            chain.is_closed(view) && chain.leaves.iter().all(free)
+        }
+    }
+}
+
+/// Reshapes a broadcast: the source's new shape and its new dims. `from` and `to` are cut into runs of equal size; each
+/// run of `from` must be repeated as a whole or come from the source as a whole.
+fn factor(from: &[i64], dims: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+    if from.iter().chain(to).any(|&size| size < 2) {
+        return None;
+    }
+    let (mut shape, mut new_dims) = (Vec::new(), Vec::new());
+    let (mut i, mut j) = (0, 0);
+    while i < from.len() && j < to.len() {
+        let kept = dims.contains(&(i as i64));
+        let (mut left, mut right) = (from[i], to[j]);
+        let first = j;
+        while left != right {
+            if left < right {
+                i += 1;
+                left *= from.get(i)?;
+                if dims.contains(&(i as i64)) != kept {
+                    return None;
+                }
+            } else {
+                j += 1;
+                right *= to.get(j)?;
+            }
+        }
+        if kept {
+            shape.extend_from_slice(&to[first..=j]);
+            new_dims.extend(first as i64..=j as i64);
+        }
+        (i, j) = (i + 1, j + 1);
+    }
+    Some((shape, new_dims))
+}
+
+/// Whether a reshape of the value is free: its memory is in row-major order.
+fn contiguous(function: Op, value: Value) -> bool {
+    let shape = value.ty().shape();
+    let row_major = |strides: Option<Vec<i64>>| {
+        strides.is_none_or(|strides| {
+            let normal = value.ty().strides();
+            strides.len() == shape.len() && (0..shape.len()).all(|dim| shape[dim] <= 1 || strides[dim] == normal[dim])
+        })
+    };
+    let Some(op) = value.def() else {
+        let attrs = value.arg_index().and_then(|index| function.attr("arg_attrs")?.as_array()?.get(index).copied());
+        return row_major(attrs.and_then(|attrs| attrs.get("dynamo.strides")?.as_i64s()));
+    };
+    match kind(op) {
+        Kind::Reshape => contiguous(function, op.operand(0)),
+        Kind::Broadcast | Kind::Permute | Kind::OtherView | Kind::Iota => false,
+        Kind::Ordered => {
+            let strides = value.result_index().and_then(|index| op.attr("result_strides")?.as_array()?.get(index)?.as_i64s());
+            row_major(strides)
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,131 @@
+//! `dynamo-verify-kernels`: the contract of stage 03.
+//!
+//! - A kernel states its domain D (sizes, no unit dims) and its reduced dims R (increasing dims of D).
+//! - Every argument, value and result is a tensor of shape D or of the row shape, D without R.
+//! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim
+//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` whose result is the only one.
+//! - The graph function launches kernels with their own types; beside launches it has extern calls, views, and the
+//!   primitives that copy buffers (`concatenate`, `pad`, `as_strided_scatter`).
+
+use std::collections::HashMap;
+
+use super::{Kind, kind, reduced_dims, row_of};
+use dynamlir_dialect::{
+    ir::{Op, Type, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-verify-kernels", description: "Check the contract of kernel functions and their launches", run };
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut kernels = HashMap::new();
+    let top = module.body().map(|body| body.ops()).unwrap_or_default();
+    for inner in top.iter().filter(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")) {
+        for function in inner.body().map(|body| body.ops()).unwrap_or_default() {
+            if !function.is("func.func") || function.attr("dynamo.kernel").is_none() {
+                return Err(PassError::at(function, "expected only functions marked dynamo.kernel in module @kernels"));
+            }
+            kernel(function)?;
+            kernels.extend(function.symbol().map(|name| (name, function)));
+        }
+    }
+    for function in top.iter().filter(|op| op.is("func.func")) {
+        for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+            graph_op(op, &kernels)?;
+        }
+    }
+    Ok(())
+}
+
+fn kernel(function: Op) -> PassResult {
+    let missing = |name: &str| PassError::at(function, format!("a kernel needs '{name}'"));
+    let domain = function.attr_i64s("dynamo.domain").ok_or_else(|| missing("dynamo.domain"))?;
+    let reduced = function.attr_i64s("dynamo.reduced_dims").ok_or_else(|| missing("dynamo.reduced_dims"))?;
+    if domain.contains(&1) || domain.iter().any(|&size| size < 0) {
+        return Err(PassError::at(function, format!("expected a domain of static sizes without unit dims, got {domain:?}")));
+    }
+    let in_range = reduced.iter().all(|&dim| dim >= 0 && dim < domain.len() as i64);
+    if !in_range || !reduced.is_sorted_by(|a, b| a < b) {
+        return Err(PassError::at(function, format!("expected increasing reduced dims of a domain of rank {}, got {reduced:?}", domain.len())));
+    }
+    let Some(body) = function.body().filter(|_| function.region(0).blocks().len() == 1) else {
+        return Err(PassError::at(function, "expected a kernel of one block"));
+    };
+    let shape = Shape { kept: row_of(&domain, &reduced).0, row: row_of(&domain, &reduced).1, domain, reduced };
+    for arg in body.args() {
+        shape.check(function, "argument", arg)?;
+    }
+    let mut scan = None;
+    for op in body.ops() {
+        if op.is("func.return") {
+            if scan.is_some_and(|scan: Op| op.operands() != [scan.result(0)]) {
+                return Err(PassError::at(op, "expected the scan to be the only result of its kernel"));
+            }
+            continue;
+        }
+        if kind(op) == Kind::Scan && scan.replace(op).is_some() {
+            return Err(PassError::at(op, "expected one scan in a kernel"));
+        }
+        shape.operation(op)?;
+    }
+    Ok(())
+}
+
+struct Shape {
+    domain: Vec<i64>,
+    reduced: Vec<i64>,
+    row: Vec<i64>,
+    kept: Vec<i64>,
+}
+
+impl Shape {
+    fn check(&self, at: Op, what: &str, value: Value) -> PassResult {
+        let ty = value.ty();
+        if ty.is_tensor() && (ty.shape() == self.domain || ty.shape() == self.row) {
+            return Ok(());
+        }
+        Err(PassError::at(at, format!("expected {what} of shape {:?} (domain) or {:?} (row), got {ty}", self.domain, self.row)))
+    }
+
+    fn operation(&self, op: Op) -> PassResult {
+        let name = op.name();
+        match kind(op) {
+            Kind::Pointwise | Kind::Full | Kind::Iota => {}
+            Kind::Reduce | Kind::ArgReduce => {
+                let dims = reduced_dims(op);
+                if dims != self.reduced || op.operand(0).ty().shape() != self.domain {
+                    return Err(PassError::at(op, format!("expected '{name}' of the domain over {:?}, got dims {dims:?} of {}", self.reduced, op.operand(0).ty())));
+                }
+            }
+            Kind::Scan if !self.reduced.is_empty() => return Err(PassError::at(op, "expected no reduced dims beside a scan")),
+            Kind::Scan => {}
+            Kind::Broadcast => {
+                let spreads = op.operand(0).ty().shape() == self.row && op.result(0).ty().shape() == self.domain && op.attr_i64s("dims").as_ref() == Some(&self.kept);
+                if !spreads || self.reduced.is_empty() {
+                    return Err(PassError::at(op, format!("expected '{name}' of a row over the domain, dims {:?}", self.kept)));
+                }
+            }
+            _ => return Err(PassError::at(op, format!("'{name}' may not stand in a kernel"))),
+        }
+        op.results().into_iter().try_for_each(|result| self.check(op, "a result", result))
+    }
+}
+
+fn graph_op(op: Op, kernels: &HashMap<String, Op>) -> PassResult {
+    let name = op.name();
+    if kind(op).is_compute() || kind(op).is_constant() {
+        return Err(PassError::at(op, format!("'{name}' may not stand outside a kernel")));
+    }
+    if !op.is("dynamo.launch") {
+        return Ok(());
+    }
+    let symbol = op.attr("kernel").filter(|kernel| kernel.to_string().starts_with("@kernels::")).and_then(|kernel| kernel.as_symbol());
+    let Some(kernel) = symbol.as_ref().and_then(|name| kernels.get(name)) else {
+        return Err(PassError::at(op, "expected a launch of a function in module @kernels"));
+    };
+    let types = |values: Vec<Value>| values.into_iter().map(Value::ty).collect::<Vec<Type>>();
+    let signature = kernel.attr("function_type").and_then(|ty| ty.as_type());
+    let fits = signature.is_some_and(|ty| ty.function_inputs() == types(op.operands()) && ty.function_results() == types(op.results()));
+    if fits { Ok(()) } else { Err(PassError::at(op, format!("expected the types of kernel @{}", symbol.unwrap_or_default()))) }
+}

@@ -1,0 +1,171 @@
+//! The order of a kernel's loops, and which neighbouring ones are really one.
+//!
+//! A kernel's operands are windows, so its iteration domain may be permuted at will. Loops run in the order of memory;
+//! two neighbouring dimensions become one where every operand steps through them as through one.
+
+use super::window::Window;
+
+/// A kernel's iteration domain in terms of the original dimensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loops {
+    /// Each loop stands for these original dimensions, outermost first.
+    pub groups: Vec<Vec<usize>>,
+    /// Size of each loop.
+    pub sizes: Vec<i64>,
+    /// Which loops are reductions.
+    pub reduced: Vec<usize>,
+}
+
+/// An operand: its window, and the original dimension that each of the window's dimensions is.
+pub struct Operand<'a> {
+    /// Where its elements are.
+    pub window: &'a Window,
+    /// Original dimension of each window dimension.
+    pub dims: Vec<usize>,
+    /// Whether the kernel writes it.
+    pub written: bool,
+}
+
+impl Operand<'_> {
+    /// Stride along an original dimension; None where the operand has no such dimension.
+    fn stride(&self, dim: usize) -> Option<i64> {
+        self.dims.iter().position(|&d| d == dim).map(|at| self.window.strides[at])
+    }
+}
+
+impl Loops {
+    /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for).
+    pub fn choose(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
+        let order = order(domain, reduced, operands);
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for dim in order {
+            let joins = groups.last().is_some_and(|group: &Vec<usize>| {
+                let outer = *group.last().unwrap_or(&dim);
+                reduced.contains(&outer) == reduced.contains(&dim)
+                    && !fixed.contains(&outer)
+                    && !fixed.contains(&dim)
+                    && operands.iter().all(|operand| match (operand.stride(outer), operand.stride(dim)) {
+                        (Some(outer), Some(inner)) => outer == inner * domain[dim],
+                        (None, None) => true,
+                        _ => false,
+                    })
+            });
+            match groups.last_mut() {
+                Some(group) if joins => group.push(dim),
+                _ => groups.push(vec![dim]),
+            }
+        }
+        let sizes = groups.iter().map(|group| group.iter().map(|&d| domain[d]).product()).collect();
+        let reduced = (0..groups.len()).filter(|&g| reduced.contains(&groups[g][0])).collect();
+        Self { groups, sizes, reduced }
+    }
+
+    /// The loop that an original dimension is part of.
+    pub fn loop_of(&self, dim: usize) -> Option<usize> {
+        self.groups.iter().position(|group| group.contains(&dim))
+    }
+    /// The loops that are not reduced.
+    pub fn kept(&self) -> Vec<usize> {
+        (0..self.sizes.len()).filter(|g| !self.reduced.contains(g)).collect()
+    }
+    /// Sizes of the loops that are not reduced: the row shape.
+    pub fn row(&self) -> Vec<i64> {
+        self.kept().into_iter().map(|g| self.sizes[g]).collect()
+    }
+    /// An operand's window in terms of the loops. Each group is seen through its innermost dimension.
+    pub fn window(&self, operand: &Operand<'_>) -> Window {
+        let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset };
+        for (group, &size) in self.groups.iter().zip(&self.sizes) {
+            if let Some(stride) = group.last().and_then(|&dim| operand.stride(dim)) {
+                window.sizes.push(size);
+                window.strides.push(stride);
+            }
+        }
+        window
+    }
+}
+
+/// Original dimensions, outermost loop first.
+///
+/// Without reductions: as the first result lies in memory. With them: kept dimensions first, so that a row's
+/// reductions and what follows share one loop – unless memory runs along a kept dimension; then that one is
+/// innermost (a column sum adds whole rows).
+fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usize> {
+    let mut dims: Vec<usize> = (0..domain.len()).collect();
+    let reads_all = |operand: &&Operand<'_>| operand.dims.len() == domain.len();
+    let guide = if reduced.is_empty() {
+        operands.iter().find(|operand| operand.written)
+    } else {
+        operands.iter().filter(reads_all).find(|operand| operand.window.strides.contains(&1)).or_else(|| operands.iter().find(reads_all))
+    };
+    let Some(guide) = guide else {
+        dims.sort_by_key(|d| reduced.contains(d));
+        return dims;
+    };
+    let far = |dim: usize| guide.stride(dim).unwrap_or(0).abs();
+    dims.sort_by_key(|&dim| std::cmp::Reverse(far(dim)));
+    if reduced.is_empty() {
+        return dims;
+    }
+    let nearest = dims.iter().copied().filter(|&d| far(d) > 0).next_back();
+    if nearest.is_none_or(|dim| reduced.contains(&dim)) {
+        dims.sort_by_key(|d| reduced.contains(d));
+        return dims;
+    }
+    let closest_reduced = reduced.iter().map(|&d| far(d)).min().unwrap_or(0);
+    dims.sort_by_key(|d| match reduced.contains(d) {
+        false if far(*d) > closest_reduced => 0,
+        true => 1,
+        false => 2,
+    });
+    dims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operand(window: &Window, dims: &[usize], written: bool) -> Operand<'static> {
+        Operand { window: Box::leak(Box::new(window.clone())), dims: dims.to_vec(), written }
+    }
+
+    #[test]
+    fn contiguous_pointwise_is_one_loop() {
+        let window = Window::dense(&[4, 8, 16]);
+        let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&window, &[0, 1, 2], false), operand(&window, &[0, 1, 2], true)], &[]);
+        assert_eq!(loops.sizes, [512]);
+    }
+
+    #[test]
+    fn a_bias_keeps_its_dimension_apart() {
+        let all = Window::dense(&[4, 8, 16]);
+        let bias = Window::dense(&[16]).broadcast(&[4, 8, 16], &[2]);
+        let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&bias, &[0, 1, 2], false), operand(&all, &[0, 1, 2], true)], &[]);
+        assert_eq!(loops.sizes, [32, 16]);
+    }
+
+    #[test]
+    fn channels_last_runs_as_memory_does() {
+        let window = Window::dense(&[2, 5, 7, 3]).permute(&[0, 3, 1, 2]);
+        let loops = Loops::choose(&[2, 3, 5, 7], &[], &[operand(&window, &[0, 1, 2, 3], true)], &[]);
+        assert_eq!(loops.groups, [[0, 2, 3, 1]]);
+    }
+
+    #[test]
+    fn row_reduction_puts_kept_dimensions_first() {
+        let window = Window::dense(&[2, 3, 4]);
+        let row = Window::dense(&[3]);
+        let loops = Loops::choose(&[2, 3, 4], &[0, 2], &[operand(&window, &[0, 1, 2], false), operand(&row, &[1], true)], &[]);
+        assert_eq!(loops.groups, [vec![1], vec![0], vec![2]]);
+        assert_eq!(loops.reduced, [1, 2]);
+    }
+
+    #[test]
+    fn column_reduction_keeps_memory_innermost() {
+        let window = Window::dense(&[64, 8]);
+        let row = Window::dense(&[8]);
+        let loops = Loops::choose(&[64, 8], &[0], &[operand(&window, &[0, 1], false), operand(&row, &[1], true)], &[]);
+        assert_eq!(loops.groups, [[0], [1]]);
+        assert_eq!(loops.reduced, [0]);
+    }
+}

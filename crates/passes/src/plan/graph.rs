@@ -1,0 +1,523 @@
+//! Rebuilds the graph function on memory, in program order.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    pass::PassError,
+};
+
+use super::{
+    functions,
+    kernels::{Kernels, Template, copy_template},
+    layouts::{Wish, wishes},
+    memory::{Need, place},
+    window::{Window, is_dense, same_strides},
+};
+
+/// What owns the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// Argument of the graph.
+    Arg(usize),
+    /// The workspace.
+    Workspace,
+    /// A fresh tensor to be returned.
+    Output,
+    /// A tensor that an extern op made.
+    Extern,
+}
+
+/// Memory that windows look at.
+struct Buffer {
+    memref: Value,
+    own: Window,
+    owner: Owner,
+    bytes: i64,
+    first: usize,
+    last: usize,
+    /// Set once the memory is a result of the graph, which nothing else may be.
+    returned: bool,
+}
+
+/// A value: a window on a buffer.
+#[derive(Clone)]
+struct Place {
+    buffer: usize,
+    window: Window,
+}
+
+struct Planner {
+    ctx: Ctx,
+    b: Builder,
+    buffers: Vec<Buffer>,
+    places: HashMap<Value, Place>,
+    kernels: Kernels,
+    templates: HashMap<String, Template>,
+    scratch: Block,
+    wishes: HashMap<Value, Wish>,
+    result_types: Vec<Type>,
+    result_strides: Vec<Option<Vec<i64>>>,
+    /// Memory of the results that were made in place.
+    result_buffers: HashMap<usize, usize>,
+    workspace: Op,
+    step: usize,
+    mutated: Vec<usize>,
+}
+
+/// Plans `main`; returns the new function, at the end of `main`'s block.
+pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Block) -> Result<Op, PassError> {
+    let block = main.body().ok_or_else(|| PassError::at(main, "the graph function has no body"))?;
+    let ret = block.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
+    let ctx = main.ctx();
+    let arg_attr = |i: usize, name: &str| main.attr("arg_attrs").and_then(|a| a.as_array()?.get(i)?.get(name));
+    let res_attr = |i: usize, name: &str| main.attr("res_attrs").and_then(|a| a.as_array()?.get(i)?.get(name));
+
+    let arg_windows: Vec<Window> = (0..block.args().len())
+        .map(|i| {
+            let sizes = block.args()[i].ty().shape();
+            let strides = arg_attr(i, "dynamo.strides").and_then(Attr::as_i64s);
+            let offset = arg_attr(i, "dynamo.offset").and_then(Attr::as_i64).unwrap_or(0);
+            Window { offset, ..strides.map_or_else(|| Window::dense(&sizes), |s| Window::strided(&sizes, &s)) }
+        })
+        .collect();
+    let inputs: Vec<Type> = block.args().iter().zip(&arg_windows).map(|(arg, window)| memref(arg.ty().element(), window)).collect();
+    let mutates: Vec<Option<usize>> =
+        (0..ret.num_operands()).map(|i| res_attr(i, "dynamo.mutates").and_then(Attr::as_i64).map(|i| i as usize)).collect();
+    let result_strides: Vec<Option<Vec<i64>>> =
+        (0..ret.num_operands()).map(|i| res_attr(i, "dynamo.strides").and_then(Attr::as_i64s)).collect();
+
+    let parent = main.block().ok_or_else(|| PassError::at(main, "the graph function stands in no module"))?;
+    let (new_main, body) = Builder::at_end(parent, main.loc()).func("main", &inputs, &[], &[]);
+    let b = Builder::at_end(body, main.loc());
+    let workspace = b.op("dynamo.workspace", &[], &[Type::memref(&[0], Type::int(ctx, 8), &[1], 0)], &[]);
+
+    let mut templates = HashMap::new();
+    for (name, func) in old_kernels.and_then(Op::body).map(functions).unwrap_or_default() {
+        let list = |attr: &str| func.attr_i64s(attr).ok_or_else(|| PassError::at(func, format!("a kernel without `{attr}`")));
+        let reduced = list("dynamo.reduced_dims")?.into_iter().map(|d| d as usize).collect();
+        templates.insert(name.clone(), Template { name, domain: list("dynamo.domain")?, reduced, func });
+    }
+
+    let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| super::window::row_major(&ret.operand(i).ty().shape()));
+    let results: Vec<(Value, Vec<i64>)> =
+        (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| (ret.operand(i), strides_of(i))).collect();
+    let planner = Planner {
+        ctx,
+        b,
+        buffers: Vec::new(),
+        places: HashMap::new(),
+        kernels: Kernels::new(ctx, kernels_body),
+        templates,
+        scratch,
+        wishes: wishes(&results, &extern_operands(block)),
+        result_types: results.iter().map(|(value, _)| value.ty()).collect(),
+        result_strides: results.iter().map(|(_, strides)| Some(strides.clone())).collect(),
+        result_buffers: HashMap::new(),
+        workspace,
+        step: 0,
+        mutated: mutates.iter().flatten().copied().collect(),
+    };
+    planner.run(main, new_main, block, body, arg_windows, &mutates)
+}
+
+/// The layouts in which extern ops want their operands.
+fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
+    let mut wanted = Vec::new();
+    for op in block.ops().into_iter().filter(|op| op.is("dynamo.aten")) {
+        for (value, strides) in op.operands().into_iter().zip(strides_attr(op, "operand_strides")) {
+            wanted.push((value, strides));
+        }
+    }
+    wanted
+}
+
+/// `operand_strides` or `result_strides`; empty where the op does not say.
+fn strides_attr(op: Op, name: &str) -> Vec<Vec<i64>> {
+    op.attr(name).and_then(Attr::as_array).unwrap_or_default().into_iter().map(|a| a.as_i64s().unwrap_or_default()).collect()
+}
+
+fn memref(element: Type, window: &Window) -> Type {
+    Type::memref(&window.sizes, element, &window.strides, window.offset)
+}
+
+fn bytes(element: Type) -> i64 {
+    i64::from(element.width().div_ceil(8))
+}
+
+/// Extern ops that write into memory we give them, because their C function has that form.
+fn has_out_form(schema: &str, result: Type) -> bool {
+    matches!(schema, "aten.mm.default" | "aten.addmm.default" | "aten.bmm.default" | "aten.baddbmm.default")
+        && result.element().is_float()
+        && result.numel() > 0
+}
+
+impl Planner {
+    fn run(mut self, main: Op, new_main: Op, old: Block, body: Block, args: Vec<Window>, mutates: &[Option<usize>]) -> Result<Op, PassError> {
+        for (i, (window, (old, new))) in args.into_iter().zip(old.args().into_iter().zip(body.args())).enumerate() {
+            let buffer = self.add(new, window.clone(), Owner::Arg(i), 0);
+            self.places.insert(old, Place { buffer, window });
+        }
+        let ret = old.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
+        for op in old.ops().into_iter().filter(|&op| op != ret) {
+            self.b.loc = op.loc();
+            self.step += 1;
+            self.op(op)?;
+        }
+        self.b.loc = ret.loc();
+        self.step += 1;
+        let returned = self.finish(ret, mutates)?;
+        self.b.op("func.return", &returned, &[], &[]);
+
+        for (name, attr) in main.attrs() {
+            if name != "function_type" && name != "sym_name" && name != "res_attrs" {
+                new_main.set_attr(&name, attr);
+            }
+        }
+        if let Some(name) = main.symbol() {
+            new_main.set_attr("sym_name", Attr::str(self.ctx, &name));
+        }
+        let inputs: Vec<Type> = body.args().iter().map(|v| v.ty()).collect();
+        let outputs: Vec<Type> = returned.iter().map(|v| v.ty()).collect();
+        new_main.set_attr("function_type", Type::function(self.ctx, &inputs, &outputs).as_attr());
+        self.place_buffers();
+        Ok(new_main)
+    }
+
+    fn add(&mut self, memref: Value, own: Window, owner: Owner, bytes: i64) -> usize {
+        self.buffers.push(Buffer { memref, own, owner, bytes, first: self.step, last: self.step, returned: false });
+        self.buffers.len() - 1
+    }
+
+    fn touch(&mut self, buffer: usize) {
+        self.buffers[buffer].last = self.step;
+    }
+
+    fn place_of(&self, value: Value, user: Op) -> Result<Place, PassError> {
+        self.places.get(&value).cloned().ok_or_else(|| PassError::at(user, "a value is used before it is made"))
+    }
+
+    /// The memref that shows a place.
+    fn show(&mut self, place: &Place, element: Type) -> Value {
+        self.touch(place.buffer);
+        let buffer = &self.buffers[place.buffer];
+        if buffer.own == place.window && buffer.memref.ty().element() == element {
+            return buffer.memref;
+        }
+        let Window { sizes, strides, offset } = &place.window;
+        let attrs = [
+            ("static_offsets", Attr::i64s(self.ctx, &[*offset])),
+            ("static_sizes", Attr::i64s(self.ctx, sizes)),
+            ("static_strides", Attr::i64s(self.ctx, strides)),
+            ("operandSegmentSizes", Attr::parse(self.ctx, "array<i32: 1, 0, 0, 0>").unwrap_or_else(|| Attr::unit(self.ctx))),
+        ];
+        self.b.value("memref.reinterpret_cast", &[buffer.memref], memref(element, &place.window), &attrs)
+    }
+
+    /// Fresh memory in the workspace, dense with these strides.
+    fn slot(&mut self, sizes: &[i64], strides: &[i64], element: Type) -> Place {
+        let window = Window::strided(sizes, strides);
+        let attrs = [("byte_offset", Attr::i64(self.ctx, 0))];
+        let memref = self.b.value("dynamo.buffer", &[self.workspace.result(0)], memref(element, &window), &attrs);
+        let buffer = self.add(memref, window.clone(), Owner::Workspace, window.numel() * bytes(element));
+        Place { buffer, window }
+    }
+
+    /// Memory of result `i` of the graph.
+    fn output(&mut self, i: usize) -> usize {
+        let ty = self.result_types[i];
+        let strides = self.result_strides[i].clone().unwrap_or_default();
+        let window = Window::strided(&ty.shape(), &strides);
+        let memref = self.b.value("dynamo.output_buffer", &[], memref(ty.element(), &window), &[]);
+        let buffer = self.add(memref, window, Owner::Output, 0);
+        self.result_buffers.insert(i, buffer);
+        buffer
+    }
+
+    /// Memory for a value that is about to be made, where it is wished for.
+    fn destination(&mut self, value: Value) -> Place {
+        let sizes = value.ty().shape();
+        let Some(wish) = self.wishes.get(&value).cloned() else {
+            return self.slot(&sizes, &super::window::row_major(&sizes), value.ty().element());
+        };
+        match wish.result {
+            Some(i) if !self.result_buffers.contains_key(&i) => {
+                let buffer = self.output(i);
+                Place { buffer, window: Window::strided(&sizes, &wish.strides) }
+            }
+            _ => self.slot(&sizes, &wish.strides, value.ty().element()),
+        }
+    }
+
+    fn op(&mut self, op: Op) -> Result<(), PassError> {
+        match op.name().as_str() {
+            "dynamo.launch" => self.launch(op),
+            "dynamo.aten" => self.extern_op(op),
+            "dynamo.concatenate" => self.concatenate(op),
+            "dynamo.pad" => self.pad(op),
+            "dynamo.as_strided_scatter" => self.scatter(op),
+            _ => self.view(op),
+        }
+    }
+
+    /// A change of view: arithmetic on the window, or a copy where strides cannot say it.
+    fn view(&mut self, op: Op) -> Result<(), PassError> {
+        if op.num_operands() != 1 || op.num_results() != 1 {
+            return Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name())));
+        }
+        let place = self.place_of(op.operand(0), op)?;
+        let list = |name: &str| op.attr_i64s(name).unwrap_or_default();
+        let sizes = op.result(0).ty().shape();
+        let seen = |window: &Window| match op.name().as_str() {
+            "dynamo.permute" => Ok(Some(window.permute(&list("dims")))),
+            "dynamo.slice" => Ok(Some(window.slice(&list("starts"), &list("steps"), &sizes))),
+            "dynamo.broadcast" => Ok(Some(window.broadcast(&sizes, &list("dims")))),
+            "dynamo.reverse" => Ok(Some(window.reverse(&list("dims")))),
+            "dynamo.reshape" => Ok(window.reshape(&sizes)),
+            "dynamo.as_strided" => Ok(window.as_strided(&sizes, &list("strides"), op.attr_i64("offset").unwrap_or(0))),
+            _ => Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name()))),
+        };
+        let place = match seen(&place.window)? {
+            Some(window) => Place { window, ..place },
+            None => {
+                let dense = self.row_major_copy(&place, op.operand(0).ty().element())?;
+                let window = seen(&dense.window)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
+                Place { window, ..dense }
+            }
+        };
+        self.places.insert(op.result(0), place);
+        Ok(())
+    }
+
+    fn row_major_copy(&mut self, from: &Place, element: Type) -> Result<Place, PassError> {
+        let sizes = from.window.sizes.clone();
+        let to = self.slot(&sizes, &super::window::row_major(&sizes), element);
+        self.copy(from, &to, element)?;
+        Ok(to)
+    }
+
+    /// Copies between windows of equal shape.
+    fn copy(&mut self, from: &Place, to: &Place, element: Type) -> Result<(), PassError> {
+        let source = Place { window: from.window.squeeze(), ..from.clone() };
+        let target = Place { window: to.window.squeeze(), ..to.clone() };
+        let template = copy_template(self.scratch, &source.window.sizes, element, None, self.b.loc);
+        self.launch_on(&template, &[(source, element), (target, element)])
+    }
+
+    fn fill(&mut self, to: &Place, element: Type, value: Attr) -> Result<(), PassError> {
+        let target = Place { window: to.window.squeeze(), ..to.clone() };
+        let template = copy_template(self.scratch, &target.window.sizes, element, Some(value), self.b.loc);
+        self.launch_on(&template, &[(target, element)])
+    }
+
+    /// Emits a launch of the kernel that fits these operands. A kernel over nothing is not launched.
+    fn launch_on(&mut self, template: &Template, operands: &[(Place, Type)]) -> Result<(), PassError> {
+        if template.domain.contains(&0) {
+            return Ok(());
+        }
+        let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
+        let kernel = self.kernels.specialise(template, &windows, self.b.loc)?;
+        let mut values = Vec::with_capacity(operands.len());
+        for ((place, element), window) in operands.iter().zip(kernel.windows) {
+            values.push(self.show(&Place { buffer: place.buffer, window }, *element));
+        }
+        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, "kernels", &kernel.name))]);
+        Ok(())
+    }
+
+    fn launch(&mut self, op: Op) -> Result<(), PassError> {
+        let name = op.attr("kernel").and_then(Attr::as_symbol).unwrap_or_default();
+        let mut operands = Vec::new();
+        for value in op.operands() {
+            operands.push((self.place_of(value, op)?, value.ty().element()));
+        }
+        for value in op.results() {
+            let place = self.destination(value);
+            operands.push((place.clone(), value.ty().element()));
+            self.places.insert(value, place);
+        }
+        let template = self.templates.remove(&name).ok_or_else(|| PassError::at(op, format!("there is no kernel @{name}")))?;
+        let outcome = self.launch_on(&template, &operands);
+        self.templates.insert(name, template);
+        outcome
+    }
+
+    fn concatenate(&mut self, op: Op) -> Result<(), PassError> {
+        let result = op.result(0);
+        let element = result.ty().element();
+        let place = self.destination(result);
+        let dim = op.attr_i64("dim").unwrap_or(0) as usize;
+        let rank = result.ty().rank();
+        let mut starts = vec![0; rank];
+        for value in op.operands() {
+            let from = self.place_of(value, op)?;
+            let window = place.window.slice(&starts, &vec![1; rank], &value.ty().shape());
+            self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
+            starts[dim] += value.ty().shape()[dim];
+        }
+        self.places.insert(result, place);
+        Ok(())
+    }
+
+    fn pad(&mut self, op: Op) -> Result<(), PassError> {
+        let result = op.result(0);
+        let element = result.ty().element();
+        let from = self.place_of(op.operand(0), op)?;
+        let place = self.destination(result);
+        let value = op.attr("value").ok_or_else(|| PassError::at(op, "a pad without a value"))?;
+        self.fill(&place, element, value)?;
+        let sizes = op.operand(0).ty().shape();
+        let window = place.window.slice(&op.attr_i64s("low").unwrap_or_default(), &vec![1; sizes.len()], &sizes);
+        self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
+        self.places.insert(result, place);
+        Ok(())
+    }
+
+    fn scatter(&mut self, op: Op) -> Result<(), PassError> {
+        let element = op.result(0).ty().element();
+        let base = self.place_of(op.operand(0), op)?;
+        let source = self.place_of(op.operand(1), op)?;
+        let place = self.row_major_copy(&base, element)?;
+        let strides = op.attr_i64s("strides").unwrap_or_default();
+        let window = place
+            .window
+            .as_strided(&source.window.sizes, &strides, op.attr_i64("offset").unwrap_or(0))
+            .ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
+        self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
+        self.places.insert(op.result(0), place);
+        Ok(())
+    }
+
+    fn extern_op(&mut self, op: Op) -> Result<(), PassError> {
+        let wanted = strides_attr(op, "operand_strides");
+        let mut operands = Vec::new();
+        for (i, value) in op.operands().into_iter().enumerate() {
+            let place = self.place_of(value, op)?;
+            let place = self.as_wanted(place, wanted.get(i), value.ty().element())?;
+            operands.push(self.show(&place, value.ty().element()));
+        }
+        let schema = op.attr_str("schema").unwrap_or_default();
+        let given = strides_attr(op, "result_strides");
+        let mut outs = Vec::new();
+        let mut types = Vec::new();
+        let mut made = Vec::new();
+        let out_form = op.results().len() == 1 && has_out_form(&schema, op.result(0).ty());
+        for (i, value) in op.results().into_iter().enumerate() {
+            let sizes = value.ty().shape();
+            let strides = given.get(i).cloned().unwrap_or_else(|| super::window::row_major(&sizes));
+            if out_form && is_dense(&sizes, &strides) {
+                let place = self.destination(value);
+                outs.push(self.show(&place, value.ty().element()));
+                self.places.insert(value, place);
+            } else {
+                let window = Window::strided(&sizes, &strides);
+                types.push(memref(value.ty().element(), &window));
+                made.push((value, window));
+            }
+        }
+        let segments = format!("array<i32: {}, {}>", operands.len(), outs.len());
+        let segments = Attr::parse(self.ctx, &segments).ok_or_else(|| PassError::at(op, "cannot write operand segments"))?;
+        let route = Attr::parse(self.ctx, "#dynamo<route c_shim>").ok_or_else(|| PassError::at(op, "cannot write the route"))?;
+        let attrs = [
+            ("route", route),
+            ("schema", Attr::str(self.ctx, &schema)),
+            ("args", op.attr("args").unwrap_or_else(|| Attr::array(self.ctx, &[]))),
+            ("operandSegmentSizes", segments),
+        ];
+        operands.extend(outs);
+        let call = self.b.op("dynamo.extern", &operands, &types, &attrs);
+        for ((value, window), memref) in made.into_iter().zip(call.results()) {
+            let buffer = self.add(memref, window.clone(), Owner::Extern, 0);
+            self.places.insert(value, Place { buffer, window });
+        }
+        Ok(())
+    }
+
+    /// The operand as eager passed it, copied if it lies otherwise.
+    fn as_wanted(&mut self, place: Place, wanted: Option<&Vec<i64>>, element: Type) -> Result<Place, PassError> {
+        let sizes = place.window.sizes.clone();
+        let Some(wanted) = wanted.filter(|strides| strides.len() == sizes.len()) else {
+            return if place.window.strides.iter().any(|s| *s < 0) { self.row_major_copy(&place, element) } else { Ok(place) };
+        };
+        if same_strides(&sizes, &place.window.strides, wanted) {
+            return Ok(place);
+        }
+        if !is_dense(&sizes, wanted) {
+            return self.row_major_copy(&place, element);
+        }
+        let to = self.slot(&sizes, wanted, element);
+        self.copy(&place, &to, element)?;
+        Ok(to)
+    }
+
+    /// Results into memory of their own, then the mutations. Returns the memrefs to return.
+    fn finish(&mut self, ret: Op, mutates: &[Option<usize>]) -> Result<Vec<Value>, PassError> {
+        let mut returned = Vec::new();
+        let users: Vec<Value> = (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| ret.operand(i)).collect();
+        for (i, value) in users.into_iter().enumerate() {
+            let place = self.place_of(value, ret)?;
+            returned.push(self.result(i, &place, value.ty().element())?);
+        }
+        let mut writes = Vec::new();
+        for (i, target) in mutates.iter().enumerate() {
+            let Some(arg) = *target else { continue };
+            let value = ret.operand(i);
+            let mut place = self.place_of(value, ret)?;
+            // What is read from an argument that is written below must be read before.
+            if let Owner::Arg(source) = self.buffers[place.buffer].owner
+                && (source != arg || self.buffers[place.buffer].own != place.window)
+                && self.mutated.contains(&source)
+            {
+                place = self.row_major_copy(&place, value.ty().element())?;
+            }
+            writes.push((place, arg, value.ty().element()));
+        }
+        if !writes.is_empty() {
+            self.b.op("dynamo.commit", &[], &[], &[]);
+        }
+        for (place, arg, element) in writes {
+            let target = Place { buffer: arg, window: self.buffers[arg].own.clone() };
+            if place.buffer == arg && place.window == target.window {
+                continue;
+            }
+            self.copy(&place, &target, element)?;
+        }
+        Ok(returned)
+    }
+
+    /// Result `i` from where its value is: the memory itself where it was made for the result, else a copy.
+    fn result(&mut self, i: usize, place: &Place, element: Type) -> Result<Value, PassError> {
+        let sizes = self.result_types[i].shape();
+        let strides = self.result_strides[i].clone().unwrap_or_default();
+        let fits = place.window.offset == 0 && same_strides(&sizes, &place.window.strides, &strides);
+        let buffer = &self.buffers[place.buffer];
+        let whole = buffer.own.numel() == place.window.numel();
+        let mine = match buffer.owner {
+            Owner::Output => self.result_buffers.get(&i) == Some(&place.buffer),
+            Owner::Extern => true,
+            Owner::Arg(_) | Owner::Workspace => false,
+        };
+        let window = Window::strided(&sizes, &strides);
+        if fits && whole && mine && !buffer.returned {
+            self.buffers[place.buffer].returned = true;
+            return Ok(self.show(&Place { buffer: place.buffer, window }, element));
+        }
+        let target = self.output(i);
+        self.copy(place, &Place { buffer: target, window: window.clone() }, element)?;
+        self.buffers[target].returned = true;
+        Ok(self.show(&Place { buffer: target, window }, element))
+    }
+
+    /// Gives every workspace buffer its place, and the workspace its size.
+    fn place_buffers(&mut self) {
+        let slots: Vec<&Buffer> = self.buffers.iter().filter(|b| b.owner == Owner::Workspace).collect();
+        let needs: Vec<Need> = slots.iter().map(|b| Need { bytes: b.bytes, first: b.first, last: b.last }).collect();
+        let (offsets, total) = place(&needs);
+        for (slot, offset) in slots.iter().zip(offsets) {
+            if let Some(op) = slot.memref.def() {
+                op.set_attr("byte_offset", Attr::i64(self.ctx, offset));
+            }
+        }
+        self.workspace.result(0).set_type(Type::memref(&[total], Type::int(self.ctx, 8), &[1], 0));
+    }
+}

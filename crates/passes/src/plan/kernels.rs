@@ -1,0 +1,229 @@
+//! Kernels for the layouts at hand: memref signatures, reordered and merged loops, equal ones once.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Ctx, Loc, Op, Type, Value},
+    pass::PassError,
+};
+
+use super::{
+    domain::{Loops, Operand},
+    window::Window,
+};
+
+/// A kernel before it has a layout.
+pub struct Template {
+    /// Name to start from.
+    pub name: String,
+    /// Sizes of the iteration domain, without unit dimensions.
+    pub domain: Vec<i64>,
+    /// Reduced dimensions of the domain.
+    pub reduced: Vec<usize>,
+    /// The function on tensors.
+    pub func: Op,
+}
+
+/// The planned kernels of a module.
+pub struct Kernels {
+    ctx: Ctx,
+    /// Body of `module @kernels`.
+    body: Block,
+    /// From a kernel's text without its name to its name.
+    by_text: HashMap<String, String>,
+    /// How often a name was asked for.
+    names: HashMap<String, usize>,
+}
+
+/// A kernel and how its operands are to be seen.
+pub struct Specialised {
+    /// Symbol in `@kernels`.
+    pub name: String,
+    /// One window per operand, in the kernel's loops.
+    pub windows: Vec<Window>,
+}
+
+impl Kernels {
+    /// Kernels are appended to this block.
+    pub fn new(ctx: Ctx, body: Block) -> Self {
+        Self { ctx, body, by_text: HashMap::new(), names: HashMap::new() }
+    }
+
+    /// The kernel of `template` for operands in these windows (arguments, then results).
+    pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+        let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
+        let inputs = block.args().len();
+        let all: Vec<usize> = (0..template.domain.len()).collect();
+        let kept: Vec<usize> = all.iter().copied().filter(|d| !template.reduced.contains(d)).collect();
+        let operands: Vec<Operand<'_>> = windows
+            .iter()
+            .enumerate()
+            .map(|(i, window)| {
+                let dims = if window.sizes.len() == template.domain.len() { all.clone() } else { kept.clone() };
+                Operand { window, dims, written: i >= inputs }
+            })
+            .collect();
+        let mut fixed = Vec::new();
+        // A scan runs along its dimension in order, like a reduction that keeps what it sees.
+        let mut serial = template.reduced.clone();
+        for op in block.ops() {
+            if let (true, Some(dim)) = (op.is("dynamo.iota") || op.is("dynamo.arg_reduce") || op.is("dynamo.scan"), op.attr_i64("dim")) {
+                fixed.push(dim as usize);
+                if op.is("dynamo.scan") {
+                    serial.push(dim as usize);
+                }
+            }
+        }
+        let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed);
+        loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
+        let new_windows: Vec<Window> = operands.iter().map(|operand| loops.window(operand)).collect();
+        let func = self.build(template, &loops, &new_windows, inputs, loc)?;
+        Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows })
+    }
+
+    /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
+    fn intern(&mut self, func: Op, name: &str) -> String {
+        func.set_attr("sym_name", Attr::str(self.ctx, "k"));
+        let text = func.text();
+        if let Some(existing) = self.by_text.get(&text) {
+            func.erase();
+            return existing.clone();
+        }
+        let count = self.names.entry(name.to_owned()).or_insert(0);
+        let unique = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
+        *count += 1;
+        func.set_attr("sym_name", Attr::str(self.ctx, &unique));
+        self.by_text.insert(text, unique.clone());
+        unique
+    }
+
+    fn build(&self, template: &Template, loops: &Loops, windows: &[Window], inputs: usize, loc: Loc) -> Result<Op, PassError> {
+        let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
+        let terminator = source.terminator().ok_or_else(|| PassError::at(template.func, "a kernel without a return"))?;
+        let elements: Vec<Type> = source.args().into_iter().chain(terminator.operands()).map(|v| v.ty().element()).collect();
+        let types: Vec<Type> = windows
+            .iter()
+            .zip(&elements)
+            .map(|(window, &element)| Type::memref(&window.sizes, memory_type(element), &window.strides, 0))
+            .collect();
+
+        let outer = Builder::at_end(self.body, loc);
+        let sizes = |list: &[usize]| list.iter().map(|&g| g as i64).collect::<Vec<_>>();
+        let attrs = [
+            ("dynamo.kernel", Attr::unit(self.ctx)),
+            ("dynamo.domain", Attr::i64s(self.ctx, &loops.sizes)),
+            ("dynamo.reduced_dims", Attr::i64s(self.ctx, &sizes(&loops.reduced))),
+            ("arg_attrs", self.arg_attrs(types.len())),
+        ];
+        let (func, body) = outer.func(&template.name, &types, &[], &attrs);
+
+        let rewrite = Rewrite { template, loops, b: Builder::at_end(body, loc) };
+        let args = body.args();
+        let mut map: HashMap<Value, Value> = HashMap::new();
+        for (old, &new) in source.args().iter().zip(&args) {
+            map.insert(*old, rewrite.load(new, old.ty().element()));
+        }
+        for op in source.ops().into_iter().filter(|&op| op != terminator) {
+            rewrite.clone_op(op, &mut map)?;
+        }
+        for (value, &out) in terminator.operands().iter().zip(&args[inputs..]) {
+            let new = map.get(value).ok_or_else(|| PassError::at(terminator, "a kernel returns a value it does not have"))?;
+            rewrite.store(*new, out);
+        }
+        rewrite.b.op("func.return", &[], &[], &[]);
+        Ok(func)
+    }
+
+    /// Every argument is `noalias`: inputs are only read, and the plan gives each result memory of its own.
+    fn arg_attrs(&self, count: usize) -> Attr {
+        let each = Attr::dict(self.ctx, &[("llvm.noalias", Attr::unit(self.ctx))]);
+        Attr::array(self.ctx, &vec![each; count])
+    }
+}
+
+/// The type that a torch element type has in a kernel's memory: bool is a byte, unsigned is signless.
+fn memory_type(element: Type) -> Type {
+    if element.is_bool() || element.is_unsigned() { Type::int(element.ctx(), element.width().max(8)) } else { element }
+}
+
+/// Rebuilds a kernel's body in its chosen loops.
+struct Rewrite<'a> {
+    template: &'a Template,
+    loops: &'a Loops,
+    b: Builder,
+}
+
+impl Rewrite<'_> {
+    /// A value of the old body has the domain's shape or the row shape; so does the new one.
+    fn ty(&self, old: Type) -> Type {
+        let full = old.rank() == self.template.domain.len();
+        Type::tensor(&if full { self.loops.sizes.clone() } else { self.loops.row() }, old.element())
+    }
+
+    fn load(&self, memory: Value, element: Type) -> Value {
+        let shape = memory.ty().shape();
+        let stored = memory_type(element);
+        let unit = Attr::unit(self.b.ctx());
+        let value = self.b.value("bufferization.to_tensor", &[memory], Type::tensor(&shape, stored), &[("restrict", unit)]);
+        self.cast(value, element)
+    }
+
+    fn store(&self, value: Value, memory: Value) {
+        let value = self.cast(value, memory.ty().element());
+        let unit = Attr::unit(self.b.ctx());
+        self.b.op("bufferization.materialize_in_destination", &[value, memory], &[], &[("restrict", unit), ("writable", unit)]);
+    }
+
+    /// Between an element type and its form in memory.
+    fn cast(&self, value: Value, element: Type) -> Value {
+        let from = value.ty().element();
+        if from == element {
+            return value;
+        }
+        let name = if from.is_bool() || element.is_bool() { "dynamo.convert" } else { "dynamo.bitcast" };
+        self.b.value(name, &[value], Type::tensor(&value.ty().shape(), element), &[])
+    }
+
+    /// The loop of an original dimension that is a loop of its own.
+    fn lone_loop(&self, op: Op, dim: i64) -> Result<i64, PassError> {
+        let found = usize::try_from(dim).ok().and_then(|dim| self.loops.loop_of(dim));
+        found.map(|g| g as i64).ok_or_else(|| PassError::at(op, format!("dimension {dim} is not in the kernel's domain")))
+    }
+
+    fn clone_op(&self, op: Op, map: &mut HashMap<Value, Value>) -> Result<(), PassError> {
+        let b = self.b.with_loc(op.loc());
+        let operands: Option<Vec<Value>> = op.operands().iter().map(|v| map.get(v).copied()).collect();
+        let operands = operands.ok_or_else(|| PassError::at(op, "a kernel uses a value from outside"))?;
+        let i64s = |values: Vec<usize>| Attr::i64s(b.ctx(), &values.into_iter().map(|v| v as i64).collect::<Vec<_>>());
+        let mut attrs = op.attrs();
+        for (name, attr) in &mut attrs {
+            match (name.as_str(), op.name().as_str()) {
+                ("dims", "dynamo.reduce") => *attr = i64s(self.loops.reduced.clone()),
+                ("dims", "dynamo.broadcast") => *attr = i64s(self.loops.kept()),
+                ("dim", _) => *attr = Attr::i64(b.ctx(), self.lone_loop(op, attr.as_i64().unwrap_or(-1))?),
+                _ => {}
+            }
+        }
+        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+        let results: Vec<Type> = op.results().iter().map(|r| self.ty(r.ty())).collect();
+        let new = b.op(&op.name(), &operands, &results, &attrs);
+        map.extend(op.results().into_iter().zip(new.results()));
+        Ok(())
+    }
+}
+
+/// A kernel that copies a tensor of this shape, or fills it with a constant. It stands in `scratch`, a module that is
+/// dropped after planning.
+pub fn copy_template(scratch: Block, sizes: &[i64], element: Type, fill: Option<Attr>, loc: Loc) -> Template {
+    let ty = Type::tensor(sizes, element);
+    let name = if fill.is_some() { "fill" } else { "copy" };
+    let inputs: &[Type] = if fill.is_some() { &[] } else { &[ty] };
+    let (func, body) = Builder::at_end(scratch, loc).func(name, inputs, &[ty], &[]);
+    let b = Builder::at_end(body, loc);
+    let value = match fill {
+        Some(value) => b.value("dynamo.full", &[], ty, &[("value", value)]),
+        None => body.args()[0],
+    };
+    b.op("func.return", &[value], &[], &[]);
+    Template { name: name.into(), domain: sizes.to_vec(), reduced: Vec::new(), func }
+}

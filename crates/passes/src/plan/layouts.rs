@@ -1,0 +1,77 @@
+//! Which layout a value should be made in, so that nobody has to copy it.
+//!
+//! Wishes come from the end: the graph's results must have eager's strides, and extern ops must receive operands as
+//! eager passed them. A wish travels backwards through changes of view to the launch that makes the value.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::ir::{Op, Value};
+
+use super::window::{is_dense, row_major, same_strides};
+
+/// What is wished of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Strides that the value's own shape should have.
+    pub strides: Vec<i64>,
+    /// The graph's result whose memory the value should be written to.
+    pub result: Option<usize>,
+}
+
+/// The wishes for the values that launches and extern ops with an out form make.
+pub fn wishes(results: &[(Value, Vec<i64>)], externs: &[(Value, Vec<i64>)]) -> HashMap<Value, Wish> {
+    let mut wishes: HashMap<Value, Wish> = HashMap::new();
+    let from_results = results.iter().enumerate().map(|(i, (value, strides))| (*value, strides, Some(i)));
+    let from_externs = externs.iter().map(|(value, strides)| (*value, strides, None));
+    for (value, strides, result) in from_results.chain(from_externs) {
+        if !is_dense(&value.ty().shape(), strides) {
+            continue;
+        }
+        if let Some((maker, strides)) = trace_back(value, strides.clone()) {
+            wishes.entry(maker).or_insert(Wish { strides, result });
+        }
+    }
+    wishes
+}
+
+/// Follows a value through changes of view that keep all its elements to where it is made.
+fn trace_back(mut value: Value, mut strides: Vec<i64>) -> Option<(Value, Vec<i64>)> {
+    loop {
+        let op = value.def()?;
+        if op.is("dynamo.permute") {
+            let dims = op.attr_i64s("dims")?;
+            let mut inner = vec![0; dims.len()];
+            for (i, dim) in dims.iter().enumerate() {
+                inner[*dim as usize] = strides[i];
+            }
+            strides = inner;
+        } else if op.is("dynamo.reshape") {
+            strides = through_reshape(op, &strides)?;
+        } else {
+            return Some((value, strides));
+        }
+        value = op.operand(0);
+    }
+}
+
+/// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may come and go.
+fn through_reshape(op: Op, strides: &[i64]) -> Option<Vec<i64>> {
+    let (from, to) = (op.operand(0).ty().shape(), op.result(0).ty().shape());
+    if same_strides(&to, strides, &row_major(&to)) {
+        return Some(row_major(&from));
+    }
+    let mut real = to.iter().zip(strides).filter(|(size, _)| **size != 1);
+    let mut inner = Vec::with_capacity(from.len());
+    for size in &from {
+        if *size == 1 {
+            inner.push(1);
+        } else {
+            let (other, stride) = real.next()?;
+            if other != size {
+                return None;
+            }
+            inner.push(*stride);
+        }
+    }
+    real.next().is_none().then_some(inner)
+}

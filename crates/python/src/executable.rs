@@ -1,0 +1,121 @@
+//! `Executable`: a compiled graph that Python calls.
+
+use std::{path::Path, time::Instant};
+
+use dynamlir_driver::{Compiled, Options, Report};
+use dynamlir_runtime::{self as runtime, Const, OutputValue};
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use crate::{
+    errors::{NativeError, RunError},
+    torch::{self, Calls},
+};
+
+/// Machine code for one graph.
+#[pyclass(frozen)]
+pub struct Executable {
+    inner: runtime::Executable,
+    report: Report,
+    tensor_type: Py<PyAny>,
+}
+
+/// The compiler's options from Python's.
+pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
+    let mut options = Options::default();
+    if let Some(folder) = dict.get_item("dump")?.filter(|value| !value.is_none()) {
+        options.dump = Some(folder.str()?.to_string().into());
+    }
+    if let Some(flag) = dict.get_item("no_cache")? {
+        options.no_cache = flag.is_truthy()?;
+    }
+    Ok(options)
+}
+
+/// `linalg` for `…/05-linalg.mlir`; `aten` where the name does not say.
+pub fn stage_of(path: &str) -> String {
+    let stem = Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let name = stem.split_once('-').map_or(stem, |(_, name)| name);
+    dynamlir_driver::stages::known(name).unwrap_or("aten").to_owned()
+}
+
+impl Executable {
+    /// Loads a compiled graph.
+    pub fn new(py: Python<'_>, compiled: Compiled) -> PyResult<Self> {
+        let abi = torch::init(py)?;
+        let start = Instant::now();
+        let Compiled { plan, kernels, mut report } = compiled;
+        let inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi }).map_err(|error| NativeError::new_err(error.to_string()))?;
+        report.time("load", start.elapsed().as_secs_f64());
+        Ok(Self { inner, report, tensor_type: py.import("torch")?.getattr("Tensor")?.unbind() })
+    }
+
+    fn outputs<'py>(&self, calls: &Calls<'py>, made: Vec<OutputValue>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let py = calls.py;
+        let list = PyList::empty(py);
+        for value in made {
+            let object = match value {
+                OutputValue::Tensor(tensor) => calls.wrap(tensor.as_ref())?,
+                OutputValue::Arg(i) => inputs.get_item(i)?,
+                OutputValue::None => py.None().into_bound(py),
+                OutputValue::Same(i) => list.get_item(i)?,
+                OutputValue::Const(Const::Int(value)) => value.into_pyobject(py)?.into_any(),
+                OutputValue::Const(other) => return Err(NativeError::new_err(format!("constant {other:?} has no Python form"))),
+            };
+            list.append(object)?;
+        }
+        Ok(list)
+    }
+}
+
+#[pymethods]
+impl Executable {
+    #[pyo3(signature = (*tensors))]
+    fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let mut calls = Calls { py, abi: torch::init(py)? };
+        let tensor_type = self.tensor_type.bind(py);
+        let objects: Vec<_> = tensors.iter().collect();
+        let mut inputs = Vec::with_capacity(objects.len());
+        for object in &objects {
+            if !object.is_instance(tensor_type)? {
+                return Err(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type().name()?)));
+            }
+            inputs.push(calls.unwrap(object)?);
+        }
+        match self.inner.run(&inputs, &mut calls) {
+            Ok(made) => self.outputs(&calls, made, tensors),
+            Err(error) => Err(RunError::new_err(error.to_string())),
+        }
+    }
+
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        let stages = PyDict::new(py);
+        for (name, seconds) in &self.report.seconds {
+            stages.set_item(name, seconds)?;
+        }
+        dict.set_item("stages", stages)?;
+        dict.set_item("kernels", self.report.kernels.clone())?;
+        dict.set_item("kernels_reused", self.report.kernels_reused)?;
+        dict.set_item("launches", self.report.launches)?;
+        dict.set_item("workspace_bytes", self.report.workspace_bytes)?;
+        dict.set_item("generated", self.report.generated.clone())?;
+        dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
+        dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;
+        let externs = PyList::empty(py);
+        for report in self.inner.extern_reports() {
+            let entry = PyDict::new(py);
+            entry.set_item("schema", &report.schema)?;
+            entry.set_item("route", report.route.to_string())?;
+            entry.set_item("location", &report.location)?;
+            entry.set_item("reason", &report.reason)?;
+            entry.set_item("count", 1)?;
+            externs.append(entry)?;
+        }
+        dict.set_item("externs", externs)?;
+        Ok(dict)
+    }
+}

@@ -1,0 +1,128 @@
+//! What only Python knows of torch: dispatch keys, a sample tensor, op schemas, and calls of Python operators.
+
+use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
+
+use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
+use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, TensorRef, TorchAbi};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use crate::errors::NativeError;
+
+/// The initialised view of libtorch.
+pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
+    static DONE: OnceLock<&'static TorchAbi> = OnceLock::new();
+    if let Some(abi) = DONE.get() {
+        return Ok(abi);
+    }
+    let torch = py.import("torch")?;
+    let keys = torch.getattr("_C")?.getattr("DispatchKey")?;
+    let key = |name: &str| -> Option<u16> { keys.getattr(name).ok()?.call_method0("__int__").ok()?.extract().ok() };
+    let file: String = torch.getattr("__file__")?.extract()?;
+    let sample = torch.call_method1("empty", (1,))?;
+    let cdata: usize = sample.getattr("_cdata")?.extract()?;
+    let args = InitArgs {
+        lib_dir: PathBuf::from(file).parent().map(|folder| folder.join("lib")),
+        below_autograd: ["AutogradCPU", "AutogradOther", "AutocastCPU"].into_iter().filter_map(key).collect(),
+        inplace_or_view: key("ADInplaceOrView"),
+        sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
+    };
+    let abi = TorchAbi::init(&args).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
+    Ok(DONE.get_or_init(|| abi))
+}
+
+/// Calls from the runtime into Python, with the GIL held.
+pub struct Calls<'py> {
+    pub py: Python<'py>,
+    pub abi: &'static TorchAbi,
+}
+
+impl<'py> Calls<'py> {
+    /// `torch.ops.aten.add.Tensor` for `aten.add.Tensor`.
+    fn op(&self, schema: &str) -> PyResult<Bound<'py, PyAny>> {
+        let mut object = self.py.import("torch")?.getattr("ops")?;
+        for name in schema.split('.') {
+            object = object.getattr(name)?;
+        }
+        Ok(object)
+    }
+
+    /// A new Python object for a tensor.
+    pub fn wrap(&self, tensor: TensorRef<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let raw = self.abi.to_pyobject(tensor).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
+        // SAFETY: `to_pyobject` returns a new reference to a live tensor, and the GIL is held.
+        Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
+    }
+
+    /// The handle of a Python tensor, borrowed as long as the object lives.
+    pub fn unwrap<'a>(&self, object: &'a Bound<'py, PyAny>) -> PyResult<TensorRef<'a>> {
+        // SAFETY: the object is alive for 'a and the callers have checked that it is a tensor.
+        unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| NativeError::new_err(error.message().to_owned()))
+    }
+
+    fn argument(&self, arg: &ExternArg, operands: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+        let torch = self.py.import("torch")?;
+        Ok(match arg {
+            ExternArg::Operand(i) => operands[*i].clone(),
+            ExternArg::List(list) => {
+                let items = list.iter().map(|arg| self.argument(arg, operands)).collect::<PyResult<Vec<_>>>()?;
+                PyList::new(self.py, items)?.into_any()
+            }
+            ExternArg::None => self.py.None().into_bound(self.py),
+            ExternArg::Int(value) => value.into_pyobject(self.py)?.into_any(),
+            ExternArg::Float(value) => value.into_pyobject(self.py)?.into_any(),
+            ExternArg::Bool(value) => value.into_pyobject(self.py)?.to_owned().into_any(),
+            ExternArg::Str(value) => value.into_pyobject(self.py)?.into_any(),
+            ExternArg::DType(dtype) => torch.getattr(dtype.torch_name())?,
+            ExternArg::Device(text) => torch.getattr("device")?.call1((text,))?,
+            ExternArg::MemoryFormat(name) | ExternArg::Layout(name) => torch.getattr(name.as_str())?,
+        })
+    }
+
+    fn call_op(&self, call: &ExternCall, operands: &[TensorRef<'_>]) -> PyResult<Vec<Option<OwnedTensor>>> {
+        let op = self.op(&call.schema)?;
+        let operands = operands.iter().map(|tensor| self.wrap(*tensor)).collect::<PyResult<Vec<_>>>()?;
+        let kwargs = PyDict::new(self.py);
+        let mut args = Vec::new();
+        let parameters = op.getattr("_schema")?.getattr("arguments")?;
+        for (parameter, arg) in parameters.try_iter()?.zip(&call.args) {
+            let parameter = parameter?;
+            let value = self.argument(arg, &operands)?;
+            if parameter.getattr("kwarg_only")?.is_truthy()? {
+                kwargs.set_item(parameter.getattr("name")?, value)?;
+            } else {
+                args.push(value);
+            }
+        }
+        let result = op.call(PyTuple::new(self.py, args)?, Some(&kwargs))?;
+        let mut tensors = Vec::new();
+        self.collect(&result, &mut tensors)?;
+        Ok(tensors)
+    }
+
+    fn collect(&self, value: &Bound<'py, PyAny>, tensors: &mut Vec<Option<OwnedTensor>>) -> PyResult<()> {
+        if value.is_none() {
+            tensors.push(None);
+        } else if let Ok(items) = value.cast::<PyTuple>() {
+            items.iter().try_for_each(|item| self.collect(&item, tensors))?;
+        } else if let Ok(items) = value.cast::<PyList>() {
+            items.iter().try_for_each(|item| self.collect(&item, tensors))?;
+        } else {
+            let owned = self.unwrap(value)?.to_owned().map_err(|error| NativeError::new_err(error.message().to_owned()))?;
+            tensors.push(Some(owned));
+        }
+        Ok(())
+    }
+}
+
+impl PythonCalls for Calls<'_> {
+    fn signature(&mut self, schema: &str) -> Option<String> {
+        self.op(schema).ok()?.getattr("_schema").ok()?.str().ok()?.extract().ok()
+    }
+
+    fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError> {
+        self.call_op(call, operands).map_err(|error| PythonError { message: error.to_string(), payload: Some(Box::new(error)) })
+    }
+}

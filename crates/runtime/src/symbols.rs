@@ -1,0 +1,123 @@
+//! Where generated code finds the functions it calls. A closed set: nothing is resolved by chance.
+
+use std::ffi::{CStr, CString, c_void};
+
+use dynamlir_torch_abi::TorchAbi;
+
+use crate::omp;
+
+/// Functions of the C library and its math library that code generation may call; `double` ones have an `f` twin.
+const MATH: &[&str] = &[
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "copysign",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp10",
+    "exp2",
+    "expm1",
+    "fabs",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "hypot",
+    "ldexp",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "nearbyint",
+    "pow",
+    "remainder",
+    "rint",
+    "round",
+    "roundeven",
+    "sin",
+    "sincos",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "tgamma",
+    "trunc",
+];
+
+const MEMORY: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "memset",
+    "malloc",
+    "free",
+    "aligned_alloc",
+    "abort",
+];
+
+/// Conversions that x86-64 code without the instructions calls.
+const COMPILER_RUNTIME: &[&str] = &[
+    "__truncsfhf2",
+    "__truncdfhf2",
+    "__extendhfsf2",
+    "__truncsfbf2",
+    "__truncdfbf2",
+    "__extendbfsf2",
+    "__gnu_f2h_ieee",
+    "__gnu_h2f_ieee",
+    "__udivti3",
+    "__umodti3",
+    "__divti3",
+    "__modti3",
+];
+
+/// The address of a symbol that generated code may use.
+pub(crate) fn resolve(name: &str) -> Option<*const c_void> {
+    if let Some(address) = omp::symbol(name) {
+        return Some(address);
+    }
+    let c_name = CString::new(name).ok()?;
+    if name.starts_with("Sleef_") {
+        return TorchAbi::get()
+            .ok()?
+            .symbol(&c_name)
+            .map(<*mut c_void>::cast_const);
+    }
+    let math = MATH.contains(&name) || name.strip_suffix('f').is_some_and(|n| MATH.contains(&n));
+    if math || MEMORY.contains(&name) || COMPILER_RUNTIME.contains(&name) {
+        in_process(&c_name)
+    } else {
+        None
+    }
+}
+
+fn in_process(name: &CStr) -> Option<*const c_void> {
+    // SAFETY: looks a name up among what the process has loaded; Rust programs link the C and math libraries and libgcc.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address.cast_const())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_set_is_closed() {
+        for name in ["expf", "exp", "memcpy", "__kmpc_barrier", "roundevenf"] {
+            assert!(resolve(name).is_some(), "{name}");
+        }
+        for name in ["system", "dlopen", "printf", ""] {
+            assert!(resolve(name).is_none(), "{name}");
+        }
+    }
+}

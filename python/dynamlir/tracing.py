@@ -1,0 +1,177 @@
+"""Records an fx graph: runs its nodes once on fake tensors under the recorder, which is told each node's Python line."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import logs
+from .fakes import Faker
+from .reasons import Fallback
+from .recorder import OpRecorder, is_stranger, parse_stack
+from .recording import OutputRecord, Recording
+
+# Composites that take another path on tensor subclasses, fakes among them: what eager's own path makes of the result.
+_EAGER_FACTS: dict[str, dict[str, Any]] = {
+    "max_pool1d": {"is_view": False},
+    "linalg_matrix_rank": {"version": 1},
+    "matrix_rank": {"version": 1},
+}
+
+
+class _Runner(torch.fx.Interpreter):
+    """Runs the graph's nodes on fakes, telling the recorder the Python line of each."""
+
+    def __init__(self, module: torch.fx.GraphModule, recorder: OpRecorder) -> None:
+        super().__init__(module)
+        self._recorder = recorder
+        self.autocasts: list[Any] = []
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        self._recorder.location = parse_stack(n.stack_trace)
+        if isinstance(n.target, HigherOrderOperator):
+            raise Fallback("higher-order-op", str(n.target), self._recorder.location)
+        result = super().run_node(n)
+        if n.target is torch.amp.autocast_mode._enter_autocast:
+            self.autocasts.append(result)
+        elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
+            self.autocasts.pop()
+        facts = _EAGER_FACTS.get(getattr(n.target, "__name__", "")) if n.op == "call_function" else None
+        if facts is not None and isinstance(result, torch.Tensor):
+            self._recorder.eager_facts[id(result)] = facts
+        return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        if isinstance(value, torch.Tensor):
+            fetch = functools.partial(operator.attrgetter(target), self.module)
+            return self._recorder.capture(value, str(target), fetch)
+        return value
+
+
+def record(
+    module: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: FakeTensorMode | None = None, name: str = "main"
+) -> Recording:
+    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers); `Fallback` when it cannot be."""
+    recording = Recording(name)
+    mode = mode or fresh_fake_mode()
+    faker = Faker(mode)
+    recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
+    runner = _Runner(module, recorder)
+    with _disable_current_modes(), preserved_state(runner):
+        arguments = [_argument(value, faker) for value in example_inputs]
+        names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
+        for position, value in enumerate(arguments):
+            if isinstance(value, torch.Tensor):
+                recorder.add_input(value, names[position] if position < len(names) else f"arg{position}")
+        try:
+            with mode, recorder:
+                result = runner.run(*arguments, enable_io_processing=False)
+        except Exception as error:
+            if recorder.failure is not None:
+                raise recorder.failure from None
+            raise _explain(error, recorder) from error
+        if recorder.failure is not None:
+            raise recorder.failure
+        leaves, recording.out_spec = pytree.tree_flatten(result)
+        recording.outputs = [_output(leaf, recorder) for leaf in leaves]
+        recording.input_bumps = recorder.input_bumps()
+    logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
+    return recording
+
+
+def fresh_fake_mode() -> FakeTensorMode:
+    """A fake mode that knows no symbols: every size is a number."""
+    return FakeTensorMode(allow_non_fake_inputs=False)
+
+
+@contextlib.contextmanager
+def preserved_state(runner: _Runner) -> Iterator[None]:
+    """Undo what half a graph may have done to the thread: grad mode, autocast, function transforms, random state."""
+    functorch = torch._C._functorch
+    grad = torch.is_grad_enabled()
+    cache = torch.is_autocast_cache_enabled()
+    depth = len(functorch.get_interpreter_stack() or ())
+    random = torch.get_rng_state()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+        if not torch.equal(torch.get_rng_state(), random):
+            raise Fallback("opaque-argument", "the graph sets the state of the random generator")
+    finally:
+        for autocast in reversed(runner.autocasts):
+            torch.amp.autocast_mode._exit_autocast(autocast)
+        while len(functorch.get_interpreter_stack() or ()) > depth:
+            functorch.pop_dynamic_layer_stack()
+        torch.set_autocast_cache_enabled(cache)
+        torch._C._set_grad_enabled(grad)
+        torch.set_rng_state(random)
+
+
+def _argument(value: Any, faker: Faker) -> Any:
+    if isinstance(value, torch.Tensor):
+        return faker.fake(value)
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if isinstance(value, torch.SymBool):
+        return bool(value)
+    return value
+
+
+def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
+    """Name and fetcher of a real tensor met while running: by its path in the module, else the object itself."""
+    for name, candidate in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if candidate is tensor:
+            return name, functools.partial(operator.attrgetter(name), module)
+    return "constant", lambda: tensor
+
+
+def _output(leaf: Any, recorder: OpRecorder) -> OutputRecord:
+    if leaf is None:
+        return OutputRecord("none")
+    if isinstance(leaf, torch.Tensor):
+        if is_stranger(leaf):
+            leaf = recorder.known_fake(leaf)
+        value = recorder.id_of(leaf)
+        is_input = recorder.is_input(value)
+        if leaf.requires_grad and not is_input:
+            raise Fallback("autograd", "an output requires a gradient")
+        facts = {"is_view": leaf._is_view(), "version": leaf._version, **recorder.eager_facts.get(id(leaf), {})}
+        return OutputRecord("value", value, 0 if is_input else facts["version"], facts["is_view"])
+    if isinstance(leaf, torch.SymInt):
+        leaf = int(leaf)
+    if isinstance(leaf, (bool, int, float, str)):
+        return OutputRecord("const", const=leaf)
+    raise Fallback("non-tensor-output", type(leaf).__name__)
+
+
+def _explain(error: Exception, recorder: OpRecorder) -> Fallback:
+    """The reason behind an exception that the operations raised on fakes."""
+    if isinstance(error, Fallback):
+        return error
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, (DataDependentOutputException, DynamicOutputShapeException)):
+            return Fallback("data-dependent", str(chain), recorder.location)
+        if isinstance(chain, UnsupportedOperatorException):
+            return Fallback("no-fake", str(chain), recorder.location)
+        chain = chain.__cause__
+    return Fallback("tracing-error", f"{type(error).__name__}: {error}".split("\n")[0], recorder.location)

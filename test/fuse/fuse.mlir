@@ -1,0 +1,284 @@
+// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-verify-kernels | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=config=print-fusion=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
+
+// A chain of pointwise operations is one kernel, whose constants are its own.
+
+// CHECK-LABEL: func.func @chain
+// CHECK-SAME: (%[[A:.*]]: tensor<4x8xf32>, %[[B:.*]]: tensor<4x8xf32>)
+// CHECK: %[[R:.*]] = dynamo.launch @kernels::@pointwise_add_mul_0(%[[A]], %[[B]]) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK-NEXT: return %[[R]]
+// CHECK: module @kernels
+// CHECK-NEXT: func.func @pointwise_add_mul_0(%[[X:.*]]: tensor<4x8xf32>, %[[Y:.*]]: tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK-SAME: attributes {dynamo.domain = array<i64: 4, 8>, dynamo.kernel, dynamo.reduced_dims = array<i64>}
+// CHECK-NEXT: %[[S:.*]] = dynamo.add %[[X]], %[[Y]]
+// CHECK-NEXT: %[[TWO:.*]] = dynamo.full 2.0
+// CHECK-NEXT: %[[P:.*]] = dynamo.mul %[[S]], %[[TWO]]
+// CHECK-NEXT: return %[[P]]
+// WHY: fuse: %{{.*}} add + %{{.*}} mul saves 256 bytes
+func.func @chain(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %sum = dynamo.add %a, %b : tensor<4x8xf32>
+  %c = dynamo.full 2.0 : f32 -> tensor<f32>
+  %two = dynamo.broadcast %c dims [] : tensor<f32> -> tensor<4x8xf32>
+  %product = dynamo.mul %sum, %two : tensor<4x8xf32>
+  return %product : tensor<4x8xf32>
+}
+
+// -----
+
+// Softmax is one kernel: rows are spread over the domain inside it, unit dims of keepdim reductions are gone.
+
+// CHECK-LABEL: func.func @softmax
+// CHECK-NEXT: %[[R:.*]] = dynamo.launch @kernels::@reduce_max_sub_exp_sum_div_0(%{{.*}}) : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// CHECK-NEXT: return %[[R]]
+// CHECK: dynamo.domain = array<i64: 2, 4, 8>, dynamo.kernel, dynamo.reduced_dims = array<i64: 2>
+// CHECK-NEXT: %[[MAX:.*]] = dynamo.reduce max %[[X:.*]] dims [2] : tensor<2x4x8xf32> -> tensor<2x4xf32>
+// CHECK-NEXT: %[[WIDE:.*]] = dynamo.broadcast %[[MAX]] dims [0, 1] : tensor<2x4xf32> -> tensor<2x4x8xf32>
+// CHECK-NEXT: dynamo.sub %[[X]], %[[WIDE]]
+// CHECK-NOT: reshape
+// CHECK: return
+func.func @softmax(%x: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> {
+  %max = dynamo.reduce max %x dims [2] : tensor<2x4x8xf32> -> tensor<2x4xf32>
+  %keep = dynamo.reshape %max : tensor<2x4xf32> -> tensor<2x4x1xf32>
+  %wide = dynamo.broadcast %keep dims [0, 1, 2] : tensor<2x4x1xf32> -> tensor<2x4x8xf32>
+  %sub = dynamo.sub %x, %wide : tensor<2x4x8xf32>
+  %exp = dynamo.exp %sub : tensor<2x4x8xf32>
+  %sum = dynamo.reduce sum %exp dims [2] : tensor<2x4x8xf32> -> tensor<2x4xf32>
+  %keep2 = dynamo.reshape %sum : tensor<2x4xf32> -> tensor<2x4x1xf32>
+  %wide2 = dynamo.broadcast %keep2 dims [0, 1, 2] : tensor<2x4x1xf32> -> tensor<2x4x8xf32>
+  %div = dynamo.div %exp, %wide2 : tensor<2x4x8xf32>
+  return %div : tensor<2x4x8xf32>
+}
+
+// -----
+
+// Layer norm is one kernel. Weight and bias arrive as views with stride 0; mean and rstd escape as rows and get their
+// unit dim back outside.
+
+// CHECK-LABEL: func.func @layer_norm
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<8xf32>, %[[B:.*]]: tensor<8xf32>)
+// CHECK-DAG: %[[WIDE:.*]] = dynamo.broadcast %[[W]] dims [1]
+// CHECK-DAG: %[[BIAS:.*]] = dynamo.broadcast %[[B]] dims [1]
+// CHECK: %[[R:.*]]:3 = dynamo.launch @kernels::@reduce_{{.*}}(%[[X]], %[[WIDE]], %[[BIAS]]) : ({{.*}}) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x8xf32>)
+// CHECK-NOT: launch
+// CHECK-DAG: dynamo.reshape %[[R]]#0 : tensor<4xf32> -> tensor<4x1xf32>
+// CHECK-DAG: dynamo.reshape %[[R]]#1 : tensor<4xf32> -> tensor<4x1xf32>
+// CHECK: module @kernels
+// CHECK-COUNT-1: func.func
+// CHECK: dynamo.reduced_dims = array<i64: 1>
+// CHECK: dynamo.rsqrt {{.*}} : tensor<4xf32>
+// CHECK-NOT: func.func
+func.func @layer_norm(%x: tensor<4x8xf32>, %w: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x1xf32>, tensor<4x1xf32>) {
+  %n = dynamo.full 8.0 : f32 -> tensor<4x1xf32>
+  %eps = dynamo.full 1.0e-5 : f32 -> tensor<4x1xf32>
+  %sum = dynamo.reduce sum %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %sum1 = dynamo.reshape %sum : tensor<4xf32> -> tensor<4x1xf32>
+  %mean = dynamo.div %sum1, %n : tensor<4x1xf32>
+  %mean2 = dynamo.broadcast %mean dims [0, 1] : tensor<4x1xf32> -> tensor<4x8xf32>
+  %d = dynamo.sub %x, %mean2 : tensor<4x8xf32>
+  %sq = dynamo.mul %d, %d : tensor<4x8xf32>
+  %ssq = dynamo.reduce sum %sq dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %ssq1 = dynamo.reshape %ssq : tensor<4xf32> -> tensor<4x1xf32>
+  %var = dynamo.div %ssq1, %n : tensor<4x1xf32>
+  %vare = dynamo.add %var, %eps : tensor<4x1xf32>
+  %rstd = dynamo.rsqrt %vare : tensor<4x1xf32>
+  %rstd2 = dynamo.broadcast %rstd dims [0, 1] : tensor<4x1xf32> -> tensor<4x8xf32>
+  %norm = dynamo.mul %d, %rstd2 : tensor<4x8xf32>
+  %w2 = dynamo.broadcast %w dims [1] : tensor<8xf32> -> tensor<4x8xf32>
+  %b2 = dynamo.broadcast %b dims [1] : tensor<8xf32> -> tensor<4x8xf32>
+  %scaled = dynamo.mul %norm, %w2 : tensor<4x8xf32>
+  %y = dynamo.add %scaled, %b2 : tensor<4x8xf32>
+  return %y, %mean, %rstd : tensor<4x8xf32>, tensor<4x1xf32>, tensor<4x1xf32>
+}
+
+// -----
+
+// A row sum and a column sum walk their operand in different orders: two kernels, and the refusal says why. The cheap
+// operation above them is computed in both rather than stored.
+
+// CHECK-LABEL: func.func @row_and_column_sum
+// CHECK-DAG: dynamo.launch @kernels::@reduce_neg_sum_0(%[[X:.*]]) : (tensor<4x8xf32>) -> tensor<4xf32>
+// CHECK-DAG: dynamo.launch @kernels::@reduce_neg_sum_1(%[[X]]) : (tensor<4x8xf32>) -> tensor<8xf32>
+// WHY: fuse: rejected %{{.*}} sum + %{{.*}} sum: different reduced dims [1] and [0] of [4, 8]
+func.func @row_and_column_sum(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+  %y = dynamo.neg %x : tensor<4x8xf32>
+  %rows = dynamo.reduce sum %y dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %columns = dynamo.reduce sum %y dims [0] : tensor<4x8xf32> -> tensor<8xf32>
+  return %rows, %columns : tensor<4xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Equal layers launch the same kernel. Extern calls keep their order.
+
+// CHECK-LABEL: func.func @layers
+// CHECK: %[[H1:.*]] = dynamo.aten
+// CHECK: %[[R1:.*]] = dynamo.launch @kernels::@[[K:.*]](%[[H1]]
+// CHECK: %[[H2:.*]] = dynamo.aten "aten.mm.default"(%[[R1]]
+// CHECK: dynamo.launch @kernels::@[[K]](%[[H2]]
+// CHECK: module @kernels
+// CHECK-COUNT-1: func.func
+// CHECK-NOT: func.func
+func.func @layers(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> tensor<4x4xf32> {
+  %h1 = dynamo.aten "aten.mm.default"(%x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b1 = dynamo.broadcast %b dims [1] : tensor<4xf32> -> tensor<4x4xf32>
+  %s1 = dynamo.add %h1, %b1 : tensor<4x4xf32>
+  %r1 = dynamo.tanh %s1 : tensor<4x4xf32>
+  %h2 = dynamo.aten "aten.mm.default"(%r1, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b2 = dynamo.broadcast %b dims [1] : tensor<4xf32> -> tensor<4x4xf32>
+  %s2 = dynamo.add %h2, %b2 : tensor<4x4xf32>
+  %r2 = dynamo.tanh %s2 : tensor<4x4xf32>
+  return %r2 : tensor<4x4xf32>
+}
+
+// -----
+
+// Unit dims vanish inside; a reduction over one is a reshape.
+
+// CHECK-LABEL: func.func @unit_dims
+// CHECK: %[[IN:.*]] = dynamo.reshape %{{.*}} : tensor<1x4x1x8xf32> -> tensor<4x8xf32>
+// CHECK: %[[R:.*]] = dynamo.launch @kernels::@pointwise_exp_neg_0(%[[IN]]) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK: dynamo.reshape %[[R]] : tensor<4x8xf32> -> tensor<4x1x8xf32>
+func.func @unit_dims(%x: tensor<1x4x1x8xf32>) -> tensor<4x1x8xf32> {
+  %exp = dynamo.exp %x : tensor<1x4x1x8xf32>
+  %sum = dynamo.reduce sum %exp dims [0] : tensor<1x4x1x8xf32> -> tensor<4x1x8xf32>
+  %neg = dynamo.neg %sum : tensor<4x1x8xf32>
+  return %neg : tensor<4x1x8xf32>
+}
+
+// -----
+
+// A broadcast of something cheap moves to the inputs. So does one that the innermost dimension does not see.
+
+// CHECK-LABEL: func.func @broadcast_push
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[M:.*]]: tensor<8xi1>, %[[V:.*]]: tensor<4xf32>)
+// CHECK-DAG: %[[MASK:.*]] = dynamo.broadcast %[[M]] dims [1] : tensor<8xi1> -> tensor<4x8xi1>
+// CHECK-DAG: %[[VAR:.*]] = dynamo.broadcast %[[V]] dims [0] : tensor<4xf32> -> tensor<4x8xf32>
+// CHECK: %[[R:.*]] = dynamo.launch @kernels::@pointwise_{{.*}}(%[[MASK]], %[[VAR]], %[[X]])
+// CHECK-NEXT: return %[[R]]
+func.func @broadcast_push(%x: tensor<4x8xf32>, %m: tensor<8xi1>, %v: tensor<4xf32>) -> tensor<4x8xf32> {
+  %mf = dynamo.convert %m : tensor<8xi1> -> tensor<8xf32>
+  %mask = dynamo.broadcast %mf dims [1] : tensor<8xf32> -> tensor<4x8xf32>
+  %log = dynamo.log %v : tensor<4xf32>
+  %wide = dynamo.broadcast %log dims [0] : tensor<4xf32> -> tensor<4x8xf32>
+  %a = dynamo.add %x, %mask : tensor<4x8xf32>
+  %r = dynamo.mul %a, %wide : tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}
+
+// -----
+
+// Computing exp once per column is cheaper than once per element: it is stored, and the broadcast is a view.
+
+// CHECK-LABEL: func.func @broadcast_of_dear_value
+// CHECK: %[[E:.*]] = dynamo.launch @kernels::@pointwise_exp_0
+// CHECK: %[[WIDE:.*]] = dynamo.broadcast %[[E]] dims [1]
+// CHECK: dynamo.launch @kernels::@pointwise_add_0(%{{.*}}, %[[WIDE]])
+func.func @broadcast_of_dear_value(%x: tensor<4x8xf32>, %v: tensor<8xf32>) -> tensor<4x8xf32> {
+  %exp = dynamo.exp %v : tensor<8xf32>
+  %wide = dynamo.broadcast %exp dims [1] : tensor<8xf32> -> tensor<4x8xf32>
+  %r = dynamo.add %x, %wide : tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}
+
+// -----
+
+// A permute and a reshape between computations move to the inputs, where they are views.
+
+// CHECK-LABEL: func.func @views_between
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[Y:.*]]: tensor<2x16xf32>)
+// CHECK-DAG: %[[T:.*]] = dynamo.permute %[[X]] dims [1, 0]
+// CHECK-DAG: %[[F:.*]] = dynamo.reshape %[[Y]] : tensor<2x16xf32> -> tensor<8x4xf32>
+// CHECK: %[[R:.*]] = dynamo.launch @kernels::@pointwise_exp_neg_add_0(%[[T]], %[[F]])
+// CHECK-NEXT: return %[[R]]
+func.func @views_between(%x: tensor<4x8xf32>, %y: tensor<2x16xf32>) -> tensor<8x4xf32> {
+  %exp = dynamo.exp %x : tensor<4x8xf32>
+  %t = dynamo.permute %exp dims [1, 0] : tensor<4x8xf32> -> tensor<8x4xf32>
+  %neg = dynamo.neg %y : tensor<2x16xf32>
+  %f = dynamo.reshape %neg : tensor<2x16xf32> -> tensor<8x4xf32>
+  %r = dynamo.add %t, %f : tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+
+// -----
+
+// Not where memory is in another order: the reshape would be a copy. Here the value is stored between two kernels.
+
+// CHECK-LABEL: func.func @strided_input
+// CHECK: dynamo.launch @kernels::@pointwise_exp_0
+// CHECK: dynamo.reshape
+// CHECK: dynamo.launch @kernels::@pointwise_neg_0
+func.func @strided_input(%x: tensor<4x8xf32> {dynamo.strides = array<i64: 1, 4>}) -> tensor<32xf32> {
+  %exp = dynamo.exp %x : tensor<4x8xf32>
+  %flat = dynamo.reshape %exp : tensor<4x8xf32> -> tensor<32xf32>
+  %neg = dynamo.neg %flat : tensor<32xf32>
+  return %neg : tensor<32xf32>
+}
+
+// -----
+
+// Two kernels with an extern call between them stay two, though the second also reads what the first does.
+
+// CHECK-LABEL: func.func @residual
+// CHECK: %[[A:.*]] = dynamo.launch @kernels::@pointwise_tanh_0
+// CHECK: %[[H:.*]] = dynamo.aten "aten.mm.default"(%[[A]], %[[A]])
+// CHECK: dynamo.launch @kernels::@pointwise_add_0(%[[A]], %[[H]])
+// WHY: fuse: rejected %{{.*}} tanh + %{{.*}} add: what is between them would have to run inside the kernel
+func.func @residual(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = dynamo.tanh %x : tensor<4x4xf32>
+  %h = dynamo.aten "aten.mm.default"(%a, %a) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %r = dynamo.add %a, %h : tensor<4x4xf32>
+  return %r : tensor<4x4xf32>
+}
+
+// -----
+
+// Sums over the same dims of the same value are one pass over it.
+
+// CHECK-LABEL: func.func @siblings
+// CHECK: dynamo.launch @kernels::@reduce_sum_max_0(%{{.*}}) : (tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %sum = dynamo.reduce sum %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %max = dynamo.reduce max %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  return %sum, %max : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Nothing to combine: the neutral element. A constant that is returned is a kernel.
+
+// CHECK-LABEL: func.func @empty
+// CHECK-DAG: dynamo.launch @kernels::@pointwise_full_0() : () -> tensor<4xi64>
+// CHECK-DAG: dynamo.launch @kernels::@pointwise_full_1() : () -> tensor<4xi1>
+// CHECK-DAG: dynamo.full 1 : i64 -> tensor<4xi64>
+// CHECK-DAG: dynamo.full true -> tensor<4xi1>
+func.func @empty(%x: tensor<4x0xi64>, %y: tensor<4x0xi1>) -> (tensor<4xi64>, tensor<4xi1>) {
+  %r = dynamo.reduce prod %x dims [1] : tensor<4x0xi64> -> tensor<4xi64>
+  %s = dynamo.reduce and %y dims [1] : tensor<4x0xi1> -> tensor<4xi1>
+  return %r, %s : tensor<4xi64>, tensor<4xi1>
+}
+
+// -----
+
+// Scalars have the empty domain.
+
+// CHECK-LABEL: func.func @scalars
+// CHECK: dynamo.launch @kernels::@pointwise_add_0(%{{.*}}) : (tensor<f32>) -> tensor<f32>
+// CHECK: dynamo.domain = array<i64>, dynamo.kernel, dynamo.reduced_dims = array<i64>
+func.func @scalars(%x: tensor<f32>) -> tensor<f32> {
+  %y = dynamo.add %x, %x : tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+// A scan takes in the operation before it, and ends its kernel.
+
+// CHECK-LABEL: func.func @scan
+// CHECK: %[[S:.*]] = dynamo.launch @kernels::@scan_neg_cumsum_0
+// CHECK: dynamo.launch @kernels::@pointwise_exp_0(%[[S]])
+func.func @scan(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %neg = dynamo.neg %x : tensor<4x8xf32>
+  %scan = dynamo.scan sum %neg dim 1 : tensor<4x8xf32>
+  %exp = dynamo.exp %scan : tensor<4x8xf32>
+  return %exp : tensor<4x8xf32>
+}

@@ -1,0 +1,21 @@
+"""The demo's three models through the whole stack, values against eager."""
+
+from __future__ import annotations
+
+import dynamlir
+import models
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("make", [models.bert, models.gpt2, models.resnet18], ids=lambda make: make.__name__)
+def test_model(make: object) -> None:
+    torch.manual_seed(0)
+    module, inputs = make()  # type: ignore[operator]
+    compiled = torch.compile(module, backend="dynamlir")
+    with torch.no_grad():
+        wanted, found = module(**inputs), compiled(**inputs)
+    wanted, found = (out if isinstance(out, torch.Tensor) else out.logits for out in (wanted, found))
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+    reports = dynamlir.compiles()
+    assert len(reports) == 1 and reports[0].eager is None, dynamlir.explain_last()

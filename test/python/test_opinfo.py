@@ -1,0 +1,50 @@
+"""Every OpInfo, three float32 samples each, against eager: nothing wrong, nothing crashed. scripts/opinfo runs them all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import opinfo_runner
+import pytest
+
+SAMPLES = 3
+TARGET = 0.85
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> opinfo_runner.Summary:
+    found = opinfo_runner.run(samples=SAMPLES)
+    path: Path = tmp_path_factory.mktemp("opinfo") / "opinfo.json"
+    path.write_text(json.dumps(found.as_json()))
+    return found
+
+
+def test_all_operators_run(summary: opinfo_runner.Summary) -> None:
+    assert len(summary.results) >= 678
+    assert not [result.name for result in summary.results if result.samples == 0 and not result.crash]
+
+
+def test_nothing_crashed(summary: opinfo_runner.Summary) -> None:
+    assert not summary.crashed, summary.text(rows=False)
+
+
+def test_nothing_wrong(summary: opinfo_runner.Summary) -> None:
+    assert not summary.wrong, summary.text(rows=False)
+
+
+@pytest.mark.native
+def test_generated_share(summary: opinfo_runner.Summary) -> None:
+    covered, own = summary.coverage()
+    assert covered >= TARGET * own, summary.text()
+
+
+def test_data_file_names_operators() -> None:
+    names = {opinfo_runner.op_name(op) for op in opinfo_runner.forward_ops()}
+    facts = opinfo_runner.data()
+    kinds = [*facts["library"].values(), *facts["other"].values()]
+    library = [name for entry in kinds for name in entry["ops"]]
+    assert len(library) == len(set(library)), "an operator is listed twice"
+    for listed in (library, facts["values_undefined"]["ops"], facts["tolerance"]):
+        assert not set(listed) - names
+    assert all(entry["reason"] for entry in kinds)

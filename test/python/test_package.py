@@ -1,0 +1,180 @@
+"""The package around the compiler: recorder facts, schemas, reasons, reports, logs, options."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import aten_schema, config, logs, reasons, report
+from dynamlir.recorder import parse_stack
+from dynamlir.recording import Recording
+from dynamlir.tracing import record
+from torch import Tensor, fx
+
+
+def recorded(fn: object, *args: Tensor) -> Recording:
+    return record(fx.symbolic_trace(fn), args)  # type: ignore[arg-type]
+
+
+def test_mutation_is_recorded_with_its_functional_variant() -> None:
+    found = recorded(lambda x: x.add_(1), torch.ones(3))
+    (op,) = found.ops
+    assert (op.schema, op.functional, op.mutates, op.aliases) == ("aten.add_.Tensor", "aten.add.Tensor", [0], [0])
+    assert op.args == [("t", found.inputs[0].id), 1, 1]
+    assert found.mutates_inputs and found.input_bumps == [1]
+    assert found.outputs[0].id == found.inputs[0].id
+
+
+def test_views_alias_and_name_no_mutation() -> None:
+    found = recorded(lambda x: x.t()[1:], torch.ones(3, 4))
+    assert all(op.is_view for op in found.ops)
+    assert found.ops[-1].results[0][1:] == ((3, 3), (1, 4), 1)
+    assert found.outputs[0].is_view
+
+
+def test_overlapping_inputs_share_a_storage_number() -> None:
+    x = torch.ones(4, 4)
+    found = recorded(lambda x, y, z: x + y + z, x, x[1], torch.ones(4))
+    assert [record.storage for record in found.inputs] == [0, 0, 1]
+    assert found.inputs[1].meta.offset == 4
+
+
+def test_constants_are_fresh_at_each_call() -> None:
+    def fn(x: Tensor) -> Tensor:
+        table = torch.tensor([1.0, 2.0, 3.0])
+        table.add_(x)
+        return table
+
+    compiled = torch.compile(fn, backend="dynamlir")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(torch.ones(3)), torch.tensor([2.0, 3.0, 4.0]))
+
+
+def test_batch_norm_writes_its_statistics_only_in_training() -> None:
+    op = torch.ops.aten.native_batch_norm.default
+    x, v = torch.ones(2, 3), torch.ones(3)
+    assert aten_schema.written_arguments(op, [x, v, v, v, v, True, 0.1, 1e-5]) == [3, 4]
+    assert aten_schema.written_arguments(op, [x, v, v, v, v, False, 0.1, 1e-5]) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "functional"),
+    [
+        ("aten.add_.Tensor", "aten.add.Tensor"),
+        ("aten.add.out", "aten.add.Tensor"),
+        ("aten.copy_.default", "aten.copy.default"),
+        ("aten.fill_.Scalar", "aten.fill.Scalar"),
+        ("aten.index_put_.default", "aten.index_put.default"),
+        ("aten.bernoulli_.float", "aten.bernoulli.p"),
+        ("aten._foreach_add_.Scalar", "aten._foreach_add.Scalar"),
+        ("aten.max.dim_max", "aten.max.dim"),
+        ("aten.resize_.default", None),
+    ],
+)
+def test_functional_variants(schema: str, functional: str | None) -> None:
+    op = aten_schema.find(schema)
+    assert op is not None
+    found = aten_schema.functional_variant(op)
+    if schema == "aten.resize_.default":
+        return  # refused by name, whatever variant exists
+    assert str(found) == functional
+
+
+def test_every_mutating_operator_has_a_plausible_variant_or_none() -> None:
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        if not isinstance(packet, torch._ops.OpOverloadPacket):
+            continue
+        for overload in (getattr(packet, entry) for entry in packet.overloads()):
+            if aten_schema.info(overload).has_written:
+                found = aten_schema.functional_variant(overload)
+                assert found is None or not aten_schema.info(found).has_written
+
+
+def test_stack_is_innermost_first() -> None:
+    text = '  File "a.py", line 3, in outer\n    f()\n  File "b.py", line 7, in inner\n    x + 1\n    ~~^~~\n'
+    assert parse_stack(text) == [("b.py", 7, "inner"), ("a.py", 3, "outer")]
+
+
+def test_report_of_a_compilation() -> None:
+    torch.compile(lambda x: x.cumsum(0) + 1, backend="dynamlir")(torch.ones(3))
+    made = dynamlir.last_compile()
+    assert made is not None and made.eager is None
+    assert made.ops_recorded == 2 and made.stages and made.seconds >= 0
+    assert Path(__file__).name in made.graph
+    assert "operations recorded" in str(made)
+    assert dynamlir.counters()["graphs_compiled"] == 1
+
+
+def test_last_compile_starts_empty() -> None:
+    assert dynamlir.last_compile() is None and dynamlir.counters()["fallbacks"] == {}
+
+
+def test_reasons_have_explanation_and_line() -> None:
+    assert all(reason.explanation for reason in reasons.REASONS.values())
+    torch.compile(lambda x: x.nonzero(), backend="dynamlir")(torch.ones(3))
+    torch.compile(lambda x: x * 1j, backend="dynamlir")(torch.ones(3))
+    (event,) = [event for event in dynamlir.fallbacks() if event.reason == "complex"]
+    assert event.location[0][0] == __file__ and "Hint" in str(event)
+
+
+def test_reason_ids_in_use_are_registered() -> None:
+    package = Path(dynamlir.__file__).parent
+    used = {
+        name for path in package.glob("*.py") for name in re.findall(r'Fallback\(\s*"([a-z-]+)"', path.read_text())
+    } | {name for path in package.glob("*.py") for name in re.findall(r'note\(\s*"([a-z-]+)"', path.read_text())}
+    assert used and used <= set(reasons.REASONS)
+
+
+def test_unknown_log_topic_warns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs.configure("fallbak,perf") == ["perf"]
+    assert "did you mean 'fallback'" in capsys.readouterr().err
+    logs.configure("")
+
+
+def test_log_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("fallback")
+    try:
+        torch.compile(lambda x: x * 1j, backend="dynamlir")(torch.ones(3))
+        assert "[dynamlir.fallback] complex" in capsys.readouterr().err
+    finally:
+        logs.configure("")
+
+
+def test_options() -> None:
+    assert config.resolve(None, {"dump": "d"}).native()["dump"] == "d"
+    assert config.from_environment({"DYNAMLIR_DUMP": "x"}).dump == "x"
+    with pytest.raises(ValueError, match="unknown option"):
+        config.resolve(None, {"dmup": "d"})
+    with pytest.raises(ValueError, match="unknown mode"):
+        config.resolve("fast")
+    with pytest.raises(ValueError, match="DYNAMLIR_THREADS"):
+        config.from_environment({"DYNAMLIR_THREADS": "many"})
+
+
+def test_options_through_torch_compile() -> None:
+    with pytest.raises(Exception, match="unknown option"):
+        torch.compile(lambda x: x + 1, backend="dynamlir", options={"dmup": "d"})(torch.ones(3))
+    torch.compile(lambda x: x + 1, backend="dynamlir", mode="max-autotune")(torch.ones(3))
+
+
+def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = importlib.import_module("dynamlir.native").module()
+
+    def refuse(*_: object) -> None:
+        raise native.Unsupported("dtype", "on purpose", [("f.py", 3, "f")])
+
+    monkeypatch.setattr(native, "compile_trace", refuse)
+    torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="dynamlir")(torch.ones(3)), torch.ones(3) + 1)
+    (event,) = dynamlir.fallbacks()
+    assert (event.reason, event.message, event.location) == ("dtype", "on purpose", (("f.py", 3, "f"),))
+
+
+def test_reports_table() -> None:
+    extern = report.Extern("aten.mm.default", "dispatcher", "m.py:3", 2)
+    text = str(report.CompileReport("g", 3, 2, 1, 1, (extern,), {"a": 0.5}))
+    assert "aten.mm.default" in text and "m.py:3" in text and "0.500" in text

@@ -1,0 +1,103 @@
+"""Chains of pointwise operations and reductions, drawn at random over shapes, layouts and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from harness import check
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+Step = Callable[[Tensor, Tensor], Tensor]
+
+STEPS: dict[str, Step] = {
+    "add": lambda a, x: a + x,
+    "sub": lambda a, x: a - 0.5,
+    "mul": lambda a, x: a * x,
+    "div": lambda a, x: a / (x.abs() + 1),
+    "tanh": lambda a, x: a.tanh(),
+    "sin": lambda a, x: a.sin(),
+    "relu": lambda a, x: a.relu(),
+    "neg": lambda a, x: -a,
+    "max": lambda a, x: torch.maximum(a, x),
+    "where": lambda a, x: torch.where(x > 0, a, x),
+    "clamp": lambda a, x: a.clamp(-2, 2),
+    "center": lambda a, x: a - a.mean(-1, keepdim=True),
+    "rowmax": lambda a, x: a - a.amax(-1, keepdim=True),
+    "softmax": lambda a, x: a.softmax(-1),
+    "columns": lambda a, x: a + a.sum(0, keepdim=True) * 0.1,
+    "transpose": lambda a, x: a.transpose(0, -1).contiguous().transpose(0, -1),
+    "inplace": lambda a, x: a.clone().add_(1),
+    "write": lambda a, x: torch.slice_scatter(a, x[:1] * 2, 0, 0, 1) if a.shape[0] > 1 else a,
+}
+ENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda a: a,
+    "sum": lambda a: a.sum(),
+    "mean": lambda a: a.mean(-1),
+    "columns": lambda a: a.sum(0),
+    "max": lambda a: a.amax(0),
+    "argmax": lambda a: a.argmax(-1),
+    "norm": lambda a: (a * a).sum(-1).sqrt(),
+    "view": lambda a: a.reshape(-1)[1:],
+    "half": lambda a: a.to(torch.bfloat16),
+}
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "sliced": lambda x: torch.cat([x, x])[x.shape[0] :],
+    "strided": lambda x: torch.stack([x, x], -1)[..., 0],
+}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6),
+    end=st.sampled_from(sorted(ENDS)),
+    shape=st.lists(st.sampled_from([1, 2, 3, 5, 8, 17, 33]), min_size=1, max_size=3),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 1000),
+)
+def test_chain(steps: list[str], end: str, shape: list[int], layout: str, dtype: torch.dtype, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = LAYOUTS[layout](torch.randn(shape, dtype=dtype, generator=generator))
+
+    def fn(x: Tensor) -> Tensor:
+        a = x
+        for name in steps:
+            a = STEPS[name](a, x)
+        return ENDS[end](a)
+
+    check(fn, x, expect="compiled", calls=1, dispatch=False)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.lists(st.sampled_from(["add", "mul", "max", "neg", "where", "floor", "shift", "compare"]), max_size=5),
+    dtype=st.sampled_from([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]),
+    shape=st.lists(st.integers(0, 9), min_size=0, max_size=3),
+    seed=st.integers(0, 1000),
+)
+def test_integer_chain(names: list[str], dtype: torch.dtype, shape: list[int], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(-100, 100, shape, generator=generator).to(dtype)
+    steps: dict[str, Step] = {
+        "add": lambda a, x: a + x,
+        "mul": lambda a, x: a * x,
+        "max": lambda a, x: torch.maximum(a, x),
+        "neg": lambda a, x: ~a,
+        "where": lambda a, x: torch.where(x > 1, a, x),
+        "floor": lambda a, x: a // 3,
+        "shift": lambda a, x: a * 2 + 1,
+        "compare": lambda a, x: a >= x,
+    }
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        a = x
+        for name in names:
+            a = steps[name](a, x)
+        return a, a.sum()
+
+    check(fn, x, calls=1, dispatch=False)
