@@ -44,7 +44,7 @@ def dynamlir_backend(
         return _compile(gm, example_inputs, settings, name)
     except Fallback as failure:
         return _eager(gm, name, failure)
-    except Exception as error:  # noqa: BLE001 - eager runs instead
+    except Exception as error:
         logs.logger("fallback").debug("%s", traceback.format_exc())
         return _eager(gm, name, Fallback("internal-error", f"{type(error).__name__}: {error}"))
 
@@ -86,7 +86,7 @@ def compile_graph(
         if failure is None:
             raise
         raise failure from error
-    stages = {"record": recorded - started, "decompose": decomposed - recorded, "emit": emitted - decomposed}
+    stages = {"record": recorded - started, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
     made = report.from_native(name, executable.report(), stages, dict(recording.histogram()))
     _log(made)
     return Variant(recording, executable), made

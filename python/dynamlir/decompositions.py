@@ -101,7 +101,7 @@ class Decomposer:
             try:
                 recording = record_one(op, run, overload, raw, metas, mode)
                 self._attach(recording, mode)
-            except Exception as error:  # noqa: BLE001 - the operation stays extern
+            except Exception as error:
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
                 continue
             if self.covered(recording):

@@ -77,7 +77,7 @@ class InputRecord:
 
 @dataclasses.dataclass
 class OpRecord:
-    """One dispatched operation. ``operands`` are the tensors of ``args`` in order; ``args`` are encoded as the builder wants."""
+    """One dispatched operation; ``args`` are encoded as the builder wants, ``operands`` are their tensors in order."""
 
     schema: str
     args: list[Any]

@@ -119,7 +119,7 @@ class CompiledGraph:
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
         try:
             return variant(tensors)
-        except Exception as error:  # noqa: BLE001 - eager runs instead and raises its own
+        except Exception as error:
             reasons.note("run-error", f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
         return self._module.forward(*args)

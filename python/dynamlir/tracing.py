@@ -1,4 +1,4 @@
-"""Records an fx graph: runs its nodes once on fake tensors under the recorder, which is told each node's Python line."""
+"""Records an fx graph: runs its nodes once on fakes under the recorder, which is told each node's Python line."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python"), str(HERE.parents[1] / "scripts" / "bench")]
 
 FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 

@@ -78,7 +78,7 @@ def run(fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], extra: Sequen
     torch.manual_seed(1234)
     try:
         outcome.result = fn(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - any exception is an outcome to compare
+    except Exception as error:
         outcome.error = error
     return outcome
 

@@ -314,7 +314,7 @@ def test_threads_compile_at_once() -> None:
             x = torch.randn(number + 2, 5)
             compiled = torch.compile(lambda x: (x * number).tanh().sum(-1), backend="dynamlir", dynamic=False)
             torch.testing.assert_close(compiled(x), (x * number).tanh().sum(-1))
-        except BaseException as error:  # noqa: BLE001 - reported by the main thread
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]

@@ -1,4 +1,4 @@
-"""Every OpInfo, three float32 samples each, against eager: nothing wrong, nothing crashed. scripts/opinfo runs them all."""
+"""Every OpInfo, three float32 samples each, against eager: nothing wrong, nothing crashed."""
 
 from __future__ import annotations
 

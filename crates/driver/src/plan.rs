@@ -121,7 +121,11 @@ impl Reader {
             schema: op.attr_str("schema").unwrap_or_default(),
             args: args.into_iter().map(arg).collect::<Result<_, _>>()?,
             route: route(op),
-            result_layouts: made.iter().map(|v| layout(v.ty()).map(Some)).collect::<Result<_, _>>()?,
+            // What nobody uses may as well be undefined.
+            result_layouts: made
+                .iter()
+                .map(|v| if v.has_uses() { layout(v.ty()).map(Some) } else { Ok(None) })
+                .collect::<Result<_, _>>()?,
             location: location(op),
         };
         let (operands, outs) = (self.regs(inputs)?, self.regs(outs)?);

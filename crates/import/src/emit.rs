@@ -90,6 +90,10 @@ impl Writer {
     }
 
     fn ty(&self, ty: &TensorType, location: &[Frame]) -> Result<Type, Error> {
+        if ty.dtype == "none" {
+            // A result that the operator leaves undefined; nothing can use it.
+            return Ok(Type::mutable(&[0], Type::f32(self.ctx), &[1], 0));
+        }
         if !DTYPES.contains(&ty.dtype.as_str()) {
             return fail(format!("element type {} is not supported", ty.dtype), location);
         }

@@ -5,17 +5,19 @@ pub mod alias_scopes;
 pub mod approximate_math;
 pub mod decompose;
 pub mod emit;
+pub mod functionalize;
 pub mod fuse;
 pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod plan;
 pub mod schedule;
+pub mod to_linalg;
 
 use dynamlir_dialect::pass::{Pass, register};
 use std::sync::Once;
 
 /// Every pass of this crate.
-pub const PASSES: &[&Pass] = &[&plan::PLAN, &schedule::PASS, &decompose::PASS, &hoist_scratch::PASS, &approximate_math::PASS, &legalize_arith::PASS, &alias_scopes::PASS, &fuse::PASS, &fuse::verify::PASS];
+pub const PASSES: &[&Pass] = &[&functionalize::PASS, &functionalize::verify::PASS, &plan::PLAN, &schedule::PASS, &decompose::PASS, &hoist_scratch::PASS, &approximate_math::PASS, &legalize_arith::PASS, &alias_scopes::PASS, &fuse::PASS, &fuse::verify::PASS, &to_linalg::PASS];
 
 /// Registers all passes by name; safe to call more than once.
 pub fn register_all() {

@@ -1,4 +1,152 @@
-//! stub
-use super::Lowering;
-/// Table.
-pub const TABLE: &[(&str, Lowering)] = &[];
+//! Tensors out of nothing, copies, and triangular masks.
+
+use dynamlir_dialect::ir::{Type, Value};
+
+use super::{
+    Call, Lowering,
+    promote::{broadcasts, fits, wide},
+};
+use crate::emit::Scalar;
+
+/// The lowerings of this file.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.full.default", |c| full(c, c.scalar(1)?)),
+    ("aten.full_like.default", |c| full(c, c.scalar(1)?)),
+    ("aten.new_full.default", |c| full(c, c.scalar(2)?)),
+    ("aten.fill.Scalar", |c| full(c, c.scalar(1)?)),
+    ("aten.scalar_tensor.default", |c| full(c, c.scalar(0)?)),
+    ("aten.zeros.default", zeros),
+    ("aten.zeros_like.default", zeros),
+    ("aten.new_zeros.default", zeros),
+    ("aten.zero.default", zeros),
+    ("aten.ones.default", ones),
+    ("aten.ones_like.default", ones),
+    ("aten.new_ones.default", ones),
+    // What an empty tensor holds is not specified, so that zeros will do.
+    ("aten.empty.memory_format", zeros),
+    ("aten.empty_like.default", zeros),
+    ("aten.empty_strided.default", zeros),
+    ("aten.empty_permuted.default", zeros),
+    ("aten.new_empty.default", zeros),
+    ("aten.new_empty_strided.default", zeros),
+    ("aten.fill.Tensor", |c| copy(c, c.tensor(1)?)),
+    ("aten.copy.default", |c| copy(c, c.tensor(1)?)),
+    ("aten._to_copy.default", |c| copy(c, c.tensor(0)?)),
+    ("aten.clone.default", |c| copy(c, c.tensor(0)?)),
+    ("aten.lift_fresh_copy.default", |c| copy(c, c.tensor(0)?)),
+    ("aten.to.dtype", |c| copy(c, c.tensor(0)?)),
+    ("aten.to.device", |c| copy(c, c.tensor(0)?)),
+    ("aten.to.other", |c| copy(c, c.tensor(0)?)),
+    ("aten.arange.default", |c| arange(c, Scalar::Int(0), Scalar::Int(1))),
+    ("aten.arange.start", |c| arange(c, c.scalar(0)?, Scalar::Int(1))),
+    ("aten.arange.start_step", |c| arange(c, c.scalar(0)?, c.scalar(2)?)),
+    ("aten.linspace.default", linspace),
+    ("aten.eye.default", eye),
+    ("aten.eye.m", eye),
+    ("aten.tril.default", |c| triangle(c, "le")),
+    ("aten.triu.default", |c| triangle(c, "ge")),
+];
+
+/// A constant; one that does not fit an integer type raises in eager.
+fn full(call: &Call, value: Scalar) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    fits(value, ty.element()).then(|| vec![call.e.full(&ty.shape(), ty.element(), value)])
+}
+
+fn zeros(call: &Call) -> Option<Vec<Value>> {
+    full(call, Scalar::Int(0))
+}
+
+fn ones(call: &Call) -> Option<Vec<Value>> {
+    full(call, Scalar::Int(1))
+}
+
+/// A value in the result's element type and shape. Copying a value is nothing at all.
+fn copy(call: &Call, from: Value) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    broadcasts(&from.ty().shape(), &ty.shape())
+        .then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.shape())])
+}
+
+/// start + i·step: for integers in `i64`, for floats in `f64` and then rounded, as eager does.
+fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    let (shape, element, e) = (ty.shape(), ty.element(), call.e);
+    let [count] = shape[..] else { return None };
+    let whole = |value: Scalar| match value {
+        Scalar::Float(v) => (v.fract() == 0.0 && v.abs() < 1e9).then_some(v as i64),
+        other => Some(other.as_i64()),
+    };
+    let small = |value: i64| value.checked_abs().is_some_and(|v| v <= 1 << 24);
+    let iota = e.iota(&shape, 0);
+    let compute = if !element.is_float() {
+        Type::int(e.ctx(), 64)
+    } else if let (Some(first), Some(step)) = (whole(start), whole(step))
+        && small(first)
+        && step.checked_mul(count).and_then(|span| span.checked_add(first)).is_some_and(small)
+    {
+        // Every value is a whole number that f32 holds exactly, and is cheaper there.
+        Type::f32(e.ctx())
+    } else {
+        Type::f64(e.ctx())
+    };
+    let mut value = e.convert(iota, compute);
+    let constant = |v: Scalar| e.full(&shape, compute, v);
+    if step.as_f64() != 1.0 {
+        let step = if compute.is_float() { step } else { Scalar::Int(step.as_i64()) };
+        value = e.mul(value, constant(step));
+    }
+    if start.as_f64() != 0.0 {
+        value = e.add(value, constant(start));
+    }
+    Some(vec![e.convert(value, element)])
+}
+
+/// Counted from the nearer end, so that both ends are met exactly. Eager computes 16-bit ones step by step in their
+/// own type; those stay extern.
+fn linspace(call: &Call) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    let (shape, element, e) = (ty.shape(), ty.element(), call.e);
+    let [count] = shape[..] else { return None };
+    if wide(element) != element || element.is_bool() {
+        return None;
+    }
+    let (start, end) = (call.scalar(0)?, call.scalar(1)?);
+    if count <= 1 {
+        return full(call, start);
+    }
+    let compute = if element.is_float() { element } else { Type::f64(e.ctx()) };
+    let single = element.is_float() && element.width() == 32;
+    let round = |v: f64| if single { f64::from(v as f32) } else { v };
+    let step = round((round(end.as_f64()) - round(start.as_f64())) / (count - 1) as f64);
+    let iota = e.iota(&shape, 0);
+    let constant = |v: f64| e.full(&shape, compute, v);
+    let index = e.convert(iota, compute);
+    let from_start = e.add(constant(start.as_f64()), e.mul(constant(step), index));
+    let rest = e.convert(e.sub(e.full_like(iota, count - 1), iota), compute);
+    let from_end = e.sub(constant(end.as_f64()), e.mul(constant(step), rest));
+    let first_half = e.lt(iota, e.full_like(iota, count / 2));
+    Some(vec![e.convert(e.select(first_half, from_start, from_end), element)])
+}
+
+fn eye(call: &Call) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    let shape = ty.shape();
+    (shape.len() == 2).then(|| {
+        let diagonal = call.e.eq(call.e.iota(&shape, 0), call.e.iota(&shape, 1));
+        vec![call.e.convert(diagonal, ty.element())]
+    })
+}
+
+/// Keeps what is on one side of a diagonal: column - row (predicate) diagonal.
+fn triangle(call: &Call, predicate: &str) -> Option<Vec<Value>> {
+    let (x, diagonal, e) = (call.tensor(0)?, call.int(1)?, call.e);
+    let shape = x.ty().shape();
+    let [.., _, _] = shape[..] else { return None };
+    // The mask is two-dimensional; batches share it.
+    let matrix = &shape[shape.len() - 2..];
+    let distance = e.sub(e.iota(matrix, 1), e.iota(matrix, 0));
+    let kept = e.compare(predicate, distance, e.full_like(distance, diagonal));
+    let value = e.select(e.broadcast_to(kept, &shape), x, e.full_like(x, 0));
+    Some(vec![e.convert(value, call.result_type(0).element())])
+}

@@ -7,7 +7,10 @@
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
 //! extern call. What is in [`KEEP`] stays on purpose. Decomposition functions are gone afterwards.
 
+pub mod activation;
+pub mod arith;
 pub mod call;
+pub mod compare;
 pub mod create;
 pub mod keep;
 pub mod pointwise;
@@ -16,7 +19,7 @@ pub mod reduce;
 pub mod special;
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, Op, Value},
+    ir::{Block, Builder, DYNAMIC, Op, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
 use std::collections::HashMap;
@@ -29,7 +32,7 @@ pub use keep::KEEP;
 pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
 
 /// The lowerings, by schema; each schema stands in one table.
-pub const TABLES: &[&[(&str, Lowering)]] = &[pointwise::TABLE, special::TABLE, reduce::TABLE, create::TABLE];
+pub const TABLES: &[&[(&str, Lowering)]] = &[pointwise::TABLE, arith::TABLE, compare::TABLE, activation::TABLE, special::TABLE, reduce::TABLE, create::TABLE];
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "dynamo-decompose", description: "Lower ATen ops to primitive ops", run };
@@ -79,7 +82,8 @@ fn decompose_block(
         let Some(call) = Call::new(op) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
-        if let Some(values) = lowerings.get(call.schema()).and_then(|lower| lower(&call)) {
+        let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
+        if let Some(values) = lowering.and_then(|lower| lower(&call)) {
             replace(op, call.schema(), &values)?;
             continue;
         }
@@ -149,6 +153,12 @@ pub fn sweep(block: Block) {
             op.erase();
         }
     }
+}
+
+/// Whether all sizes are numbers; the lowerings compute with them.
+fn is_static(op: Op) -> bool {
+    let is_static = |value: &Value| !value.ty().shape().contains(&DYNAMIC);
+    op.operands().iter().all(is_static) && op.results().iter().all(is_static)
 }
 
 fn decomposition(op: Op) -> Option<String> {

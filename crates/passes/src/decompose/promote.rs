@@ -4,7 +4,7 @@
 //! takes operands in three tiers (tensors with dimensions, 0-d tensors, Python numbers), and in each tier the widest
 //! of them; a lower tier counts only where its category (bool < integer < float) is above that of the tiers before it.
 
-use dynamlir_dialect::ir::{Ctx, Type, Value};
+use dynamlir_dialect::ir::{Attr, Ctx, Type, Value};
 
 use super::call::Call;
 use crate::emit::{Emit, Scalar};
@@ -76,12 +76,14 @@ pub fn category(element: Type) -> u8 {
     }
 }
 
-/// The operand as a tensor of this element type and shape.
-pub fn materialize(e: &Emit, arg: Arg, element: Type, shape: &[i64]) -> Value {
-    match arg {
-        Arg::Tensor(value) => e.broadcast_to(e.convert(value, element), shape),
-        Arg::Scalar(value) => e.full(shape, element, value),
-    }
+/// Whether a number is in an integer type's range; eager raises where `full` or `masked_fill` gets one that is not.
+pub fn fits(value: Scalar, element: Type) -> bool {
+    element.is_float() || element.is_bool() || value.attr(element).as_i64() == Some(value.as_i64())
+}
+
+/// A number as it is once stored in this element type.
+fn rounded(value: Scalar, element: Type) -> Scalar {
+    value.attr(element).as_f64().filter(|_| element.is_float()).map_or(value, Scalar::Float)
 }
 
 impl Call {
@@ -89,4 +91,104 @@ impl Call {
     pub fn operand_arg(&self, i: usize) -> Option<Arg> {
         self.tensor(i).map(Arg::Tensor).or_else(|| self.scalar(i).map(Arg::Scalar))
     }
+}
+
+/// A pointwise computation: the type in which its operands meet, the type in which it is done, and its shape.
+pub struct Domain<'a> {
+    call: &'a Call,
+    /// Emits before the op.
+    pub e: Emit,
+    /// What torch calls the common dtype. Operands are rounded to it before and the result after the computation.
+    pub element: Type,
+    /// Where the arithmetic is done: `element`, or `f32` for the 16-bit floats.
+    pub compute: Type,
+    /// Sizes of the result.
+    pub shape: Vec<i64>,
+}
+
+impl<'a> Domain<'a> {
+    /// The domain of the arguments `args`, promoted. None where one is neither tensor nor number, or does not
+    /// broadcast to the result.
+    pub fn of(call: &'a Call, args: &[usize]) -> Option<Self> {
+        let operands = args.iter().map(|&i| call.operand_arg(i)).collect::<Option<Vec<_>>>()?;
+        let shape = call.result_shape(0);
+        let fits = |arg: &Arg| match arg {
+            Arg::Tensor(value) => broadcasts(&value.ty().shape(), &shape),
+            Arg::Scalar(_) => true,
+        };
+        operands.iter().all(fits).then(|| Self::with(call, common(call.e.ctx(), &operands)))
+    }
+    /// The domain of `args` with integers promoted to `f32`, as for a division or a logarithm.
+    pub fn float_of(call: &'a Call, args: &[usize]) -> Option<Self> {
+        Self::of(call, args).map(|d| Self::with(call, to_float(d.element)))
+    }
+    /// The domain of `args` if it is one of numbers: most ops refuse bool.
+    pub fn number_of(call: &'a Call, args: &[usize]) -> Option<Self> {
+        Self::of(call, args).filter(|d| !d.element.is_bool())
+    }
+    /// The domain of `args` if it is one of floats.
+    pub fn only_float_of(call: &'a Call, args: &[usize]) -> Option<Self> {
+        Self::of(call, args).filter(|d| d.element.is_float())
+    }
+    /// The domain with a given common dtype.
+    pub fn with(call: &'a Call, element: Type) -> Self {
+        Self { call, e: call.e, element, compute: wide(element), shape: call.result_shape(0) }
+    }
+
+    /// Argument `i` in the domain, rounded to the common dtype first.
+    pub fn get(&self, i: usize) -> Option<Value> {
+        Some(match self.call.operand_arg(i)? {
+            Arg::Tensor(x) => self.tensor(x),
+            Arg::Scalar(value) => self.full(rounded(value, self.element)),
+        })
+    }
+    /// Argument `i` in the domain. A number or one-element tensor is not rounded to a 16-bit dtype: eager's kernels
+    /// of some ops take it as it is.
+    pub fn exact(&self, i: usize) -> Option<Value> {
+        Some(match self.call.operand_arg(i)? {
+            Arg::Tensor(x) if x.ty().numel() == 1 && self.compute != self.element => {
+                self.e.broadcast_to(self.e.convert(x, self.compute), &self.shape)
+            }
+            Arg::Tensor(x) => self.tensor(x),
+            Arg::Scalar(value) => self.full(value),
+        })
+    }
+    /// A tensor in the domain. It is converted before it is broadcast: the smaller tensor is less work.
+    pub fn tensor(&self, x: Value) -> Value {
+        let common = self.e.convert(x, self.element);
+        self.e.broadcast_to(self.e.convert(common, self.compute), &self.shape)
+    }
+    /// A constant in the domain, not rounded to a 16-bit dtype.
+    pub fn full(&self, value: impl Into<Scalar>) -> Value {
+        self.e.full(&self.shape, self.compute, value)
+    }
+    /// Argument `i` as a number that eager takes as the common dtype.
+    pub fn rounded(&self, i: usize) -> Option<Value> {
+        self.call.scalar(i).map(|value| self.full(rounded(value, self.element)))
+    }
+    /// Rounds to the common dtype and converts to the op's result.
+    pub fn done(&self, value: Value) -> Option<Vec<Value>> {
+        let result = self.call.result_type(0);
+        let value = if value.ty().element() == self.compute { self.e.convert(value, self.element) } else { value };
+        (value.ty().shape() == result.shape()).then(|| vec![self.e.convert(value, result.element())])
+    }
+    /// The integer that every element of argument `i` is, in the common dtype, where that is known and not 0. Eager
+    /// raises on a zero divisor, so only a known one may become a primitive.
+    pub fn divisor(&self, i: usize) -> Option<i64> {
+        let value = match self.call.operand_arg(i)? {
+            Arg::Scalar(value) => value,
+            Arg::Tensor(x) => Scalar::Int(full_value(x)?),
+        };
+        value.attr(self.element).as_i64().filter(|&v| v != 0)
+    }
+}
+
+/// The integer of a `dynamo.full`.
+fn full_value(x: Value) -> Option<i64> {
+    x.def().filter(|op| op.is("dynamo.full"))?.attr("value").and_then(Attr::as_i64)
+}
+
+/// Whether a shape broadcasts to another by torch's rule.
+pub fn broadcasts(from: &[i64], to: &[i64]) -> bool {
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(&a, &b)| a == 1 || a == b)
 }

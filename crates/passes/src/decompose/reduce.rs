@@ -1,4 +1,270 @@
-//! stub
-use super::Lowering;
-/// Table.
-pub const TABLE: &[(&str, Lowering)] = &[];
+//! Reductions and scans. 16-bit floats are accumulated in `f32`; integers and bool are summed in `i64`.
+
+use dynamlir_dialect::ir::{Type, Value};
+
+use super::{
+    Call, Lowering, arith,
+    promote::{to_float, wide},
+};
+use crate::emit::{Emit, Scalar};
+
+/// The lowerings of this file.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.sum.default", |c| accumulate(c, "sum", None)),
+    ("aten.sum.dim_IntList", |c| accumulate(c, "sum", Some(1))),
+    ("aten.prod.default", |c| accumulate(c, "prod", None)),
+    ("aten.prod.dim_int", |c| accumulate(c, "prod", Some(1))),
+    ("aten.nansum.default", nansum),
+    ("aten.mean.default", |c| mean(c, None)),
+    ("aten.mean.dim", |c| mean(c, Some(1))),
+    ("aten.amax.default", |c| extreme(c, "max", Some(1))),
+    ("aten.amin.default", |c| extreme(c, "min", Some(1))),
+    ("aten.max.default", |c| extreme(c, "max", None)),
+    ("aten.min.default", |c| extreme(c, "min", None)),
+    ("aten.max.dim", |c| extreme_with_index(c, "max")),
+    ("aten.min.dim", |c| extreme_with_index(c, "min")),
+    ("aten.argmax.default", |c| arg_extreme(c, "max")),
+    ("aten.argmin.default", |c| arg_extreme(c, "min")),
+    ("aten.aminmax.default", aminmax),
+    ("aten.any.default", |c| truth(c, "or", None)),
+    ("aten.any.dim", |c| truth(c, "or", Some(1))),
+    ("aten.any.dims", |c| truth(c, "or", Some(1))),
+    ("aten.all.default", |c| truth(c, "and", None)),
+    ("aten.all.dim", |c| truth(c, "and", Some(1))),
+    ("aten.all.dims", |c| truth(c, "and", Some(1))),
+    ("aten.count_nonzero.default", count_nonzero),
+    ("aten.count_nonzero.dim_IntList", count_nonzero),
+    ("aten.logsumexp.default", logsumexp),
+    ("aten.cumsum.default", |c| scan(c, "sum")),
+    ("aten.cumprod.default", |c| scan(c, "prod")),
+    ("aten.var.correction", |c| variance(c, false)),
+    ("aten.std.correction", |c| variance(c, true)),
+    ("aten.var_mean.correction", |c| variance(c, false)),
+    ("aten.std_mean.correction", |c| variance(c, true)),
+    ("aten.linalg_vector_norm.default", |c| norm(c, c.tensor(0)?, c.float(1)?, Some(2), 3)),
+    ("aten.norm.Scalar", |c| norm(c, c.tensor(0)?, c.float(1)?, None, 2)),
+    ("aten.norm.ScalarOpt_dtype", |c| norm(c, c.tensor(0)?, c.float(1).unwrap_or(2.0), None, 3)),
+    ("aten.norm.ScalarOpt_dim", |c| norm(c, c.tensor(0)?, c.float(1).unwrap_or(2.0), Some(2), 3)),
+    ("aten.norm.ScalarOpt_dim_dtype", |c| norm(c, c.tensor(0)?, c.float(1).unwrap_or(2.0), Some(2), 3)),
+    ("aten.dist.default", dist),
+];
+
+/// The dimensions in argument `dims`, or all where the overload has none, and whether argument `dims + 1` keeps them.
+fn dims(call: &Call, x: Value, dims: Option<usize>) -> Option<(Vec<i64>, bool)> {
+    let rank = x.ty().rank();
+    match dims {
+        None => Some(((0..rank as i64).collect(), false)),
+        Some(i) => Some((call.dims(i, rank)?, call.bool(i + 1).unwrap_or(false))),
+    }
+}
+
+/// Elements that go into one result.
+fn count(x: Value, dims: &[i64]) -> i64 {
+    let shape = x.ty().shape();
+    dims.iter().map(|&d| shape[d as usize]).product()
+}
+
+/// The value in the result's element type, if its shape is the result's.
+fn done(call: &Call, value: Value) -> Option<Vec<Value>> {
+    let ty = call.result_type(0);
+    (value.ty().shape() == ty.shape()).then(|| vec![call.e.convert(value, ty.element())])
+}
+
+/// The operand as what eager accumulates: the result's dtype, widened.
+fn operand(call: &Call, x: Value) -> Value {
+    let element = call.result_type(0).element();
+    call.e.convert(call.e.convert(x, element), wide(element))
+}
+
+fn accumulate(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, at)?;
+    let x = operand(call, x);
+    if x.ty().element().is_bool() {
+        // dtype=torch.bool: a sum of truths is their disjunction, a product their conjunction.
+        return done(call, call.e.reduce(if kind == "sum" { "or" } else { "and" }, x, &dims, keepdim));
+    }
+    done(call, call.e.reduce(kind, x, &dims, keepdim))
+}
+
+fn nansum(call: &Call) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, Some(1))?;
+    let x = operand(call, x);
+    let element = x.ty().element();
+    if element.is_bool() {
+        return None;
+    }
+    let x = if element.is_float() { call.e.select(call.e.ne(x, x), call.e.full_like(x, 0.0), x) } else { x };
+    done(call, call.e.sum(x, &dims, keepdim))
+}
+
+fn mean(call: &Call, at: Option<usize>) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, at)?;
+    let x = operand(call, x);
+    x.ty().element().is_float().then_some(())?;
+    done(call, call.e.mean(x, &dims, keepdim))
+}
+
+/// Over nothing eager raises.
+fn extreme(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, at)?;
+    (count(x, &dims) > 0).then_some(())?;
+    done(call, call.e.reduce(kind, widened(&call.e, x), &dims, keepdim))
+}
+
+fn widened(e: &Emit, x: Value) -> Value {
+    e.convert(x, wide(x.ty().element()))
+}
+
+fn extreme_with_index(call: &Call, kind: &str) -> Option<Vec<Value>> {
+    let (x, e) = (call.tensor(0)?, call.e);
+    let rank = x.ty().rank();
+    let dim = call.dim(1, rank)?;
+    let keepdim = call.bool(2).unwrap_or(false);
+    if rank == 0 {
+        return Some(vec![done(call, x)?[0], e.full(&[], call.result_type(1).element(), 0)]);
+    }
+    (count(x, &[dim]) > 0).then_some(())?;
+    let x = widened(&e, x);
+    let value = e.reduce(kind, x, &[dim], keepdim);
+    Some(vec![done(call, value)?[0], e.arg_reduce(kind, x, dim, keepdim)])
+}
+
+/// Without a dimension, the index into the flattened tensor.
+fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
+    let (x, e) = (call.tensor(0)?, call.e);
+    let rank = x.ty().rank();
+    let keepdim = call.bool(2).unwrap_or(false);
+    if rank == 0 {
+        return Some(vec![e.full(&[], call.result_type(0).element(), 0)]);
+    }
+    if !call.is_none(1) {
+        let dim = call.dim(1, rank)?;
+        (count(x, &[dim]) > 0).then_some(())?;
+        return done(call, e.arg_reduce(kind, widened(&e, x), dim, keepdim));
+    }
+    let numel = x.ty().numel();
+    (numel > 0).then_some(())?;
+    let index = e.arg_reduce(kind, e.reshape(widened(&e, x), &[numel]), 0, false);
+    done(call, e.reshape(index, &call.result_shape(0)))
+}
+
+fn aminmax(call: &Call) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, Some(1))?;
+    (count(x, &dims) > 0).then_some(())?;
+    let wide = widened(&call.e, x);
+    let both = |kind| done(call, call.e.reduce(kind, wide, &dims, keepdim)).map(|v| v[0]);
+    Some(vec![both("min")?, both("max")?])
+}
+
+fn truth(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, keepdim) = dims(call, x, at)?;
+    done(call, call.e.reduce(kind, call.e.convert(x, call.e.bool_type()), &dims, keepdim))
+}
+
+fn count_nonzero(call: &Call) -> Option<Vec<Value>> {
+    let x = call.tensor(0)?;
+    let (dims, _) = dims(call, x, Some(1))?;
+    let truth = call.e.convert(x, call.e.bool_type());
+    done(call, call.e.sum(call.e.convert(truth, call.result_type(0).element()), &dims, false))
+}
+
+/// Relative to the maximum, so that nothing overflows; an infinite maximum is left out.
+fn logsumexp(call: &Call) -> Option<Vec<Value>> {
+    let (x, e) = (call.tensor(0)?, call.e);
+    let (dims, keepdim) = dims(call, x, Some(1))?;
+    let x = e.convert(x, wide(to_float(x.ty().element())));
+    if count(x, &dims) == 0 {
+        return done(call, e.log(e.sum(e.exp(x), &dims, keepdim)));
+    }
+    let max = e.reduce("max", x, &dims, true);
+    let infinite = e.eq(e.abs(max), e.full_like(max, f64::INFINITY));
+    let max = e.select(infinite, e.full_like(max, 0.0), max);
+    let sum = e.sum(e.exp(e.sub(x, e.broadcast_to(max, &x.ty().shape()))), &dims, true);
+    let value = e.add(e.log(sum), max);
+    done(call, e.reshape(value, &call.result_shape(0)))
+}
+
+/// In eager's accumulator: `f64` for `f32`, `f32` for the 16-bit floats.
+fn scan(call: &Call, kind: &str) -> Option<Vec<Value>> {
+    let (x, e) = (call.tensor(0)?, call.e);
+    let dim = call.dim(1, x.ty().rank())?;
+    let element = call.result_type(0).element();
+    let x = e.convert(x, element);
+    if element.is_bool() {
+        return None;
+    }
+    if x.ty().rank() == 0 {
+        return done(call, x);
+    }
+    let accumulator = if element.is_float() && element.width() == 32 { Type::f64(e.ctx()) } else { wide(element) };
+    done(call, e.scan(kind, e.convert(x, accumulator), dim))
+}
+
+/// Two passes: the mean, then the squares of what differs from it, over max(0, n - correction).
+fn variance(call: &Call, root: bool) -> Option<Vec<Value>> {
+    let (x, e) = (call.tensor(0)?, call.e);
+    let dims = call.dims(1, x.ty().rank())?;
+    let keepdim = call.bool(3).unwrap_or(false);
+    x.ty().element().is_float().then_some(())?;
+    let x = operand(call, x);
+    let correction = call.scalar(2).unwrap_or(Scalar::Int(1)).as_f64();
+    let mean = e.mean(x, &dims, true);
+    let distance = e.sub(x, e.broadcast_to(mean, &x.ty().shape()));
+    let squares = e.sum(e.mul(distance, distance), &dims, keepdim);
+    let divisor = (count(x, &dims) as f64 - correction).max(0.0);
+    let variance = e.div(squares, e.full_like(squares, divisor));
+    let mut values = done(call, if root { e.sqrt(variance) } else { variance })?;
+    if call.op.num_results() == 2 {
+        let ty = call.result_type(1);
+        values.push(e.convert(e.reshape(mean, &ty.shape()), ty.element()));
+    }
+    Some(values)
+}
+
+fn norm(call: &Call, x: Value, p: f64, at: Option<usize>, keepdim: usize) -> Option<Vec<Value>> {
+    let dims = at.map_or_else(|| Some((0..x.ty().rank() as i64).collect()), |i| call.dims(i, x.ty().rank()))?;
+    let keepdim = at.is_some() && call.bool(keepdim).unwrap_or(false);
+    x.ty().element().is_float().then_some(())?;
+    let value = vector_norm(&call.e, operand(call, x), p, &dims, keepdim)?;
+    done(call, value)
+}
+
+/// (Σ |x|ᵖ)^(1/p) and its limits; the largest of nothing and the smallest of nothing are left to eager.
+fn vector_norm(e: &Emit, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Option<Value> {
+    if p < 0.0 || p.is_infinite() {
+        (count(x, dims) > 0).then_some(())?;
+    }
+    Some(if p == f64::INFINITY {
+        e.reduce("max", e.abs(x), dims, keepdim)
+    } else if p == f64::NEG_INFINITY {
+        e.reduce("min", e.abs(x), dims, keepdim)
+    } else if p == 0.0 {
+        let nonzero = e.ne(x, e.full_like(x, 0.0));
+        e.sum(e.convert(nonzero, x.ty().element()), dims, keepdim)
+    } else if p == 1.0 {
+        e.sum(e.abs(x), dims, keepdim)
+    } else if p == 2.0 {
+        e.sqrt(e.sum(e.mul(x, x), dims, keepdim))
+    } else {
+        let sum = e.sum(arith::pow_float(e, e.abs(x), p), dims, keepdim);
+        arith::pow_float(e, sum, 1.0 / p)
+    })
+}
+
+/// The norm of the difference.
+fn dist(call: &Call) -> Option<Vec<Value>> {
+    let (a, b, e) = (call.tensor(0)?, call.tensor(1)?, call.e);
+    let (a_shape, b_shape) = (a.ty().shape(), b.ty().shape());
+    if a.ty().element() != b.ty().element() || a_shape != b_shape || !a.ty().element().is_float() {
+        return None;
+    }
+    let difference = e.sub(widened(&e, a), widened(&e, b));
+    let dims: Vec<i64> = (0..a_shape.len() as i64).collect();
+    done(call, vector_norm(&e, difference, call.float(2)?, &dims, false)?)
+}

@@ -1,0 +1,97 @@
+//! The base value of a storage: its current contents, which views read and writes replace.
+//!
+//! It looks like a root of the storage where one root shows everything that is ever shown. Else it is one-dimensional
+//! and covers the memory from the first to the last root, with zeros where no root looks.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::ir::{Attr, Builder, Type, Value};
+
+use super::{
+    access,
+    storage::Storage,
+    window::{Coordinates, Window},
+};
+
+/// Current contents of a storage.
+pub struct Base {
+    value: Value,
+    coordinates: Coordinates,
+    /// What has been read since the last write.
+    seen: HashMap<Window, Value>,
+    /// The roots that show everything there is to show, as indices into the storage's.
+    pub covering: Vec<usize>,
+}
+
+impl Base {
+    /// The contents at the start, when `values` are those of the roots; else why that cannot be.
+    pub fn new(b: &Builder, storage: &Storage, values: &[Value]) -> Result<Self, String> {
+        if storage.mixed {
+            return Err("a storage that is written is shown in two element types".into());
+        }
+        let roots: Vec<_> = storage.roots.iter().map(|root| Window::of(root.ty())).collect();
+        let sees_all = |coordinates: &Coordinates| storage.windows.iter().all(|w| coordinates.locate(w).is_some());
+        let stretch = |root: &Window| Coordinates::Stretch { offset: root.offset, len: root.numel() };
+        // In this order the fewest primitives are needed.
+        for (i, root) in roots.iter().enumerate() {
+            if root.is_row_major() && sees_all(&stretch(root)) {
+                return Ok(Self::like(values[i], stretch(root), i));
+            }
+        }
+        for (i, root) in roots.iter().enumerate() {
+            let coordinates = Coordinates::Of(root.canonical());
+            if !root.repeats() && sees_all(&coordinates) {
+                return Ok(Self::like(values[i], coordinates, i));
+            }
+        }
+        for (i, root) in roots.iter().enumerate() {
+            if let Some(order) = root.memory_order().filter(|_| sees_all(&stretch(root))) {
+                return Ok(Self::like(access::permute(b, values[i], &order), stretch(root), i));
+            }
+        }
+        if storage.absolute {
+            return Err("as_strided shows memory that no tensor of the graph shows".into());
+        }
+        Self::gathered(b, &roots, values).ok_or_else(|| "unsupported aliasing of inputs".into())
+    }
+
+    fn like(value: Value, coordinates: Coordinates, root: usize) -> Self {
+        Self { value, coordinates, seen: HashMap::new(), covering: vec![root] }
+    }
+
+    /// All roots in one stretch of memory.
+    fn gathered(b: &Builder, roots: &[Window], values: &[Value]) -> Option<Self> {
+        let offset = roots.iter().map(|root| root.offset).min()?;
+        let len = roots.iter().map(Window::end).max()? - offset;
+        let coordinates = Coordinates::Stretch { offset, len };
+        let element = values.first()?.ty().element();
+        let zero = [("value", Attr::scalar(element, 0.0))];
+        let mut value = b.value("dynamo.full", &[], Type::tensor(&[len], element), &zero);
+        for (root, &from) in roots.iter().zip(values) {
+            let once = root.without_repetition()?;
+            // The first of each repetition stands for all.
+            let first = access::read(b, from, &Window { sizes: once.sizes.clone(), ..Window::row_major(&root.sizes) });
+            value = access::write(b, value, &coordinates.locate(&once)?, first);
+        }
+        Some(Self { value, coordinates, seen: HashMap::new(), covering: (0..roots.len()).collect() })
+    }
+
+    /// What a window shows now.
+    pub fn read(&mut self, b: &Builder, window: &Window) -> Option<Value> {
+        let key = window.canonical();
+        if let Some(&seen) = self.seen.get(&key) {
+            return Some(seen);
+        }
+        let value = access::read(b, self.value, &self.coordinates.locate(&key)?);
+        self.seen.insert(key, value);
+        Some(value)
+    }
+
+    /// Replaces what a window shows. The window shows no element twice.
+    pub fn write(&mut self, b: &Builder, window: &Window, source: Value) -> Option<()> {
+        self.value = access::write(b, self.value, &self.coordinates.locate(window)?, source);
+        self.seen.clear();
+        self.seen.insert(window.canonical(), source);
+        Some(())
+    }
+}

@@ -1,0 +1,255 @@
+//! `dynamo-functionalize`: tensors that share and change memory become values (stage 00 to stage 01).
+//!
+//! Before:
+//! ```mlir
+//! func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<2xf32, [1]> attributes {dynamo.entry, …} {
+//!   %0 = dynamo.aten "aten.slice.Tensor"(%x) args […] {aliases = array<i64: 0>} : …
+//!   %1 = dynamo.aten "aten.relu_.default"(%0) args […] {aliases = array<i64: 0>, mutates = array<i64: 0>, …} : …
+//!   return %1
+//! }
+//! ```
+//! After:
+//! ```mlir
+//! func.func @main(%x: tensor<4xf32> {dynamo.strides = …}) -> (tensor<4xf32> {dynamo.mutates = 0 : i64})
+//!     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg_view 0, [2], [1], 0>]} {
+//!   %0 = dynamo.slice %x …
+//!   %1 = dynamo.aten "aten.relu.default"(%0) …
+//!   %2 = dynamo.as_strided_scatter %x, %1 …
+//!   return %2
+//! }
+//! ```
+//!
+//! A storage that nothing writes to needs no care: each of its tensors is a value, and views stay `dynamo.aten` ops. One that
+//! is written has a *base value* (see [`base`]), its contents so far. Views of it are read from the base when used;
+//! a write makes a new base. What a view shows is known from its type alone, so chains of views cost nothing.
+//!
+//! Each function is built anew beside the old one, which keeps the old aliasing readable while it is translated.
+//!
+//! Refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager
+//! refuses, or the outcome is undefined), written storages with views of several element types, overlapping
+//! arguments that themselves repeat elements, mutation without a functional variant, sizes that are not numbers.
+
+mod access;
+mod base;
+mod call;
+mod dead;
+mod outputs;
+mod storage;
+pub mod verify;
+mod window;
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+use self::{base::Base, call::FunctionalCall, storage::Aliasing, window::Window};
+
+/// The pass.
+pub const PASS: Pass =
+    Pass { name: "dynamo-functionalize", description: "Turn ATen ops on mutable, aliasing tensors into value semantics", run };
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    for func in module.body().map(Block::ops).unwrap_or_default() {
+        if func.is("func.func") && is_mutable(func) {
+            translate(func)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the function has anything of stage aten.
+fn is_mutable(func: Op) -> bool {
+    let mut found = false;
+    func.walk(&mut |op| {
+        found |= op.results().iter().any(|result| result.ty().is_mutable());
+        found |= op.body().is_some_and(|body| body.args().iter().any(|arg| arg.ty().is_mutable()));
+    });
+    found
+}
+
+fn translate(old: Op) -> PassResult {
+    let (Some(body), Some(name)) = (old.body(), old.symbol()) else {
+        return Err(PassError::at(old, "a function without a body cannot be functionalized"));
+    };
+    let mut ops = body.ops();
+    let Some(exit) = ops.pop().filter(|op| op.is("func.return") && old.region(0).blocks().len() == 1) else {
+        return Err(PassError::at(old, "expected one block that ends in func.return"));
+    };
+    if let Some(other) = ops.iter().find(|op| !op.is("dynamo.aten")) {
+        return Err(PassError::at(*other, format!("expected only dynamo.aten here, got {}", other.name())));
+    }
+    let args = body.args();
+    let aliasing = Aliasing::scan(old, &args, &ops)?;
+    let inputs: Vec<_> = args.iter().map(|arg| as_value(arg.ty())).collect();
+    let (new, block) = Builder::before(old).func(&name, &inputs, &[], &[]);
+    let mut rewriter = Rewriter {
+        bases: aliasing.storages.iter().map(|_| None).collect(),
+        aliasing,
+        values: args.iter().copied().zip(block.args()).collect(),
+        b: Builder::at_end(block, old.loc()),
+        entry: old.attr("dynamo.entry").is_some(),
+    };
+    let outcome = ops.into_iter().try_for_each(|op| rewriter.op(op)).and_then(|()| {
+        rewriter.b.loc = exit.loc();
+        rewriter.finish(old, new, exit)
+    });
+    // Whatever happens, one function of this name is left.
+    let leftover = if outcome.is_ok() { old } else { new };
+    leftover.erase();
+    if outcome.is_ok() {
+        dead::remove(block);
+    }
+    outcome
+}
+
+/// What a function's translation knows so far.
+struct Rewriter {
+    aliasing: Aliasing,
+    bases: Vec<Option<Base>>,
+    /// Tensors of storages that need no base, and the first contents of all others.
+    values: HashMap<Value, Value>,
+    b: Builder,
+    /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
+    entry: bool,
+}
+
+impl Rewriter {
+    fn op(&mut self, op: Op) -> PassResult {
+        self.b.loc = op.loc();
+        if call::operand_list(op, "mutates").is_empty() { self.pure_op(op) } else { self.mutating_op(op) }
+    }
+
+    fn pure_op(&mut self, op: Op) -> PassResult {
+        let aliases = op.attr_i64s("aliases").unwrap_or_else(|| vec![-1; op.num_results()]);
+        let is_tracked = |result| self.aliasing.storages[self.aliasing.storage(result)].is_tracked();
+        // Tensors that show a tracked storage are read from its base when they are used.
+        let tracked_view: Vec<_> = op.results().iter().zip(&aliases).map(|(&result, &alias)| alias >= 0 && is_tracked(result)).collect();
+        if op.num_results() > 0 && tracked_view.iter().all(|&view| view) {
+            return Ok(());
+        }
+        if let ([result], [alias]) = (op.results().as_slice(), aliases.as_slice())
+            && let Ok(alias) = usize::try_from(*alias)
+            && result.ty() == op.operand(alias).ty()
+        {
+            // detach, alias, a view in the same shape: the same value.
+            let same = self.read(op, op.operand(alias))?;
+            self.values.insert(*result, same);
+            return Ok(());
+        }
+        let operands = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
+        let types: Vec<_> = op.results().iter().map(|result| as_value(result.ty())).collect();
+        let mut attrs = kept_attrs(op);
+        attrs.push(("operand_strides".into(), strides(self.b.ctx(), op.operands().iter().map(|v| v.ty()))));
+        attrs.push(("result_strides".into(), strides(self.b.ctx(), op.results().iter().map(|v| v.ty()))));
+        let new = self.b.op("dynamo.aten", &operands, &types, &by_ref(&attrs));
+        for (i, result) in op.results().into_iter().enumerate() {
+            if !tracked_view[i] {
+                self.values.insert(result, new.result(i));
+            }
+        }
+        Ok(())
+    }
+
+    fn mutating_op(&mut self, op: Op) -> PassResult {
+        let ctx = self.b.ctx();
+        let objects: Vec<_> = op.operands().into_iter().map(|v| self.aliasing.object(v)).collect();
+        let call = FunctionalCall::of(op, &objects)?;
+        for &operand in &call.written {
+            if Window::of(op.operand(operand).ty()).repeats() {
+                return Err(PassError::at(op, "a tensor that shows an element twice is written"));
+            }
+            if !self.entry && self.is_argument_storage(op.operand(operand)) {
+                return Err(PassError::at(op, "a decomposition writes to its argument"));
+            }
+        }
+        let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
+        let new_values = if let Some(value) = call::overwritten(&self.b, op, &all) {
+            vec![value]
+        } else {
+            let fresh = self.fresh_results(op);
+            let results: Vec<_> = fresh.iter().copied().chain(call.written.iter().map(|&i| op.operand(i))).map(Value::ty).collect();
+            let types: Vec<_> = results.iter().map(|&ty| as_value(ty)).collect();
+            let operands: Vec<_> = call.operands.iter().map(|&i| all[i]).collect();
+            let layouts = call.operands.iter().map(|&i| op.operand(i).ty());
+            let mut attrs = kept_attrs(op);
+            attrs.retain(|(name, _)| name != "schema" && name != "args");
+            attrs.push(("schema".into(), Attr::str(ctx, &call.schema)));
+            attrs.push(("args".into(), Attr::array(ctx, &call.args)));
+            attrs.push(("operand_strides".into(), strides(ctx, layouts)));
+            attrs.push(("result_strides".into(), strides(ctx, results.iter().copied())));
+            let new = self.b.op("dynamo.aten", &operands, &types, &by_ref(&attrs));
+            self.values.extend(fresh.iter().copied().zip(new.results()));
+            new.results().split_off(fresh.len())
+        };
+        for (&operand, value) in call.written.iter().zip(new_values) {
+            let target = op.operand(operand);
+            let number = self.aliasing.storage(target);
+            let written = self.base(op, number)?;
+            let (b, window) = (self.b, Window::of(target.ty()));
+            if let Some(base) = &mut self.bases[written] {
+                base.write(&b, &window, value).ok_or_else(|| outside(op))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The results that do not show an operand's storage.
+    fn fresh_results(&self, op: Op) -> Vec<Value> {
+        op.results().into_iter().filter(|&v| self.aliasing.storages[self.aliasing.storage(v)].roots.contains(&v)).collect()
+    }
+
+    fn is_argument_storage(&self, value: Value) -> bool {
+        self.aliasing.storages[self.aliasing.storage(value)].roots.iter().any(|root| root.arg_index().is_some())
+    }
+
+    /// Makes sure that a storage has a base and returns its number.
+    fn base(&mut self, op: Op, number: usize) -> Result<usize, PassError> {
+        if self.bases[number].is_none() {
+            let storage = &self.aliasing.storages[number];
+            let roots: Vec<_> = storage.roots.iter().map(|root| self.values[root]).collect();
+            let base = Base::new(&self.b, storage, &roots).map_err(|message| PassError::at(op, message))?;
+            self.bases[number] = Some(base);
+        }
+        Ok(number)
+    }
+
+    /// What a tensor holds now. `op` is who asks.
+    fn read(&mut self, op: Op, value: Value) -> Result<Value, PassError> {
+        let number = self.aliasing.storage(value);
+        if !self.aliasing.storages[number].is_tracked() {
+            return Ok(self.values[&value]);
+        }
+        let number = self.base(op, number)?;
+        let b = self.b;
+        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &Window::of(value.ty())));
+        read.ok_or_else(|| outside(op))
+    }
+}
+
+fn outside(op: Op) -> PassError {
+    PassError::at(op, "a view shows memory that none of the graph's tensors shows")
+}
+
+/// The builtin tensor type of a `!dynamo.tensor`.
+fn as_value(ty: Type) -> Type {
+    Type::tensor(&ty.shape(), ty.element())
+}
+
+/// One `array<i64: …>` per tensor.
+fn strides(ctx: Ctx, types: impl Iterator<Item = Type>) -> Attr {
+    let all: Vec<_> = types.map(|ty| Attr::i64s(ctx, &ty.strides())).collect();
+    Attr::array(ctx, &all)
+}
+
+/// The attributes that mean the same on values.
+fn kept_attrs(op: Op) -> Vec<(String, Attr)> {
+    let dropped = ["aliases", "mutates", "functional", "operand_strides", "result_strides"];
+    op.attrs().into_iter().filter(|(name, _)| !dropped.contains(&name.as_str())).collect()
+}
+
+fn by_ref(attrs: &[(String, Attr)]) -> Vec<(&str, Attr)> {
+    attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect()
+}

@@ -1,0 +1,171 @@
+//! Who shares memory with whom: one scan over the function before it is rewritten.
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_dialect::{
+    ir::{Attr, DYNAMIC, Op, Value},
+    pass::PassError,
+};
+
+use super::{call, window::Window};
+
+/// Memory that tensors show windows of.
+#[derive(Default)]
+pub struct Storage {
+    /// The tensor that came with the memory; several for arguments that overlap.
+    pub roots: Vec<Value>,
+    /// Everything that is shown of it.
+    pub windows: HashSet<Window>,
+    /// Some operation writes to it.
+    pub mutated: bool,
+    /// Calls that write to it, which is how often eager bumps its version counter.
+    pub bumps: i64,
+    /// Some view may show what no root shows, since it counts from the storage's start.
+    pub absolute: bool,
+    /// Views differ in element type.
+    pub mixed: bool,
+}
+
+impl Storage {
+    /// Whether its contents are followed through a base value. Otherwise every tensor is a value of its own.
+    pub fn is_tracked(&self) -> bool {
+        self.mutated || self.absolute
+    }
+}
+
+/// The aliasing of one function.
+#[derive(Default)]
+pub struct Aliasing {
+    pub storages: Vec<Storage>,
+    of: HashMap<Value, usize>,
+    object: HashMap<Value, Value>,
+    argument: HashMap<Value, usize>,
+}
+
+impl Aliasing {
+    /// Reads arguments and operations of a function at stage aten.
+    pub fn scan(func: Op, args: &[Value], ops: &[Op]) -> Result<Self, PassError> {
+        let mut found = Self::default();
+        found.scan_arguments(func, args)?;
+        for &op in ops {
+            found.scan_op(op)?;
+        }
+        Ok(found)
+    }
+    /// The storage that a tensor shows.
+    pub fn storage(&self, value: Value) -> usize {
+        self.of[&value]
+    }
+    /// The value that stands for the Python object: an in-place operation returns its operand.
+    pub fn object(&self, value: Value) -> Value {
+        self.object.get(&value).copied().unwrap_or(value)
+    }
+    /// The argument that a tensor is a view of, or is.
+    pub fn argument(&self, value: Value) -> Option<usize> {
+        self.argument.get(&value).copied()
+    }
+
+    fn scan_arguments(&mut self, func: Op, args: &[Value]) -> Result<(), PassError> {
+        let attrs = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+        let mut groups: HashMap<i64, Vec<Value>> = HashMap::new();
+        let mut order = Vec::new();
+        for (i, &arg) in args.iter().enumerate() {
+            check_static(func, arg)?;
+            let named = attrs.get(i).and_then(|attrs| attrs.get("dynamo.storage")).and_then(Attr::as_i64);
+            let key = named.unwrap_or(-1 - i as i64);
+            groups.entry(key).or_insert_with(|| {
+                order.push(key);
+                Vec::new()
+            });
+            groups.entry(key).or_default().push(arg);
+            self.argument.insert(arg, i);
+        }
+        for key in order {
+            for part in overlapping(&groups[&key]) {
+                let element = part[0].ty().element();
+                let number = self.storages.len();
+                self.of.extend(part.iter().map(|&arg| (arg, number)));
+                self.storages.push(Storage {
+                    windows: part.iter().map(|arg| Window::of(arg.ty()).canonical()).collect(),
+                    mixed: part.iter().any(|arg| arg.ty().element() != element),
+                    roots: part,
+                    ..Storage::default()
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_op(&mut self, op: Op) -> Result<(), PassError> {
+        let mutates = call::operand_list(op, "mutates");
+        let mut bumped = HashSet::new();
+        for &operand in &mutates {
+            let value = op.operand(operand);
+            let storage = &mut self.storages[self.of[&value]];
+            storage.mutated = true;
+            storage.bumps += i64::from(bumped.insert(self.object.get(&value).copied().unwrap_or(value)));
+        }
+        let aliases = op.attr_i64s("aliases").unwrap_or_else(|| vec![-1; op.num_results()]);
+        let absolute = op.attr_str("schema").is_some_and(|schema| schema.starts_with("aten.as_strided."));
+        for (result, alias) in op.results().into_iter().zip(aliases) {
+            check_static(op, result)?;
+            let window = Window::of(result.ty()).canonical();
+            let Ok(operand) = usize::try_from(alias) else {
+                self.of.insert(result, self.storages.len());
+                self.storages.push(Storage { roots: vec![result], windows: HashSet::from([window]), ..Storage::default() });
+                continue;
+            };
+            let source = op.operand(operand);
+            let number = self.of[&source];
+            self.of.insert(result, number);
+            if let Some(&argument) = self.argument.get(&source) {
+                self.argument.insert(result, argument);
+            }
+            if mutates.contains(&operand) && result.ty() == source.ty() {
+                self.object.insert(result, self.object(source));
+            }
+            let storage = &mut self.storages[number];
+            storage.windows.insert(window);
+            storage.absolute |= absolute;
+            storage.mixed |= result.ty().element() != source.ty().element();
+        }
+        Ok(())
+    }
+}
+
+fn check_static(op: Op, value: Value) -> Result<(), PassError> {
+    let ty = value.ty();
+    if ty.is_mutable() && ty.shape().into_iter().chain(ty.strides()).all(|n| n != DYNAMIC) {
+        return Ok(());
+    }
+    Err(PassError::at(op, format!("expected a !dynamo.tensor of static sizes and strides, got {ty}")))
+}
+
+/// Tensors of one storage, apart where they cannot touch. Different element types count from the start alike, in
+/// units that differ, so such tensors stay together.
+fn overlapping(args: &[Value]) -> Vec<Vec<Value>> {
+    let element = args[0].ty().element();
+    if args.iter().any(|arg| arg.ty().element() != element) {
+        return vec![args.to_vec()];
+    }
+    let mut sorted = args.to_vec();
+    sorted.sort_by_key(|arg| arg.ty().offset());
+    let mut parts: Vec<(i64, Vec<Value>)> = Vec::new();
+    for arg in sorted {
+        let window = Window::of(arg.ty());
+        match parts.last_mut() {
+            Some((end, part)) if window.offset < *end => {
+                *end = window.end().max(*end);
+                part.push(arg);
+            }
+            _ => parts.push((window.end(), vec![arg])),
+        }
+    }
+    parts
+        .into_iter()
+        .map(|(_, mut part)| {
+            part.sort_by_key(|arg| arg.arg_index());
+            part
+        })
+        .collect()
+}

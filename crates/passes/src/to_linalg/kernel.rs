@@ -1,0 +1,157 @@
+//! A kernel as the planner hands it over: a domain, the dimensions reduced, primitives in order, and what escapes.
+
+use std::collections::{BTreeSet, HashMap};
+
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    pass::PassError,
+};
+
+/// Whether a value has an element for each point of the domain, or for each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// The whole domain.
+    Full,
+    /// The domain without the reduced dimensions.
+    Row,
+    /// Something smaller that is broadcast before use.
+    Other,
+}
+
+/// A kernel whose body keeps to the grammar.
+pub(super) struct Kernel {
+    /// Sizes of the iteration domain.
+    pub(super) domain: Vec<i64>,
+    /// The dimensions that reductions (or scans) go along, ascending.
+    pub(super) reduced: Vec<usize>,
+    /// The other ones.
+    pub(super) kept: Vec<usize>,
+    /// The operations that define values, in order.
+    pub(super) ops: Vec<Op>,
+    /// `bufferization.materialize_in_destination`, one for each value that leaves the kernel.
+    pub(super) escapes: Vec<Op>,
+    position: HashMap<Value, usize>,
+    depth: HashMap<Value, usize>,
+}
+
+impl Kernel {
+    /// Reads a function that has `dynamo.kernel`.
+    pub(super) fn read(function: Op) -> Result<Self, PassError> {
+        let missing = |what| PassError::at(function, format!("a kernel needs the attribute '{what}'"));
+        let domain = function.attr_i64s("dynamo.domain").ok_or_else(|| missing("dynamo.domain"))?;
+        let listed = function.attr_i64s("dynamo.reduced_dims").ok_or_else(|| missing("dynamo.reduced_dims"))?;
+        let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
+        if domain.iter().any(|&size| size < 1) {
+            return Err(PassError::at(function, "a kernel's domain needs static sizes of at least 1"));
+        }
+        let mut reduced: BTreeSet<_> = listed.into_iter().collect();
+
+        let (mut ops, mut escapes) = (Vec::new(), Vec::new());
+        for op in block.ops() {
+            if op.is("dynamo.scan") && reduced.is_empty() {
+                reduced.extend(op.attr_i64("dim"));
+            }
+            if op.is("bufferization.materialize_in_destination") {
+                escapes.push(op);
+            } else if !op.is("func.return") {
+                ops.push(op);
+            }
+        }
+        let rank = domain.len();
+        if reduced.iter().any(|&dim| dim < 0 || dim >= rank as i64) {
+            return Err(PassError::at(function, format!("'dynamo.reduced_dims' leaves a domain of {rank} dimensions")));
+        }
+        let reduced: Vec<_> = reduced.into_iter().map(|dim| dim as usize).collect();
+        let kept = (0..rank).filter(|dim| !reduced.contains(dim)).collect();
+        let mut kernel = Self { domain, reduced, kept, ops, escapes, position: HashMap::new(), depth: HashMap::new() };
+        for (position, op) in kernel.ops.clone().into_iter().enumerate() {
+            kernel.check(op)?;
+            let depth = op.operands().iter().filter_map(|value| kernel.depth.get(value)).max().copied().unwrap_or(0);
+            kernel.depth.insert(op.result(0), depth + usize::from(op.is("dynamo.reduce")));
+            kernel.position.insert(op.result(0), position);
+        }
+        for &op in &kernel.escapes {
+            kernel.check_escape(op)?;
+        }
+        Ok(kernel)
+    }
+
+    fn check(&self, op: Op) -> Result<(), PassError> {
+        let name = op.name();
+        match name.as_str() {
+            "bufferization.to_tensor" => return Self::check_memory(op, op.result(0)),
+            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" => {}
+            "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
+            "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
+            _ if name.starts_with("dynamo.") && op.is_elementwise() => {}
+            _ => return Err(PassError::at(op, format!("'{name}' cannot stand in a kernel"))),
+        }
+        match op.operands().iter().find(|value| value.def().is_none()) {
+            Some(value) => Err(PassError::at(op, format!("expected operands that the kernel defines or loads, got an argument of type {}", value.ty()))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_reduction(&self, op: Op, dims: &[i64]) -> Result<(), PassError> {
+        let dims: BTreeSet<_> = dims.iter().map(|&dim| dim as usize).collect();
+        if self.shape(op.operand(0)) != Shape::Full {
+            return Err(PassError::at(op, format!("expected an operand of the kernel's domain {:?}, got {}", self.domain, op.operand(0).ty())));
+        }
+        if !dims.iter().eq(&self.reduced) {
+            return Err(PassError::at(op, format!("expected the kernel's reduced dimensions {:?}, got {dims:?}", self.reduced)));
+        }
+        Ok(())
+    }
+
+    fn check_escape(&self, op: Op) -> Result<(), PassError> {
+        let value = op.operand(0);
+        Self::check_memory(op, value)?;
+        if self.shape(value) == Shape::Other {
+            let message = format!("expected a value of the domain {:?} or of its rows {:?}, got {}", self.domain, self.row(), value.ty());
+            return Err(PassError::at(op, message));
+        }
+        if !self.position.contains_key(&value) {
+            return Err(PassError::at(op, "expected a value that the kernel defines or loads"));
+        }
+        Ok(())
+    }
+
+    /// Memory has no unsigned type: `dynamo.bitcast` leads there and back.
+    fn check_memory(op: Op, value: Value) -> Result<(), PassError> {
+        if value.ty().element().is_unsigned() {
+            return Err(PassError::at(op, format!("expected a signless element type in memory, got {}", value.ty())));
+        }
+        Ok(())
+    }
+
+    /// Sizes of the kept dimensions.
+    pub(super) fn row(&self) -> Vec<i64> {
+        self.kept.iter().map(|&dim| self.domain[dim]).collect()
+    }
+    /// How the shape of a value relates to the domain.
+    pub(super) fn shape(&self, value: Value) -> Shape {
+        let shape = value.ty().shape();
+        match () {
+            () if shape == self.domain => Shape::Full,
+            () if shape == self.row() => Shape::Row,
+            () => Shape::Other,
+        }
+    }
+    /// How many reductions one after another lead to a value.
+    pub(super) fn depth(&self, value: Value) -> usize {
+        self.depth.get(&value).copied().unwrap_or(0)
+    }
+    /// Where in the body a value is defined.
+    pub(super) fn position(&self, value: Value) -> usize {
+        self.position.get(&value).copied().unwrap_or(0)
+    }
+    /// Whether the innermost loop is a reduction, so that row values are loop invariants.
+    pub(super) fn reduces_innermost(&self) -> bool {
+        self.reduced.last().is_some_and(|&dim| dim + 1 == self.domain.len())
+    }
+}
+
+/// The reduction that a value is the result of.
+pub(super) fn reduction(value: Value) -> Option<Op> {
+    value.def().filter(|op| op.is("dynamo.reduce"))
+}

@@ -1,0 +1,109 @@
+//! `dynamo-to-linalg`: kernel bodies from primitives to `linalg.generic` on tensors.
+//!
+//! A kernel works on one domain and reduces along one set of its dimensions. It becomes a chain of generics, the
+//! *phases*, tagged `dynamo.phase = k`: one for each reduction on the way to the result, pointwise primitives inlined.
+//! The last one yields everything that leaves the kernel. `phases` says what becomes a phase, `body` builds one,
+//! `scalar` and `convert` hold the scalar code.
+//!
+//! Before:
+//! ```mlir
+//! %x = bufferization.to_tensor %in restrict : memref<4x8xf32> to tensor<4x8xf32>
+//! %y = dynamo.exp %x : tensor<4x8xf32>
+//! %s = dynamo.reduce sum %y dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+//! bufferization.materialize_in_destination %s in restrict writable %out : …
+//! ```
+//! After:
+//! ```mlir
+//! %empty = tensor.empty() : tensor<4xf32>
+//! %zero = linalg.fill {dynamo.init = 0 : i64} ins(%c0 : f32) outs(%empty : tensor<4xf32>) -> tensor<4xf32>
+//! %s = linalg.generic {…, iterator_types = ["parallel", "reduction"]} ins(%x) outs(%zero) attrs = {dynamo.phase = 0 : i64} {
+//! ^bb0(%in: f32, %sum: f32):
+//!   %y = math.exp %in : f32
+//!   %next = arith.addf %sum, %y fastmath<reassoc> : f32
+//!   linalg.yield %next : f32
+//! } -> tensor<4xf32>
+//! ```
+//!
+//! Restrictions: static sizes of at least 1; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
+//! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
+//! whose scanned dimension must be run through in order: a schedule must neither tile nor split it.
+
+mod body;
+mod convert;
+mod expand;
+mod kernel;
+mod phases;
+mod scalar;
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+use body::Bodies;
+use kernel::Kernel;
+use scalar::Library;
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-to-linalg",
+    description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
+    run,
+};
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut kernels = Vec::new();
+    module.walk(&mut |op| {
+        if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
+            kernels.push(op);
+        }
+    });
+    kernels.into_iter().try_for_each(lower)
+}
+
+fn lower(function: Op) -> PassResult {
+    let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
+    let end = block.terminator().ok_or_else(|| PassError::at(function, "a kernel needs a terminator"))?;
+    expand::run(block);
+    let kernel = Kernel::read(function)?;
+
+    let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
+    let mut library = Library::new();
+    let mut bodies = Bodies {
+        kernel: &kernel,
+        builder: Builder::before(end),
+        library: &mut library,
+        tensors: loaded.map(|value| (value, value)).collect(),
+    };
+    for (number, phase) in phases::plan(&kernel).iter().enumerate() {
+        for (escape, tensor) in bodies.build(number, phase)? {
+            kernel.escapes[escape].set_operand(0, tensor);
+        }
+    }
+    for escape in &kernel.escapes {
+        escape.move_before(end);
+    }
+    for op in kernel.ops.iter().rev().filter(|op| op.is_unused()) {
+        op.erase();
+    }
+    declare(function, &library);
+    Ok(())
+}
+
+/// Declares the C functions that a kernel calls, ahead of all kernels. They are free of effects: `lgamma`'s global sign
+/// is nobody's concern here.
+fn declare(function: Op, library: &Library) {
+    let ops = function.block().map(Block::ops).unwrap_or_default();
+    let Some(&first) = ops.first() else { return };
+    let (builder, ctx) = (Builder::before(first).with_loc(function.loc()), function.ctx());
+    let present: Vec<_> = ops.into_iter().filter_map(Op::symbol).collect();
+    for (symbol, signature) in library.iter().filter(|(symbol, _)| !present.contains(symbol)) {
+        let attrs = [
+            ("sym_name", Attr::str(ctx, symbol)),
+            ("function_type", signature.as_attr()),
+            ("sym_visibility", Attr::str(ctx, "private")),
+            ("llvm.readnone", Attr::unit(ctx)),
+        ];
+        builder.insert(builder.detached("func.func", &[], &[], &attrs, 1));
+    }
+}

@@ -1,0 +1,238 @@
+//! Which generics a kernel becomes, and what each of them yields.
+//!
+//! A value's depth is the number of reductions on the longest way to it. All reductions of operands of one depth are
+//! computed by one generic over the domain; computations on rows between two of them are a generic over the rows. What
+//! leaves the kernel is yielded by the last generic, the *root*: the schedule pulls all others into the root's loops.
+//!
+//! By default a value is computed again wherever it is used. Two things are computed once and kept:
+//! - what takes a transcendental function for each point and is used by two generics (`exp` in softmax), unless a row
+//!   of it is larger than what belongs on the stack;
+//! - what is computed for rows and is not so cheap that it may as well stand in the loop, which LLVM takes it out of.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use dynamlir_dialect::ir::{Op, Value};
+
+use super::kernel::{Kernel, Shape, reduction};
+
+/// One generic.
+#[derive(Debug, Default)]
+pub(super) struct Phase {
+    /// Whether it runs over the rows alone.
+    pub(super) rows: bool,
+    /// Its results.
+    pub(super) yields: Vec<Yield>,
+}
+
+/// One result of a generic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yield {
+    /// The value.
+    pub(super) value: Value,
+    /// The reduction that makes it in this very generic; else its elements are computed one by one.
+    pub(super) reduction: Option<Op>,
+    /// Which of the kernel's escapes it is; else it is for later generics.
+    pub(super) escape: Option<usize>,
+}
+
+impl Yield {
+    /// What the body computes.
+    pub(super) fn computed(&self) -> Value {
+        self.reduction.map_or(self.value, |op| op.operand(0))
+    }
+}
+
+/// Bytes of a row that is kept between phases: several rows' worth must fit the stack of a thread.
+const ROW_BYTES: i64 = 64 * 1024;
+/// The same where sixteen or more columns are worked on together.
+const COLUMN_BYTES: i64 = 16 * 1024;
+/// Operations on rows that may stand in a loop over the domain.
+const CHEAP_ROW_OPS: usize = 4;
+
+const TRANSCENDENTAL: &[&str] = &[
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "pow", "atan2", "hypot", "nextafter", "rem", "scan",
+];
+const DIVIDING: &[&str] = &["div", "sqrt", "rsqrt"];
+
+fn is_one_of(op: Op, names: &[&str]) -> bool {
+    op.name().strip_prefix("dynamo.").is_some_and(|name| names.contains(&name))
+}
+
+/// Splits a kernel into phases, first to last.
+pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
+    let values: Vec<_> = kernel.escapes.iter().map(|op| op.operand(0)).collect();
+    // A reduction is ready one phase before its results can be computed with.
+    let ready = |value: Value| kernel.depth(value) - usize::from(reduction(value).is_some());
+    let Some(last) = values.iter().map(|&value| ready(value)).max() else { return Vec::new() };
+    let reduces = |value: Value| reduction(value).filter(|_| ready(value) == last);
+    let over_rows = values.iter().all(|&value| kernel.shape(value) == Shape::Row && reduces(value).is_none());
+    let root: Vec<_> =
+        values.iter().enumerate().map(|(i, &value)| Yield { value, reduction: reduces(value), escape: Some(i) }).collect();
+
+    let mut split = Split { kernel, kept: HashSet::new(), levels: vec![Vec::new(); last], rows: BTreeMap::new() };
+    for op in split.live_reductions(&values) {
+        if let Some(level) = split.levels.get_mut(kernel.depth(op.operand(0))) {
+            level.push(Yield { value: op.result(0), reduction: Some(op), escape: None });
+        }
+    }
+    if !over_rows {
+        split.levels.push(root.clone());
+    }
+    split.keep_points();
+    split.keep_rows();
+
+    let mut phases = Vec::new();
+    for (depth, yields) in split.levels.into_iter().enumerate() {
+        if let Some(yields) = split.rows.remove(&depth) {
+            phases.push(Phase { rows: true, yields });
+        }
+        phases.push(Phase { rows: false, yields });
+    }
+    if over_rows {
+        phases.push(Phase { rows: true, yields: root });
+    }
+    phases
+}
+
+struct Split<'a> {
+    kernel: &'a Kernel,
+    /// Values that one generic yields for later ones.
+    kept: HashSet<Value>,
+    /// Yields of the generics over the domain, by depth.
+    levels: Vec<Vec<Yield>>,
+    /// Yields of the generics over the rows that precede them.
+    rows: BTreeMap<usize, Vec<Yield>>,
+}
+
+impl Split<'_> {
+    /// Whether a body reads the value instead of computing it.
+    fn is_read(&self, value: Value) -> bool {
+        self.kept.contains(&value)
+            || reduction(value).is_some()
+            || value.def().is_none_or(|op| op.is("bufferization.to_tensor"))
+    }
+
+    /// What must be computed for some values, in order.
+    fn computed(&self, starts: impl IntoIterator<Item = Value>) -> Vec<Op> {
+        let mut found = BTreeMap::new();
+        let mut open: Vec<_> = starts.into_iter().collect();
+        while let Some(value) = open.pop() {
+            if self.is_read(value) {
+                continue;
+            }
+            if let Some(op) = value.def()
+                && found.insert(self.kernel.position(value), op).is_none()
+            {
+                open.extend(op.operands());
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn computed_at(&self, level: usize) -> Vec<Op> {
+        self.computed(self.levels[level].iter().map(Yield::computed))
+    }
+
+    /// The reductions that the escaping values need, in order.
+    fn live_reductions(&self, escapes: &[Value]) -> Vec<Op> {
+        let mut found = BTreeMap::new();
+        let mut seen = HashSet::new();
+        let mut open = escapes.to_vec();
+        while let Some(value) = open.pop() {
+            let Some(op) = value.def().filter(|_| seen.insert(value)) else { continue };
+            if op.is("dynamo.reduce") {
+                found.insert(self.kernel.position(op.result(0)), op);
+            }
+            open.extend(op.operands());
+        }
+        found.into_values().collect()
+    }
+
+    /// Keeps what is dear to compute for each point and is needed by a later generic too.
+    fn keep_points(&mut self) {
+        for level in 0..self.levels.len().saturating_sub(1) {
+            let later: BTreeSet<_> = (level + 1..self.levels.len())
+                .flat_map(|later| self.computed_at(later))
+                .map(|op| self.kernel.position(op.result(0)))
+                .collect();
+            let shared: Vec<_> = self
+                .computed_at(level)
+                .into_iter()
+                .filter(|op| later.contains(&self.kernel.position(op.result(0))) && self.fits(op.result(0)))
+                .collect();
+            for value in self.cut(level, &shared) {
+                self.levels[level].push(Yield { value, reduction: None, escape: None });
+                self.kept.insert(value);
+            }
+        }
+    }
+
+    /// Of the shared operations, those to keep: either the last ones, or the transcendental ones themselves if these
+    /// are fewer.
+    fn cut(&self, level: usize, shared: &[Op]) -> Vec<Value> {
+        let mut dear = HashSet::new();
+        for &op in shared {
+            if is_one_of(op, TRANSCENDENTAL) || op.operands().iter().any(|operand| dear.contains(operand)) {
+                dear.insert(op.result(0));
+            }
+        }
+        let mut last = BTreeMap::new();
+        let mut wanted = |value: Value| {
+            if dear.contains(&value) {
+                last.insert(self.kernel.position(value), value);
+            }
+        };
+        for later in level + 1..self.levels.len() {
+            self.levels[later].iter().for_each(|yielded| wanted(yielded.computed()));
+            let cheap = self.computed_at(later).into_iter().filter(|op| !dear.contains(&op.result(0)));
+            cheap.flat_map(Op::operands).for_each(&mut wanted);
+        }
+        let mut transcendental = BTreeMap::new();
+        let mut open: Vec<_> = last.values().copied().collect();
+        while let Some(value) = open.pop() {
+            let Some(op) = value.def().filter(|_| dear.contains(&value)) else { continue };
+            if is_one_of(op, TRANSCENDENTAL) {
+                transcendental.insert(self.kernel.position(value), value);
+            } else {
+                open.extend(op.operands());
+            }
+        }
+        let fewer = if transcendental.len() < last.len() { transcendental } else { last };
+        fewer.into_values().collect()
+    }
+
+    /// Whether a row of the value may lie on the stack. Row values are [`Split::keep_rows`]' concern.
+    fn fits(&self, value: Value) -> bool {
+        let limit = if self.kernel.reduces_innermost() { ROW_BYTES } else { COLUMN_BYTES };
+        let row: i64 = self.kernel.reduced.iter().map(|&dim| self.kernel.domain[dim]).product();
+        let bytes = i64::from(value.ty().element().width().div_ceil(8));
+        self.kernel.shape(value) == Shape::Full && row.saturating_mul(bytes) <= limit
+    }
+
+    /// Moves computations on rows out of the loops over the domain.
+    fn keep_rows(&mut self) {
+        let mut wanted = BTreeMap::new();
+        for level in 0..self.levels.len() {
+            let operands = self.computed_at(level).into_iter().filter(|op| self.kernel.shape(op.result(0)) != Shape::Row);
+            let yielded = self.levels[level].iter().map(Yield::computed);
+            for value in operands.flat_map(Op::operands).chain(yielded) {
+                if self.kernel.shape(value) == Shape::Row {
+                    wanted.insert(self.kernel.position(value), value);
+                }
+            }
+        }
+        for value in wanted.into_values() {
+            if !self.is_read(value) && !self.is_cheap(value) {
+                self.rows.entry(self.kernel.depth(value)).or_default().push(Yield { value, reduction: None, escape: None });
+                self.kept.insert(value);
+            }
+        }
+    }
+
+    fn is_cheap(&self, value: Value) -> bool {
+        let ops: Vec<_> = self.computed([value]).into_iter().filter(|op| !op.is("dynamo.full")).collect();
+        let dear = |&op: &Op| is_one_of(op, TRANSCENDENTAL) || (is_one_of(op, DIVIDING) && !self.kernel.reduces_innermost());
+        ops.len() <= CHEAP_ROW_OPS && !ops.iter().any(dear)
+    }
+}

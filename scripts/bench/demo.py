@@ -1,0 +1,128 @@
+"""The demo: BERT, GPT-2 and ResNet-18 with random weights, compiled and held against eager.
+
+Prints per model: graphs, operators generated and left to torch (names and routes), backend seconds by stage, time per
+call of eager and compiled (medians of interleaved runs), worst relative error. Exits 1 when a result differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import models
+import torch
+
+TOLERANCE = 1e-3
+"""Largest accepted error relative to the output's largest element: float32 through a whole model."""
+
+VIEWS = frozenset(
+    "view _unsafe_view reshape transpose t permute expand slice select split split_with_sizes unbind unsqueeze squeeze "
+    "alias detach as_strided narrow chunk empty".split()
+)
+"""Operators that compute nothing; they are left out of the share of generated ones."""
+
+HEAVY = ("mm", "addmm", "bmm", "baddbmm", "convolution", "scaled_dot_product", "_scaled_dot_product")
+"""Matrix products, convolution and attention: torch's library does these."""
+
+
+def base_name(schema: str) -> str:
+    """`add` for `aten.add.Tensor`."""
+    return schema.split(".")[1]
+
+
+def tensors_of(output: Any) -> list[torch.Tensor]:
+    """All tensors of a model's output, in order."""
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+def worst_error(found: Any, wanted: Any) -> float:
+    """Largest difference relative to the largest element of each tensor; infinite where shapes or NaNs differ."""
+    worst = 0.0
+    for a, b in zip(tensors_of(found), tensors_of(wanted), strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype or bool((a.isnan() != b.isnan()).any()):
+            return float("inf")
+        if b.numel():
+            scale = b.abs().max().clamp(min=1e-12)
+            worst = max(worst, float((a - b).abs().max() / scale))
+    return worst
+
+
+def interleaved(first: Callable[[], Any], second: Callable[[], Any], seconds: float = 2.0) -> tuple[float, float]:
+    """Median milliseconds of two functions, run in turn for about ``seconds``."""
+    times: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[0]) < 5:
+        for function, list_ in zip((first, second), times, strict=True):
+            start = time.perf_counter()
+            function()
+            list_.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def share_generated(report: dynamlir.CompileReport) -> tuple[int, int]:
+    """Calls generated and calls in all, of those that compute something and are no matrix product or the like."""
+    left = collections.Counter(base_name(extern.schema) for extern in report.externs for _ in range(extern.count))
+    counted = collections.Counter[str]()
+    for schema, calls in report.recorded.items():
+        name = base_name(schema)
+        if name not in VIEWS and not name.startswith(HEAVY):
+            counted[name] += calls
+    total = sum(counted.values())
+    return total - sum(min(left[name], calls) for name, calls in counted.items()), total
+
+
+def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
+    """One model; True when its results agree."""
+    compiled = torch.compile(module, backend="dynamlir")
+    with torch.no_grad():
+        wanted = module(**inputs)
+        start = time.perf_counter()
+        found = compiled(**inputs)
+        cold = time.perf_counter() - start
+        error = worst_error(found, wanted)
+        eager_ms, compiled_ms = interleaved(lambda: module(**inputs), lambda: compiled(**inputs))
+    reports = dynamlir.compiles()
+    print(f"\n{name}: {len(reports)} graph(s), cold {cold:.2f} s, eager {eager_ms:.2f} ms, dynamlir {compiled_ms:.2f} ms "
+          f"({eager_ms / compiled_ms:.2f}×), worst relative error {error:.1e}")
+    for report in reports:
+        if report.eager is not None:
+            print(f"  ran as plain eager: {report.eager}")
+            continue
+        generated, total = share_generated(report)
+        print(f"  {report.kernels} kernels; {generated} of {total} operators generated that are no view, matrix product, "
+              f"convolution or attention ({100 * generated / max(total, 1):.1f} %)")
+        routes = collections.Counter((extern.schema, extern.route) for extern in report.externs)
+        for (schema, route), calls in routes.most_common():
+            print(f"    extern {schema} by {route}: {calls}")
+        stages = ", ".join(f"{stage} {seconds * 1e3:.0f}" for stage, seconds in report.stages.items() if seconds >= 0.0005)
+        print(f"  backend {report.seconds:.3f} s; ms by stage: {stages}")
+    repeated = dynamlir.counters().get("calls_repeated_eagerly", 0)
+    if repeated:
+        print(f"  {repeated} calls failed and were repeated as plain eager")
+    return error <= TOLERANCE and bool(reports) and not repeated and all(report.eager is None for report in reports)
+
+
+def main() -> int:
+    """Runs the models named on the command line, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", action="append", choices=["bert", "gpt2", "resnet18"], help="only this one")
+    chosen = parser.parse_args().model
+    right = True
+    for name, module, inputs in models.all_models():
+        if chosen and name not in chosen:
+            continue
+        torch._dynamo.reset()
+        dynamlir.reset()
+        right &= run(name, module, inputs)
+    print("\nall results agree with eager" if right else "\nSOME RESULTS DIFFER FROM EAGER OR RAN AS EAGER")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

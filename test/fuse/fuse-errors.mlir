@@ -1,0 +1,134 @@
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-verify-kernels
+
+// What stage 03 may not look like.
+
+module @kernels {
+  // expected-error@+1 {{expected only functions marked dynamo.kernel in module @kernels}}
+  func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    // expected-error@+1 {{a kernel needs 'dynamo.domain'}}
+    func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.kernel} {
+      return %x : tensor<4xf32>
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    // expected-error@+1 {{expected a domain of static sizes without unit dims, got [4, 1]}}
+    func.func @k(%x: tensor<4x1xf32>) attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 1>, dynamo.reduced_dims = array<i64>} {
+      return
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    // expected-error@+1 {{expected increasing reduced dims of a domain of rank 2, got [1, 0]}}
+    func.func @k(%x: tensor<4x8xf32>) attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1, 0>} {
+      return
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    // expected-error@+1 {{expected argument of shape [4, 8] (domain) or [4] (row), got tensor<8xf32>}}
+    func.func @k(%x: tensor<8xf32>) attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1>} {
+      return
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    func.func @k(%x: tensor<4x8xf32>) -> tensor<8xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1>} {
+      // expected-error@+1 {{expected 'dynamo.reduce' of the domain over [1], got dims [0] of tensor<4x8xf32>}}
+      %0 = dynamo.reduce sum %x dims [0] : tensor<4x8xf32> -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    func.func @k(%x: tensor<4xf32>) -> tensor<4x4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 4>, dynamo.reduced_dims = array<i64: 1>} {
+      // expected-error@+1 {{expected 'dynamo.broadcast' of a row over the domain, dims [0]}}
+      %0 = dynamo.broadcast %x dims [1] : tensor<4xf32> -> tensor<4x4xf32>
+      return %0 : tensor<4x4xf32>
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    func.func @k(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 4>, dynamo.reduced_dims = array<i64>} {
+      // expected-error@+1 {{'dynamo.permute' may not stand in a kernel}}
+      %0 = dynamo.permute %x dims [1, 0] : tensor<4x4xf32> -> tensor<4x4xf32>
+      return %0 : tensor<4x4xf32>
+    }
+  }
+}
+
+// -----
+
+module {
+  module @kernels {
+    func.func @k(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 4>, dynamo.reduced_dims = array<i64>} {
+      %0 = dynamo.scan sum %x dim 1 : tensor<4x4xf32>
+      %1 = dynamo.neg %0 : tensor<4x4xf32>
+      // expected-error@+1 {{expected the scan to be the only result of its kernel}}
+      return %1 : tensor<4x4xf32>
+    }
+  }
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'dynamo.neg' may not stand outside a kernel}}
+  %0 = dynamo.neg %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{expected a launch of a function in module @kernels}}
+  %0 = dynamo.launch @kernels::@gone(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+module {
+  func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {
+    // expected-error@+1 {{expected the types of kernel @k}}
+    %0 = dynamo.launch @kernels::@k(%x) : (tensor<4xf32>) -> tensor<8xf32>
+    return %0 : tensor<8xf32>
+  }
+  module @kernels {
+    func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
+      return %x : tensor<4xf32>
+    }
+  }
+}
