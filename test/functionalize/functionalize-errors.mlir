@@ -91,3 +91,12 @@ func.func @other_op(%x: !dynamo.tensor<3xf32, [1]>) attributes {dynamo.entry} {
   %0 = arith.constant 1 : i64
   return
 }
+
+// -----
+
+func.func @view_of_another(%x: !dynamo.tensor<3xf32, [1]>, %y: !dynamo.tensor<3xf32, [1]>) attributes {dynamo.entry} {
+  // expected-error @+1 {{an op writes to one operand and returns a view of another}}
+  %0 = dynamo.aten "aten.odd_.default"(%x, %y) args [#dynamo.operand<0>, #dynamo.operand<1>] {aliases = array<i64: 1>, mutates = array<i64: 0>}
+    : (!dynamo.tensor<3xf32, [1]>, !dynamo.tensor<3xf32, [1]>) -> !dynamo.tensor<3xf32, [1]>
+  return
+}

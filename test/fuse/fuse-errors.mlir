@@ -2,10 +2,12 @@
 
 // What stage 03 may not look like.
 
-module @kernels {
-  // expected-error@+1 {{expected only functions marked dynamo.kernel in module @kernels}}
-  func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> {
-    return %x : tensor<4xf32>
+module {
+  module @kernels {
+    // expected-error@+1 {{expected only functions marked dynamo.kernel in module @kernels}}
+    func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> {
+      return %x : tensor<4xf32>
+    }
   }
 }
 

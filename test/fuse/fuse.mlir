@@ -1,5 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-verify-kernels | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=config=print-fusion=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=LINES
 
 // A chain of pointwise operations is one kernel, whose constants are its own.
 
@@ -108,7 +109,8 @@ func.func @row_and_column_sum(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf
 
 // -----
 
-// Equal layers launch the same kernel. Extern calls keep their order.
+// Equal layers launch the same kernel, though their lines differ: a launch names the lines of all that it runs. Extern
+// calls keep their order.
 
 // CHECK-LABEL: func.func @layers
 // CHECK: %[[H1:.*]] = dynamo.aten
@@ -118,15 +120,19 @@ func.func @row_and_column_sum(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf
 // CHECK: module @kernels
 // CHECK-COUNT-1: func.func
 // CHECK-NOT: func.func
+// LINES: dynamo.launch @kernels::@pointwise_add_tanh_0{{.*}} loc(fused["model.py":3:0, "model.py":4:0])
+// LINES: dynamo.launch @kernels::@pointwise_add_tanh_0{{.*}} loc(fused["model.py":13:0, "model.py":14:0])
+// LINES: func.func @pointwise_add_tanh_0
+// LINES-NOT: func.func @pointwise_add_tanh
 func.func @layers(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> tensor<4x4xf32> {
   %h1 = dynamo.aten "aten.mm.default"(%x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %b1 = dynamo.broadcast %b dims [1] : tensor<4xf32> -> tensor<4x4xf32>
-  %s1 = dynamo.add %h1, %b1 : tensor<4x4xf32>
-  %r1 = dynamo.tanh %s1 : tensor<4x4xf32>
+  %s1 = dynamo.add %h1, %b1 : tensor<4x4xf32> loc("model.py":3:0)
+  %r1 = dynamo.tanh %s1 : tensor<4x4xf32> loc("model.py":4:0)
   %h2 = dynamo.aten "aten.mm.default"(%r1, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %b2 = dynamo.broadcast %b dims [1] : tensor<4xf32> -> tensor<4x4xf32>
-  %s2 = dynamo.add %h2, %b2 : tensor<4x4xf32>
-  %r2 = dynamo.tanh %s2 : tensor<4x4xf32>
+  %s2 = dynamo.add %h2, %b2 : tensor<4x4xf32> loc("model.py":13:0)
+  %r2 = dynamo.tanh %s2 : tensor<4x4xf32> loc("model.py":14:0)
   return %r2 : tensor<4x4xf32>
 }
 
@@ -240,6 +246,25 @@ func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %sum = dynamo.reduce sum %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
   %max = dynamo.reduce max %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
   return %sum, %max : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// The gradients of a weight and a bias, as after a layer norm. The product joins the first kernel, but is computed again
+// for its sum rather than stored; then both sums are one pass over the gradient.
+
+// CHECK-LABEL: func.func @weight_and_bias_gradient
+// CHECK-DAG: dynamo.launch @kernels::@reduce_mul_sum_0({{.*}}) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4xf32>
+// CHECK-DAG: dynamo.launch @kernels::@reduce_mul_sum_1({{.*}}) : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+// CHECK: module @kernels
+// CHECK: dynamo.reduced_dims = array<i64: 1>
+// CHECK: dynamo.reduced_dims = array<i64: 0>
+func.func @weight_and_bias_gradient(%g: tensor<4x8xf32>, %x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %p = dynamo.mul %g, %x : tensor<4x8xf32>
+  %rows = dynamo.reduce sum %p dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %weight = dynamo.reduce sum %p dims [0] : tensor<4x8xf32> -> tensor<8xf32>
+  %bias = dynamo.reduce sum %g dims [0] : tensor<4x8xf32> -> tensor<8xf32>
+  return %rows, %weight, %bias : tensor<4xf32>, tensor<8xf32>, tensor<8xf32>
 }
 
 // -----

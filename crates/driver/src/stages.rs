@@ -87,3 +87,8 @@ fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report,
 pub fn known(name: &str) -> Option<&'static str> {
     Stage::named(name).map(|stage| stage.name)
 }
+
+/// All stages in order: label, as in dump file names, and the pipeline that leads there from the stage before.
+pub fn pipelines() -> Vec<(String, Option<String>)> {
+    STAGES.iter().map(|stage| (stage.label(), stage.pipeline())).collect()
+}

@@ -1,14 +1,21 @@
 //! `dynamlir-opt`: everything `mlir-opt` does, with the dynamo dialect and our passes and pipelines.
 
+use dynamlir_dialect::{
+    ir::Op,
+    pass::{Config, Pass, PassResult, opt_main, register},
+};
 use std::process::exit;
+
+/// For the test that a bug in a pass is a diagnostic, not an abort.
+static PANIC: Pass = Pass { name: "dynamo-test-panic", description: "Test only: panic", run: panics };
+
+#[expect(clippy::panic_in_result_fn, reason = "it is what the pass is for")]
+fn panics(_module: Op, _config: &Config) -> PassResult {
+    panic!("on purpose");
+}
 
 fn main() {
     dynamlir_passes::register_all();
-    exit(dynamlir_dialect::pass::opt_main(std::env::args()));
-}
-
-/// The static archive of the dialect names this for the plugin; the tool registers by itself.
-#[unsafe(no_mangle)]
-pub extern "C" fn dynamlirRegisterPasses() {
-    dynamlir_passes::register_all();
+    register(&PANIC);
+    exit(opt_main(std::env::args()));
 }

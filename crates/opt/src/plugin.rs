@@ -1,1 +1,40 @@
-//! The plugin: `mlir-opt --load-dialect-plugin=… --load-pass-plugin=…` finds these two functions.
+//! The plugin: `mlir-opt --load-dialect-plugin=… --load-pass-plugin=…` looks up two functions here.
+//!
+//! The C++ library has them under other names, since a Rust shared library exports what Rust defines and nothing else.
+
+use std::ffi::{c_char, c_void};
+
+/// `mlir::DialectPluginLibraryInfo` and `mlir::PassPluginLibraryInfo`, which differ in the callback's parameter only.
+/// Strings and callback live as long as the library.
+#[repr(C)]
+pub struct PluginInfo {
+    api_version: u32,
+    name: *const c_char,
+    version: *const c_char,
+    register: *const c_void,
+}
+
+unsafe extern "C" {
+    fn dynamoDialectPluginInfo() -> PluginInfo;
+    fn dynamoPassPluginInfo() -> PluginInfo;
+}
+
+/// What `--load-dialect-plugin` calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlirGetDialectPluginInfo() -> PluginInfo {
+    // SAFETY: takes nothing, returns statics; defined in dialects/dynamo/lib/Plugin.cpp with this layout.
+    unsafe { dynamoDialectPluginInfo() }
+}
+
+/// What `--load-pass-plugin` calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlirGetPassPluginInfo() -> PluginInfo {
+    // SAFETY: as above.
+    unsafe { dynamoPassPluginInfo() }
+}
+
+/// Called back by the pass plugin's entry point.
+#[unsafe(no_mangle)]
+pub extern "C" fn dynamlirRegisterPasses() {
+    dynamlir_passes::register_all();
+}

@@ -52,6 +52,12 @@ fn keep_ops() -> BTreeSet<String> {
     dynamlir_passes::decompose::KEEP.iter().map(|schema| (*schema).to_owned()).collect()
 }
 
+/// The stages in order: label, as in dump file names, and the pipeline that leads there from the stage before.
+#[pyfunction]
+fn stages() -> Vec<(String, Option<String>)> {
+    dynamlir_driver::stages::pipelines()
+}
+
 /// Forgets the kernels compiled so far in this process.
 #[pyfunction]
 fn clear_kernel_cache() {
@@ -70,6 +76,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
+    module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
     Ok(())
 }

@@ -1,1 +1,2 @@
 //! Tests of the house rules; see `tests/`.
+#![forbid(unsafe_code)]

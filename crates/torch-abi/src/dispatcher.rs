@@ -38,6 +38,9 @@ impl DispatcherCall {
         {
             return Err(TorchError::new("a parameter's type cannot cross the C ABI"));
         }
+        if signature.symbolic_lists {
+            return Err(TorchError::new("a list of symbolic integers cannot cross the C ABI"));
+        }
         if signature
             .results
             .iter()

@@ -42,6 +42,9 @@ pub struct Signature {
     pub overload: String,
     pub args: Vec<Ty>,
     pub results: Vec<Ty>,
+    /// Whether an argument is a list of symbolic integers. A kernel that wants plain ones cannot be called through the boxed
+    /// stack then: the C ABI builds a list that only symbolic kernels accept.
+    pub symbolic_lists: bool,
 }
 
 impl Signature {
@@ -71,6 +74,7 @@ impl Signature {
             overload: overload.to_owned(),
             args,
             results,
+            symbolic_lists: text.contains("SymInt["),
         })
     }
 }

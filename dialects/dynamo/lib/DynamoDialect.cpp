@@ -129,7 +129,7 @@ Attribute OutputAttr::parse(AsmParser &parser, Type) {
     return {};
   if (parser.parseGreater())
     return {};
-  return OutputAttr::get(parser.getContext(), *kind, index, sizes, strides, offset);
+  return parser.getChecked<OutputAttr>(loc, parser.getContext(), *kind, index, sizes, strides, offset);
 }
 
 void OutputAttr::print(AsmPrinter &printer) const {
@@ -144,4 +144,17 @@ void OutputAttr::print(AsmPrinter &printer) const {
     printer << ", " << getOffset();
   }
   printer << ">";
+}
+
+LogicalResult OutputAttr::verify(function_ref<InFlightDiagnostic()> emitError, OutputKind kind, int64_t index,
+                                 ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, int64_t offset) {
+  if (kind != OutputKind::constant && index < 0)
+    return emitError() << "expected a number that is not negative, got " << index;
+  if (sizes.size() != strides.size())
+    return emitError() << "expected one stride per dimension: " << sizes.size() << " sizes, " << strides.size()
+                       << " strides";
+  auto negative = [](int64_t value) { return value < 0 && !ShapedType::isDynamic(value); };
+  if (llvm::any_of(sizes, negative) || llvm::any_of(strides, negative) || offset < 0)
+    return emitError() << "expected sizes, strides and offset that are not negative";
+  return success();
 }

@@ -62,7 +62,19 @@ private:
 };
 } // namespace
 
+/// Names in the order of registration.
+static std::vector<std::string> &passNames() {
+  static std::vector<std::string> names;
+  return names;
+}
+
 void dynamoRegisterPass(MlirStringRef name, MlirStringRef description, DynamoPassCallback run, void *userData) {
   auto callback = std::make_shared<Callback>(Callback{unwrap(name).str(), unwrap(description).str(), run, userData});
   registerPass([callback] { return std::make_unique<RustPass>(callback); });
+  passNames().push_back(callback->name);
+}
+
+void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData) {
+  for (const std::string &name : passNames())
+    visit(wrap(StringRef(name)), userData);
 }

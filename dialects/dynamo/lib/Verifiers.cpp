@@ -7,6 +7,7 @@
 
 #include "dynamo/Dynamo.h"
 #include "llvm/ADT/SmallBitVector.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace dynamlir::dynamo;
@@ -30,8 +31,33 @@ static LogicalResult expectShape(Operation *op, ArrayRef<int64_t> expected, Valu
   if (tensorOf(result).getShape() == expected)
     return success();
   InFlightDiagnostic diag = op->emitOpError() << "expected a result of shape [";
-  llvm::interleaveComma(expected, diag);
+  llvm::interleaveComma(expected, diag, [&](int64_t size) {
+    if (ShapedType::isDynamic(size))
+      diag << "?";
+    else
+      diag << size;
+  });
   return diag << "], got " << result.getType();
+}
+
+/// a + b, unknown if one of them is, or if it is no size at all.
+static int64_t addSizes(int64_t a, int64_t b) {
+  int64_t sum;
+  if (ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || llvm::AddOverflow(a, b, sum))
+    return ShapedType::kDynamic;
+  return sum;
+}
+
+/// offset + Σ (size - 1) · stride: the last element of a window that shows
+/// at least one; nothing when that number is too large to write down.
+static std::optional<int64_t> lastElement(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, int64_t offset) {
+  int64_t last = offset;
+  for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
+    int64_t step;
+    if (llvm::MulOverflow(size - 1, stride, step) || llvm::AddOverflow(last, step, last))
+      return std::nullopt;
+  }
+  return last;
 }
 
 static LogicalResult expectCount(Operation *op, StringRef what, size_t count, int64_t rank) {
@@ -124,7 +150,12 @@ LogicalResult SliceOp::verify() {
     int64_t start = getStarts()[i], step = getSteps()[i], size = to.getDimSize(i);
     if (step < 1)
       return emitOpError() << "expected steps of at least 1, got " << step;
-    if (start < 0 || (size > 0 && start + (size - 1) * step >= from.getDimSize(i)))
+    if (start < 0)
+      return emitOpError() << "expected starts that are not negative, got " << start;
+    if (size == 0 || ShapedType::isDynamic(size) || from.isDynamicDim(i))
+      continue;
+    std::optional<int64_t> last = lastElement(size, step, start);
+    if (!last || *last >= from.getDimSize(i))
       return emitOpError() << "slice leaves dimension " << i << " of size " << from.getDimSize(i);
   }
   return success();
@@ -156,7 +187,7 @@ LogicalResult ConcatenateOp::verify() {
     for (int64_t i = 0; i < rank; ++i)
       if (i != dim && type.getDimSize(i) != shape[i])
         return emitOpError() << "operands differ in dimension " << i;
-    shape[dim] += type.getDimSize(dim);
+    shape[dim] = addSizes(shape[dim], type.getDimSize(dim));
   }
   return expectShape(*this, shape, getResult());
 }
@@ -173,35 +204,34 @@ LogicalResult PadOp::verify() {
   for (auto [size, low, high] : llvm::zip(shape, getLow(), getHigh())) {
     if (low < 0 || high < 0)
       return emitOpError() << "expected padding that is not negative";
-    size += low + high;
+    size = addSizes(addSizes(size, low), high);
   }
   return expectShape(*this, shape, getResult());
 }
 
-/// Every element of the window lies in a row-major buffer of `count` elements.
+/// Every element of the window lies in the row-major elements of `buffer`.
 static LogicalResult windowFits(Operation *op, RankedTensorType window, ArrayRef<int64_t> strides, int64_t offset,
-                                int64_t count) {
+                                RankedTensorType buffer) {
   if (failed(expectCount(op, "strides", strides.size(), window.getRank())))
     return failure();
   if (offset < 0)
     return op->emitOpError() << "expected an offset that is not negative";
-  int64_t last = offset;
-  for (auto [size, stride] : llvm::zip(window.getShape(), strides)) {
-    if (stride < 0)
-      return op->emitOpError() << "expected strides that are not negative";
-    if (size == 0)
-      return success();
-    last += (size - 1) * stride;
-  }
-  if (last >= count)
-    return op->emitOpError() << "window reaches element " << last << " of " << count;
+  if (llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
+    return op->emitOpError() << "expected strides that are not negative";
+  if (!window.hasStaticShape() || !buffer.hasStaticShape() || llvm::is_contained(window.getShape(), 0))
+    return success();
+  std::optional<int64_t> last = lastElement(window.getShape(), strides, offset);
+  if (!last)
+    return op->emitOpError() << "window reaches beyond any buffer";
+  if (*last >= buffer.getNumElements())
+    return op->emitOpError() << "window reaches element " << *last << " of " << buffer.getNumElements();
   return success();
 }
 
 LogicalResult AsStridedOp::verify() {
   if (failed(sameElementType(*this, getOperand(), getResult())))
     return failure();
-  return windowFits(*this, tensorOf(getResult()), getStrides(), getOffset(), tensorOf(getOperand()).getNumElements());
+  return windowFits(*this, tensorOf(getResult()), getStrides(), getOffset(), tensorOf(getOperand()));
 }
 
 LogicalResult AsStridedScatterOp::verify() {
@@ -209,7 +239,18 @@ LogicalResult AsStridedScatterOp::verify() {
     return failure();
   if (getBase().getType() != getResult().getType())
     return emitOpError() << "expected the result to have the base's type";
-  return windowFits(*this, tensorOf(getSource()), getStrides(), getOffset(), tensorOf(getBase()).getNumElements());
+  return windowFits(*this, tensorOf(getSource()), getStrides(), getOffset(), tensorOf(getBase()));
+}
+
+LogicalResult GatherOp::verify() {
+  auto from = tensorOf(getOperand()), to = tensorOf(getResult());
+  if (failed(sameElementType(*this, getOperand(), getResult())) ||
+      failed(expectCount(*this, "indices", getIndices().size(), from.getRank())))
+    return failure();
+  for (Value index : getIndices())
+    if (tensorOf(index).getShape() != to.getShape())
+      return emitOpError() << "expected indices of the result's shape, got " << index.getType();
+  return success();
 }
 
 static SmallVector<int64_t> withoutDims(RankedTensorType type, const llvm::SmallBitVector &dropped) {
@@ -220,16 +261,21 @@ static SmallVector<int64_t> withoutDims(RankedTensorType type, const llvm::Small
   return shape;
 }
 
+/// `and`, `or` and `xor` combine bits.
+static LogicalResult kindSuits(Operation *op, ReduceKind kind, RankedTensorType type) {
+  bool bitwise = kind == ReduceKind::bit_and || kind == ReduceKind::bit_or || kind == ReduceKind::bit_xor;
+  if (bitwise && !isa<IntegerType>(type.getElementType()))
+    return op->emitOpError() << "'" << stringifyReduceKind(kind) << "' needs integers or bool, got " << type;
+  return success();
+}
+
 LogicalResult ReduceOp::verify() {
   auto from = tensorOf(getOperand());
   llvm::SmallBitVector dropped;
   if (failed(sameElementType(*this, getOperand(), getResult())) ||
-      failed(distinctDims(*this, getDims(), from.getRank(), dropped)))
+      failed(distinctDims(*this, getDims(), from.getRank(), dropped)) || failed(kindSuits(*this, getKind(), from)))
     return failure();
   ReduceKind kind = getKind();
-  bool bitwise = kind == ReduceKind::bit_and || kind == ReduceKind::bit_or || kind == ReduceKind::bit_xor;
-  if (bitwise && !isa<IntegerType>(from.getElementType()))
-    return emitOpError() << "'" << stringifyReduceKind(kind) << "' needs integers or bool, got " << from;
   if (kind == ReduceKind::max || kind == ReduceKind::min)
     for (int64_t dim : getDims())
       if (from.getDimSize(dim) == 0)
@@ -249,7 +295,12 @@ LogicalResult ArgReduceOp::verify() {
   return expectShape(*this, withoutDims(from, dropped), getResult());
 }
 
-LogicalResult ScanOp::verify() { return dimInRange(*this, getDim(), tensorOf(getOperand()).getRank()); }
+LogicalResult ScanOp::verify() {
+  auto type = tensorOf(getOperand());
+  if (failed(dimInRange(*this, getDim(), type.getRank())))
+    return failure();
+  return kindSuits(*this, getKind(), type);
+}
 
 /// Every `#dynamo.operand<i>` in `attr`, at any depth, is in range; counts them.
 static LogicalResult checkOperandRefs(Operation *op, Attribute attr, int64_t count, llvm::SmallBitVector &used) {
@@ -265,16 +316,25 @@ static LogicalResult checkOperandRefs(Operation *op, Attribute attr, int64_t cou
   return success();
 }
 
-LogicalResult AtenOp::verify() {
-  StringRef schema = getSchema();
-  if (schema.count("::") || schema.split('.').second.split('.').second.empty())
-    return emitOpError() << "expected a schema 'namespace.op.overload', got '" << schema << "'";
-  int64_t count = getInputs().size();
+/// What `dynamo.aten` and `dynamo.extern` share: the schema's form, and `args`
+/// that name each of `count` operands.
+static LogicalResult checkCall(Operation *op, StringRef schema, Attribute args, int64_t count) {
+  SmallVector<StringRef> parts;
+  schema.split(parts, '.');
+  if (parts.size() != 3 || schema.contains("::") || llvm::any_of(parts, [](StringRef part) { return part.empty(); }))
+    return op->emitOpError() << "expected a schema 'namespace.op.overload', got '" << schema << "'";
   llvm::SmallBitVector used(count);
-  if (failed(checkOperandRefs(*this, getArgs(), count, used)))
+  if (failed(checkOperandRefs(op, args, count, used)))
     return failure();
   if (!used.all())
-    return emitOpError() << "operand " << used.find_first_unset() << " is named by no argument";
+    return op->emitOpError() << "operand " << used.find_first_unset() << " is named by no argument";
+  return success();
+}
+
+LogicalResult AtenOp::verify() {
+  int64_t count = getInputs().size();
+  if (failed(checkCall(*this, getSchema(), getArgs(), count)))
+    return failure();
   auto perResult = [&](StringRef name, std::optional<size_t> size, size_t expected) -> LogicalResult {
     if (size && *size != expected)
       return emitOpError() << "expected " << expected << " entries in '" << name << "', got " << *size;
@@ -294,8 +354,43 @@ LogicalResult AtenOp::verify() {
   return success();
 }
 
+LogicalResult LaunchOp::verify() {
+  bool tensors = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<TensorType>);
+  bool memrefs = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<MemRefType>);
+  if (tensors && memrefs)
+    return emitOpError() << "expected operands that are all tensors or all memrefs";
+  if (memrefs && getNumResults() != 0)
+    return emitOpError() << "on memrefs has no results: the last operands are written";
+  return success();
+}
+
+LogicalResult ExternOp::verify() { return checkCall(*this, getSchema(), getArgs(), getInputs().size()); }
+
 LogicalResult BufferOp::verify() {
-  if (static_cast<int64_t>(getByteOffset()) < 0)
+  int64_t offset = getByteOffset();
+  if (offset < 0)
     return emitOpError() << "expected a byte offset that is not negative";
+  auto type = cast<MemRefType>(getResult().getType()), workspace = cast<MemRefType>(getWorkspace().getType());
+  int64_t start;
+  SmallVector<int64_t> strides;
+  if (!type.hasStaticShape() || !workspace.hasStaticShape() || !type.getElementType().isIntOrFloat() ||
+      failed(type.getStridesAndOffset(strides, start)) || ShapedType::isDynamic(start) ||
+      llvm::any_of(strides, ShapedType::isDynamic) || llvm::is_contained(type.getShape(), 0))
+    return success();
+  std::optional<int64_t> last = lastElement(type.getShape(), strides, start);
+  int64_t width = llvm::divideCeil(type.getElementTypeBitWidth(), 8), end;
+  if (!last || llvm::MulOverflow(*last + 1, width, end) || llvm::AddOverflow(end, offset, end))
+    return emitOpError() << "reaches beyond any workspace";
+  if (end > workspace.getDimSize(0))
+    return emitOpError() << "reaches byte " << end << " of a workspace of " << workspace.getDimSize(0);
+  return success();
+}
+
+LogicalResult CheckRangeOp::verify() {
+  SmallVector<Type> expected;
+  if (isa<RankedTensorType>(getOperand().getType()))
+    expected.push_back(getOperand().getType());
+  if (getChecked().getTypes() != ArrayRef(expected))
+    return emitOpError() << "returns its operand if that is a tensor, else nothing";
   return success();
 }

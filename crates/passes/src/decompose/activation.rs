@@ -3,7 +3,11 @@
 use dynamlir_dialect::ir::Value;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
-use super::{Call, Lowering, pointwise::float, promote::Domain};
+use super::{
+    Call, Lowering,
+    pointwise::float,
+    promote::{Domain, fits},
+};
 use crate::emit::{Emit, Scalar};
 
 /// The lowerings of this file.
@@ -14,7 +18,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.threshold.default", |c| {
         let d = Domain::number_of(c, &[0])?;
         let x = d.get(0)?;
-        d.done(d.e.select(d.e.le(x, d.rounded(1)?), d.rounded(2)?, x))
+        d.done(d.e.select(d.e.le(x, d.full(c.scalar(1)?)), d.full(c.scalar(2)?), x))
     }),
     ("aten.hardswish.default", |c| only_float(c, |e, x| e.div(e.mul(x, ramp6(e, x)), e.full_like(x, 6.0)))),
     ("aten.hardsigmoid.default", |c| only_float(c, |e, x| e.div(ramp6(e, x), e.full_like(x, 6.0)))),
@@ -84,8 +88,8 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.hardtanh_backward.default", |c| {
         let d = Domain::only_float_of(c, &[0, 1])?;
         let (g, x) = (d.get(0)?, d.get(1)?);
-        let outside = d.e.or(d.e.le(x, d.rounded(2)?), d.e.ge(x, d.rounded(3)?));
-        d.done(d.e.select(outside, d.full(0.0), g))
+        let inside = d.e.and(d.e.gt(x, d.rounded(2)?), d.e.lt(x, d.rounded(3)?));
+        d.done(d.e.select(inside, g, d.full(0.0)))
     }),
     ("aten.gelu_backward.default", |c| match c.str(2)?.as_str() {
         "none" => backward(c, gelu_backward),
@@ -108,6 +112,10 @@ fn backward(call: &Call, f: fn(&Emit, Value, Value) -> Value) -> Option<Vec<Valu
 /// Kept within constant bounds, in the operand's own type; NaN passes.
 fn bounded(call: &Call, min: Option<Scalar>, max: Option<Scalar>) -> Option<Vec<Value>> {
     let d = Domain::number_of(call, &[0])?;
+    // Eager compares ui8 with a negative bound in a wider type.
+    if ![min, max].into_iter().flatten().all(|bound| fits(bound, d.element)) {
+        return None;
+    }
     let mut x = d.get(0)?;
     if let Some(min) = min {
         x = d.e.max(x, d.full(min));

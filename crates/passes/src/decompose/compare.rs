@@ -164,11 +164,7 @@ fn shift(call: &Call, name: &str) -> Option<Vec<Value>> {
 /// A question about a float; integers have one answer.
 fn class(call: &Call, question: fn(&Emit, Value) -> Value, of_integers: bool) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0])?;
-    let answer = if d.element.is_float() {
-        question(&d.e, d.get(0)?)
-    } else {
-        d.e.full(&d.shape, d.e.bool_type(), of_integers)
-    };
+    let answer = if d.element.is_float() { question(&d.e, d.get(0)?) } else { d.e.full(&d.shape, d.e.bool_type(), of_integers) };
     Some(vec![d.e.convert(answer, call.result_type(0).element())])
 }
 

@@ -64,8 +64,7 @@ fn ones(call: &Call) -> Option<Vec<Value>> {
 /// A value in the result's element type and shape. Copying a value is nothing at all.
 fn copy(call: &Call, from: Value) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    broadcasts(&from.ty().shape(), &ty.shape())
-        .then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.shape())])
+    broadcasts(&from.ty().shape(), &ty.shape()).then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.shape())])
 }
 
 /// start + i·step: for integers in `i64`, for floats in `f64` and then rounded, as eager does.
@@ -118,13 +117,16 @@ fn linspace(call: &Call) -> Option<Vec<Value>> {
     let compute = if element.is_float() { element } else { Type::f64(e.ctx()) };
     let single = element.is_float() && element.width() == 32;
     let round = |v: f64| if single { f64::from(v as f32) } else { v };
-    let step = round((round(end.as_f64()) - round(start.as_f64())) / (count - 1) as f64);
+    // An integer result takes its ends as integers.
+    let ends = [start, end].map(|v| if element.is_float() { Some(round(v.as_f64())) } else { v.attr(element).as_i64().map(|v| v as f64) });
+    let [Some(start), Some(end)] = ends else { return None };
+    let step = round((end - start) / (count - 1) as f64);
     let iota = e.iota(&shape, 0);
     let constant = |v: f64| e.full(&shape, compute, v);
     let index = e.convert(iota, compute);
-    let from_start = e.add(constant(start.as_f64()), e.mul(constant(step), index));
+    let from_start = e.add(constant(start), e.mul(constant(step), index));
     let rest = e.convert(e.sub(e.full_like(iota, count - 1), iota), compute);
-    let from_end = e.sub(constant(end.as_f64()), e.mul(constant(step), rest));
+    let from_end = e.sub(constant(end), e.mul(constant(step), rest));
     let first_half = e.lt(iota, e.full_like(iota, count / 2));
     Some(vec![e.convert(e.select(first_half, from_start, from_end), element)])
 }

@@ -1,4 +1,4 @@
-//! The ops that stay extern calls on purpose.
+//! The ops that stay extern calls on purpose, but for special cases that a table lowers (dropout outside training).
 
 /// Schemas that are not decomposed even where a decomposition is at hand: libraries do them better, they raise on
 /// values (an index out of range), they draw random numbers, or their result depends on an algorithm of eager's.

@@ -5,18 +5,32 @@
 //!
 //! An op is lowered by the table entry of its schema. Where there is none, or it declines, the function that the op
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
-//! extern call. What is in [`KEEP`] stays on purpose. Decomposition functions are gone afterwards.
+//! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
+#![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
+#![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
 pub mod activation;
 pub mod arith;
 pub mod call;
 pub mod compare;
 pub mod create;
+pub mod join;
 pub mod keep;
+pub mod linear;
+pub mod loss;
+pub mod nn;
+pub mod norm;
+pub mod pad;
 pub mod pointwise;
+pub mod pool;
 pub mod promote;
 pub mod reduce;
+pub mod scatter;
+mod shape;
+pub mod softmax;
 pub mod special;
+pub mod verify;
+pub mod view;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Value},
@@ -32,7 +46,25 @@ pub use keep::KEEP;
 pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
 
 /// The lowerings, by schema; each schema stands in one table.
-pub const TABLES: &[&[(&str, Lowering)]] = &[pointwise::TABLE, arith::TABLE, compare::TABLE, activation::TABLE, special::TABLE, reduce::TABLE, create::TABLE];
+pub const TABLES: &[&[(&str, Lowering)]] = &[
+    pointwise::TABLE,
+    arith::TABLE,
+    compare::TABLE,
+    activation::TABLE,
+    special::TABLE,
+    reduce::TABLE,
+    create::TABLE,
+    view::TABLE,
+    join::TABLE,
+    scatter::TABLE,
+    pad::TABLE,
+    norm::TABLE,
+    softmax::TABLE,
+    nn::TABLE,
+    pool::TABLE,
+    loss::TABLE,
+    linear::TABLE,
+];
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "dynamo-decompose", description: "Lower ATen ops to primitive ops", run };
@@ -167,4 +199,19 @@ fn decomposition(op: Op) -> Option<String> {
 
 fn is_private(function: Op) -> bool {
     function.attr_str("sym_visibility").as_deref() == Some("private")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lowered_schemas;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_schema_has_one_place() {
+        let mut seen = HashSet::new();
+        for schema in lowered_schemas() {
+            assert!(seen.insert(schema), "{schema} stands in two tables");
+            assert_eq!(schema.split('.').count(), 3, "{schema} is no `aten.<op>.<overload>`");
+        }
+    }
 }

@@ -40,10 +40,18 @@ pub fn join(a: Type, b: Type) -> Type {
         // ui8 with i8 meets in i16; with wider types the wider wins, as below.
         (1, 1) if a.width() == b.width() => Type::int(ctx, 16),
         (x, y) if x == y => {
-            if a.width() > b.width() { a } else { b }
+            if a.width() > b.width() {
+                a
+            } else {
+                b
+            }
         }
         (x, y) => {
-            if x > y { a } else { b }
+            if x > y {
+                a
+            } else {
+                b
+            }
         }
     }
 }
@@ -69,11 +77,7 @@ pub fn common(ctx: Ctx, args: &[Arg]) -> Type {
 
 /// 0 bool, 1 integer, 2 float.
 pub fn category(element: Type) -> u8 {
-    if element.is_float() {
-        2
-    } else {
-        u8::from(!element.is_bool())
-    }
+    if element.is_float() { 2 } else { u8::from(!element.is_bool()) }
 }
 
 /// Whether a number is in an integer type's range; eager raises where `full` or `masked_fill` gets one that is not.

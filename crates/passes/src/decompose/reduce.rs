@@ -28,10 +28,10 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.aminmax.default", aminmax),
     ("aten.any.default", |c| truth(c, "or", None)),
     ("aten.any.dim", |c| truth(c, "or", Some(1))),
-    ("aten.any.dims", |c| truth(c, "or", Some(1))),
+    ("aten.any.dims", |c| truth_of_dims(c, "or")),
     ("aten.all.default", |c| truth(c, "and", None)),
     ("aten.all.dim", |c| truth(c, "and", Some(1))),
-    ("aten.all.dims", |c| truth(c, "and", Some(1))),
+    ("aten.all.dims", |c| truth_of_dims(c, "and")),
     ("aten.count_nonzero.default", count_nonzero),
     ("aten.count_nonzero.dim_IntList", count_nonzero),
     ("aten.logsumexp.default", logsumexp),
@@ -90,9 +90,10 @@ fn accumulate(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> 
 fn nansum(call: &Call) -> Option<Vec<Value>> {
     let x = call.tensor(0)?;
     let (dims, keepdim) = dims(call, x, Some(1))?;
+    let from_float = x.ty().element().is_float();
     let x = operand(call, x);
     let element = x.ty().element();
-    if element.is_bool() {
+    if element.is_bool() || from_float != element.is_float() {
         return None;
     }
     let x = if element.is_float() { call.e.select(call.e.ne(x, x), call.e.full_like(x, 0.0), x) } else { x };
@@ -115,6 +116,11 @@ fn extreme(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     done(call, call.e.reduce(kind, widened(&call.e, x), &dims, keepdim))
 }
 
+/// The operand in a type that compares as it does; an index is not found among truth values.
+fn ordered(e: &Emit, x: Value) -> Value {
+    if x.ty().element().is_bool() { e.convert(x, Type::int(e.ctx(), 8)) } else { widened(e, x) }
+}
+
 fn widened(e: &Emit, x: Value) -> Value {
     e.convert(x, wide(x.ty().element()))
 }
@@ -128,7 +134,7 @@ fn extreme_with_index(call: &Call, kind: &str) -> Option<Vec<Value>> {
         return Some(vec![done(call, x)?[0], e.full(&[], call.result_type(1).element(), 0)]);
     }
     (count(x, &[dim]) > 0).then_some(())?;
-    let x = widened(&e, x);
+    let x = ordered(&e, x);
     let value = e.reduce(kind, x, &[dim], keepdim);
     Some(vec![done(call, value)?[0], e.arg_reduce(kind, x, dim, keepdim)])
 }
@@ -144,11 +150,11 @@ fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
     if !call.is_none(1) {
         let dim = call.dim(1, rank)?;
         (count(x, &[dim]) > 0).then_some(())?;
-        return done(call, e.arg_reduce(kind, widened(&e, x), dim, keepdim));
+        return done(call, e.arg_reduce(kind, ordered(&e, x), dim, keepdim));
     }
     let numel = x.ty().numel();
     (numel > 0).then_some(())?;
-    let index = e.arg_reduce(kind, e.reshape(widened(&e, x), &[numel]), 0, false);
+    let index = e.arg_reduce(kind, e.reshape(ordered(&e, x), &[numel]), 0, false);
     done(call, e.reshape(index, &call.result_shape(0)))
 }
 
@@ -165,6 +171,14 @@ fn truth(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     let x = call.tensor(0)?;
     let (dims, keepdim) = dims(call, x, at)?;
     done(call, call.e.reduce(kind, call.e.convert(x, call.e.bool_type()), &dims, keepdim))
+}
+
+/// As [`truth`], but an empty list means no dimension at all here.
+fn truth_of_dims(call: &Call, kind: &str) -> Option<Vec<Value>> {
+    if call.ints(1).is_some_and(|dims| dims.is_empty()) {
+        return done(call, call.e.convert(call.tensor(0)?, call.e.bool_type()));
+    }
+    truth(call, kind, Some(1))
 }
 
 fn count_nonzero(call: &Call) -> Option<Vec<Value>> {

@@ -25,7 +25,11 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_xlog1py.other_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log1p(y)))),
     ("aten.special_xlog1py.self_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log1p(y)))),
     ("aten.special_entr.default", |c| float(c, entropy)),
-    ("aten.special_ndtr.default", |c| float(c, normal_cdf)),
+    ("aten.special_ndtr.default", |c| {
+        // Eager composes it of 16-bit steps, whose errors are not ours to make.
+        Domain::float_of(c, &[0]).filter(|d| d.compute == d.element)?;
+        float(c, normal_cdf)
+    }),
     ("aten.logaddexp.default", |c| log_add(c, Emit::exp, 1.0)),
     ("aten.logaddexp2.default", |c| log_add(c, Emit::exp2, 1.0 / LN_2)),
     ("aten.ldexp.Tensor", ldexp),
@@ -81,10 +85,15 @@ fn log_add(call: &Call, exp: fn(&Emit, Value) -> Value, unit: f64) -> Option<Vec
     d.done(e.select(same_infinity, a, sum))
 }
 
-/// x·2ⁿ, as eager composes it: the power is rounded to the exponents' float type before the product.
+/// x·2ⁿ. Eager takes the power in a type that depends on both operands; other mixtures than these stay extern.
 fn ldexp(call: &Call) -> Option<Vec<Value>> {
-    let d = Domain::float_of(call, &[0, 1])?;
-    let power = d.e.exp2(d.get(1)?);
+    let (x, exponent) = (call.tensor(0)?.ty(), call.tensor(1)?.ty());
+    let (from, to) = (x.element(), exponent.element());
+    let alike = from == to || !from.is_float() && !to.is_float();
+    let whole_exponent = x.rank() > 0 && from.is_float() && from.width() > 16 && !to.is_float();
+    let d = Domain::float_of(call, &[0, 1]).filter(|_| alike || whole_exponent)?;
+    // A 16-bit power is rounded before the product.
+    let power = d.e.convert(d.e.convert(d.e.exp2(d.get(1)?), d.element), d.compute);
     d.done(d.e.mul(d.get(0)?, power))
 }
 

@@ -165,6 +165,11 @@ impl Rewriter {
                 return Err(PassError::at(op, "a decomposition writes to its argument"));
             }
         }
+        // A functional variant returns no views, so one on what is not written would be lost.
+        let is_lost = |&v: &Value| !self.aliasing.storages[self.aliasing.storage(v)].is_tracked() && !self.fresh_results(op).contains(&v);
+        if op.results().iter().any(is_lost) {
+            return Err(PassError::at(op, "an op writes to one operand and returns a view of another"));
+        }
         let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
         let new_values = if let Some(value) = call::overwritten(&self.b, op, &all) {
             vec![value]

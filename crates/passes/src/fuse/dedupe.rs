@@ -1,17 +1,51 @@
 //! `module @kernels`: one function for each distinct kernel.
 //!
-//! Two kernels are equal if their text is, names and locations left out. Arguments stand in the order of first use
-//! and operations in graph order, so equal layers of a model give equal text.
+//! Two kernels are equal if they are made of the same operations on the same types, names and locations left out.
+//! Arguments stand in the order of first use and operations in graph order, so equal layers of a model are equal.
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op};
+use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
 
 pub(super) struct Kernels {
     module: Op,
     block: Option<Block>,
-    by_text: HashMap<String, String>,
+    by_form: HashMap<Form, String>,
     names: HashSet<String>,
+}
+
+/// A kernel without names and locations. Types and attributes are unique in their context, so their addresses say
+/// which they are; the printed text would not do, since options of the tool change it.
+type Form = Vec<(String, Vec<usize>)>;
+
+fn form(function: Op) -> Form {
+    let mut numbers: HashMap<Value, usize> = HashMap::new();
+    let mut form = Vec::new();
+    let mut add = |op: Op, values: Vec<Value>| {
+        let mut words: Vec<usize> = op.operands().iter().map(|operand| numbers.get(operand).copied().unwrap_or(usize::MAX)).collect();
+        words.extend(op.results().iter().map(|result| address(result.ty())));
+        let mut names = op.name();
+        for (name, attr) in op.attrs().into_iter().filter(|(name, _)| name != "sym_name") {
+            names.push(' ');
+            names.push_str(&name);
+            words.push(attr.raw().ptr as usize);
+        }
+        for value in values {
+            let next = numbers.len();
+            numbers.insert(value, next);
+        }
+        form.push((names, words));
+    };
+    let body = function.body();
+    add(function, body.map(Block::args).unwrap_or_default());
+    for op in body.map(Block::ops).unwrap_or_default() {
+        add(op, op.results());
+    }
+    form
+}
+
+fn address(ty: Type) -> usize {
+    ty.raw().ptr as usize
 }
 
 impl Kernels {
@@ -20,15 +54,13 @@ impl Kernels {
 
     /// The kernels that a module has already.
     pub(super) fn of(module: Op) -> Self {
-        let mut kernels = Self { module, block: None, by_text: HashMap::new(), names: HashSet::new() };
-        let inner = module.body().map(|body| body.ops()).unwrap_or_default();
-        kernels.block = inner.iter().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
-        for function in kernels.block.map(|block| block.ops()).unwrap_or_default() {
+        let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new() };
+        let inner = module.body().map(Block::ops).unwrap_or_default();
+        kernels.block =
+            inner.iter().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
+        for function in kernels.block.map(Block::ops).unwrap_or_default() {
             if let Some(name) = function.symbol() {
-                let copy = function.clone_detached();
-                copy.set_attr("sym_name", Attr::str(copy.ctx(), Self::PLACEHOLDER));
-                kernels.by_text.insert(copy.text(), name.clone());
-                copy.erase();
+                kernels.by_form.insert(form(function), name.clone());
                 kernels.names.insert(name);
             }
         }
@@ -37,8 +69,8 @@ impl Kernels {
 
     /// Takes a detached function named [`Self::PLACEHOLDER`]; returns the name of the one that stays.
     pub(super) fn intern(&mut self, function: Op, base: &str) -> String {
-        let text = function.text();
-        if let Some(name) = self.by_text.get(&text) {
+        let form = form(function);
+        if let Some(name) = self.by_form.get(&form) {
             function.erase();
             return name.clone();
         }
@@ -52,7 +84,7 @@ impl Kernels {
         };
         function.set_attr("sym_name", Attr::str(function.ctx(), &name));
         self.block().append(function);
-        self.by_text.insert(text, name.clone());
+        self.by_form.insert(form, name.clone());
         name
     }
 
@@ -62,7 +94,13 @@ impl Kernels {
         *self.block.get_or_insert_with(|| {
             let ctx = module.ctx();
             let (_, block) = match module.body() {
-                Some(body) => Builder::at_end(body, module.loc()).op_with_body("builtin.module", &[], &[], &[("sym_name", Attr::str(ctx, "kernels"))], &[]),
+                Some(body) => Builder::at_end(body, module.loc()).op_with_body(
+                    "builtin.module",
+                    &[],
+                    &[],
+                    &[("sym_name", Attr::str(ctx, "kernels"))],
+                    &[],
+                ),
                 None => (module, Block::new(&[])),
             };
             block

@@ -3,16 +3,23 @@
 //! A value that one kernel makes and others read costs a write and a read each. If it comes from a few cheap
 //! operations on values that are stored anyway, and those are smaller or read already, each reader gets a copy of the
 //! operations. A reader then depends on less than before, so no cycle can come of it.
+//!
+//! Near a tie the copy wins too, since a buffer goes, but only where no extern call separates maker and reader: the
+//! inputs would have to live longer.
 
 use super::{
     Kind, after, bytes,
     graph::{Graph, Group},
+    group::same_stretch,
     weight,
 };
 use dynamlir_dialect::ir::{Op, Value};
 
 /// Additions per element that are cheaper than a read.
 const CHEAP: usize = 8;
+
+/// A loss below this part of the value's size is a tie.
+const NEAR_TIE: i64 = 8;
 
 /// Copies what is worth it and returns the groups as operations, the empty ones left out.
 pub(super) fn run(graph: &mut Graph) -> Vec<(Vec<Op>, Group)> {
@@ -34,7 +41,11 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
         match graph.number(used.op).and_then(|user| graph.group_of[user]) {
             Some(group) if group == maker => {}
             Some(group) => readers.push(group),
-            None => stays |= graph.number(used.op).is_none_or(|user| graph.spread_row(&graph.groups[maker], user).is_none() || !graph.is_internal(&graph.groups[maker], user)),
+            None => {
+                stays |= graph.number(used.op).is_none_or(|user| {
+                    graph.spread_row(&graph.groups[maker], user).is_none() || !graph.is_internal(&graph.groups[maker], user)
+                })
+            }
         }
     }
     readers.sort_unstable();
@@ -42,7 +53,9 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
     let gains: Vec<_> = readers.iter().map(|&reader| (reader, gain(graph, &chain, reader, value))).collect();
     let fits = gains.iter().all(|(_, gain)| gain.is_some());
     let sum: i64 = gains.iter().filter_map(|&(_, gain)| gain).sum();
-    let takes: Vec<_> = if fits && !stays && sum + bytes(value) > 0 {
+    let near = readers.iter().all(|&reader| same_stretch(graph, maker, reader));
+    let least = if near { -bytes(value) / NEAR_TIE } else { 1 };
+    let takes: Vec<_> = if fits && !stays && sum + bytes(value) >= least {
         readers
     } else {
         gains.into_iter().filter(|&(_, gain)| gain.is_some_and(|gain| gain > 0)).map(|(reader, _)| reader).collect()
@@ -102,7 +115,9 @@ fn in_order(graph: &Graph, ops: &[usize]) -> Vec<usize> {
     let mut ordered: Vec<usize> = Vec::new();
     let mut left = ops.to_vec();
     while !left.is_empty() {
-        let waits = |number: usize| graph.ops[number].operands().into_iter().filter_map(|operand| graph.def(operand)).any(|def| left.contains(&def));
+        let waits = |number: usize| {
+            graph.ops[number].operands().into_iter().filter_map(|operand| graph.def(operand)).any(|def| left.contains(&def))
+        };
         let (next, rest): (Vec<_>, Vec<_>) = left.iter().partition(|&&number| !waits(number));
         ordered.extend(next);
         left = rest;
@@ -114,7 +129,11 @@ fn in_order(graph: &Graph, ops: &[usize]) -> Vec<usize> {
 fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64> {
     let group = &graph.groups[reader];
     let interface = graph.interface(group);
-    let more: Vec<_> = chain.leaves.iter().filter(|leaf| !interface.inputs.contains(leaf) && graph.def(**leaf).is_none_or(|def| graph.group_of[def] != Some(reader))).collect();
+    let more: Vec<_> = chain
+        .leaves
+        .iter()
+        .filter(|leaf| !interface.inputs.contains(leaf) && graph.def(**leaf).is_none_or(|def| graph.group_of[def] != Some(reader)))
+        .collect();
     let args = interface.inputs.len() + interface.outputs.len() + more.len();
     let fits = group.members.len() + chain.ops.len() <= graph.settings.max_ops && args <= graph.settings.max_args && !group.scan;
     fits.then(|| bytes(value) - more.into_iter().map(|&leaf| bytes(leaf)).sum::<i64>())

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::{Kind, Settings, bytes, keyword, kind, reduced_dims, row_of};
-use dynamlir_dialect::ir::{Op, Value};
+use dynamlir_dialect::ir::{Block, Op, Value};
 
 /// Operations that will share a kernel.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl Graph {
         };
         let mut last_ordered = None;
         let (mut ordered, mut results) = (0, 0);
-        for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+        for op in function.body().map(Block::ops).unwrap_or_default() {
             let number = graph.push(op, ordered);
             // The number that the printer gives the first result.
             graph.names.push(format!("%{results} {}", short_name(op)));
@@ -196,7 +196,9 @@ impl Graph {
     /// what stands behind it, so that the search for a cycle may end there.
     fn floor(&self, united: &Group) -> usize {
         let (Some(&first), Some(&last)) = (united.members.first(), united.members.last()) else { return 0 };
-        let start = |number: usize| self.group_of[number].and_then(|group| self.groups[group].members.first()).map_or(number, |&first| first.min(number));
+        let start = |number: usize| {
+            self.group_of[number].and_then(|group| self.groups[group].members.first()).map_or(number, |&first| first.min(number))
+        };
         let (mut low, mut checked) = (first, last + 1);
         while low < checked {
             let next = (low..checked).map(start).min().unwrap_or(low);

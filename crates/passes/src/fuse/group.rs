@@ -26,7 +26,12 @@ pub(super) fn run(graph: &mut Graph) {
     for number in 0..graph.ops.len() {
         let kind = graph.kinds[number];
         // Constants are split by now: one that anything but a kernel uses is used by no kernel.
-        let is_stored = kind.is_constant() && graph.ops[number].result(0).uses().iter().any(|used| graph.number(used.op).is_some_and(|user| !graph.kinds[user].is_compute()));
+        let is_stored = kind.is_constant()
+            && graph.ops[number]
+                .result(0)
+                .uses()
+                .iter()
+                .any(|used| graph.number(used.op).is_some_and(|user| !graph.kinds[user].is_compute()));
         if kind.is_compute() || is_stored {
             let own = graph.start(number);
             join_producers(graph, number, own);
@@ -46,7 +51,10 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
     loop {
         // Refusals can depend on what joined meanwhile, so each round asks anew.
         let tried: Vec<_> = candidates.iter().map(|&other| (other, unite(graph, other, own))).collect();
-        let best = tried.iter().filter_map(|(other, union)| Some((*other, union.as_ref().ok()?))).max_by_key(|&(other, union)| (union.saved, other));
+        let best = tried
+            .iter()
+            .filter_map(|(other, union)| Some((*other, union.as_ref().ok()?)))
+            .max_by_key(|&(other, union)| (union.saved, other));
         let Some((other, union)) = best else {
             for (other, union) in &tried {
                 if let Err(reason) = union {
@@ -63,14 +71,15 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
 }
 
 /// Groups that read the same value.
-fn join_siblings(graph: &mut Graph) {
+pub(super) fn join_siblings(graph: &mut Graph) {
     let mut readers: std::collections::HashMap<_, Vec<usize>> = std::collections::HashMap::new();
     for own in 0..graph.groups.len() {
         if graph.groups[own].members.is_empty() {
             continue;
         }
         let inputs = graph.interface(&graph.groups[own]).inputs;
-        let mut near: Vec<usize> = inputs.iter().filter_map(|input| readers.get(input)).flat_map(|groups| groups.iter().rev().take(NEIGHBOURS).copied()).collect();
+        let mut near: Vec<usize> =
+            inputs.iter().filter_map(|input| readers.get(input)).flat_map(|groups| groups.iter().rev().take(NEIGHBOURS).copied()).collect();
         near.sort_unstable();
         near.dedup();
         let mut survivor = own;
@@ -101,7 +110,7 @@ fn join_siblings(graph: &mut Graph) {
 
 /// Whether no extern call separates the groups: joining across one would stretch lifetimes, and how far would
 /// depend on the model's length.
-fn same_stretch(graph: &Graph, a: usize, b: usize) -> bool {
+pub(super) fn same_stretch(graph: &Graph, a: usize, b: usize) -> bool {
     let ends = |group: usize| {
         let members = &graph.groups[group].members;
         let number = |at: Option<&usize>| at.map_or(0, |&member| graph.ordered_before[member]);
@@ -156,7 +165,8 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
 
 /// D and R of two groups together.
 fn common_domain(a: &Group, b: &Group) -> Result<(Vec<i64>, Vec<i64>), String> {
-    let fits = |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
+    let fits =
+        |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
     match (a.reduced.is_empty(), b.reduced.is_empty()) {
         _ if a.scan => Err("a scan ends its kernel".into()),
         (false, false) if a.domain == b.domain && a.reduced != b.reduced => {

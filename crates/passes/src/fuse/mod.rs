@@ -23,7 +23,7 @@ mod pull;
 pub mod verify;
 
 use dynamlir_dialect::{
-    ir::{Builder, Op, Type, Value},
+    ir::{Block, Builder, Op, Type, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
 
@@ -58,6 +58,8 @@ fn run(module: Op, config: &Config) -> PassResult {
         // Recomputed values are new operations, so positions are counted anew.
         let mut graph = graph::Graph::of(function, settings);
         graph.assign(groups);
+        // Kernels that read a stored value may now read what it was made of, as others do.
+        group::join_siblings(&mut graph);
         outline::run(function, &graph, &mut kernels)?;
     }
     Ok(())
@@ -68,7 +70,7 @@ fn check(function: Op) -> PassResult {
     if function.region(0).blocks().len() != 1 {
         return Err(PassError::at(function, "expected straight-line code: one block"));
     }
-    for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+    for op in function.body().map(Block::ops).unwrap_or_default() {
         if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().shape().iter().any(|&size| size < 0)) {
             return Err(PassError::at(op, "dynamo-fuse needs static sizes: kernels are specialised on them"));
         }
@@ -88,9 +90,9 @@ enum Kind {
     Broadcast,
     Permute,
     Reshape,
-    /// A view that is never moved: slice, reverse, as_strided.
+    /// A view that is never moved: `slice`, `reverse`, `as_strided`.
     OtherView,
-    /// Stays in the graph function and may move: concatenate, pad, as_strided_scatter.
+    /// Stays in the graph function and may move: `concatenate`, `pad`, `as_strided_scatter`.
     Free,
     /// Stays in the graph function and keeps its place among its like: extern calls, launches, return.
     Ordered,
@@ -127,8 +129,8 @@ fn kind(op: Op) -> Kind {
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
 fn weight(op: Op) -> Option<usize> {
     match op.name().strip_prefix("dynamo.")? {
-        "convert" | "bitcast" | "add" | "sub" | "mul" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl" | "shr" | "compare"
-        | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
+        "convert" | "bitcast" | "add" | "sub" | "mul" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl" | "shr"
+        | "compare" | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
         "div" | "rem" | "sqrt" | "rsqrt" => Some(4),
         _ => None,
     }

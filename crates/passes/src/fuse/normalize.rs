@@ -96,12 +96,11 @@ fn squeeze(op: Op) {
         },
         Kind::Broadcast | Kind::Permute => {
             let dims = op.attr_i64s("dims").unwrap_or_default();
-            let dims = match kind {
-                Kind::Permute => squeezed_dims(&from, &dims),
-                _ => {
-                    let kept: Vec<_> = dims.iter().zip(&from).filter(|&(_, &size)| size != 1).map(|(&dim, _)| dim).collect();
-                    squeezed_dims(&ty.shape(), &kept)
-                }
+            let dims = if kind == Kind::Permute {
+                squeezed_dims(&from, &dims)
+            } else {
+                let kept: Vec<_> = dims.iter().zip(&from).filter(|&(_, &size)| size != 1).map(|(&dim, _)| dim).collect();
+                squeezed_dims(&ty.shape(), &kept)
             };
             if dims.len() == small.len() && dims.iter().is_sorted() {
                 result.replace_all_uses_with(reshape(&build, operand, &ty.shape()));
@@ -169,14 +168,18 @@ fn neutral(reduce: Op, element: Type) -> Attr {
 
 /// Gives the users outside kernels a constant of their own, which becomes a kernel: the others copy theirs.
 fn split_constant(op: Op) {
-    let (inside, outside): (Vec<_>, Vec<_>) = op.result(0).uses().into_iter().partition(|used| kind(used.op).is_compute());
-    if inside.is_empty() || outside.is_empty() {
+    let outside: Vec<_> = op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute()).collect();
+    if outside.is_empty() {
         return;
     }
     let copy = op.clone_detached();
     after(op).insert(copy);
     for used in outside {
         used.op.set_operand(used.index, copy.result(0));
+    }
+    retype(copy, &[], &without_units(&copy.result(0).ty().shape()));
+    if op.is_unused() {
+        op.erase();
     }
 }
 

@@ -80,7 +80,11 @@ fn order(function: Op, graph: &Graph) -> Result<Vec<Unit>, PassError> {
             }
         }
     }
-    if ordered.len() == units.len() { Ok(ordered) } else { Err(PassError::at(function, "internal error: fused groups depend on each other in a circle")) }
+    if ordered.len() == units.len() {
+        Ok(ordered)
+    } else {
+        Err(PassError::at(function, "internal error: fused groups depend on each other in a circle"))
+    }
 }
 
 fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, gone: &mut BTreeSet<usize>) {

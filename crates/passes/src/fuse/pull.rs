@@ -19,7 +19,8 @@ const CHEAP: usize = 8;
 
 /// One round over the block, last view first. True if anything changed.
 pub(super) fn run(function: Op, body: Block) -> bool {
-    let mut work: Vec<_> = body.ops().into_iter().filter(|&op| matches!(kind(op), Kind::Broadcast | Kind::Permute | Kind::Reshape)).collect();
+    let mut work: Vec<_> =
+        body.ops().into_iter().filter(|&op| matches!(kind(op), Kind::Broadcast | Kind::Permute | Kind::Reshape)).collect();
     let mut changed = false;
     while let Some(view) = work.pop() {
         if view.is_unused() {
@@ -65,7 +66,9 @@ fn constant(view: Op) -> Option<Value> {
     }
     let (dim, dims) = (source.attr_i64("dim")?, view.attr_i64s("dims")?);
     let dim = match (kind(source), kind(view)) {
-        (Kind::Iota, Kind::Broadcast) if source.result(0).ty().shape()[dim as usize] == ty.shape()[dims[dim as usize] as usize] => dims[dim as usize],
+        (Kind::Iota, Kind::Broadcast) if source.result(0).ty().shape()[dim as usize] == ty.shape()[dims[dim as usize] as usize] => {
+            dims[dim as usize]
+        }
         (Kind::Iota, Kind::Permute) => dims.iter().position(|&from| from == dim)? as i64,
         _ => return None,
     };
@@ -103,7 +106,8 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
         (Kind::Permute, Kind::Broadcast) => {
             let order = dims(view);
             let inner = dims(source);
-            let mut moved: Vec<_> = (0..order.len()).filter_map(|at| Some((at as i64, inner.iter().position(|&d| d == order[at])? as i64))).collect();
+            let mut moved: Vec<_> =
+                (0..order.len()).filter_map(|at| Some((at as i64, inner.iter().position(|&d| d == order[at])? as i64))).collect();
             moved.sort_unstable();
             let (to, from): (Vec<_>, Vec<_>) = moved.into_iter().unzip();
             let mut x = source.operand(0);
@@ -202,7 +206,12 @@ impl Chain {
 
     /// Whether nothing but the view, or an equal one, sees the chain's values.
     fn is_closed(&self, view: Op) -> bool {
-        let equal = |op: Op| op == view || (kind(op) == kind(view) && op.attr("dims") == view.attr("dims") && op.result(0).ty().shape() == view.result(0).ty().shape());
+        let equal = |op: Op| {
+            op == view
+                || (kind(op) == kind(view)
+                    && op.attr("dims") == view.attr("dims")
+                    && op.result(0).ty().shape() == view.result(0).ty().shape())
+        };
         self.ops.iter().all(|op| op.result(0).uses().iter().all(|used| self.ops.contains(&used.op) || equal(used.op)))
     }
 }

@@ -11,18 +11,19 @@ use std::collections::HashMap;
 
 use super::{Kind, kind, reduced_dims, row_of};
 use dynamlir_dialect::{
-    ir::{Op, Type, Value},
+    ir::{Attr, Block, Op, Type, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-verify-kernels", description: "Check the contract of kernel functions and their launches", run };
+pub const PASS: Pass =
+    Pass { name: "dynamo-verify-kernels", description: "Check the contract of kernel functions and their launches", run };
 
 fn run(module: Op, _config: &Config) -> PassResult {
     let mut kernels = HashMap::new();
-    let top = module.body().map(|body| body.ops()).unwrap_or_default();
+    let top = module.body().map(Block::ops).unwrap_or_default();
     for inner in top.iter().filter(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")) {
-        for function in inner.body().map(|body| body.ops()).unwrap_or_default() {
+        for function in inner.body().map(Block::ops).unwrap_or_default() {
             if !function.is("func.func") || function.attr("dynamo.kernel").is_none() {
                 return Err(PassError::at(function, "expected only functions marked dynamo.kernel in module @kernels"));
             }
@@ -31,7 +32,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
         }
     }
     for function in top.iter().filter(|op| op.is("func.func")) {
-        for op in function.body().map(|body| body.ops()).unwrap_or_default() {
+        for op in function.body().map(Block::ops).unwrap_or_default() {
             graph_op(op, &kernels)?;
         }
     }
@@ -47,7 +48,10 @@ fn kernel(function: Op) -> PassResult {
     }
     let in_range = reduced.iter().all(|&dim| dim >= 0 && dim < domain.len() as i64);
     if !in_range || !reduced.is_sorted_by(|a, b| a < b) {
-        return Err(PassError::at(function, format!("expected increasing reduced dims of a domain of rank {}, got {reduced:?}", domain.len())));
+        return Err(PassError::at(
+            function,
+            format!("expected increasing reduced dims of a domain of rank {}, got {reduced:?}", domain.len()),
+        ));
     }
     let Some(body) = function.body().filter(|_| function.region(0).blocks().len() == 1) else {
         return Err(PassError::at(function, "expected a kernel of one block"));
@@ -91,17 +95,21 @@ impl Shape {
     fn operation(&self, op: Op) -> PassResult {
         let name = op.name();
         match kind(op) {
-            Kind::Pointwise | Kind::Full | Kind::Iota => {}
             Kind::Reduce | Kind::ArgReduce => {
                 let dims = reduced_dims(op);
                 if dims != self.reduced || op.operand(0).ty().shape() != self.domain {
-                    return Err(PassError::at(op, format!("expected '{name}' of the domain over {:?}, got dims {dims:?} of {}", self.reduced, op.operand(0).ty())));
+                    return Err(PassError::at(
+                        op,
+                        format!("expected '{name}' of the domain over {:?}, got dims {dims:?} of {}", self.reduced, op.operand(0).ty()),
+                    ));
                 }
             }
             Kind::Scan if !self.reduced.is_empty() => return Err(PassError::at(op, "expected no reduced dims beside a scan")),
-            Kind::Scan => {}
+            Kind::Pointwise | Kind::Full | Kind::Iota | Kind::Scan => {}
             Kind::Broadcast => {
-                let spreads = op.operand(0).ty().shape() == self.row && op.result(0).ty().shape() == self.domain && op.attr_i64s("dims").as_ref() == Some(&self.kept);
+                let spreads = op.operand(0).ty().shape() == self.row
+                    && op.result(0).ty().shape() == self.domain
+                    && op.attr_i64s("dims").as_ref() == Some(&self.kept);
                 if !spreads || self.reduced.is_empty() {
                     return Err(PassError::at(op, format!("expected '{name}' of a row over the domain, dims {:?}", self.kept)));
                 }
@@ -120,12 +128,12 @@ fn graph_op(op: Op, kernels: &HashMap<String, Op>) -> PassResult {
     if !op.is("dynamo.launch") {
         return Ok(());
     }
-    let symbol = op.attr("kernel").filter(|kernel| kernel.to_string().starts_with("@kernels::")).and_then(|kernel| kernel.as_symbol());
+    let symbol = op.attr("kernel").filter(|kernel| kernel.to_string().starts_with("@kernels::")).and_then(Attr::as_symbol);
     let Some(kernel) = symbol.as_ref().and_then(|name| kernels.get(name)) else {
         return Err(PassError::at(op, "expected a launch of a function in module @kernels"));
     };
     let types = |values: Vec<Value>| values.into_iter().map(Value::ty).collect::<Vec<Type>>();
-    let signature = kernel.attr("function_type").and_then(|ty| ty.as_type());
+    let signature = kernel.attr("function_type").and_then(Attr::as_type);
     let fits = signature.is_some_and(|ty| ty.function_inputs() == types(op.operands()) && ty.function_results() == types(op.results()));
     if fits { Ok(()) } else { Err(PassError::at(op, format!("expected the types of kernel @{}", symbol.unwrap_or_default()))) }
 }

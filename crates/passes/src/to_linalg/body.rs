@@ -23,6 +23,8 @@ pub(super) struct Bodies<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) builder: Builder,
     pub(super) library: &'a mut Library,
+    /// Whether the kernel is a single phase.
+    pub(super) alone: bool,
     /// The tensors that hold values: loaded ones, and results of earlier phases.
     pub(super) tensors: HashMap<Value, Value>,
 }
@@ -56,12 +58,14 @@ impl Bodies<'_> {
         }
         let mut outs = Vec::new();
         for yielded in &phase.yields {
-            let start = yielded.reduction.map(|op| (op, number));
-            outs.push(Operand { tensor: self.empty(yielded.value.ty(), start)?, access: self.access(phase, yielded, false) });
+            outs.push(Operand {
+                tensor: self.empty(yielded.value.ty(), yielded.reduction, number)?,
+                access: self.access(phase, yielded, false),
+            });
         }
         for (_, op) in &scans {
             let row = Type::tensor(&self.kernel.row(), op.result(0).ty().element());
-            outs.push(Operand { tensor: self.empty(row, Some((*op, number)))?, access: loops(&self.kernel.kept) });
+            outs.push(Operand { tensor: self.empty(row, Some(*op), number)?, access: loops(&self.kernel.kept) });
         }
         let covered: BTreeSet<_> = inputs.iter().chain(&outs).flat_map(|operand| operand.access.iter().flatten()).collect();
         if covered.len() < ranges.len() {
@@ -77,9 +81,15 @@ impl Bodies<'_> {
         }
 
         let (generic, body) = self.generic(&ranges, &inputs, &outs);
-        generic.set_attr("dynamo.phase", number);
         if let Some((_, op)) = scans.first() {
             generic.set_attr("dynamo.scan", Attr::i64(op.ctx(), op.attr_i64("dim").unwrap_or(0)));
+        }
+        // What a schedule could only split along a reduction is no phase to it, if the body depends on where it stands:
+        // a scan, or an index, which LLVM 22's `tile_reduction_using_forall` counts anew in each piece.
+        let indexed = points.values().any(|value| value.def().is_some_and(|op| op.is("dynamo.iota")));
+        let splits = self.alone && self.kernel.row().iter().product::<i64>() == 1;
+        if !splits || (scans.is_empty() && !indexed) || self.kernel.reduced.is_empty() {
+            generic.set_attr("dynamo.phase", number);
         }
         let (args, accumulators) = (body.block().args(), inputs.len());
         let mut scope: HashMap<Point, Value> = read.into_iter().zip(args.iter().copied()).collect();
@@ -129,8 +139,7 @@ impl Bodies<'_> {
     /// Everything that a phase reads or computes.
     fn points(&self, phase: &Phase) -> BTreeMap<Point, Value> {
         let mut points = BTreeMap::new();
-        let mut open: Vec<_> =
-            phase.yields.iter().map(|yielded| (yielded.computed(), self.access(phase, yielded, true))).collect();
+        let mut open: Vec<_> = phase.yields.iter().map(|yielded| (yielded.computed(), self.access(phase, yielded, true))).collect();
         while let Some((value, access)) = open.pop() {
             let point = (self.kernel.position(value), access);
             let Some(op) = value.def() else { continue };
@@ -151,9 +160,8 @@ impl Bodies<'_> {
         scope: &HashMap<Point, Value>,
         running: Option<Value>,
     ) -> Result<Value, PassError> {
-        let operands: Vec<_> = operand_accesses(op, &point.1)
-            .map(|(i, access)| scope[&(self.kernel.position(op.operand(i)), access)])
-            .collect();
+        let operands: Vec<_> =
+            operand_accesses(op, &point.1).map(|(i, access)| scope[&(self.kernel.position(op.operand(i)), access)]).collect();
         let mut scalars = self.scalars_at(body.with_loc(op.loc()));
         if op.is("dynamo.broadcast") {
             return Ok(operands[0]);
@@ -173,12 +181,15 @@ impl Bodies<'_> {
     }
 
     /// A fresh tensor for results; for a reduction or scan, filled with what it starts from.
-    fn empty(&mut self, ty: Type, start: Option<(Op, Attr)>) -> Result<Value, PassError> {
+    ///
+    /// The tags keep CSE from making one of two empty tensors. A `linalg.fill` into the very tensor that a loop starts
+    /// from is fused wrongly by LLVM 22's `fuse_into_containing_op`: it takes another tensor of the loop instead.
+    fn empty(&mut self, ty: Type, combined: Option<Op>, phase: Attr) -> Result<Value, PassError> {
         let ty = Type::tensor(&ty.shape(), signless(ty.element()));
-        let empty = self.builder.value("tensor.empty", &[], ty, &[]);
-        let Some((op, phase)) = start else { return Ok(empty) };
-        let neutral =
-            self.scalars().neutral(&case(op, "kind"), op.result(0).ty().element()).ok_or_else(|| no_lowering(op))?;
+        let tag = if combined.is_some() { "dynamo.init" } else { "dynamo.out" };
+        let empty = self.builder.value("tensor.empty", &[], ty, &[(tag, phase)]);
+        let Some(op) = combined else { return Ok(empty) };
+        let neutral = self.scalars().neutral(&case(op, "kind"), op.result(0).ty().element()).ok_or_else(|| no_lowering(op))?;
         let segments = self.segments(1, 1);
         let attrs = [("operandSegmentSizes", segments), ("dynamo.init", phase)];
         let element = ty.element();
@@ -275,8 +286,7 @@ fn map(builder: Builder, rank: usize, access: &Access) -> Attr {
 
 /// One step of a reduction or scan.
 fn combine(scalars: &Scalars, op: Op, accumulator: Value, value: Value) -> Result<Value, PassError> {
-    let element = op.result(0).ty().element();
-    scalars.combine(&case(op, "kind"), accumulator, value, element).ok_or_else(|| no_lowering(op))
+    scalars.combine(op, accumulator, value).ok_or_else(|| no_lowering(op))
 }
 
 fn no_lowering(op: Op) -> PassError {

@@ -15,7 +15,10 @@
 //! %i = dynamo.reduce min %j dims [1] : tensor<4x8xi64> -> tensor<4xi64>
 //! ```
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt::Write as _,
+};
 
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
 
@@ -76,7 +79,7 @@ fn merge_equal(block: Block) {
         }
         let mut key = format!("{name} {}", op.result(0).ty());
         for (name, value) in op.attrs() {
-            key.push_str(&format!(" {name}={value}"));
+            let _ = write!(key, " {name}={value}");
         }
         match first.entry((key, op.operands())) {
             Entry::Vacant(entry) => {

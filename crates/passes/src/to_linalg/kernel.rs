@@ -87,17 +87,24 @@ impl Kernel {
             _ => return Err(PassError::at(op, format!("'{name}' cannot stand in a kernel"))),
         }
         match op.operands().iter().find(|value| value.def().is_none()) {
-            Some(value) => Err(PassError::at(op, format!("expected operands that the kernel defines or loads, got an argument of type {}", value.ty()))),
+            Some(value) => Err(PassError::at(
+                op,
+                format!("expected operands that the kernel defines or loads, got an argument of type {}", value.ty()),
+            )),
             None => Ok(()),
         }
     }
 
     fn check_reduction(&self, op: Op, dims: &[i64]) -> Result<(), PassError> {
-        let dims: BTreeSet<_> = dims.iter().map(|&dim| dim as usize).collect();
+        let mut dims: Vec<_> = dims.iter().map(|&dim| dim as usize).collect();
+        dims.sort_unstable();
         if self.shape(op.operand(0)) != Shape::Full {
-            return Err(PassError::at(op, format!("expected an operand of the kernel's domain {:?}, got {}", self.domain, op.operand(0).ty())));
+            return Err(PassError::at(
+                op,
+                format!("expected an operand of the kernel's domain {:?}, got {}", self.domain, op.operand(0).ty()),
+            ));
         }
-        if !dims.iter().eq(&self.reduced) {
+        if dims != self.reduced {
             return Err(PassError::at(op, format!("expected the kernel's reduced dimensions {:?}, got {dims:?}", self.reduced)));
         }
         Ok(())

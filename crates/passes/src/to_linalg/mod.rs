@@ -14,7 +14,7 @@
 //! ```
 //! After:
 //! ```mlir
-//! %empty = tensor.empty() : tensor<4xf32>
+//! %empty = tensor.empty() {dynamo.init = 0 : i64} : tensor<4xf32>
 //! %zero = linalg.fill {dynamo.init = 0 : i64} ins(%c0 : f32) outs(%empty : tensor<4xf32>) -> tensor<4xf32>
 //! %s = linalg.generic {…, iterator_types = ["parallel", "reduction"]} ins(%x) outs(%zero) attrs = {dynamo.phase = 0 : i64} {
 //! ^bb0(%in: f32, %sum: f32):
@@ -26,7 +26,8 @@
 //!
 //! Restrictions: static sizes of at least 1; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
-//! whose scanned dimension must be run through in order: a schedule must neither tile nor split it.
+//! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
+//! could only be split along its reduction, and must not be, carries no `dynamo.phase`.
 
 mod body;
 mod convert;
@@ -45,11 +46,8 @@ use kernel::Kernel;
 use scalar::Library;
 
 /// The pass.
-pub const PASS: Pass = Pass {
-    name: "dynamo-to-linalg",
-    description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
-    run,
-};
+pub const PASS: Pass =
+    Pass { name: "dynamo-to-linalg", description: "Turn kernels from primitives into linalg.generic, one for each reduction phase", run };
 
 fn run(module: Op, _config: &Config) -> PassResult {
     let mut kernels = Vec::new();
@@ -68,14 +66,16 @@ fn lower(function: Op) -> PassResult {
     let kernel = Kernel::read(function)?;
 
     let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
+    let phases = phases::plan(&kernel);
     let mut library = Library::new();
     let mut bodies = Bodies {
         kernel: &kernel,
         builder: Builder::before(end),
         library: &mut library,
+        alone: phases.len() == 1,
         tensors: loaded.map(|value| (value, value)).collect(),
     };
-    for (number, phase) in phases::plan(&kernel).iter().enumerate() {
+    for (number, phase) in phases.iter().enumerate() {
         for (escape, tensor) in bodies.build(number, phase)? {
             kernel.escapes[escape].set_operand(0, tensor);
         }

@@ -50,8 +50,34 @@ const COLUMN_BYTES: i64 = 16 * 1024;
 const CHEAP_ROW_OPS: usize = 4;
 
 const TRANSCENDENTAL: &[&str] = &[
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "pow", "atan2", "hypot", "nextafter", "rem", "scan",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "lgamma",
+    "pow",
+    "atan2",
+    "hypot",
+    "nextafter",
+    "rem",
+    "scan",
 ];
 const DIVIDING: &[&str] = &["div", "sqrt", "rsqrt"];
 
@@ -67,8 +93,7 @@ pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
     let Some(last) = values.iter().map(|&value| ready(value)).max() else { return Vec::new() };
     let reduces = |value: Value| reduction(value).filter(|_| ready(value) == last);
     let over_rows = values.iter().all(|&value| kernel.shape(value) == Shape::Row && reduces(value).is_none());
-    let root: Vec<_> =
-        values.iter().enumerate().map(|(i, &value)| Yield { value, reduction: reduces(value), escape: Some(i) }).collect();
+    let root: Vec<_> = values.iter().enumerate().map(|(i, &value)| Yield { value, reduction: reduces(value), escape: Some(i) }).collect();
 
     let mut split = Split { kernel, kept: HashSet::new(), levels: vec![Vec::new(); last], rows: BTreeMap::new() };
     for op in split.live_reductions(&values) {
@@ -108,9 +133,7 @@ struct Split<'a> {
 impl Split<'_> {
     /// Whether a body reads the value instead of computing it.
     fn is_read(&self, value: Value) -> bool {
-        self.kept.contains(&value)
-            || reduction(value).is_some()
-            || value.def().is_none_or(|op| op.is("bufferization.to_tensor"))
+        self.kept.contains(&value) || reduction(value).is_some() || value.def().is_none_or(|op| op.is("bufferization.to_tensor"))
     }
 
     /// What must be computed for some values, in order.

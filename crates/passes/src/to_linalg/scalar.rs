@@ -256,9 +256,11 @@ impl Scalars<'_> {
         }
     }
 
-    /// One step of a reduction or scan. Float sums and products may be reordered, or no loop over them vectorizes.
-    pub(super) fn combine(&self, kind: &str, accumulator: Value, value: Value, ty: Type) -> Option<Value> {
-        let primitive = match kind {
+    /// One step of a reduction or scan. Float sums and products of a reduction may be reordered, or no loop over them
+    /// vectorizes; each partial result of a scan is seen.
+    pub(super) fn combine(&self, op: Op, accumulator: Value, value: Value) -> Option<Value> {
+        let (kind, ty) = (case(op, "kind"), op.result(0).ty().element());
+        let primitive = match kind.as_str() {
             "sum" => "add",
             "prod" => "mul",
             kind => kind,
@@ -270,7 +272,7 @@ impl Scalars<'_> {
         let wide = if is_half(ty) { Type::f32(ty.ctx()) } else { ty };
         let operands = [accumulator, value].map(|operand| convert::lower(self, operand, ty, wide));
         let flags = Attr::parse(ty.ctx(), "#arith.fastmath<reassoc>")?;
-        let attrs: &[_] = if matches!(primitive, "add" | "mul") { &[("fastmath", flags)] } else { &[] };
+        let attrs: &[_] = if op.is("dynamo.reduce") && matches!(primitive, "add" | "mul") { &[("fastmath", flags)] } else { &[] };
         Some(convert::lower(self, self.builder.value(target, &operands, wide, attrs), wide, ty))
     }
 

@@ -41,6 +41,8 @@ MLIR_CAPI_EXPORTED bool dynamoOperationIsPure(MlirOperation op);
 typedef bool (*DynamoPassCallback)(MlirOperation module, MlirStringRef config, void *userData);
 MLIR_CAPI_EXPORTED void dynamoRegisterPass(MlirStringRef name, MlirStringRef description,
                                            DynamoPassCallback run, void *userData);
+/// Calls `visit` with the name of each pass registered so far.
+MLIR_CAPI_EXPORTED void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData);
 
 /// `mlir-opt` with every upstream dialect and pass, this dialect, and whatever
 /// passes were registered before. Returns the process's exit code.

@@ -26,6 +26,17 @@ def Dynamo_Dialect : Dialect {
       tensors, without promotion, broadcasting, mutation or aliasing;
     * the *planned level*: `dynamo.launch`, `dynamo.extern` and explicit
       buffers, which the runtime executes.
+
+    A pointwise primitive takes operands of one type and names it once:
+
+    ```mlir
+    %sum = dynamo.add %a, %b : tensor<4xf32>
+    %exp = dynamo.exp %sum : tensor<4xf32>
+    ```
+
+    Element types are those of torch: `f64`, `f32`, `bf16`, `f16`, `i64`,
+    `i32`, `i16`, `i8` (int8), `ui8` (uint8) and `i1` (bool). Sizes may be
+    unknown (`?`); a check that needs a size that is unknown is left out.
   }];
   let cppNamespace = "::dynamlir::dynamo";
   let useDefaultTypePrinterParser = 1;

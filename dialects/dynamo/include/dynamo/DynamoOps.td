@@ -35,6 +35,9 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
     ```mlir
     %2 = dynamo.aten "aten.add.Tensor"(%0, %1) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
            : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %3 = dynamo.aten "aten.relu_.default"(%0) args [#dynamo.operand<0>]
+           {aliases = array<i64: 0>, mutates = array<i64: 0>, functional = "aten.relu.default"}
+           : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
     ```
   }];
   let arguments = (ins StrAttr:$schema, Variadic<Dynamo_AnyTensor>:$inputs, ArrayAttr:$args,
@@ -44,6 +47,23 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
       UnitAttr:$grad_enabled);
   let results = (outs Variadic<Dynamo_AnyTensor>:$outputs);
   let assemblyFormat = "$schema `(` $inputs `)` `args` $args attr-dict `:` functional-type($inputs, $outputs)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_CheckRangeOp : Op<Dynamo_Dialect, "check_range"> {
+  let summary = "fail unless low <= x < high for every element";
+  let description = [{
+    On tensors it returns its operand, so that what relies on the check comes
+    after it. A failure happens before anything of the caller's is written: the
+    graph then runs as eager, which raises its own error.
+
+    ```mlir
+    %i = dynamo.check_range %index in [0, 10) "index out of range" : (tensor<4xi64>) -> tensor<4xi64>
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[Dynamo_IndexTensor, AnyStridedMemRef]>:$operand, I64Attr:$low, I64Attr:$high, StrAttr:$message);
+  let results = (outs Variadic<Dynamo_IndexTensor>:$checked);
+  let assemblyFormat = "$operand `in` `[` $low `,` $high `)` $message attr-dict `:` functional-type($operand, $checked)";
   let hasVerifier = 1;
 }
 
@@ -57,21 +77,42 @@ def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch"> {
   let summary = "run a kernel function";
   let description = [{
     On tensors it returns the kernel's results. On memrefs it has no results:
-    the last operands are written.
+    the last operands are written. The two forms do not mix.
+
+    ```mlir
+    %r = dynamo.launch @kernels::@add_0(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    dynamo.launch @kernels::@add_0(%x, %y, %out) : (memref<4xf32>, memref<4xf32>, memref<4xf32>) -> ()
+    ```
   }];
   let arguments = (ins SymbolRefAttr:$kernel, Variadic<Dynamo_Launchable>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
+  let hasVerifier = 1;
 }
 
 def Dynamo_WorkspaceOp : Op<Dynamo_Dialect, "workspace", [Pure]> {
   let summary = "the graph's arena, 64-byte aligned";
+  let description = [{
+    One piece of memory for everything that does not outlive the call.
+
+    ```mlir
+    %ws = dynamo.workspace : memref<1024xi8>
+    ```
+  }];
   let results = (outs MemRefRankOf<[I8], [1]>:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 def Dynamo_BufferOp : Op<Dynamo_Dialect, "buffer", [Pure]> {
   let summary = "a buffer at a byte offset of the workspace";
+  let description = [{
+    Buffers whose values live at different times may overlap. A buffer of
+    static shape lies inside the workspace.
+
+    ```mlir
+    %b = dynamo.buffer %ws[64] : memref<1024xi8> -> memref<4x8xf32>
+    ```
+  }];
   let arguments = (ins MemRefRankOf<[I8], [1]>:$workspace, I64Attr:$byte_offset);
   let results = (outs AnyStridedMemRef:$result);
   let assemblyFormat = "$workspace `[` $byte_offset `]` attr-dict `:` type($workspace) `->` type($result)";
@@ -80,6 +121,11 @@ def Dynamo_BufferOp : Op<Dynamo_Dialect, "buffer", [Pure]> {
 
 def Dynamo_OutputBufferOp : Op<Dynamo_Dialect, "output_buffer"> {
   let summary = "the memory of a fresh torch tensor that the graph returns";
+  let description = [{
+    ```mlir
+    %o = dynamo.output_buffer : memref<4x8xf32>
+    ```
+  }];
   let results = (outs AnyStridedMemRef:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
@@ -91,14 +137,21 @@ def Dynamo_ExternOp : Op<Dynamo_Dialect, "extern", [AttrSizedOperandSegments]> {
   let summary = "call an ATen operator through libtorch";
   let description = [{
     With `outs` the operator writes there; else it allocates its results. The
-    routes, from cheap to dear: the operator's own C function, the C
-    dispatcher, a Python call.
+    routes, from cheap to dear: `c_shim`, the operator's own C function;
+    `dispatcher`, the C dispatcher; `python`, a Python call. `args` is as in
+    `dynamo.aten`.
+
+    ```mlir
+    dynamo.extern c_shim "aten.mm.default"(%a, %b) outs(%o) args [#dynamo.operand<0>, #dynamo.operand<1>]
+      : (memref<2x3xf32>, memref<3x4xf32>) -> (), (memref<2x4xf32>)
+    ```
   }];
   let arguments = (ins Dynamo_RouteAttr:$route, StrAttr:$schema, Variadic<AnyStridedMemRef>:$inputs,
       Variadic<AnyStridedMemRef>:$outs, ArrayAttr:$args);
   let results = (outs Variadic<AnyStridedMemRef>:$outputs);
-  let assemblyFormat = "$route $schema `(` $inputs `)` `outs` `(` $outs `)` `args` $args attr-dict `:` "
-                       "functional-type($inputs, $outputs) `,` `(` type($outs) `)`";
+  let assemblyFormat = "`` $route $schema `(` $inputs `)` (`outs` `(` $outs^ `)`)? `args` $args attr-dict `:` "
+                       "functional-type($inputs, $outputs) (`,` `(` type($outs)^ `)`)?";
+  let hasVerifier = 1;
 }
 
 def Dynamo_CommitOp : Op<Dynamo_Dialect, "commit"> {

@@ -32,7 +32,7 @@ class UnaryPrim<string mnemonic, Type type, string meaning>
 }
 
 def Dynamo_NegOp : UnaryPrim<"neg", Dynamo_NumberTensor, "-x; integers wrap"> { let hasFolder = 1; }
-def Dynamo_AbsOp : UnaryPrim<"abs", Dynamo_NumberTensor, "|x|; the smallest integer stays itself">;
+def Dynamo_AbsOp : UnaryPrim<"abs", Dynamo_NumberTensor, "|x|; the smallest signed integer stays itself">;
 def Dynamo_NotOp : UnaryPrim<"not", Dynamo_IntTensor, "bitwise complement; logical for bool"> { let hasFolder = 1; }
 def Dynamo_ExpOp : UnaryPrim<"exp", Dynamo_FloatTensor, "e to the x">;
 def Dynamo_Exp2Op : UnaryPrim<"exp2", Dynamo_FloatTensor, "2 to the x">;
@@ -80,8 +80,9 @@ def Dynamo_SubOp : BinaryPrim<"sub", Dynamo_NumberTensor, "x - y; integers wrap"
 def Dynamo_MulOp : BinaryPrim<"mul", Dynamo_NumberTensor, "x * y; integers wrap", [Commutative]>;
 def Dynamo_DivOp : BinaryPrim<"div", Dynamo_NumberTensor, "x / y; integers round toward zero"> {
   let description = [{
-    An integer divisor must not be 0: eager raises there, so the decomposition
-    emits this op for integers only where the divisor is a constant.
+    Floats follow IEEE 754: 1/0 is infinite, 0/0 NaN. An integer divisor must
+    not be 0: eager raises there, so the decomposition emits this op for
+    integers only where the divisor is a constant.
   }];
 }
 def Dynamo_RemOp : BinaryPrim<"rem", Dynamo_NumberTensor, "C remainder: the sign is that of x"> {
@@ -92,8 +93,8 @@ def Dynamo_Atan2Op : BinaryPrim<"atan2", Dynamo_FloatTensor, "angle of the point
 def Dynamo_HypotOp : BinaryPrim<"hypot", Dynamo_FloatTensor, "sqrt(x² + y²) without overflow">;
 def Dynamo_CopysignOp : BinaryPrim<"copysign", Dynamo_FloatTensor, "magnitude of x, sign of y">;
 def Dynamo_NextafterOp : BinaryPrim<"nextafter", Dynamo_FloatTensor, "the number after x toward y">;
-def Dynamo_MaxOp : BinaryPrim<"max", Dynamo_Tensor, "larger one; NaN if either is">  { let hasFolder = 1; }
-def Dynamo_MinOp : BinaryPrim<"min", Dynamo_Tensor, "smaller one; NaN if either is"> { let hasFolder = 1; }
+def Dynamo_MaxOp : BinaryPrim<"max", Dynamo_Tensor, "larger one; NaN if either is NaN"> { let hasFolder = 1; }
+def Dynamo_MinOp : BinaryPrim<"min", Dynamo_Tensor, "smaller one; NaN if either is NaN"> { let hasFolder = 1; }
 def Dynamo_AndOp : BinaryPrim<"and", Dynamo_IntTensor, "bitwise and", [Commutative]> { let hasFolder = 1; }
 def Dynamo_OrOp : BinaryPrim<"or", Dynamo_IntTensor, "bitwise or", [Commutative]>    { let hasFolder = 1; }
 def Dynamo_XorOp : BinaryPrim<"xor", Dynamo_IntTensor, "bitwise exclusive or", [Commutative]>;
@@ -106,13 +107,26 @@ def Dynamo_PredicateAttr : Dynamo_Enum<"Predicate", "comparison", "predicate", [
 
 def Dynamo_CompareOp : Prim<"compare", [Elementwise, SameTypeOperands, SameOperandsAndResultShape]> {
   let summary = "x (predicate) y; with a NaN only `ne` holds";
+  let description = [{
+    The predicates are `eq`, `ne`, `lt`, `le`, `gt` and `ge`. `ui8` compares
+    unsigned, other integers signed, and false is less than true.
+
+    ```mlir
+    %m = dynamo.compare lt %a, %b : tensor<4xf32> -> tensor<4xi1>
+    ```
+  }];
   let arguments = (ins Dynamo_PredicateAttr:$predicate, Dynamo_Tensor:$lhs, Dynamo_Tensor:$rhs);
   let results = (outs Dynamo_BoolTensor:$result);
-  let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
+  let assemblyFormat = "`` $predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
 
 def Dynamo_SelectOp : Prim<"select", [Elementwise, SameOperandsAndResultShape, AllTypesMatch<["on_true", "on_false", "result"]>]> {
   let summary = "on_true where the condition holds, else on_false";
+  let description = [{
+    ```mlir
+    %r = dynamo.select %m, %a, %b : tensor<4xi1>, tensor<4xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_BoolTensor:$condition, Dynamo_Tensor:$on_true, Dynamo_Tensor:$on_false);
   let results = (outs Dynamo_Tensor:$result);
   let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($result)";
@@ -125,6 +139,10 @@ def Dynamo_ConvertOp : Prim<"convert", [Elementwise, SameOperandsAndResultShape]
     To bool: whether it is not 0. From bool: 0 or 1. From float to integer:
     toward zero (a value that does not fit is unspecified, as in torch). To a
     narrower integer: modulo. To a narrower float: nearest, ties to even.
+
+    ```mlir
+    %r = dynamo.convert %x : tensor<4xf32> -> tensor<4xbf16>
+    ```
   }];
   let arguments = (ins Dynamo_Tensor:$operand);
   let results = (outs Dynamo_Tensor:$result);
@@ -134,6 +152,11 @@ def Dynamo_ConvertOp : Prim<"convert", [Elementwise, SameOperandsAndResultShape]
 
 def Dynamo_BitcastOp : Prim<"bitcast", [Elementwise, SameOperandsAndResultShape]> {
   let summary = "the same bits in another element type of equal width";
+  let description = [{
+    ```mlir
+    %r = dynamo.bitcast %x : tensor<4xf32> -> tensor<4xi32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand);
   let results = (outs Dynamo_Tensor:$result);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
@@ -147,7 +170,15 @@ def Dynamo_BitcastOp : Prim<"bitcast", [Elementwise, SameOperandsAndResultShape]
 
 def Dynamo_FullOp : Prim<"full"> {
   let summary = "every element is this constant";
-  let description = [{ `dynamo.full 1.0 : f32 -> tensor<2xf32>`; bool is written `true`/`false`. }];
+  let description = [{
+    The constant has the element type of the result; bool is written `true`
+    or `false`.
+
+    ```mlir
+    %one = dynamo.full 1.0 : f32 -> tensor<2xf32>
+    %yes = dynamo.full true -> tensor<i1>
+    ```
+  }];
   let arguments = (ins TypedAttrInterface:$value);
   let results = (outs Dynamo_Tensor:$result);
   let assemblyFormat = "$value attr-dict `->` type($result)";
@@ -156,6 +187,11 @@ def Dynamo_FullOp : Prim<"full"> {
 
 def Dynamo_IotaOp : Prim<"iota"> {
   let summary = "the index along one dimension, as i64";
+  let description = [{
+    ```mlir
+    %r = dynamo.iota 1 : tensor<2x3xi64>  // [[0, 1, 2], [0, 1, 2]]
+    ```
+  }];
   let arguments = (ins I64Attr:$dim);
   let results = (outs Dynamo_IndexTensor:$result);
   let assemblyFormat = "$dim attr-dict `:` type($result)";
@@ -174,8 +210,13 @@ class ShapePrim<string mnemonic, string meaning> : Prim<mnemonic> {
 
 def Dynamo_BroadcastOp : ShapePrim<"broadcast", "operand dimension i becomes result dimension dims[i]; the others repeat"> {
   let description = [{
-    `dims` is strictly increasing. An operand dimension is as large as the
+    `dims` has one entry per operand dimension and is strictly increasing: to
+    transpose is `dynamo.permute`. An operand dimension is as large as the
     result's or 1.
+
+    ```mlir
+    %rows = dynamo.broadcast %x dims [1] : tensor<3xf32> -> tensor<2x3xf32>
+    ```
   }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
   let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
@@ -183,35 +224,71 @@ def Dynamo_BroadcastOp : ShapePrim<"broadcast", "operand dimension i becomes res
 }
 
 def Dynamo_ReshapeOp : ShapePrim<"reshape", "the same elements in row-major order in another shape"> {
+  let description = [{
+    ```mlir
+    %r = dynamo.reshape %x : tensor<2x3xf32> -> tensor<6xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
   let hasFolder = 1;
 }
 
 def Dynamo_PermuteOp : ShapePrim<"permute", "result dimension i is operand dimension dims[i]"> {
+  let description = [{
+    ```mlir
+    %r = dynamo.permute %x dims [2, 0, 1] : tensor<2x3x4xf32> -> tensor<4x2x3xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
   let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
   let hasFolder = 1;
 }
 
 def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; sizes stand in the result type"> {
+  let description = [{
+    Result element `i` is operand element `starts + i * steps`. Starts are not
+    negative, steps at least 1, and the part lies inside the operand.
+
+    ```mlir
+    %odd = dynamo.slice %x starts [1] steps [2] : tensor<6xf32> -> tensor<3xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$steps);
   let assemblyFormat = "$operand `starts` $starts `steps` $steps attr-dict `:` type($operand) `->` type($result)";
   let hasFolder = 1;
 }
 
 def Dynamo_ReverseOp : ShapePrim<"reverse", "the elements in opposite order along dims"> {
+  let description = [{
+    ```mlir
+    %r = dynamo.reverse %x dims [0] : tensor<4x2xf32> -> tensor<4x2xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
   let assemblyFormat = "$operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
 }
 
 def Dynamo_ConcatenateOp : ShapePrim<"concatenate", "operands one after another along dim"> {
+  let description = [{
+    At least one operand; all are equal in the other dimensions.
+
+    ```mlir
+    %r = dynamo.concatenate %a, %b dim 0 : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<3x3xf32>
+    ```
+  }];
   let arguments = (ins Variadic<Dynamo_Tensor>:$inputs, I64Attr:$dim);
   let assemblyFormat = "$inputs `dim` $dim attr-dict `:` functional-type($inputs, $result)";
 }
 
 def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (high) each dimension"> {
-  let description = [{ `low` and `high` are not negative: cropping is `dynamo.slice`. }];
+  let description = [{
+    `low` and `high` are not negative: cropping is `dynamo.slice`.
+
+    ```mlir
+    %r = dynamo.pad %x low [1] high [2] value 0.0 : f32 : tensor<3xf32> -> tensor<6xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, TypedAttrInterface:$value);
   let assemblyFormat = "$operand `low` $low `high` $high `value` $value attr-dict `:` type($operand) `->` type($result)";
 }
@@ -219,16 +296,45 @@ def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (h
 def Dynamo_AsStridedOp : ShapePrim<"as_strided", "element i is operand.flat[offset + Σ i_k · strides_k]"> {
   let description = [{
     `operand.flat` is the operand in row-major order. Functionalization writes
-    it for a view of a storage that is mutated elsewhere.
+    it for a view of a storage that is mutated elsewhere. Offset and strides
+    are not negative, and the window lies inside the operand.
+
+    ```mlir
+    %diagonal = dynamo.as_strided %x strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
+    ```
   }];
   let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$strides, I64Attr:$offset);
   let assemblyFormat = "$operand `strides` $strides `offset` $offset attr-dict `:` type($operand) `->` type($result)";
 }
 
 def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with source written through the window that as_strided would read"> {
-  let description = [{ The window does not show an element twice. }];
+  let description = [{
+    The window does not show an element twice.
+
+    ```mlir
+    %r = dynamo.as_strided_scatter %x, %diagonal strides [4] offset 0
+           : tensor<3x3xf32>, tensor<3xf32> -> tensor<3x3xf32>
+    ```
+  }];
   let arguments = (ins Dynamo_Tensor:$base, Dynamo_Tensor:$source, DenseI64ArrayAttr:$strides, I64Attr:$offset);
   let assemblyFormat = "$base `,` $source `strides` $strides `offset` $offset attr-dict `:` type($base) `,` type($source) `->` type($result)";
+}
+
+def Dynamo_GatherOp : Prim<"gather"> {
+  let summary = "element p is operand[indices_0[p], indices_1[p], …]";
+  let description = [{
+    One index tensor of the result's shape per operand dimension. The indices
+    must be in range: what cannot be known to be goes through
+    `dynamo.check_range` before.
+
+    ```mlir
+    %rows = dynamo.gather %table[%i, %j] : tensor<10x4xf32>, tensor<3x4xi64>, tensor<3x4xi64> -> tensor<3x4xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_Tensor:$operand, Variadic<Dynamo_IndexTensor>:$indices);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$operand `[` $indices `]` attr-dict `:` type(operands) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -243,29 +349,48 @@ def Dynamo_ReduceKindAttr : Dynamo_Enum<"ReduceKind", "reduction", "reduce_kind"
 def Dynamo_ReduceOp : Prim<"reduce"> {
   let summary = "combine all elements along dims, which the result lacks";
   let description = [{
-    Nothing to combine gives the neutral element. `max` and `min` pass on NaN;
-    over nothing they are refused. The order of a float sum is unspecified.
+    The kinds are `sum`, `prod`, `max`, `min` and, for integers and bool,
+    `and`, `or`, `xor`. Nothing to combine gives the neutral element. `max` and
+    `min` pass on NaN; over nothing they are refused. The order of a float sum
+    is unspecified.
+
+    ```mlir
+    %r = dynamo.reduce sum %x dims [1] : tensor<2x3xf32> -> tensor<2xf32>
+    ```
   }];
   let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, DenseI64ArrayAttr:$dims);
   let results = (outs Dynamo_Tensor:$result);
-  let assemblyFormat = "$kind $operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
+  let assemblyFormat = "`` $kind $operand `dims` $dims attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
 }
 
 def Dynamo_ArgReduceOp : Prim<"arg_reduce"> {
   let summary = "index of the first largest (max) or smallest (min) element along dim, which the result lacks";
-  let description = [{ A NaN counts as the largest for `max` and the smallest for `min`. }];
+  let description = [{
+    A NaN counts as the largest for `max` and the smallest for `min`.
+
+    ```mlir
+    %r = dynamo.arg_reduce max %x dim 1 : tensor<2x3xf32> -> tensor<2xi64>
+    ```
+  }];
   let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, I64Attr:$dim);
   let results = (outs Dynamo_IndexTensor:$result);
-  let assemblyFormat = "$kind $operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
+  let assemblyFormat = "`` $kind $operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
 }
 
 def Dynamo_ScanOp : Prim<"scan", [SameOperandsAndResultType]> {
   let summary = "running combination along dim, the element itself included";
+  let description = [{
+    Takes the kinds of `dynamo.reduce`.
+
+    ```mlir
+    %r = dynamo.scan sum %x dim 0 : tensor<4xi64>  // [1, 2, 3, 4] gives [1, 3, 6, 10]
+    ```
+  }];
   let arguments = (ins Dynamo_ReduceKindAttr:$kind, Dynamo_Tensor:$operand, I64Attr:$dim);
   let results = (outs Dynamo_Tensor:$result);
-  let assemblyFormat = "$kind $operand `dim` $dim attr-dict `:` type($result)";
+  let assemblyFormat = "`` $kind $operand `dim` $dim attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 

@@ -34,21 +34,25 @@ class Dynamo_Attr<string name, string attrMnemonic> : AttrDef<Dynamo_Dialect, na
 
 def Dynamo_OperandAttr : Dynamo_Attr<"Operand", "operand"> {
   let summary = "a schema argument that is the SSA operand of this number";
+  let description = [{ `args [#dynamo.operand<0>, 2]`: the op's operand 0, then the number 2. }];
   let parameters = (ins "int64_t":$index);
   let assemblyFormat = "`<` $index `>`";
 }
 def Dynamo_DeviceAttr : Dynamo_Attr<"Device", "device"> {
   let summary = "a `torch.device` argument";
+  let description = [{ `#dynamo.device<"cpu">` }];
   let parameters = (ins StringRefParameter<"device string">:$value);
   let assemblyFormat = "`<` $value `>`";
 }
 def Dynamo_MemoryFormatAttr : Dynamo_Attr<"MemoryFormat", "memory_format"> {
   let summary = "a `torch.memory_format` argument";
+  let description = [{ `#dynamo.memory_format<"channels_last">` }];
   let parameters = (ins StringRefParameter<"name">:$value);
   let assemblyFormat = "`<` $value `>`";
 }
 def Dynamo_LayoutAttr : Dynamo_Attr<"Layout", "layout"> {
   let summary = "a `torch.layout` argument";
+  let description = [{ `#dynamo.layout<"strided">` }];
   let parameters = (ins StringRefParameter<"name">:$value);
   let assemblyFormat = "`<` $value `>`";
 }
@@ -69,13 +73,14 @@ def Dynamo_OutputAttr : Dynamo_Attr<"Output", "output"> {
     `#dynamo.output<arg 1>` the input object itself;
     `#dynamo.output<arg_view 1, [2], [1], 4>` a view of argument 1 with these
     sizes, strides and absolute storage offset; `result_view` likewise of a
-    result; `none`; `same 2` the object of output 2; `constant 3` an integer.
+    result; `none`; `same 2` the object of output 2; `constant -3` an integer.
   }];
   let parameters = (ins
     "::dynamlir::dynamo::OutputKind":$kind, "int64_t":$index,
     ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$strides,
     "int64_t":$offset);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
 }
 
 class Dynamo_I32Enum<string name, string summary, list<I32EnumAttrCase> cases>

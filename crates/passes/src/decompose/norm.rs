@@ -1,0 +1,219 @@
+//! Normalizations: layer, group, batch and root mean square.
+//!
+//! All compute in `f32` at least, the variance in a second pass over the differences from the mean, and convert at
+//! the end only. The statistics that are returned have the type that the result says.
+
+use dynamlir_dialect::ir::{Type, Value};
+
+use super::{Call, Lowering, promote::wide};
+
+/// Schema and lowering.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten._batch_norm_no_update.default", batch_norm_no_update),
+    ("aten._batch_norm_with_update_functional.default", batch_norm_with_update),
+    ("aten._fused_rms_norm.default", rms_norm),
+    ("aten._native_batch_norm_legit.default", batch_norm),
+    ("aten._native_batch_norm_legit.no_stats", batch_norm_no_stats),
+    ("aten._native_batch_norm_legit_functional.default", batch_norm),
+    ("aten._native_batch_norm_legit_no_training.default", batch_norm_inference),
+    ("aten.native_batch_norm.default", batch_norm),
+    ("aten.native_group_norm.default", group_norm),
+    ("aten.native_layer_norm.default", layer_norm),
+    ("aten.rms_norm.default", rms_norm),
+];
+
+/// Mean and the biased variance along `dims`, with sizes of 1 in their place.
+fn moments(c: &Call, x: Value, dims: &[i64]) -> (Value, Value, Value) {
+    let mean = c.e.mean(x, dims, true);
+    let centered = c.e.sub(x, c.e.broadcast_to(mean, &x.ty().shape()));
+    let variance = c.e.mean(c.e.mul(centered, centered), dims, true);
+    (mean, centered, variance)
+}
+
+/// `1 / sqrt(x + eps)`.
+fn inverse_root(c: &Call, x: Value, eps: f64) -> Value {
+    c.e.rsqrt(c.e.add(x, c.e.full_like(x, eps)))
+}
+
+/// Converts to the result's element type and shape.
+fn finish(c: &Call, x: Value, result: usize) -> Value {
+    let ty = c.result_type(result);
+    c.e.reshape(c.e.convert(x, ty.element()), &ty.shape())
+}
+
+/// The optional parameter `i` in the computing type and shaped to multiply (or add to) `like`, along `dims`.
+fn parameter(c: &Call, i: usize, element: Type, shape: &[i64], dims: &[i64]) -> Option<Value> {
+    let wide = c.e.convert(c.tensor(i)?, element);
+    Some(c.e.broadcast(wide, shape, dims))
+}
+
+/// `x * weight + bias`, each where it is given, as arguments `weight` and `bias` that lie along `dims`.
+fn affine(c: &Call, x: Value, (weight, bias): (usize, usize), dims: &[i64]) -> Value {
+    let (shape, element) = (x.ty().shape(), x.ty().element());
+    let scaled = parameter(c, weight, element, &shape, dims).map_or(x, |w| c.e.mul(x, w));
+    parameter(c, bias, element, &shape, dims).map_or(scaled, |b| c.e.add(scaled, b))
+}
+
+/// The last `count` dimensions of a tensor.
+fn trailing(rank: usize, count: usize) -> Option<Vec<i64>> {
+    Some((rank.checked_sub(count)? as i64..rank as i64).collect())
+}
+
+/// Eager does not say what the mean of nothing is where there are rows of no elements.
+fn rows_of_nothing(shape: &[i64], dims: &[i64]) -> bool {
+    dims.iter().any(|&d| shape[d as usize] == 0) && (0..shape.len()).all(|d| dims.contains(&(d as i64)) || shape[d] > 0)
+}
+
+fn layer_norm(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dims = trailing(x.ty().rank(), c.ints(1)?.len())?;
+    if rows_of_nothing(&x.ty().shape(), &dims) {
+        return None;
+    }
+    let x = c.e.convert(x, wide(x.ty().element()));
+    let (mean, centered, variance) = moments(c, x, &dims);
+    let scale = inverse_root(c, variance, c.float(4)?);
+    let normal = c.e.mul(centered, c.e.broadcast_to(scale, &x.ty().shape()));
+    let out = affine(c, normal, (2, 3), &dims);
+    Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
+}
+
+/// Statistics over the channels of a group and all that is in them; weight and bias by channel.
+fn group_norm(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let (n, channels, area, groups) = (c.int(3)?, c.int(4)?, c.int(5)?, c.int(6)?);
+    let grouped = [n, groups, channels / groups.max(1) * area];
+    if rows_of_nothing(&grouped, &[2]) {
+        return None;
+    }
+    let x = c.e.reshape(c.e.convert(x, wide(x.ty().element())), &grouped);
+    let (mean, centered, variance) = moments(c, x, &[2]);
+    let scale = inverse_root(c, variance, c.float(7)?);
+    let normal = c.e.mul(centered, c.e.broadcast_to(scale, &grouped));
+    let out = affine(c, c.e.reshape(normal, &[n, channels, area]), (1, 2), &[1]);
+    Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
+}
+
+/// `x / sqrt(mean(x²) + eps)`, times the weight before it is rounded.
+fn rms_norm(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dims = trailing(x.ty().rank(), c.ints(1)?.len())?;
+    let x = c.e.convert(x, wide(x.ty().element()));
+    let epsilon = if x.ty().element().width() == 64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let squares = c.e.mean(c.e.mul(x, x), &dims, true);
+    let scale = inverse_root(c, squares, if c.is_none(3) { epsilon } else { c.float(3)? });
+    let normal = c.e.mul(x, c.e.broadcast_to(scale, &x.ty().shape()));
+    let out = parameter(c, 2, x.ty().element(), &x.ty().shape(), &dims).map_or(normal, |w| c.e.mul(normal, w));
+    // The public op returns the first of them only.
+    let all = [out, scale].into_iter().take(c.op.num_results());
+    Some(all.enumerate().map(|(i, value)| finish(c, value, i)).collect())
+}
+
+/// Which arguments of a batch norm stand where.
+struct BatchNorm {
+    training: bool,
+    /// Arguments of the running mean and variance.
+    running: Option<(usize, usize)>,
+    /// Arguments of momentum and epsilon.
+    momentum: usize,
+    eps: usize,
+}
+
+fn batch_norm(c: &Call) -> Option<Vec<Value>> {
+    normalize_batch(c, &BatchNorm { training: c.bool(5)?, running: Some((3, 4)), momentum: 6, eps: 7 })
+}
+
+fn batch_norm_no_stats(c: &Call) -> Option<Vec<Value>> {
+    normalize_batch(c, &BatchNorm { training: c.bool(3)?, running: None, momentum: 4, eps: 5 })
+}
+
+fn batch_norm_inference(c: &Call) -> Option<Vec<Value>> {
+    normalize_batch(c, &BatchNorm { training: false, running: Some((3, 4)), momentum: 5, eps: 6 })
+}
+
+fn batch_norm_with_update(c: &Call) -> Option<Vec<Value>> {
+    normalize_batch(c, &BatchNorm { training: true, running: Some((3, 4)), momentum: 5, eps: 6 })
+}
+
+fn batch_norm_no_update(c: &Call) -> Option<Vec<Value>> {
+    let running = (!c.is_none(3) && !c.is_none(4)).then_some((3, 4));
+    normalize_batch(c, &BatchNorm { training: running.is_none(), running, momentum: 5, eps: 6 })
+}
+
+/// Statistics by channel, which is dimension 1. As in eager, they and the parameters become one factor and one term
+/// per channel, so that the big tensor sees one multiplication and one addition.
+///
+/// Results: output, saved mean and inverse root (empty in inference), for some ops a reserve of no elements, and for
+/// the functional forms the new running statistics. An op that would *write* its running statistics has become a
+/// functional form before; what claims to train without returning them is left alone.
+fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let shape = x.ty().shape();
+    let channels = *shape.get(1)?;
+    let results = c.op.num_results();
+    let has_reserve = c.schema().starts_with("aten._batch_norm_");
+    let returns_running = results == if has_reserve { 6 } else { 5 };
+    let running = match norm.running {
+        Some((mean, var)) if !c.is_none(mean) && !c.is_none(var) => Some((c.tensor(mean)?, c.tensor(var)?)),
+        _ => None,
+    };
+    if (norm.training && running.is_some() && !returns_running) || (!norm.training && running.is_none()) || x.ty().numel() == 0 {
+        return None;
+    }
+    let x = c.e.convert(x, wide(x.ty().element()));
+    let element = x.ty().element();
+    let eps = c.float(norm.eps)?;
+    let mut out_running = running;
+    let (mean, scale) = if norm.training {
+        let dims: Vec<i64> = (0..shape.len() as i64).filter(|&d| d != 1).collect();
+        let mean = c.e.mean(x, &dims, false);
+        let centered = c.e.sub(x, c.e.broadcast(mean, &shape, &[1]));
+        let squares = c.e.sum(c.e.mul(centered, centered), &dims, false);
+        let count = x.ty().numel() / channels;
+        let variance = c.e.div(squares, c.e.full_like(squares, count as f64));
+        if let Some((old_mean, old_var)) = running {
+            // The running variance is the unbiased one; over a single element it is 0 / 0, as in eager.
+            let unbiased = c.e.div(squares, c.e.full_like(squares, (count - 1) as f64));
+            let momentum = c.float(norm.momentum)?;
+            out_running = Some((blend(c, old_mean, mean, momentum), blend(c, old_var, unbiased, momentum)));
+        }
+        // Eager normalizes with the statistics that it saves, rounded as they are.
+        let saved = |v: Value, result: usize| c.e.convert(c.e.convert(v, c.result_type(result).element()), element);
+        (saved(mean, 1), saved(inverse_root(c, variance, eps), 2))
+    } else {
+        let (mean, var) = running?;
+        (c.e.convert(mean, element), inverse_root(c, c.e.convert(var, element), eps))
+    };
+    let factor = c.tensor(1).map_or(scale, |w| c.e.mul(scale, c.e.convert(w, element)));
+    let shift = c.e.mul(mean, factor);
+    let term = c.tensor(2).map_or_else(|| c.e.neg(shift), |b| c.e.sub(c.e.convert(b, element), shift));
+    let wide = |v: Value| c.e.broadcast(v, &shape, &[1]);
+    let out = c.e.add(c.e.mul(x, wide(factor)), wide(term));
+
+    let mut values = vec![finish(c, out, 0)];
+    for (i, saved) in [(1, mean), (2, scale)] {
+        // Inference saves nothing: a vector of no elements. A result that nothing uses may be anything of its type.
+        let ty = c.result_type(i);
+        let matches = ty.numel() == saved.ty().numel() && norm.training;
+        if !matches && ty.numel() != 0 && c.op.result(i).has_uses() {
+            return None;
+        }
+        values.push(if matches { finish(c, saved, i) } else { c.e.full(&ty.shape(), ty.element(), 0i64) });
+    }
+    if has_reserve {
+        let ty = c.result_type(3);
+        values.push(c.e.full(&ty.shape(), ty.element(), 0i64));
+    }
+    if returns_running {
+        let (mean, var) = out_running?;
+        values.extend([mean, var]);
+    }
+    (values.len() == results).then_some(values)
+}
+
+/// `(1 - momentum) * old + momentum * new`, in the type of `old`.
+fn blend(c: &Call, old: Value, new: Value, momentum: f64) -> Value {
+    let (element, stored) = (new.ty().element(), old.ty().element());
+    let kept = c.e.mul(c.e.convert(old, element), c.e.full_like(new, 1.0 - momentum));
+    c.e.convert(c.e.add(c.e.mul(new, c.e.full_like(new, momentum)), kept), stored)
+}

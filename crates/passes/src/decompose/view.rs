@@ -1,0 +1,262 @@
+//! Views and the copies of them: ops that only say where the elements of their operand stand in the result.
+//!
+//! Functionalization has taken care of what aliases what; here a view is the value that it shows. Most of them need
+//! nothing but the result's shape, because recording has already checked the arguments and resolved `-1`.
+
+use dynamlir_dialect::ir::Value;
+
+use super::{
+    Call, Lowering,
+    shape::{arg_offset, row_major, span, wrap_all},
+};
+
+/// Schema and lowering.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten._conj.default", identity),
+    ("aten._reshape_alias.default", reshape),
+    ("aten._reshape_copy.default", reshape),
+    ("aten._unsafe_view.default", reshape),
+    ("aten.adjoint.default", swap_last),
+    ("aten.alias.default", identity),
+    ("aten.alias_copy.default", identity),
+    ("aten.as_strided.default", as_strided),
+    ("aten.as_strided_copy.default", as_strided),
+    ("aten.chunk.default", split),
+    ("aten.contiguous.default", identity),
+    ("aten.detach.default", identity),
+    ("aten.detach_copy.default", identity),
+    ("aten.diagonal.default", diagonal),
+    ("aten.diagonal_copy.default", diagonal),
+    ("aten.expand.default", expand),
+    ("aten.expand_as.default", expand),
+    ("aten.expand_copy.default", expand),
+    ("aten.flatten.using_ints", reshape),
+    ("aten.lift.default", identity),
+    ("aten.lift_fresh.default", identity),
+    ("aten.linalg_diagonal.default", diagonal),
+    ("aten.mT.default", swap_last),
+    ("aten.narrow_copy.default", narrow),
+    ("aten.numpy_T.default", reverse_dims),
+    ("aten.permute.default", permute),
+    ("aten.permute_copy.default", permute),
+    ("aten.real.default", identity),
+    ("aten.reshape.default", reshape),
+    ("aten.resolve_conj.default", identity),
+    ("aten.resolve_neg.default", identity),
+    ("aten.select.int", select),
+    ("aten.select_copy.int", select),
+    ("aten.slice.Tensor", slice),
+    ("aten.slice_copy.Tensor", slice),
+    ("aten.split.Tensor", split),
+    ("aten.split_copy.Tensor", split),
+    ("aten.split_with_sizes.default", split),
+    ("aten.split_with_sizes_copy.default", split),
+    ("aten.squeeze.default", reshape),
+    ("aten.squeeze.dim", reshape),
+    ("aten.squeeze.dims", reshape),
+    ("aten.squeeze_copy.default", reshape),
+    ("aten.squeeze_copy.dim", reshape),
+    ("aten.squeeze_copy.dims", reshape),
+    ("aten.t.default", reverse_dims),
+    ("aten.t_copy.default", reverse_dims),
+    ("aten.transpose.int", transpose),
+    ("aten.transpose_copy.int", transpose),
+    ("aten.unbind.int", unbind),
+    ("aten.unbind_copy.int", unbind),
+    ("aten.unfold.default", unfold),
+    ("aten.unfold_copy.default", unfold),
+    ("aten.unsafe_chunk.default", split),
+    ("aten.unsafe_split.Tensor", split),
+    ("aten.unsafe_split_with_sizes.default", split),
+    ("aten.unsqueeze.default", reshape),
+    ("aten.unsqueeze_copy.default", reshape),
+    ("aten.view.default", reshape),
+    ("aten.view.dtype", bitcast),
+    ("aten.view_as.default", reshape),
+    ("aten.view_copy.default", reshape),
+    ("aten.view_copy.dtype", bitcast),
+];
+
+/// The operand itself. Memory formats do not matter to values; a conjugate of a real number is the number.
+fn identity(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    (x.ty() == c.result_type(0)).then(|| vec![x])
+}
+
+fn reshape(c: &Call) -> Option<Vec<Value>> {
+    Some(vec![c.e.reshape(c.tensor(0)?, &c.result_shape(0))])
+}
+
+fn expand(c: &Call) -> Option<Vec<Value>> {
+    Some(vec![c.e.broadcast_to(c.tensor(0)?, &c.result_shape(0))])
+}
+
+fn permute(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dims = wrap_all(&c.ints(1)?, x.ty().rank())?;
+    Some(vec![c.e.permute(x, &dims)])
+}
+
+fn transpose(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let rank = x.ty().rank();
+    Some(vec![swap(c, x, c.dim(1, rank)?, c.dim(2, rank)?)])
+}
+
+/// `mT` and `adjoint`: the last two dimensions change places.
+fn swap_last(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    Some(vec![match x.ty().rank() {
+        0 | 1 => x,
+        rank => swap(c, x, rank as i64 - 2, rank as i64 - 1),
+    }])
+}
+
+/// `t` and `numpy_T`: all dimensions in opposite order (`t` is only for rank 2 and less).
+fn reverse_dims(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dims: Vec<i64> = (0..x.ty().rank() as i64).rev().collect();
+    Some(vec![c.e.permute(x, &dims)])
+}
+
+/// Two dimensions change places. A scalar, which torch lets count as one dimension, stays.
+pub(super) fn swap(c: &Call, x: Value, a: i64, b: i64) -> Value {
+    if a == b { x } else { c.e.transpose(x, a, b) }
+}
+
+/// `size` elements of dimension `dim` from `start` on.
+pub(super) fn cut(c: &Call, x: Value, dim: i64, start: i64, step: i64, size: i64) -> Value {
+    // Of nothing the place does not matter, of one element the step.
+    c.e.slice_dim(x, dim, if size == 0 { 0 } else { start }, if size <= 1 { 1 } else { step }, size)
+}
+
+fn slice(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let shape = x.ty().shape();
+    let dim = c.dim(1, shape.len())?;
+    let (start, step, size) = span(c.int(2), c.int(3), c.int(4)?, *shape.get(dim as usize)?)?;
+    // Eager's own count overflows with the largest step; the result's type knows.
+    let size = size.min(*c.result_shape(0).get(dim as usize)?);
+    Some(vec![cut(c, x, dim, start, step, size)])
+}
+
+fn narrow(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let shape = x.ty().shape();
+    let dim = c.dim(1, shape.len())?;
+    let start = c.int(2)?;
+    let start = if start < 0 { start + shape.get(dim as usize)? } else { start };
+    Some(vec![cut(c, x, dim, start, 1, c.int(3)?)])
+}
+
+/// One index of a dimension, which the result lacks.
+pub(super) fn pick(c: &Call, x: Value, dim: i64, index: i64) -> Value {
+    let mut shape = x.ty().shape();
+    let row = cut(c, x, dim, index, 1, 1);
+    shape.remove(dim as usize);
+    c.e.reshape(row, &shape)
+}
+
+fn select(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let shape = x.ty().shape();
+    let (dim, index) = (c.dim(1, shape.len())?, c.int(2)?);
+    let index = if index < 0 { index + shape.get(dim as usize)? } else { index };
+    Some(vec![pick(c, x, dim, index)])
+}
+
+fn unbind(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dim = c.dim(1, x.ty().rank())?;
+    Some((0..c.op.num_results()).map(|i| pick(c, x, dim, i as i64)).collect())
+}
+
+/// `split`, `chunk` and their kin: the result types say how large each piece is.
+fn split(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let dim = c.dim(2, x.ty().rank())?;
+    let mut start = 0;
+    let mut pieces = Vec::new();
+    for i in 0..c.op.num_results() {
+        let size = *c.result_shape(i).get(dim as usize)?;
+        pieces.push(cut(c, x, dim, start, 1, size));
+        start += size;
+    }
+    Some(pieces)
+}
+
+/// Where a diagonal stands in a row-major operand: strides of the remaining dimensions and then its own, and where
+/// it starts. `size` is its length.
+pub(super) fn diagonal_window(shape: &[i64], diagonal: i64, dims: (i64, i64), size: i64) -> (Vec<i64>, i64) {
+    let strides = row_major(shape);
+    let (a, b) = (dims.0 as usize, dims.1 as usize);
+    let mut window: Vec<i64> = (0..shape.len()).filter(|&i| i != a && i != b).map(|i| strides[i]).collect();
+    window.push(strides[a] + strides[b]);
+    let start = if diagonal < 0 { -diagonal * strides[a] } else { diagonal * strides[b] };
+    (window, if size == 0 { 0 } else { start })
+}
+
+fn diagonal(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let shape = x.ty().shape();
+    let result = c.result_shape(0);
+    let dims = (c.dim(2, shape.len())?, c.dim(3, shape.len())?);
+    let (strides, offset) = diagonal_window(&shape, c.int(1)?, dims, *result.last()?);
+    Some(vec![c.e.as_strided(x, &result, &strides, offset)])
+}
+
+/// Windows along a dimension; a new last dimension runs inside the window.
+fn unfold(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let (shape, result) = (x.ty().shape(), c.result_shape(0));
+    if shape.is_empty() {
+        // A scalar shows one window of one element; a window of none is not worth an op of its own.
+        return (result == [1]).then(|| vec![c.e.reshape(x, &result)]);
+    }
+    let dim = c.dim(1, shape.len())?;
+    let mut strides = row_major(&shape);
+    let inner = *strides.get(dim as usize)?;
+    strides[dim as usize] *= c.int(3)?;
+    strides.push(inner);
+    Some(vec![c.e.as_strided(x, &result, &strides, 0)])
+}
+
+/// ATen's op speaks of the operand's *storage*. Only where the storage is known to hold the operand row-major from
+/// its start is that the same as the elements in row-major order; functionalization writes `dynamo.as_strided`
+/// where it knows more.
+fn as_strided(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let result = c.result_shape(0);
+    let (strides, offset) = (c.ints(2)?, c.int(3).unwrap_or(0));
+    fits_row_major(c, x, &result, &strides, offset).then(|| vec![c.e.as_strided(x, &result, &strides, offset)])
+}
+
+/// Whether a window of storage is the same window of the row-major operand 0.
+pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[i64], strides: &[i64], offset: i64) -> bool {
+    let shape = x.ty().shape();
+    let layouts = c.op.attr("operand_strides").and_then(|a| a.as_array());
+    // Without recorded layouts the values are as they stand: row-major.
+    let seen = match layouts {
+        Some(layouts) => match layouts.first().and_then(|a| a.as_i64s()) {
+            Some(seen) => seen,
+            None => return false,
+        },
+        None => row_major(&shape),
+    };
+    let dense = shape.iter().zip(row_major(&shape)).zip(&seen).all(|((&size, dense), &seen)| size <= 1 || dense == seen);
+    let last = sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<i64>();
+    let inside = sizes.contains(&0) || offset + last < x.ty().numel();
+    // An argument's own offset, or a view's, would shift the window.
+    let starts_storage = x.arg_index().is_none_or(|i| arg_offset(c.op, i) == 0);
+    dense && inside && starts_storage && offset >= 0
+}
+
+/// `view(dtype)` between types of one width. A bool is a byte in torch: read as a byte it is 0 or 1.
+fn bitcast(c: &Call) -> Option<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let (from, to) = (x.ty().element(), c.result_type(0).element());
+    if from.is_bool() && !to.is_bool() && to.is_int() && to.width() == 8 {
+        return Some(vec![c.e.convert(x, to)]);
+    }
+    (from.width() == to.width() && x.ty().shape() == c.result_shape(0)).then(|| vec![c.e.bitcast(x, to)])
+}

@@ -1,0 +1,172 @@
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
+
+// What the ATen op, the tensor type and the attributes may not look like.
+
+// The schema names operator and overload.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected a schema 'namespace.op.overload', got 'aten.sin'}}
+  dynamo.aten "aten.sin"(%x) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected a schema 'namespace.op.overload', got 'aten::sin.default'}}
+  dynamo.aten "aten::sin.default"(%x) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected a schema 'namespace.op.overload', got 'aten.sin.'}}
+  dynamo.aten "aten.sin."(%x) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected a schema 'namespace.op.overload', got 'aten.sin.out.more'}}
+  dynamo.aten "aten.sin.out.more"(%x) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// args name operands that exist, and each of them, in lists too.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{args name operand 1 of 1}}
+  dynamo.aten "aten.add.Tensor"(%x) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{args name operand 2 of 1}}
+  dynamo.aten "aten.cat.default"(%x) args [[#dynamo.operand<0>, #dynamo.operand<2>], 0] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{args name operand -1 of 1}}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<-1>] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{operand 0 is named by no argument}}
+  dynamo.aten "aten.sin.default"(%x) args [] : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// One entry per result, or per operand.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 1 entries in 'aliases', got 2}}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: -1, -1>} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 1 entries in 'operand_strides', got 0}}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {operand_strides = []} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 1 entries in 'result_strides', got 2}}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {result_strides = [array<i64: 1>, array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'mutates' names operand 1 of 1}}
+  dynamo.aten "aten.sin_.default"(%x) args [#dynamo.operand<0>] {mutates = array<i64: 1>} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'aliases' names operand 1 of 1}}
+  dynamo.aten "aten.sin_.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: 1>} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'aliases' names operand -2 of 1}}
+  dynamo.aten "aten.sin_.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: -2>} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// Operands are tensors with a rank.
+func.func @f(%x: tensor<*xf32>) {
+  // expected-error @+1 {{operand #0 must be variadic of}}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] : (tensor<*xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// The type: a stride per size, nothing negative, an element type of torch.
+// expected-error @+1 {{expected one stride per dimension: 2 sizes, 1 strides}}
+func.func private @f(!dynamo.tensor<2x3xf32, [1]>)
+
+// -----
+
+// expected-error @+1 {{expected strides that are not negative, got -3}}
+func.func private @f(!dynamo.tensor<2x3xf32, [-3, 1]>)
+
+// -----
+
+// expected-error @+1 {{expected a storage offset that is not negative, got -1}}
+func.func private @f(!dynamo.tensor<2xf32, [1], -1>)
+
+// -----
+
+// expected-error @+1 {{expected a torch element type, got 'index'}}
+func.func private @f(!dynamo.tensor<2xindex, [1]>)
+
+// -----
+
+// Outputs.
+// expected-error @+1 {{expected an output kind, got 'thing'}}
+func.func private @f() attributes {test = #dynamo.output<thing 0>}
+
+// -----
+
+// expected-error @+1 {{expected a number that is not negative, got -1}}
+func.func private @f() attributes {test = #dynamo.output<result -1>}
+
+// -----
+
+// expected-error @+1 {{expected one stride per dimension: 2 sizes, 1 strides}}
+func.func private @f() attributes {test = #dynamo.output<arg_view 0, [2, 3], [1], 0>}
+
+// -----
+
+// expected-error @+1 {{expected sizes, strides and offset that are not negative}}
+func.func private @f() attributes {test = #dynamo.output<arg_view 0, [2], [-1], 0>}
+
+// -----
+
+// expected-error @+1 {{expected sizes, strides and offset that are not negative}}
+func.func private @f() attributes {test = #dynamo.output<result_view 0, [2], [1], -4>}

@@ -1,0 +1,72 @@
+// RUN: dynamlir-opt %s | FileCheck %s
+// RUN: dynamlir-opt %s | dynamlir-opt | FileCheck %s
+// RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
+// RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
+
+// The one open op, at each level where it stands.
+
+// On tensors that share storage: who shares with whom, who is written, and what the call would be on values.
+// CHECK-LABEL: func.func @mutable
+// CHECK-SAME: (%arg0: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"})
+func.func @mutable(%x: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>]} {
+  // CHECK: %[[T:.*]] = dynamo.aten "aten.t.default"(%arg0) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+  // CHECK-SAME: : (!dynamo.tensor<2x3xf32, [3, 1]>) -> !dynamo.tensor<3x2xf32, [1, 3]>
+  %t = dynamo.aten "aten.t.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<2x3xf32, [3, 1]>) -> !dynamo.tensor<3x2xf32, [1, 3]>
+  // CHECK: dynamo.aten "aten.relu_.default"(%[[T]]) args [#dynamo.operand<0>]
+  // CHECK-SAME: {aliases = array<i64: 0>, functional = "aten.relu.default", grad_enabled, mutates = array<i64: 0>}
+  dynamo.aten "aten.relu_.default"(%t) args [#dynamo.operand<0>]
+    {aliases = array<i64: 0>, mutates = array<i64: 0>, functional = "aten.relu.default", grad_enabled}
+    : (!dynamo.tensor<3x2xf32, [1, 3]>) -> !dynamo.tensor<3x2xf32, [1, 3]>
+  return
+}
+
+// On values, with the layouts that eager saw.
+// CHECK-LABEL: func.func @functional
+func.func @functional(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) -> tensor<2x4xf32> {
+  // CHECK: dynamo.aten "aten.mm.default"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>]
+  // CHECK-SAME: {operand_strides = [array<i64: 3, 1>, array<i64: 1, 3>], result_strides = [array<i64: 4, 1>]}
+  // CHECK-SAME: : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  %0 = dynamo.aten "aten.mm.default"(%x, %y) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 3, 1>, array<i64: 1, 3>], result_strides = [array<i64: 4, 1>]}
+    : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// Every kind of argument: operands, lists, None, numbers, strings, bools, dtypes, devices, formats and layouts.
+// CHECK-LABEL: func.func @arguments
+func.func @arguments(%x: tensor<2xf32>, %y: tensor<2xf32>) {
+  // CHECK: dynamo.aten "aten.cat.default"(%arg0, %arg1) args {{\[}}[#dynamo.operand<0>, #dynamo.operand<1>], -1]
+  dynamo.aten "aten.cat.default"(%x, %y) args [[#dynamo.operand<0>, #dynamo.operand<1>], -1]
+    : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+  // CHECK: dynamo.aten "aten.empty.memory_format"() args
+  // CHECK-SAME: {{\[}}[2, 3], f32, #dynamo.layout<"strided">, #dynamo.device<"cpu">, false, #dynamo.memory_format<"contiguous_format">]
+  // CHECK-SAME: : () -> tensor<2x3xf32>
+  dynamo.aten "aten.empty.memory_format"() args [[2, 3], f32, #dynamo.layout<"strided">, #dynamo.device<"cpu">, false,
+    #dynamo.memory_format<"contiguous_format">] : () -> tensor<2x3xf32>
+  // CHECK: dynamo.aten "aten.div.Tensor_mode"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>, "floor"]
+  dynamo.aten "aten.div.Tensor_mode"(%x, %y) args [#dynamo.operand<0>, #dynamo.operand<1>, "floor"]
+    : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  // CHECK: dynamo.aten "aten.clamp.default"(%arg0) args [#dynamo.operand<0>, unit, 6.000000e+00]
+  dynamo.aten "aten.clamp.default"(%x) args [#dynamo.operand<0>, unit, 6.0 : f64] : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// Several results, none, and torch's own decomposition beside the call.
+// CHECK-LABEL: func.func @results
+func.func @results(%x: tensor<4x2xf32>) {
+  // CHECK: %{{.*}}:2 = dynamo.aten "aten.max.dim"(%arg0) args [#dynamo.operand<0>, 1, false]
+  // CHECK-SAME: : (tensor<4x2xf32>) -> (tensor<4xf32>, tensor<4xi64>)
+  %0:2 = dynamo.aten "aten.max.dim"(%x) args [#dynamo.operand<0>, 1, false]
+    : (tensor<4x2xf32>) -> (tensor<4xf32>, tensor<4xi64>)
+  // CHECK: dynamo.aten "aten._assert_async.default"(%arg0) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> ()
+  dynamo.aten "aten._assert_async.default"(%x) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> ()
+  // CHECK: dynamo.aten "aten.sin.default"(%arg0) args [#dynamo.operand<0>] {decomposition = @sin}
+  dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {decomposition = @sin} : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  // Complex values pass by: they belong to extern calls.
+  // CHECK: dynamo.aten "aten.view_as_complex.default"(%arg0) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
+  dynamo.aten "aten.view_as_complex.default"(%x) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
+  return
+}
+func.func private @sin(tensor<4x2xf32>) -> tensor<4x2xf32>
