@@ -10,6 +10,8 @@ import sys
 
 import lit.formats
 
+# ruff: noqa: F821 – lit defines `config` and `lit_config`.
+
 root = pathlib.Path(__file__).resolve().parent.parent
 llvm = pathlib.Path(os.environ.get("MLIR_SYS_220_PREFIX", "/usr/lib/llvm-22"))
 tool = "dynamlir-opt"

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --verify-diagnostics --dynamo-test-panic
 // RUN: not dynamlir-opt %s --dynamo-test-panic 2>&1 | FileCheck %s
-// RUN: dynamlir-opt %s --dynamo-test-panic > /dev/null 2>&1; test $? -eq 1
+// RUN: sh -c 'dynamlir-opt %s --dynamo-test-panic 2> /dev/null; test $? -eq 1'
 // RUN: not mlir-opt --load-pass-plugin=%plugin %s --dynamo-test-panic 2>&1 | FileCheck %s --check-prefix=PLUGIN
 
 // A panic in a pass is a diagnostic at the module, and exit code 1: nothing aborts.

@@ -39,6 +39,7 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// Leads from buffers to the LLVM dialect.
 ///
 /// The order is narrow:
+/// - `dynamo-loop-locations` first, so that a parsed dump and the module it was printed from are lowered to equal text;
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
@@ -46,7 +47,7 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
-const TO_LLVM: &str = "func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,\
+const TO_LLVM: &str = "dynamo-loop-locations,func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,\
     convert-scf-to-openmp,dynamo-hoist-scratch,dynamo-approximate-math,dynamo-legalize-arith,canonicalize,\
     expand-strided-metadata,\
     lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},convert-math-to-libm,\

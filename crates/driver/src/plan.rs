@@ -103,6 +103,13 @@ impl Reader {
                 self.plan.steps.push(Step::Launch { kernel, args });
             }
             "dynamo.extern" => self.extern_op(op)?,
+            "dynamo.check_range" => {
+                let src = self.reg(op.operand(0))?;
+                let bound =
+                    |name: &str| op.attr_i64(name).ok_or_else(|| Error::Plan(format!("{} lacks {name}", op.name())));
+                let message = op.attr_str("message").unwrap_or_default();
+                self.plan.steps.push(Step::CheckRange { src, low: bound("low")?, high: bound("high")?, message });
+            }
             "dynamo.commit" => self.plan.steps.push(Step::Commit),
             "func.return" => self.plan.results = self.regs(&op.operands())?,
             other => return Err(Error::Plan(format!("{other} is not an op of the planned graph ({})", op.loc()))),

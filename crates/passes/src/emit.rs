@@ -281,6 +281,17 @@ impl Emit {
         self.b.value("dynamo.as_strided_scatter", &[base, source], base.ty(), &attrs)
     }
 
+    /// Element `p` is `table[indices_0[p], indices_1[p], …]`; there is at least one index.
+    pub fn gather(&self, table: Value, indices: &[Value]) -> Value {
+        let ty = Type::tensor(&indices[0].ty().shape(), table.ty().element());
+        self.b.value("dynamo.gather", &[&[table], indices].concat(), ty, &[])
+    }
+    /// The value itself, once it is known to lie in `low..high`; otherwise the graph fails with the message.
+    pub fn check_range(&self, x: Value, low: i64, high: i64, message: &str) -> Value {
+        let attrs = [("low", self.i64(low)), ("high", self.i64(high)), ("message", Attr::str(self.ctx(), message))];
+        self.b.value("dynamo.check_range", &[x], x.ty(), &attrs)
+    }
+
     /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
     pub fn reduce(&self, kind: &str, x: Value, dims: &[i64], keepdim: bool) -> Value {
         let shape = x.ty().shape();

@@ -217,6 +217,16 @@ impl Executable {
                     // bounds check and `verify` found large enough; the code stays loaded while `kernels` holds it.
                     unsafe { self.kernels[kernel].call(workspace.row(row)) }
                 }
+                Op::CheckRange { check } => {
+                    let check = &program.checks[check];
+                    // SAFETY: the row's one entry is the address of a window of these sizes and strides, bound from memory
+                    // that was found large enough, as for a launch.
+                    let offender = unsafe { check.offender((*workspace.row(check.row)).cast::<i64>()) };
+                    if let Some(value) = offender {
+                        let Check { message, low, high, .. } = check;
+                        return Err(Failure::plain(format!("{message}: {value} is not in {low}..{high}")));
+                    }
+                }
                 Op::Allocate { slot } => {
                     let layout = &program.slots[slot];
                     let tensor =

@@ -4,6 +4,7 @@
 //! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
 //! [`omp`], on the thread pool that torch uses.
 
+mod check;
 mod executor;
 mod externs;
 mod jit;

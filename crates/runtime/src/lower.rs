@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::check::Check;
 use crate::plan::{Output, Plan, Reg, Step};
 use crate::{DType, Layout};
 
@@ -80,6 +81,10 @@ pub(crate) enum Op {
     Extern {
         step: usize,
     },
+    /// An entry of `Program::checks`.
+    CheckRange {
+        check: usize,
+    },
     /// Nobody needs this tensor any more.
     Release {
         slot: usize,
@@ -94,6 +99,7 @@ pub(crate) type Bind = (usize, i64);
 pub(crate) struct Program {
     pub ops: Vec<Op>,
     pub externs: Vec<ExternStep>,
+    pub checks: Vec<Check>,
     /// Length of the address table.
     pub addresses: usize,
     pub workspace_binds: Vec<Bind>,
@@ -242,6 +248,8 @@ impl Lowering<'_> {
                 outs,
                 results,
             } => self.extern_call(*call, operands, outs, results),
+            Step::CheckRange { .. } if self.committed => err("a check after the commit"),
+            Step::CheckRange { src, low, high, message } => self.check_range(*src, (*low, *high), message),
             Step::Commit if self.committed => err("a second commit"),
             Step::Commit => {
                 self.committed = true;
@@ -280,6 +288,26 @@ impl Lowering<'_> {
         if kernel >= self.plan.kernels.len() {
             return err(format!("there is no kernel {kernel}"));
         }
+        let row = self.row(args)?;
+        self.out.ops.push(Op::Launch { kernel, row });
+        Ok(())
+    }
+
+    fn check_range(&mut self, src: Reg, (low, high): (i64, i64), message: &str) -> Result<(), PlanError> {
+        let layout = &self.place(src)?.layout;
+        if layout.dtype != DType::I64 {
+            return err(format!("a range check of {}", layout.dtype.name()));
+        }
+        let (sizes, strides) = (layout.sizes.clone(), layout.strides.clone());
+        let row = self.row(&[src])?;
+        let check = self.out.checks.len();
+        self.out.checks.push(Check { row, sizes, strides, low, high, message: message.to_owned() });
+        self.out.ops.push(Op::CheckRange { check });
+        Ok(())
+    }
+
+    /// New entries of the address table, bound to registers.
+    fn row(&mut self, args: &[Reg]) -> Result<usize, PlanError> {
         let row = self.out.addresses;
         for (i, &reg) in args.iter().enumerate() {
             let place = self.place(reg)?;
@@ -291,8 +319,7 @@ impl Lowering<'_> {
             }
         }
         self.out.addresses += args.len();
-        self.out.ops.push(Op::Launch { kernel, row });
-        Ok(())
+        Ok(row)
     }
 
     fn extern_call(
@@ -428,7 +455,7 @@ fn add_releases(program: &mut Program) {
             row_slots[*index] = Some(slot);
         }
     }
-    // Rows lie one after the other, so a launch's row ends where the next one starts.
+    // Rows lie one after the other, so a launch's or check's row ends where the next one starts.
     let mut row_end = program.addresses;
     let mut released: Vec<bool> = vec![false; program.slots.len()];
     for (slot, _) in &program.results {
@@ -439,6 +466,11 @@ fn add_releases(program: &mut Program) {
         let mut used = Vec::new();
         match *op {
             Op::Launch { row, .. } => {
+                used.extend(row_slots[row..row_end].iter().flatten().copied());
+                row_end = row;
+            }
+            Op::CheckRange { check } => {
+                let row = program.checks[check].row;
                 used.extend(row_slots[row..row_end].iter().flatten().copied());
                 row_end = row;
             }

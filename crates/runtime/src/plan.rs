@@ -60,6 +60,9 @@ pub enum Step {
         outs: Vec<Reg>,
         results: Vec<Reg>,
     },
+    /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise
+    /// its own error.
+    CheckRange { src: Reg, low: i64, high: i64, message: String },
     /// From here on inputs are written.
     Commit,
 }

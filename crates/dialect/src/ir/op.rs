@@ -265,6 +265,11 @@ impl Value {
     pub fn set_type(self, ty: Type) {
         unsafe { mlirValueSetType(self.0, ty.0) }
     }
+    /// Changes the location of a block argument.
+    pub fn set_loc(self, loc: Loc) {
+        debug_assert!(self.arg_index().is_some(), "an operation's result has its operation's location");
+        unsafe { mlirBlockArgumentSetLocation(self.0, loc.0) }
+    }
     /// The operation it is a result of; None for a block argument.
     pub fn def(self) -> Option<Op> {
         unsafe { mlirValueIsAOpResult(self.0).then(|| Op(mlirOpResultGetOwner(self.0))) }

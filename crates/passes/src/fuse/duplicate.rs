@@ -11,6 +11,7 @@ use super::{
     Kind, after, bytes,
     graph::{Graph, Group},
     group::same_stretch,
+    is_table,
     weight,
 };
 use dynamlir_dialect::ir::{Op, Value};
@@ -38,6 +39,10 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
     let Some(chain) = chain(graph, maker, value) else { return };
     let (mut readers, mut stays) = (Vec::new(), false);
     for used in value.uses() {
+        if is_table(used.op, used.index) {
+            stays = true;
+            continue;
+        }
         match graph.number(used.op).and_then(|user| graph.group_of[user]) {
             Some(group) if group == maker => {}
             Some(group) => readers.push(group),
@@ -81,7 +86,7 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
         if chain.ops.contains(&number) {
             continue;
         }
-        if graph.kinds[number] != Kind::Pointwise || cost > CHEAP {
+        if graph.kinds[number] != Kind::Pointwise || cost > CHEAP || is_table(graph.ops[number], 0) {
             return None;
         }
         chain.ops.push(number);
@@ -134,7 +139,7 @@ fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64
         .iter()
         .filter(|leaf| !interface.inputs.contains(leaf) && graph.def(**leaf).is_none_or(|def| graph.group_of[def] != Some(reader)))
         .collect();
-    let args = interface.inputs.len() + interface.outputs.len() + more.len();
+    let args = interface.args() + more.len();
     let fits = group.members.len() + chain.ops.len() <= graph.settings.max_ops && args <= graph.settings.max_args && !group.scan;
     fits.then(|| bytes(value) - more.into_iter().map(|&leaf| bytes(leaf)).sum::<i64>())
 }
@@ -160,7 +165,7 @@ fn copy(graph: &mut Graph, chain: &Chain, reader: usize, value: Value) {
     }
     let Some(&(_, made)) = copies.last() else { return };
     for used in value.uses() {
-        if graph.number(used.op).is_some_and(|user| graph.group_of[user] == Some(reader)) {
+        if !is_table(used.op, used.index) && graph.number(used.op).is_some_and(|user| graph.group_of[user] == Some(reader)) {
             used.op.set_operand(used.index, made);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, Settings, bytes, keyword, kind, reduced_dims, row_of};
+use super::{Kind, Settings, bytes, elements, is_table, keyword, kind, reduced_dims, row_of};
 use dynamlir_dialect::ir::{Block, Op, Value};
 
 /// Operations that will share a kernel.
@@ -24,12 +24,20 @@ pub(super) struct Group {
 pub(super) struct Interface {
     /// Arguments in the order of first use.
     pub(super) inputs: Vec<Value>,
+    /// What gathers read: the arguments after the inputs. A value may be both.
+    pub(super) tables: Vec<Value>,
     pub(super) outputs: Vec<Value>,
+    /// Bytes that gathers read: one element for each index.
+    gathered: i64,
 }
 
 impl Interface {
     pub(super) fn traffic(&self) -> i64 {
-        self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value)).sum()
+        self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value)).sum::<i64>() + self.gathered
+    }
+    /// Arguments of the kernel, results included.
+    pub(super) fn args(&self) -> usize {
+        self.inputs.len() + self.tables.len() + self.outputs.len()
     }
 }
 
@@ -71,7 +79,8 @@ impl Graph {
             if graph.kinds[number] == Kind::Ordered {
                 graph.after[number].extend(last_ordered);
                 last_ordered = Some(number);
-                ordered += 1;
+                // A check is no call: nothing that lives across it lives longer for it.
+                ordered += usize::from(!op.is("dynamo.check_range"));
             }
         }
         graph
@@ -140,7 +149,14 @@ impl Graph {
         let mut interface = Interface::default();
         let inside = |number: usize| group.members.binary_search(&number).is_ok();
         for &member in &group.members {
-            for operand in self.ops[member].operands() {
+            if is_table(self.ops[member], 0) {
+                interface.gathered += bytes(self.ops[member].result(0));
+                let table = self.ops[member].operand(0);
+                if !interface.tables.contains(&table) {
+                    interface.tables.push(table);
+                }
+            }
+            for operand in elements(self.ops[member]) {
                 let def = self.def(operand);
                 let is_local = def.is_some_and(|def| inside(def) || self.kinds[def].is_constant() || self.spread_row(group, def).is_some());
                 if !is_local && !interface.inputs.contains(&operand) {
@@ -158,6 +174,12 @@ impl Graph {
             }
         }
         interface
+    }
+
+    /// Whether a member gathers from what the kernel would compute itself.
+    pub(super) fn gathers_own(&self, group: &Group) -> bool {
+        let tables = group.members.iter().filter(|&&member| is_table(self.ops[member], 0)).map(|&member| self.ops[member].operand(0));
+        tables.filter_map(|table| self.def(table)).any(|def| group.members.binary_search(&def).is_ok() || self.spread_row(group, def).is_some())
     }
 
     /// Whether only the group uses an operation's result.

@@ -10,7 +10,7 @@
 use super::{
     Kind,
     graph::{Graph, Group},
-    row_of,
+    is_table, row_of,
 };
 
 /// With fewer rows than this and ...
@@ -31,7 +31,7 @@ pub(super) fn run(graph: &mut Graph) {
                 .result(0)
                 .uses()
                 .iter()
-                .any(|used| graph.number(used.op).is_some_and(|user| !graph.kinds[user].is_compute()));
+                .any(|used| is_table(used.op, used.index) || graph.number(used.op).is_some_and(|user| !graph.kinds[user].is_compute()));
         if kind.is_compute() || is_stored {
             let own = graph.start(number);
             join_producers(graph, number, own);
@@ -147,11 +147,14 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
         return Err(format!("more than {} operations", graph.settings.max_ops));
     }
     let interface = graph.interface(&group);
-    if interface.inputs.len() + interface.outputs.len() > graph.settings.max_args {
+    if interface.args() > graph.settings.max_args {
         return Err(format!("more than {} arguments", graph.settings.max_args));
     }
     if group.scan && (group.members.len() > SCAN_PRODUCERS + 1 || interface.outputs.len() > 1) {
         return Err("a scan takes in only a few operations that nothing else uses".into());
+    }
+    if graph.gathers_own(&group) {
+        return Err("what is gathered from must be in memory".into());
     }
     if runs_on_one_thread(graph, &group) {
         return Err("too few rows to share among threads".into());

@@ -7,6 +7,9 @@
 //! A kernel has one iteration domain D (no unit dims) and one set R of reduced dims; each of its values has the
 //! shape D or the *row shape*, D without R. [`verify`] states the whole grammar.
 //!
+//! A `gather` is pointwise in its indices. Its table has any shape and is never computed in the same kernel: tables are
+//! the last arguments of a kernel, and nothing but gathers uses these.
+//!
 //! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
 //! layers has the kernels of one with 4.
 //!
@@ -120,10 +123,22 @@ fn kind(op: Op) -> Kind {
         Some("permute") => Kind::Permute,
         Some("reshape") => Kind::Reshape,
         Some("slice" | "reverse" | "as_strided") => Kind::OtherView,
+        Some("gather") => Kind::Pointwise,
         Some(_) if op.is_elementwise() => Kind::Pointwise,
         _ if op.is_pure() => Kind::Free,
         _ => Kind::Ordered,
     }
+}
+
+/// Whether an operand is the table of a `gather`: memory of any shape, read at computed places. All other operands of
+/// pointwise operations have the shape of the result.
+fn is_table(op: Op, index: usize) -> bool {
+    index == 0 && op.is("dynamo.gather")
+}
+
+/// The operands that are computed with element by element: all but a table.
+fn elements(op: Op) -> Vec<Value> {
+    op.operands().into_iter().skip(usize::from(is_table(op, 0))).collect()
 }
 
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, after, keyword, kind, pull, reduced_dims, shaped};
+use super::{Kind, after, is_table, keyword, kind, pull, reduced_dims, shaped};
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
@@ -70,7 +70,8 @@ fn squeeze(op: Op) {
     let squeezed = |value: Value| reshape(&build, value, &without_units(&value.ty().shape()));
     match kind {
         Kind::Pointwise if small.len() != ty.rank() => {
-            let operands: Vec<_> = op.operands().into_iter().map(squeezed).collect();
+            let each = op.operands().into_iter().enumerate();
+            let operands: Vec<_> = each.map(|(index, value)| if is_table(op, index) { value } else { squeezed(value) }).collect();
             retype(op, &operands, &small);
         }
         Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize] == 0) => {
@@ -168,7 +169,7 @@ fn neutral(reduce: Op, element: Type) -> Attr {
 
 /// Gives the users outside kernels a constant of their own, which becomes a kernel: the others copy theirs.
 fn split_constant(op: Op) {
-    let outside: Vec<_> = op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute()).collect();
+    let outside: Vec<_> = op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute() || is_table(used.op, used.index)).collect();
     if outside.is_empty() {
         return;
     }

@@ -11,8 +11,9 @@ use std::{
 use super::{
     Kind,
     dedupe::Kernels,
+    elements,
     graph::{Graph, Group, Interface, short_name},
-    normalize,
+    is_table, normalize,
 };
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Loc, Op, Type, Value},
@@ -95,10 +96,10 @@ fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, g
     let types: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
     let attrs = [("kernel", Attr::nested_symbol(ctx, "kernels", &name))];
     let build = Builder::before(terminator).with_loc(lines_of(graph, group, terminator.loc()));
-    let launch = build.op("dynamo.launch", &interface.inputs, &types, &attrs);
+    let launch = build.op("dynamo.launch", &[interface.inputs.as_slice(), &interface.tables].concat(), &types, &attrs);
     // Rows spread inside the kernel go with it, unless something outside uses them too.
     gone.extend(&group.members);
-    for operand in group.members.iter().flat_map(|&member| graph.ops[member].operands()) {
+    for operand in group.members.iter().flat_map(|&member| elements(graph.ops[member])) {
         gone.extend(graph.def(operand).filter(|&def| graph.spread_row(group, def).is_some() && graph.is_internal(group, def)));
     }
     for (value, result) in interface.outputs.iter().zip(launch.results()) {
@@ -110,9 +111,10 @@ fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, g
 fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) -> Op {
     let ctx = fallback.ctx();
     let loc = group.members.first().map_or(fallback, |&member| graph.ops[member].loc());
-    let inputs: Vec<_> = interface.inputs.iter().map(|value| value.ty()).collect();
+    let given = || interface.inputs.iter().chain(&interface.tables);
+    let inputs: Vec<_> = given().map(|value| value.ty()).collect();
     let outputs: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
-    let args: Vec<_> = interface.inputs.iter().map(|value| (value.ty(), value.def().map_or(loc, Op::loc))).collect();
+    let args: Vec<_> = given().map(|value| (value.ty(), value.def().map_or(loc, Op::loc))).collect();
     let block = Block::new(&args);
     let build = Builder::at_end(block, loc);
     let function = build.detached(
@@ -130,8 +132,9 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
     );
     function.region(0).append(block);
     let mut inside: HashMap<Value, Value> = interface.inputs.iter().copied().zip(block.args()).collect();
+    let tables: HashMap<Value, Value> = interface.tables.iter().copied().zip(block.args().into_iter().skip(interface.inputs.len())).collect();
     for &member in &group.members {
-        copy(graph, graph.ops[member], block, &mut inside);
+        copy(graph, graph.ops[member], block, &mut inside, &tables);
     }
     let results: Vec<_> = interface.outputs.iter().filter_map(|value| inside.get(value).copied()).collect();
     build.op("func.return", &results, &[], &[]);
@@ -139,16 +142,17 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
 }
 
 /// Copies an operation into the kernel, and before it the constants and spread rows that it uses.
-fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>) {
-    for operand in op.operands() {
+fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>, tables: &HashMap<Value, Value>) {
+    for operand in elements(op) {
         let local = graph.def(operand).filter(|_| !inside.contains_key(&operand));
         if let Some(def) = local.filter(|&def| graph.kinds[def].is_constant() || graph.kinds[def] == Kind::Broadcast) {
-            copy(graph, graph.ops[def], block, inside);
+            copy(graph, graph.ops[def], block, inside, tables);
         }
     }
     let made = op.clone_detached();
     for (index, operand) in op.operands().iter().enumerate() {
-        if let Some(&value) = inside.get(operand) {
+        let known = if is_table(op, index) { tables.get(operand) } else { inside.get(operand) };
+        if let Some(&value) = known {
             made.set_operand(index, value);
         }
     }

@@ -9,7 +9,7 @@
 //!
 //! None moves unless a computation uses it.
 
-use super::{Kind, kind, normalize, shaped, weight};
+use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Value};
 
 /// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
@@ -136,7 +136,8 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
 }
 
 fn serves_computation(view: Op) -> bool {
-    view.result(0).uses().iter().any(|used| matches!(kind(used.op), Kind::Pointwise | Kind::Reduce | Kind::ArgReduce | Kind::Broadcast))
+    let serves = |kind| matches!(kind, Kind::Pointwise | Kind::Reduce | Kind::ArgReduce | Kind::Broadcast);
+    view.result(0).uses().iter().any(|used| serves(kind(used.op)) && !is_table(used.op, used.index))
 }
 
 /// `view(op(x))` to `op(view(x))`.
@@ -146,7 +147,7 @@ fn lift(view: Op, work: &mut Vec<Op>) -> Value {
     let Some(producer) = view.operand(0).def() else { return view.result(0) };
     let copy = producer.clone_detached();
     let mut seen: Vec<(Value, Value)> = Vec::new();
-    for (index, operand) in producer.operands().into_iter().enumerate() {
+    for (index, operand) in producer.operands().into_iter().enumerate().filter(|&(index, _)| !is_table(producer, index)) {
         let known = seen.iter().find(|(from, _)| *from == operand).map(|&(_, to)| to);
         let value = known.unwrap_or_else(|| {
             if kind(view) == Kind::Reshape {
@@ -192,7 +193,7 @@ impl Chain {
             }
             chain.cost = chain.cost.zip(weight(op)).map(|(sum, more)| sum + more);
             chain.ops.push(op);
-            stack.extend(op.operands());
+            stack.extend(elements(op));
         }
         Some(chain)
     }
@@ -299,6 +300,7 @@ fn contiguous(function: Op, value: Value) -> bool {
     match kind(op) {
         Kind::Reshape => contiguous(function, op.operand(0)),
         Kind::Broadcast | Kind::Permute | Kind::OtherView | Kind::Iota => false,
+        Kind::Ordered if op.is("dynamo.check_range") => contiguous(function, op.operand(0)),
         Kind::Ordered => {
             let strides = value.result_index().and_then(|index| op.attr("result_strides")?.as_array()?.get(index)?.as_i64s());
             row_major(strides)

@@ -1,7 +1,8 @@
 //! `dynamo-verify-kernels`: the contract of stage 03.
 //!
 //! - A kernel states its domain D (sizes, no unit dims) and its reduced dims R (increasing dims of D).
-//! - Every argument, value and result is a tensor of shape D or of the row shape, D without R.
+//! - Every argument, value and result is a tensor of shape D or of the row shape, D without R; but the table of a
+//!   `gather` is an argument of any shape that nothing else than gathers uses, as their table.
 //! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim
 //!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` whose result is the only one.
 //! - The graph function launches kernels with their own types; beside launches it has extern calls, views, and the
@@ -9,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, kind, reduced_dims, row_of};
+use super::{Kind, is_table, kind, reduced_dims, row_of};
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Type, Value},
     pass::{Config, Pass, PassError, PassResult},
@@ -57,7 +58,7 @@ fn kernel(function: Op) -> PassResult {
         return Err(PassError::at(function, "expected a kernel of one block"));
     };
     let shape = Shape { kept: row_of(&domain, &reduced).0, row: row_of(&domain, &reduced).1, domain, reduced };
-    for arg in body.args() {
+    for arg in body.args().into_iter().filter(|&arg| !serves_as_table(arg)) {
         shape.check(function, "argument", arg)?;
     }
     let mut scan = None;
@@ -105,6 +106,9 @@ impl Shape {
                 }
             }
             Kind::Scan if !self.reduced.is_empty() => return Err(PassError::at(op, "expected no reduced dims beside a scan")),
+            Kind::Pointwise if is_table(op, 0) && (op.operand(0).arg_index().is_none() || !serves_as_table(op.operand(0))) => {
+                return Err(PassError::at(op, "expected the table to be an argument that nothing but gathers reads"));
+            }
             Kind::Pointwise | Kind::Full | Kind::Iota | Kind::Scan => {}
             Kind::Broadcast => {
                 let spreads = op.operand(0).ty().shape() == self.row
@@ -118,6 +122,12 @@ impl Shape {
         }
         op.results().into_iter().try_for_each(|result| self.check(op, "a result", result))
     }
+}
+
+/// Whether a value is the table of gathers and nothing else.
+fn serves_as_table(value: Value) -> bool {
+    let uses = value.uses();
+    !uses.is_empty() && uses.iter().all(|used| is_table(used.op, used.index))
 }
 
 fn graph_op(op: Op, kernels: &HashMap<String, Op>) -> PassResult {

@@ -256,6 +256,7 @@ impl Planner {
             "dynamo.concatenate" => self.concatenate(op),
             "dynamo.pad" => self.pad(op),
             "dynamo.as_strided_scatter" => self.scatter(op),
+            "dynamo.check_range" => self.check_range(op),
             _ => self.view(op),
         }
     }
@@ -384,6 +385,18 @@ impl Planner {
             .as_strided(&source.window.sizes, &strides, op.attr_i64("offset").unwrap_or(0))
             .ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
         self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
+        self.places.insert(op.result(0), place);
+        Ok(())
+    }
+
+    /// Checks the operand where it lies; the result is the same place.
+    fn check_range(&mut self, op: Op) -> Result<(), PassError> {
+        let value = op.operand(0);
+        let place = self.place_of(value, op)?;
+        let memref = self.show(&place, value.ty().element());
+        let attrs = op.attrs();
+        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+        self.b.op("dynamo.check_range", &[memref], &[], &attrs);
         self.places.insert(op.result(0), place);
         Ok(())
     }

@@ -55,14 +55,14 @@ impl Kernels {
         let inputs = block.args().len();
         let all: Vec<usize> = (0..template.domain.len()).collect();
         let kept: Vec<usize> = all.iter().copied().filter(|d| !template.reduced.contains(d)).collect();
-        let operands: Vec<Operand<'_>> = windows
-            .iter()
-            .enumerate()
-            .map(|(i, window)| {
-                let dims = if window.sizes.len() == template.domain.len() { all.clone() } else { kept.clone() };
-                Operand { window, dims, written: i >= inputs }
-            })
-            .collect();
+        let tables: Vec<bool> = block.args().into_iter().map(is_table).collect();
+        let is_table = |i: usize| tables.get(i).copied().unwrap_or(false);
+        let operand = |(i, window)| {
+            let window: &Window = window;
+            let dims = if window.sizes.len() == template.domain.len() { all.clone() } else { kept.clone() };
+            Operand { window, dims, written: i >= inputs }
+        };
+        let operands: Vec<Operand<'_>> = windows.iter().enumerate().filter(|&(i, _)| !is_table(i)).map(operand).collect();
         let mut fixed = Vec::new();
         // A scan runs along its dimension in order, like a reduction that keeps what it sees.
         let mut serial = template.reduced.clone();
@@ -76,7 +76,8 @@ impl Kernels {
         }
         let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed);
         loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
-        let new_windows: Vec<Window> = operands.iter().map(|operand| loops.window(operand)).collect();
+        let seen = |(i, window)| if is_table(i) { Window::clone(window) } else { loops.window(&operand((i, window))) };
+        let new_windows: Vec<Window> = windows.iter().enumerate().map(seen).collect();
         let func = self.build(template, &loops, &new_windows, inputs, loc)?;
         Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows })
     }
@@ -121,7 +122,8 @@ impl Kernels {
         let args = body.args();
         let mut map: HashMap<Value, Value> = HashMap::new();
         for (old, &new) in source.args().iter().zip(&args) {
-            map.insert(*old, rewrite.load(new, old.ty().element()));
+            let loaded = rewrite.load(new);
+            map.insert(*old, if is_table(*old) { loaded } else { rewrite.cast(loaded, old.ty().element()) });
         }
         for op in source.ops().into_iter().filter(|&op| op != terminator) {
             rewrite.clone_op(op, &mut map)?;
@@ -139,6 +141,12 @@ impl Kernels {
         let each = Attr::dict(self.ctx, &[("llvm.noalias", Attr::unit(self.ctx))]);
         Attr::array(self.ctx, &vec![each; count])
     }
+}
+
+/// Whether an argument is read at computed places: its window has nothing to do with the kernel's loops.
+fn is_table(arg: Value) -> bool {
+    let uses = arg.uses();
+    !uses.is_empty() && uses.iter().all(|used| used.index == 0 && used.op.is("dynamo.gather"))
 }
 
 /// The type that a torch element type has in a kernel's memory: bool is a byte, unsigned is signless.
@@ -160,12 +168,9 @@ impl Rewrite<'_> {
         Type::tensor(&if full { self.loops.sizes.clone() } else { self.loops.row() }, old.element())
     }
 
-    fn load(&self, memory: Value, element: Type) -> Value {
-        let shape = memory.ty().shape();
-        let stored = memory_type(element);
-        let unit = Attr::unit(self.b.ctx());
-        let value = self.b.value("bufferization.to_tensor", &[memory], Type::tensor(&shape, stored), &[("restrict", unit)]);
-        self.cast(value, element)
+    fn load(&self, memory: Value) -> Value {
+        let ty = Type::tensor(&memory.ty().shape(), memory.ty().element());
+        self.b.value("bufferization.to_tensor", &[memory], ty, &[("restrict", Attr::unit(self.b.ctx()))])
     }
 
     fn store(&self, value: Value, memory: Value) {
@@ -206,6 +211,13 @@ impl Rewrite<'_> {
         }
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
         let results: Vec<Type> = op.results().iter().map(|r| self.ty(r.ty())).collect();
+        if op.is("dynamo.gather") {
+            // The table stays as it is in memory: only what is read of it is converted.
+            let stored = Type::tensor(&results[0].shape(), operands[0].ty().element());
+            let gathered = self.cast(b.value("dynamo.gather", &operands, stored, &[]), results[0].element());
+            map.insert(op.result(0), gathered);
+            return Ok(());
+        }
         let new = b.op(&op.name(), &operands, &results, &attrs);
         map.extend(op.results().into_iter().zip(new.results()));
         Ok(())

@@ -177,6 +177,13 @@ impl Bodies<'_> {
             let value = scalars.builder.value("linalg.index", &[], Type::index(ctx), &[("dim", dim)]);
             return Ok(scalars.op("arith.index_cast", &[value], index));
         }
+        if op.is("dynamo.gather") {
+            let table = op.operand(0);
+            let index = Type::index(op.ctx());
+            let at = operands.iter().map(|&operand| scalars.op("arith.index_cast", &[operand], index));
+            let reads: Vec<_> = std::iter::once(table).chain(at).collect();
+            return Ok(scalars.op("tensor.extract", &reads, table.ty().element()));
+        }
         scalars.pointwise(op, &operands).ok_or_else(|| no_lowering(op))
     }
 
@@ -261,9 +268,10 @@ fn loops(dims: &[usize]) -> Access {
     dims.iter().copied().map(Some).collect()
 }
 
-/// The access of each operand, when the result has this one.
+/// The access of each operand, when the result has this one. The table of a gather has none: the body reads it wherever
+/// the indices say.
 fn operand_accesses(op: Op, access: &Access) -> impl Iterator<Item = (usize, Access)> {
-    (0..op.num_operands()).map(move |i| {
+    (usize::from(op.is("dynamo.gather"))..op.num_operands()).map(move |i| {
         if !op.is("dynamo.broadcast") {
             return (i, access.clone());
         }

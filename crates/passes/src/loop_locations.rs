@@ -1,0 +1,24 @@
+//! `dynamo-loop-locations`: loop variables get their loop's location.
+//!
+//! The printed form of `scf.for`, `scf.forall` and `scf.parallel` has no place for the locations of their variables, so
+//! a parsed dump has the dump's own lines there. The LLVM dialect shows them, as block arguments. With this pass first,
+//! the lowering of a dumped module gives the text that the compilation itself gave.
+
+use dynamlir_dialect::{
+    ir::Op,
+    pass::{Config, Pass, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-loop-locations", description: "Give loop variables the location of their loop", run };
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    module.walk(&mut |op| {
+        if op.name().starts_with("scf.") {
+            for block in (0..op.num_regions()).flat_map(|i| op.region(i).blocks()) {
+                block.args().into_iter().for_each(|arg| arg.set_loc(op.loc()));
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! The house rules as tests: the map in ARCHITECTURE.md is true, dependencies point one way, unsafe code is fenced,
+//! every file says what it is for, every pass has a test.
+#![forbid(unsafe_code)]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot read the tree has failed")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Crates that may contain unsafe code; all others forbid it.
+const MAY_BE_UNSAFE: &[&str] = &["dialect", "torch-abi", "runtime", "codegen", "python", "opt"];
+
+/// Longer files than this want a reason.
+const LINES: usize = 600;
+
+/// Files over the limit, each with its reason.
+const LONG_FILES: &[(&str, &str)] = &[("docs/dynamo.md", "generated from the dialect's ODS files")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace's root")
+}
+
+/// What git tracks or would track, relative to the root.
+fn files() -> Vec<String> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("paths are UTF-8");
+    let listed: BTreeSet<&str> = text.lines().collect();
+    listed.into_iter().filter(|path| root().join(path).is_file()).map(str::to_owned).collect()
+}
+
+fn extension(path: &str) -> &str {
+    Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default()
+}
+
+fn with_extension(extensions: &[&str]) -> Vec<String> {
+    files().into_iter().filter(|path| extensions.contains(&extension(path))).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The crate table of ARCHITECTURE.md: each crate and what it may use.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = read("ARCHITECTURE.md");
+    let from_head = text.lines().skip_while(|line| !line.starts_with("| crate |"));
+    from_head
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|row| {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, _, uses] = cells[..] else { panic!("a row of the crate table has three cells: {row}") };
+            let uses = uses.split(',').map(str::trim).filter(|used| *used != "–").map(str::to_owned).collect();
+            (name.trim_matches('`').to_owned(), uses)
+        })
+        .collect()
+}
+
+/// Everything a crate may use, directly or through others.
+fn closure(table: &BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![name.to_owned()];
+    while let Some(next) = open.pop() {
+        for used in table.get(&next).unwrap_or_else(|| panic!("the crate table lacks {next}")) {
+            if found.insert(used.clone()) {
+                open.push(used.clone());
+            }
+        }
+    }
+    found
+}
+
+fn none(found: &[String], rule: &str) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn the_map_names_every_crate() {
+    let named: BTreeSet<String> = table().into_keys().collect();
+    let there: BTreeSet<String> = fs::read_dir(root().join("crates"))
+        .expect("crates/ is readable")
+        .flatten()
+        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(named, there, "the crate table of ARCHITECTURE.md (left) and crates/ (right) differ");
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    let table = table();
+    let folder = |path: &str| Path::new(path).file_name().expect("a folder").to_string_lossy().into_owned();
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let manifest = package["manifest_path"].as_str().expect("a path");
+        let name = folder(manifest.trim_end_matches("/Cargo.toml"));
+        let allowed = closure(&table, &name);
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            // A path is one of ours; what tests use does not shape the program.
+            let Some(path) = dependency["path"].as_str().filter(|_| dependency["kind"] != "dev") else { continue };
+            if !allowed.contains(&folder(path)) {
+                wrong.push(format!("{name} uses {}", folder(path)));
+            }
+        }
+    }
+    none(&wrong, "not in the crate table of ARCHITECTURE.md");
+}
+
+/// Whether a file starts as files of its kind do.
+fn introduces_itself(path: &str, text: &str) -> bool {
+    match extension(path) {
+        "rs" => text.starts_with("//!"),
+        "py" => {
+            let rest = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
+            rest.starts_with("\"\"\"") || rest.starts_with("r\"\"\"")
+        }
+        _ => {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            text.starts_with(&format!("//===- {name} - ")) && text.contains("// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception")
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let sources = with_extension(&["rs", "py", "cpp", "h", "td"]);
+    let silent: Vec<_> = sources.into_iter().filter(|path| !introduces_itself(path, &read(path))).collect();
+    none(&silent, "these files do not start with `//!`, a docstring, or LLVM's header comment");
+}
+
+#[test]
+fn unsafe_code_is_fenced() {
+    let fenced = table().into_keys().filter(|name| !MAY_BE_UNSAFE.contains(&name.as_str()));
+    let roots = fenced.flat_map(|name| ["lib.rs", "main.rs"].map(|file| format!("crates/{name}/src/{file}")));
+    let there = roots.filter(|path| root().join(path).is_file());
+    let open: Vec<_> = there.filter(|path| !read(path).contains("#![forbid(unsafe_code)]")).collect();
+    none(&open, "only the crates in MAY_BE_UNSAFE may be; add #![forbid(unsafe_code)]");
+}
+
+#[test]
+fn files_are_short() {
+    let excepted: BTreeSet<&str> = LONG_FILES.iter().map(|(path, _)| *path).collect();
+    let mut long = Vec::new();
+    for path in with_extension(&["rs", "py", "pyi", "cpp", "h", "td", "md", "mlir", "cmake", "txt"]) {
+        let lines = read(&path).lines().count();
+        // Tests of the dialect and of passes are lists of cases, each short by itself.
+        let limit = if extension(&path) == "mlir" { 2 * LINES } else { LINES };
+        if lines > limit && !excepted.contains(path.as_str()) {
+            long.push(format!("{path}: {lines} lines"));
+        }
+    }
+    none(&long, "split these files, or except them in LONG_FILES with a reason");
+}
+
+#[test]
+fn exceptions_are_needed() {
+    let idle = LONG_FILES.iter().filter(|(path, _)| read(path).lines().count() <= LINES);
+    none(&idle.map(|(path, _)| (*path).to_owned()).collect::<Vec<_>>(), "no longer long: take these out of LONG_FILES");
+}
+
+#[test]
+fn no_path_of_one_machine() {
+    // Written in parts, since this file is searched too.
+    let foreign = [["/wo", "rk/"], ["/t", "mp/"], ["/ho", "me/"], ["/ro", "ot/"]].map(|parts| parts.concat());
+    let inside_a_path = |byte: u8| byte.is_ascii_alphanumeric() || b"._-)}$".contains(&byte);
+    let mut found = Vec::new();
+    for path in files() {
+        // What is not text is not searched.
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            let starts = |at: usize| at == 0 || !inside_a_path(line.as_bytes()[at - 1]);
+            if foreign.iter().any(|prefix| line.match_indices(prefix.as_str()).any(|(at, _)| starts(at))) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none(&found, "absolute paths of one machine");
+}
+
+#[test]
+fn every_pass_has_a_test() {
+    // The names stand in the Pass values: `name: "dynamo-…"`.
+    let mut names = BTreeSet::new();
+    for path in with_extension(&["rs"]).into_iter().filter(|path| path.starts_with("crates/passes/src/")) {
+        let text = read(&path);
+        let after = text.split("name: \"dynamo-").skip(1);
+        names.extend(after.filter_map(|rest| rest.split_once('"')).map(|(name, _)| format!("dynamo-{name}")));
+    }
+    assert!(names.len() >= 10, "passes are declared in another form now: {names:?}");
+    let mut run = BTreeSet::new();
+    for path in with_extension(&["mlir", "test"]).into_iter().filter(|path| path.starts_with("test/")) {
+        let text = read(&path);
+        for line in text.lines().filter(|line| line.contains("RUN:")) {
+            let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+            run.extend(words.map(|word| word.trim_start_matches('-').to_owned()));
+        }
+    }
+    none(&names.difference(&run).cloned().collect::<Vec<_>>(), "no RUN line below test/ names these passes");
+}
+
+#[test]
+fn the_dialects_documentation_is_fresh() {
+    let output = Command::new(root().join("scripts/docs")).arg("--check").output().expect("scripts/docs runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
