@@ -6,6 +6,7 @@ test; without it the newer of ``target/debug`` and ``target/release`` is taken. 
 
 import os
 import pathlib
+import shutil
 import sys
 
 import lit.formats
@@ -54,3 +55,6 @@ config.substitutions += [
     ("%root", str(root)),
     ("%llvm", str(llvm)),
 ]
+
+if shutil.which("g++"):
+    config.available_features.add("g++")

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import config, logs, native, reasons, report
 from .reasons import Fallback
 from .recording import Recording
-from .runtime import CompiledGraph, Variant
+from .runtime import CompiledGraph, Variant, aliases
 from .tracing import fresh_fake_mode, record
 
 TESTED = ((2, 11), (2, 15))
@@ -72,6 +72,7 @@ def compile_graph(
     logs.logger("graph").debug("%s", gm.graph)
     mode = fresh_fake_mode()
     recording = record(gm, inputs, mode)
+    _refuse_views_of_custom_results(recording)
     recorded = time.perf_counter()
     native.decomposer().attach(recording, mode)
     decomposed = time.perf_counter()
@@ -90,6 +91,19 @@ def compile_graph(
     made = report.from_native(name, executable.report(), stages, dict(recording.histogram()))
     _log(made)
     return Variant(recording, executable), made
+
+
+def _refuse_views_of_custom_results(recording: Recording) -> None:
+    """A custom operator may write to what it returns as often as it likes; a view of that shows it, fakes do not."""
+    parents = aliases(recording)
+    makers = {value: op for op in recording.ops for value in op.result_ids}
+    for output in recording.outputs:
+        value = output.id
+        while value in parents:
+            value = parents[value]
+        maker = makers.get(value)
+        if value != output.id and maker is not None and not maker.schema.startswith("aten."):
+            raise Fallback("custom-op-view", maker.schema, maker.location)
 
 
 def explain(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Recording:

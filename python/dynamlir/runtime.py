@@ -175,7 +175,7 @@ def _is_flat(spec: Any) -> bool:
 def _shares_with_input(recording: Recording, value: int) -> bool:
     """Whether a value lives in an input's storage: then it shares the input's version counter."""
     inputs = {record.id for record in recording.inputs}
-    producers = _aliases(recording)
+    producers = aliases(recording)
     while value not in inputs:
         if value not in producers:
             return False
@@ -183,7 +183,8 @@ def _shares_with_input(recording: Recording, value: int) -> bool:
     return True
 
 
-def _aliases(recording: Recording) -> dict[int, int]:
+def aliases(recording: Recording) -> dict[int, int]:
+    """Each value that shares an operand's storage, with that operand's value."""
     return {
         value: op.operands[alias]
         for op in recording.ops

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dynamlir_torch_abi::{BelowAutograd, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
+use crate::check::Check;
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::jit::Kernel;
 use crate::lower::{Op, PlanError, Program, lower};
@@ -233,6 +234,12 @@ impl Executable {
                         self.abi
                             .empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
                     workspace.fill(program, slot, tensor)?;
+                }
+                Op::Extern { step } if self.externs[step].is_foreign() => {
+                    // Somebody else's op decides itself what it does with autograd and versions.
+                    drop(below.take());
+                    self.extern_step(step, workspace, inputs, py)?;
+                    below = enter();
                 }
                 Op::Extern { step } => self.extern_step(step, workspace, inputs, py)?,
                 Op::Release { slot } => workspace.slots[slot] = None,

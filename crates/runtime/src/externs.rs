@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use dynamlir_torch_abi::{OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{BelowAutograd, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
 
 use crate::Layout;
 use crate::lower::ExternStep;
@@ -78,10 +78,15 @@ impl Prepared {
         }
     }
 
+    /// Whether the op is not torch's own.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.lend_copies
+    }
+
     /// Calls the op; with `outs` the results are in them and none is returned.
     pub(crate) fn call(
         &self,
-        abi: &TorchAbi,
+        abi: &'static TorchAbi,
         call: &ExternCall,
         operands: &[TensorRef<'_>],
         outs: &[TensorRef<'_>],
@@ -90,6 +95,8 @@ impl Prepared {
         let copies;
         let lent;
         let operands = if self.lend_copies {
+            // The copies are ours, not the op's: dispatch modes need not see them.
+            let _below = BelowAutograd::enter(abi);
             copies = operands
                 .iter()
                 .map(|t| copy_of(abi, *t))

@@ -21,21 +21,16 @@ pub const KEEP: &[&str] = &[
     "aten.max_pool2d_with_indices_backward.default",
     "aten.avg_pool2d.default",
     "aten.avg_pool3d.default",
-    // Indices out of range raise.
-    "aten.embedding.default",
-    "aten.index.Tensor",
-    "aten.index_select.default",
+    // Writes by index: indices out of range raise, and those that meet have an order.
     "aten.index_put.default",
     "aten.index_add.default",
     "aten.index_copy.default",
-    "aten.gather.default",
     "aten.scatter.src",
     "aten.scatter.value",
     "aten.scatter.reduce",
     "aten.scatter.value_reduce",
     "aten.scatter_add.default",
     "aten.scatter_reduce.two",
-    "aten.take.default",
     "aten.put.default",
     // Sorting.
     "aten.sort.default",
@@ -46,7 +41,6 @@ pub const KEEP: &[&str] = &[
     "aten.median.default",
     "aten.median.dim",
     // Resampling.
-    "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_bicubic2d.default",
     "aten.grid_sampler_2d.default",

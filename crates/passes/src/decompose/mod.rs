@@ -14,6 +14,7 @@ pub mod arith;
 pub mod call;
 pub mod compare;
 pub mod create;
+pub mod index;
 pub mod join;
 pub mod keep;
 pub mod linear;
@@ -25,6 +26,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod promote;
 pub mod reduce;
+pub mod resample;
 pub mod scatter;
 mod shape;
 pub mod softmax;
@@ -64,6 +66,8 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     pool::TABLE,
     loss::TABLE,
     linear::TABLE,
+    index::TABLE,
+    resample::TABLE,
 ];
 
 /// The pass.

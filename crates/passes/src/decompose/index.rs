@@ -1,0 +1,230 @@
+//! Reading by index: what `dynamo.gather` says, with the indices checked and wrapped as eager does.
+//!
+//! An index that the program gives may be out of range, which raises. So it is checked before anything reads by it; where
+//! the check fails, eager runs again and raises its own error. What is known to be in range is not checked.
+
+use dynamlir_dialect::ir::{Attr, Type, Value};
+
+use super::{Call, Lowering, promote::wide};
+
+/// Schema and lowering.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten._unsafe_index.Tensor", index),
+    ("aten.embedding.default", embedding),
+    ("aten.gather.default", gather),
+    ("aten.index.Tensor", index),
+    ("aten.index_select.default", index_select),
+    ("aten.nll_loss2d_forward.default", nll_loss),
+    ("aten.nll_loss_forward.default", nll_loss),
+    ("aten.take.default", take),
+];
+
+/// The smallest and the largest value that an element of an integer tensor can have, where that is plain to see.
+fn known_range(x: Value) -> Option<(i64, i64)> {
+    let op = x.def()?;
+    let name = op.name();
+    let both = || Some((known_range(op.operand(0))?, known_range(op.operand(1))?));
+    match name.strip_prefix("dynamo.")? {
+        "iota" => Some((0, (x.ty().shape().get(usize::try_from(op.attr_i64("dim")?).ok()?)? - 1).max(0))),
+        "full" => op.attr("value").and_then(Attr::as_i64).map(|value| (value, value)),
+        "check_range" => Some((op.attr_i64("low")?, op.attr_i64("high")? - 1)),
+        "arg_reduce" => {
+            let size = *op.operand(0).ty().shape().get(usize::try_from(op.attr_i64("dim")?).ok()?)?;
+            Some((0, (size - 1).max(0)))
+        }
+        "broadcast" | "reshape" | "permute" | "slice" | "reverse" | "as_strided" => known_range(op.operand(0)),
+        "convert" if op.operand(0).ty().element().is_bool() => Some((0, 1)),
+        "convert" if x.ty().element().width() == 64 && op.operand(0).ty().element().is_int() => known_range(op.operand(0)),
+        "add" => both().and_then(|(a, b)| Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?))),
+        "sub" => both().and_then(|(a, b)| Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?))),
+        "min" => both().map(|(a, b)| (a.0.min(b.0), a.1.min(b.1))),
+        "max" => both().map(|(a, b)| (a.0.max(b.0), a.1.max(b.1))),
+        _ => None,
+    }
+}
+
+/// Index tensors are `i64` or `i32`; bytes and bools are masks, whose results have sizes that depend on values.
+fn as_index(c: &Call, index: Value) -> Option<Value> {
+    let element = index.ty().element();
+    (element.is_int() && !element.is_bool() && element.width() >= 32).then(|| c.e.convert(index, index_type(c)))
+}
+
+fn index_type(c: &Call) -> Type {
+    Type::int(c.e.ctx(), 64)
+}
+
+/// The index, known to be in `0..size`. Negative ones count from the end if `wraps`, else they are out of range.
+fn checked(c: &Call, index: Value, size: i64, wraps: bool) -> Value {
+    if index.ty().numel() == 0 {
+        return index;
+    }
+    let low = if wraps { -size } else { 0 };
+    let within = |(least, most): (i64, i64)| least >= low && most < size;
+    let known = known_range(index);
+    let index = match known {
+        Some(range) if within(range) => index,
+        _ => c.e.check_range(index, low, size, &format!("{}: index out of range", c.schema())),
+    };
+    if !wraps || known.is_some_and(|(least, _)| least >= 0) {
+        return index;
+    }
+    let from_end = c.e.add(index, c.e.full_like(index, size));
+    c.e.select(c.e.lt(index, c.e.full_like(index, 0i64)), from_end, index)
+}
+
+/// The table read at `index`, which has the result's shape, along one dimension and in step with the result along others.
+fn along(c: &Call, table: Value, dim: usize, index: Value) -> Value {
+    let shape = index.ty().shape();
+    let at = |d: usize| if d == dim { index } else { c.e.iota(&shape, d) };
+    let indices: Vec<Value> = (0..shape.len()).map(at).collect();
+    c.e.gather(table, &indices)
+}
+
+fn embedding(c: &Call) -> Option<Vec<Value>> {
+    let (table, index) = (c.tensor(0)?, as_index(c, c.tensor(1)?)?);
+    let [rows, width] = table.ty().shape()[..] else { return None };
+    let mut shape = index.ty().shape();
+    let dims: Vec<i64> = (0..shape.len() as i64).collect();
+    shape.push(width);
+    let row = c.e.broadcast(checked(c, index, rows, false), &shape, &dims);
+    Some(vec![c.e.gather(table, &[row, c.e.iota(&shape, dims.len())])])
+}
+
+fn index_select(c: &Call) -> Option<Vec<Value>> {
+    let (table, index) = (c.tensor(0)?, as_index(c, c.tensor(2)?)?);
+    let sizes = table.ty().shape();
+    let dim = c.dim(1, sizes.len())?;
+    let count = index.ty().numel();
+    let index = c.e.reshape(index, &[count]);
+    // A 0-d table is one of a single element.
+    let table = if sizes.is_empty() { c.e.reshape(table, &[1]) } else { table };
+    let mut shape = table.ty().shape();
+    let size = std::mem::replace(shape.get_mut(dim as usize)?, count);
+    let index = c.e.broadcast(checked(c, index, size, false), &shape, &[dim]);
+    Some(vec![c.e.reshape(along(c, table, dim as usize, index), &c.result_shape(0))])
+}
+
+fn gather(c: &Call) -> Option<Vec<Value>> {
+    let (table, index) = (c.tensor(0)?, c.tensor(2)?);
+    if index.ty().element() != index_type(c) {
+        return None;
+    }
+    let one_d = |x: Value| if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x };
+    let (table, index) = (one_d(table), one_d(index));
+    let dim = c.dim(1, table.ty().rank())?;
+    let (sizes, shape) = (table.ty().shape(), index.ty().shape());
+    let inside = |d: usize| d == dim as usize || shape[d] <= sizes[d];
+    if sizes.len() != shape.len() || (!shape.contains(&0) && !(0..shape.len()).all(inside)) {
+        return None;
+    }
+    let index = checked(c, index, sizes[dim as usize], false);
+    Some(vec![c.e.reshape(along(c, table, dim as usize, index), &c.result_shape(0))])
+}
+
+/// Reads the table as if it were flat.
+fn take(c: &Call) -> Option<Vec<Value>> {
+    let (table, index) = (c.tensor(0)?, c.tensor(1)?);
+    if index.ty().element() != index_type(c) {
+        return None;
+    }
+    let count = table.ty().numel();
+    let flat = c.e.reshape(table, &[count]);
+    Some(vec![c.e.gather(flat, &[checked(c, index, count, true)])])
+}
+
+/// `x[i, :, j, …]`: index tensors broadcast against each other. Their dimensions stand where the indexed ones stood if
+/// these are neighbours, and in front otherwise.
+fn index(c: &Call) -> Option<Vec<Value>> {
+    let (table, given) = (c.tensor(0)?, c.opt_tensors(1)?);
+    let sizes = table.ty().shape();
+    let places: Vec<usize> = (0..given.len()).filter(|&d| given[d].is_some()).collect();
+    let (&first, &last) = (places.first()?, places.last()?);
+    if last >= sizes.len() {
+        return None;
+    }
+    let indices: Vec<Value> = given.iter().flatten().map(|&index| as_index(c, index)).collect::<Option<_>>()?;
+    let common = indices.iter().try_fold(Vec::new(), |shape, index| broadcast_shapes(shape, index.ty().shape()))?;
+    let before = if last - first + 1 == places.len() { first } else { 0 };
+    let rest: Vec<usize> = (0..sizes.len()).filter(|d| !places.contains(d)).collect();
+    let (front, back) = rest.split_at(before);
+    let kept = |dims: &[usize]| dims.iter().map(|&d| sizes[d]).collect::<Vec<_>>();
+    let shape = [kept(front), common.clone(), kept(back)].concat();
+    if shape != c.result_shape(0) {
+        return None;
+    }
+    let mut at: Vec<Option<Value>> = vec![None; sizes.len()];
+    for (&place, &index) in places.iter().zip(&indices) {
+        let index = checked(c, index, sizes[place], true);
+        let rank = index.ty().rank();
+        let dims: Vec<i64> = (before + common.len() - rank..before + common.len()).map(|d| d as i64).collect();
+        at[place] = Some(c.e.broadcast(index, &shape, &dims));
+    }
+    for (i, &d) in rest.iter().enumerate() {
+        let dim = if i < before { i } else { i + common.len() };
+        at[d] = Some(c.e.iota(&shape, dim));
+    }
+    Some(vec![c.e.gather(table, &at.into_iter().collect::<Option<Vec<_>>>()?)])
+}
+
+/// The shape that two shapes broadcast to.
+fn broadcast_shapes(mut a: Vec<i64>, mut b: Vec<i64>) -> Option<Vec<i64>> {
+    let rank = a.len().max(b.len());
+    for list in [&mut a, &mut b] {
+        list.splice(0..0, std::iter::repeat_n(1, rank - list.len()));
+    }
+    a.into_iter().zip(b).map(|(a, b)| (a == b || a == 1 || b == 1).then_some(if a == 1 { b } else { a })).collect()
+}
+
+/// Minus the log-probability of each target, weighted by its class; and the sum of those weights. Targets equal to
+/// `ignore_index` count nothing, and only they may be out of range.
+fn nll_loss(c: &Call) -> Option<Vec<Value>> {
+    let (x, target) = (c.tensor(0)?, c.tensor(1)?);
+    let (element, reduction, ignored) = (x.ty().element(), c.int(3)?, c.int(4)?);
+    if !element.is_float() || !target.ty().element().is_int() || target.ty().element().is_bool() {
+        return None;
+    }
+    let single = x.ty().rank() == 1;
+    let x = if single { c.e.unsqueeze(x, &[0]) } else { x };
+    let target = if target.ty().rank() == 0 { c.e.unsqueeze(target, &[0]) } else { target };
+    let (sizes, shape) = (x.ty().shape(), target.ty().shape());
+    let [batch, classes, space @ ..] = &sizes[..] else { return None };
+    if shape != [&[*batch], space].concat() {
+        return None;
+    }
+    let target = c.e.convert(target, index_type(c));
+    let is_ignored = c.e.eq(target, c.e.full_like(target, ignored));
+    let class = c.e.select(is_ignored, c.e.full_like(target, 0i64), target);
+    let class = checked(c, class, *classes, false);
+    let at = |d: usize| match d {
+        0 => c.e.iota(&shape, 0),
+        1 => class,
+        _ => c.e.iota(&shape, d - 1),
+    };
+    let indices: Vec<Value> = (0..sizes.len()).map(at).collect();
+    let compute = wide(element);
+    let zero = c.e.full(&shape, compute, 0.0);
+    let weight = match c.tensor(2) {
+        Some(weight) => c.e.convert(c.e.gather(weight, &[class]), compute),
+        None => c.e.full(&shape, compute, 1.0),
+    };
+    let weight = c.e.select(is_ignored, zero, weight);
+    let loss = c.e.mul(c.e.neg(c.e.convert(c.e.gather(x, &indices), compute)), weight);
+    // Not the product alone: what is ignored may be infinite.
+    let loss = c.e.select(is_ignored, zero, loss);
+    let dims: Vec<i64> = (0..shape.len() as i64).collect();
+    let mut total = c.e.sum(weight, &dims, false);
+    let output = match reduction {
+        0 => {
+            if !single {
+                total = c.e.full_like(total, 0.0);
+            }
+            loss
+        }
+        1 => c.e.div(c.e.sum(loss, &dims, false), total),
+        2 => c.e.sum(loss, &dims, false),
+        _ => return None,
+    };
+    let done = |value: Value, i: usize| c.e.convert(c.e.reshape(value, &c.result_shape(i)), c.result_type(i).element());
+    let fits = c.result_type(0).numel() == output.ty().numel() && c.result_type(1).numel() == 1;
+    fits.then(|| vec![done(output, 0), done(total, 1)])
+}
