@@ -66,7 +66,7 @@ const FUNCTIONS: &[(&str, usize, &str)] = &[
 ];
 
 /// Other functions of libm that kernels may call: they read no memory, but have no vector variant worth a call.
-const SCALAR_ONLY: &[&str] = &["fmod", "remainder", "lgamma", "tgamma"];
+const SCALAR_ONLY: &[&str] = &["fmod", "remainder", "lgamma", "nextafter", "tgamma"];
 
 /// Splits a libm name into the name of the `double` function and the type.
 fn split(symbol: &str) -> Option<(&'static str, usize, &'static str, Real)> {

@@ -40,6 +40,7 @@ const MATH: &[&str] = &[
     "log1p",
     "log2",
     "nearbyint",
+    "nextafter",
     "pow",
     "remainder",
     "rint",

@@ -41,6 +41,7 @@ pub const KEEP: &[&str] = &[
     "aten.median.default",
     "aten.median.dim",
     // Resampling.
+    "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_bicubic2d.default",
     "aten.grid_sampler_2d.default",

@@ -73,7 +73,8 @@ impl Bodies<'_> {
         }
         // A generic that only copies would be folded to `memref.copy`, which is a call into MLIR's runtime library. An
         // operand that is not used, indexed unlike the others, keeps it.
-        let copies = points.len() == read.len() && phase.yields.iter().all(|yielded| yielded.reduction.is_none());
+        let moved = |value: &Value| self.tensors.contains_key(value) || value.def().is_some_and(is_nothing);
+        let copies = points.values().all(moved) && phase.yields.iter().all(|yielded| yielded.reduction.is_none());
         if copies && inputs.iter().chain(&outs).all(|operand| operand.access == outs[0].access) {
             let bool = Type::int(self.builder.ctx(), 1);
             let unused = self.scalars().int(bool, 0);
@@ -290,6 +291,11 @@ fn map(builder: Builder, rank: usize, access: &Access) -> Attr {
     let dims: Vec<_> = (0..rank).map(|dim| format!("d{dim}")).collect();
     let results: Vec<_> = access.iter().map(|dim| dim.map_or_else(|| "0".to_owned(), |dim| format!("d{dim}"))).collect();
     Attr::affine_map(builder.ctx(), &format!("({}) -> ({})", dims.join(", "), results.join(", ")))
+}
+
+/// Whether the op changes a type's sign only, which memory does not know.
+fn is_nothing(op: Op) -> bool {
+    op.is("dynamo.bitcast") && signless(op.operand(0).ty().element()) == signless(op.result(0).ty().element())
 }
 
 /// One step of a reduction or scan.

@@ -239,10 +239,15 @@ impl Scalars<'_> {
                 Some(self.op("arith.select", &[inside, shifted, self.int(scalar, 0)], scalar))
             }
             ("shr", &[x, _]) if ty.is_bool() => Some(x),
+            ("shr", &[_, count]) if unsigned => {
+                let inside = self.compare(count, self.int(scalar, i64::from(ty.width())), INT_ULT);
+                let shifted = self.op("arith.shrui", operands, scalar);
+                Some(self.op("arith.select", &[inside, shifted, self.int(scalar, 0)], scalar))
+            }
             ("shr", &[x, count]) => {
                 let last = self.int(scalar, i64::from(ty.width()) - 1);
                 let count = self.op("arith.minui", &[count, last], scalar);
-                Some(self.op(if unsigned { "arith.shrui" } else { "arith.shrsi" }, &[x, count], scalar))
+                Some(self.op("arith.shrsi", &[x, count], scalar))
             }
             _ => {
                 let &(_, on_signed, on_unsigned, on_bool) = INT_BINARY.iter().find(|row| row.0 == name)?;
