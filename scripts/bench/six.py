@@ -1,8 +1,10 @@
 """Six models that a rule picks, compiled and held against eager.
 
-timm: every 40th name of the sorted ``timm.list_models()``, in order, the first three with at most 12 million parameters.
+timm: every 40th name of the sorted ``timm.list_models()``, in order, the first three with at most 12 million
+parameters.
 transformers: every 40th key of the sorted ``MODEL_MAPPING_NAMES``, in order, the first three that ``AutoModel`` builds
-from the default configuration with `SMALL` written over it and that eager runs on token IDs or on an image.
+from the default configuration with `SMALL` written over it, within the same limit, and that eager runs on token IDs or
+on an image.
 
 Prints per model: graphs, operators generated and left to torch (names and routes), worst relative error, and why plain
 eager ran where it did. Exits 1 when a result differs.
@@ -146,7 +148,8 @@ def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
     reports = dynamlir.compiles()
     made = [report for report in reports if report.eager is None]
     print(
-        f"\n{name}: {parameters(module) / 1e6:.1f} M parameters, {len(reports)} graph(s), {len(reports) - len(made)} eager, "
+        f"\n{name}: {parameters(module) / 1e6:.1f} M parameters, "
+        f"{len(reports)} graph(s), {len(reports) - len(made)} eager, "
         f"{sum(r.ops_recorded for r in made)} operators recorded, {sum(r.ops_generated for r in made)} generated in "
         f"{sum(r.kernels for r in made)} kernels, {sum(r.ops_extern for r in made)} extern; "
         f"backend {sum(r.seconds for r in made):.2f} s; worst relative error {max(errors):.1e}"

@@ -42,18 +42,6 @@ func.func @pool(%x: tensor<1x3x8x6xf32>) -> (tensor<1x3x4x2xf32>, tensor<1x3x1x1
   return %0, %1, %2 : tensor<1x3x4x2xf32>, tensor<1x3x1x1xf32>, tensor<1x3x7x5xf32>
 }
 
-// A whole factor makes a block of each pixel.
-
-// CHECK-LABEL: func.func @upsample
-// CHECK: %[[BLOCKS:.*]] = dynamo.broadcast %{{.*}} dims [0, 1, 2, 4] : tensor<1x3x2x4xf32> -> tensor<1x3x2x2x4x3xf32>
-// CHECK: dynamo.reshape %[[BLOCKS]] : tensor<1x3x2x2x4x3xf32> -> tensor<1x3x4x12xf32>
-// CHECK: dynamo.aten "aten.upsample_nearest2d.default"
-func.func @upsample(%x: tensor<1x3x2x4xf32>) -> (tensor<1x3x4x12xf32>, tensor<1x3x3x6xf32>) {
-  %0 = dynamo.aten "aten.upsample_nearest2d.default"(%x) args [#dynamo.operand<0>, [4 : i64, 12 : i64], unit, unit] : (tensor<1x3x2x4xf32>) -> tensor<1x3x4x12xf32>
-  %1 = dynamo.aten "aten.upsample_nearest2d.default"(%x) args [#dynamo.operand<0>, [3 : i64, 6 : i64], unit, unit] : (tensor<1x3x2x4xf32>) -> tensor<1x3x3x6xf32>
-  return %0, %1 : tensor<1x3x4x12xf32>, tensor<1x3x3x6xf32>
-}
-
 // Reduction 1 is the mean over all elements, of the broadcast shape.
 
 // CHECK-LABEL: func.func @mse_loss

@@ -307,3 +307,56 @@ func.func @scan(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %exp = dynamo.exp %scan : tensor<4x8xf32>
   return %exp : tensor<4x8xf32>
 }
+
+// -----
+
+// A gather is computed with what uses it. Its table is an argument of its own shape, the last one.
+
+// CHECK-LABEL: func.func @gather
+// CHECK-SAME: (%[[TABLE:.*]]: tensor<10x1x8xf32>, %[[I:.*]]: tensor<4xi64>)
+// CHECK: %[[C:.*]] = dynamo.check_range %[[I]]
+// CHECK: %[[ROW:.*]] = dynamo.broadcast %[[C]] dims [0]
+// CHECK: dynamo.launch @kernels::@pointwise_gather_mul_0(%[[ROW]], %[[TABLE]]) : (tensor<4x8xi64>, tensor<10x1x8xf32>) -> tensor<4x8xf32>
+// CHECK: func.func @pointwise_gather_mul_0(%[[INDEX:.*]]: tensor<4x8xi64>, %[[ARG:.*]]: tensor<10x1x8xf32>)
+// CHECK-DAG: %[[ZERO:.*]] = dynamo.full 0 : i64 -> tensor<4x8xi64>
+// CHECK-DAG: %[[COLUMN:.*]] = dynamo.iota 1
+// CHECK: %[[G:.*]] = dynamo.gather %[[ARG]][%[[INDEX]], %[[ZERO]], %[[COLUMN]]]
+// CHECK: dynamo.mul %[[G]], %[[G]]
+func.func @gather(%table: tensor<10x1x8xf32>, %i: tensor<4xi64>) -> tensor<4x1x8xf32> {
+  %c = dynamo.check_range %i in [0, 10) "out" : (tensor<4xi64>) -> tensor<4xi64>
+  %row = dynamo.broadcast %c dims [0] : tensor<4xi64> -> tensor<4x1x8xi64>
+  %unit = dynamo.iota 1 : tensor<4x1x8xi64>
+  %column = dynamo.iota 2 : tensor<4x1x8xi64>
+  %g = dynamo.gather %table[%row, %unit, %column] : tensor<10x1x8xf32>, tensor<4x1x8xi64>, tensor<4x1x8xi64>, tensor<4x1x8xi64> -> tensor<4x1x8xf32>
+  %r = dynamo.mul %g, %g : tensor<4x1x8xf32>
+  return %r : tensor<4x1x8xf32>
+}
+
+// -----
+
+// What is gathered from is in memory first, even if it is cheap to compute and of the same shape; the other operand of
+// the same kernel may be that very value.
+
+// CHECK-LABEL: func.func @computed_table
+// CHECK: %[[T:.*]] = dynamo.launch @kernels::@pointwise_neg_0
+// CHECK: dynamo.launch @kernels::@pointwise_gather_add_0(%{{.*}}, %[[T]], %[[T]])
+// WHY: fuse: rejected %{{.*}} neg + %{{.*}} gather: what is gathered from must be in memory
+func.func @computed_table(%x: tensor<8xf32>, %i: tensor<8xi64>) -> tensor<8xf32> {
+  %table = dynamo.neg %x : tensor<8xf32>
+  %g = dynamo.gather %table[%i] : tensor<8xf32>, tensor<8xi64> -> tensor<8xf32>
+  %r = dynamo.add %g, %table : tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+
+// -----
+
+// A constant is a kernel of its own where it is gathered from.
+
+// CHECK-LABEL: func.func @constant_table
+// CHECK: %[[T:.*]] = dynamo.launch @kernels::@pointwise_iota_0() : () -> tensor<8xi64>
+// CHECK: dynamo.launch @kernels::@pointwise_gather_0(%{{.*}}, %[[T]])
+func.func @constant_table(%i: tensor<4xi64>) -> tensor<4xi64> {
+  %table = dynamo.iota 0 : tensor<8xi64>
+  %g = dynamo.gather %table[%i] : tensor<8xi64>, tensor<4xi64> -> tensor<4xi64>
+  return %g : tensor<4xi64>
+}

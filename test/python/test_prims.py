@@ -163,7 +163,10 @@ def shift(name: str, function: Callable[..., torch.Tensor]) -> tuple[str, Callab
 
 def remainder(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """As C has it: torch.fmod gives NaN where the quotient overflows."""
-    return torch.fmod(x, y) if not x.is_floating_point() else torch.from_numpy(np.fmod(x.numpy(), y.numpy()))
+    if not x.is_floating_point():
+        return torch.fmod(x, y)
+    with np.errstate(invalid="ignore"):
+        return torch.from_numpy(np.fmod(x.numpy(), y.numpy()))
 
 
 def divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

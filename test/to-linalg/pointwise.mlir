@@ -81,4 +81,25 @@ func.func @broadcast(%x: memref<4xf32>, %y: memref<3x1xf32>, %out: memref<3x4xf3
   bufferization.materialize_in_destination %2 in restrict writable %out : (tensor<3x4xf32>, memref<3x4xf32>) -> ()
   return
 }
+
+// What is gathered is read in the body, wherever the indices say; the table is no operand of the loops.
+// CHECK-LABEL: func.func @gather
+// CHECK-SAME: %[[MEMORY:[^:]*]]: memref<10x4xf32>
+// CHECK: %[[TABLE:.*]] = bufferization.to_tensor %[[MEMORY]] restrict
+// CHECK: %[[I:.*]] = bufferization.to_tensor
+// CHECK: linalg.generic {{.*}} ins(%[[I]] : tensor<3x4xi64>)
+// CHECK-NEXT: ^bb0(%[[A:[^:]*]]: i64,
+// CHECK-NEXT: %[[COLUMN:.*]] = linalg.index 1
+// CHECK: %[[ROW:.*]] = arith.index_cast %[[A]] : i64 to index
+// CHECK: %[[G:.*]] = tensor.extract %[[TABLE]][%[[ROW]], %{{.*}}] : tensor<10x4xf32>
+// CHECK: linalg.yield %[[G]]
+func.func @gather(%table: memref<10x4xf32>, %i: memref<3x4xi64>, %out: memref<3x4xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 3, 4>, dynamo.reduced_dims = array<i64>} {
+  %t = bufferization.to_tensor %table restrict : memref<10x4xf32> to tensor<10x4xf32>
+  %a = bufferization.to_tensor %i restrict : memref<3x4xi64> to tensor<3x4xi64>
+  %column = dynamo.iota 1 : tensor<3x4xi64>
+  %0 = dynamo.gather %t[%a, %column] : tensor<10x4xf32>, tensor<3x4xi64>, tensor<3x4xi64> -> tensor<3x4xf32>
+  bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<3x4xf32>, memref<3x4xf32>) -> ()
+  return
+}
 }

@@ -101,3 +101,16 @@ func.func @no_lowering(%x: memref<4xf16>, %out: memref<4xf16>)
   bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<4xf16>, memref<4xf16>) -> ()
   return
 }
+
+// -----
+
+func.func @computed_table(%x: memref<4xf32>, %i: memref<4xi64>, %out: memref<4xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
+  %a = bufferization.to_tensor %x restrict : memref<4xf32> to tensor<4xf32>
+  %b = bufferization.to_tensor %i restrict : memref<4xi64> to tensor<4xi64>
+  %t = dynamo.neg %a : tensor<4xf32>
+  // expected-error @+1 {{expected a table that the kernel loads}}
+  %0 = dynamo.gather %t[%b] : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
+  bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}

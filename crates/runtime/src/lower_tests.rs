@@ -261,3 +261,32 @@ fn bad_plans_are_refused_with_a_reason() {
     };
     assert!(error(&repeated).contains("same"));
 }
+
+#[test]
+fn a_check_has_an_address_of_its_own() {
+    let i64s = Layout::contiguous(DType::I64, &[4]);
+    let odd = Layout { offset: 1, strides: vec![2], ..Layout::contiguous(DType::I64, &[2]) };
+    let check = |src| Step::CheckRange { src, low: 0, high: 10, message: "out of range".to_owned() };
+    let launch = Step::Launch { kernel: 0, args: vec![0, 1] };
+    let plan = Plan {
+        inputs: vec![input(f32s(4), false)],
+        workspace_bytes: 64,
+        steps: vec![
+            Step::Buffer { dst: 1, byte_offset: 0, layout: i64s },
+            Step::View { dst: 2, src: 1, layout: odd },
+            launch.clone(),
+            check(2),
+            launch,
+        ],
+        kernels: vec!["k".to_owned()],
+        ..Plan::default()
+    };
+    let p = lower(&plan).expect("is fine");
+    assert_eq!(p.workspace_binds, [(1, 0), (2, 8), (4, 0)]);
+    assert_eq!(p.ops[1], Op::CheckRange { check: 0 });
+    assert_eq!((p.checks[0].row, &p.checks[0].strides), (2, &vec![2]));
+
+    let refused = |steps: Vec<Step>| error(&Plan { inputs: vec![input(f32s(4), false)], steps, ..Plan::default() });
+    assert!(refused(vec![check(0)]).contains("a range check of"));
+    assert!(refused(vec![Step::Commit, check(0)]).contains("after the commit"));
+}

@@ -41,6 +41,7 @@ const MATH: &[&str] = &[
     "log2",
     "nearbyint",
     "nextafter",
+    "nextafter",
     "pow",
     "remainder",
     "rint",

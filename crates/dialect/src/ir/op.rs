@@ -225,9 +225,17 @@ impl Op {
             }
         }
     }
-    /// The operation's text, without locations.
+    /// The operation's text, without locations. What stands around its function has no influence on it: numbers start
+    /// at the function, attributes are written out.
     pub fn text(self) -> String {
-        print(|cb, data| unsafe { mlirOperationPrint(self.0, cb, data) })
+        print(|cb, data| unsafe {
+            let flags = mlirOpPrintingFlagsCreate();
+            // Without locations even where the command line asks for them: the text is compared.
+            mlirOpPrintingFlagsEnableDebugInfo(flags, false, false);
+            mlirOpPrintingFlagsUseLocalScope(flags);
+            mlirOperationPrintWithFlags(self.0, flags, cb, data);
+            mlirOpPrintingFlagsDestroy(flags);
+        })
     }
     /// The operation's text with locations.
     pub fn text_with_locations(self) -> String {

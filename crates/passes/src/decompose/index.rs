@@ -105,10 +105,7 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
 }
 
 fn gather(c: &Call) -> Option<Vec<Value>> {
-    let (table, index) = (c.tensor(0)?, c.tensor(2)?);
-    if index.ty().element() != index_type(c) {
-        return None;
-    }
+    let (table, index) = (c.tensor(0)?, as_index(c, c.tensor(2)?)?);
     let one_d = |x: Value| if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x };
     let (table, index) = (one_d(table), one_d(index));
     let dim = c.dim(1, table.ty().rank())?;

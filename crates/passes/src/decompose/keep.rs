@@ -15,7 +15,7 @@ pub const KEEP: &[&str] = &[
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
     "aten.scaled_dot_product_attention.default",
-    // Pooling with indices, and windows that overlap.
+    // Pooling over windows of many taps, and backwards.
     "aten.max_pool2d_with_indices.default",
     "aten.max_pool3d_with_indices.default",
     "aten.max_pool2d_with_indices_backward.default",
@@ -43,6 +43,7 @@ pub const KEEP: &[&str] = &[
     // Resampling.
     "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
+    "aten.upsample_trilinear3d.default",
     "aten.upsample_bicubic2d.default",
     "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",

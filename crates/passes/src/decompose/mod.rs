@@ -10,15 +10,19 @@
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
 pub mod activation;
+mod adaptive_pool;
 pub mod arith;
 pub mod call;
 pub mod compare;
 pub mod create;
+pub mod distance;
+pub mod formula;
 pub mod index;
 pub mod join;
 pub mod keep;
 pub mod linear;
 pub mod loss;
+pub mod max_pool;
 pub mod nn;
 pub mod norm;
 pub mod pad;
@@ -31,8 +35,15 @@ pub mod scatter;
 mod shape;
 pub mod softmax;
 pub mod special;
+pub mod special_bessel;
+pub mod special_gamma;
+pub mod special_normal;
+pub mod special_polynomial;
+pub mod special_ratios;
+pub mod special_tables;
 pub mod verify;
 pub mod view;
+mod window;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Value},
@@ -54,6 +65,10 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     compare::TABLE,
     activation::TABLE,
     special::TABLE,
+    special_bessel::TABLE,
+    special_gamma::TABLE,
+    special_normal::TABLE,
+    special_polynomial::TABLE,
     reduce::TABLE,
     create::TABLE,
     view::TABLE,
@@ -63,9 +78,11 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     norm::TABLE,
     softmax::TABLE,
     nn::TABLE,
+    max_pool::TABLE,
     pool::TABLE,
     loss::TABLE,
     linear::TABLE,
+    distance::TABLE,
     index::TABLE,
     resample::TABLE,
 ];

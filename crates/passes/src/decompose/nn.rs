@@ -1,4 +1,4 @@
-//! Gated activations, dropout and resampling by whole factors.
+//! Gated activations and dropout.
 
 use dynamlir_dialect::ir::Value;
 
@@ -7,18 +7,12 @@ use super::{Call, Lowering, promote::wide, view::cut};
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._prelu_kernel.default", prelu),
-    ("aten._upsample_nearest_exact1d.default", nearest_exact),
-    ("aten._upsample_nearest_exact2d.default", nearest_exact),
-    ("aten._upsample_nearest_exact3d.default", nearest_exact),
     ("aten.dropout.default", dropout),
     ("aten.glu.default", glu),
     ("aten.native_dropout.default", dropout),
     ("aten.native_dropout_backward.default", dropout_backward),
     ("aten.rrelu_with_noise.default", rrelu),
     ("aten.rrelu_with_noise_functional.default", rrelu),
-    ("aten.upsample_nearest1d.default", nearest),
-    ("aten.upsample_nearest2d.default", nearest),
-    ("aten.upsample_nearest3d.default", nearest),
 ];
 
 /// The first half times the sigmoid of the second.
@@ -74,42 +68,4 @@ fn dropout_backward(c: &Call) -> Option<Vec<Value>> {
     let grad = c.e.convert(c.tensor(0)?, wide(element));
     let kept = c.e.mul(grad, c.e.convert(c.tensor(1)?, grad.ty().element()));
     Some(vec![c.e.convert(c.e.mul(kept, c.e.full_like(kept, c.float(2)?)), element)])
-}
-
-/// The element of the input that eager shows at `index` of the output, in eager's own single-precision arithmetic.
-fn source(index: i64, from: i64, to: i64, factor: Option<f64>, center: f32) -> i64 {
-    let scale = factor.filter(|&f| f > 0.0).map_or(from as f32 / to as f32, |f| (1.0 / f) as f32);
-    (((index as f32 + center) * scale).floor() as i64).min(from - 1)
-}
-
-fn nearest(c: &Call) -> Option<Vec<Value>> {
-    upsample(c, 0.0)
-}
-
-/// Samples at the centers of pixels.
-fn nearest_exact(c: &Call) -> Option<Vec<Value>> {
-    upsample(c, 0.5)
-}
-
-/// Each pixel becomes a block, where the output is a whole multiple of the input and eager's rounding agrees.
-fn upsample(c: &Call, center: f32) -> Option<Vec<Value>> {
-    let (x, sizes) = (c.tensor(0)?, c.ints(1)?);
-    let from = x.ty().shape();
-    let front = from.len().checked_sub(sizes.len())?;
-    let (mut blocks, mut dims) = (from[..front].to_vec(), (0..front as i64).collect::<Vec<_>>());
-    for (i, (&size, &to)) in from[front..].iter().zip(&sizes).enumerate() {
-        let times = to.checked_div(size)?;
-        // The plain form takes short ways where the size stays or doubles; they agree with the formula.
-        let exact = center == 0.0 && (times == 1 || times == 2);
-        let agrees = |at: i64| source(at, size, to, c.float(2 + i), center) == at / times;
-        if size * times != to || !(exact || (0..to).all(agrees)) {
-            return None;
-        }
-        dims.push(blocks.len() as i64);
-        blocks.push(size);
-        if times > 1 {
-            blocks.push(times);
-        }
-    }
-    Some(vec![c.e.reshape(c.e.broadcast(x, &blocks, &dims), &c.result_shape(0))])
 }

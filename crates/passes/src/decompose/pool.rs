@@ -1,10 +1,8 @@
-//! Average pooling where the windows tile the image: a reshape and a mean.
-//!
-//! Windows that overlap, are padded or leave a rest are left to the library.
+//! Average pooling: a reshape and a mean where the windows tile the image, else a sum of slices.
 
 use dynamlir_dialect::ir::Value;
 
-use super::{Call, Lowering, promote::wide, view::cut};
+use super::{Call, Lowering, adaptive_pool::Adaptive, promote::wide, view::cut, window::Windows};
 
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -42,14 +40,18 @@ fn tiles(c: &Call, mut x: Value, counts: &[i64], block: &[i64], divisor: Option<
     Some(vec![c.e.convert(mean, element)])
 }
 
-/// Adaptive pooling to sizes that divide the input's: windows of one size, side by side.
+/// Adaptive pooling: to sizes that divide the input's, windows of one size, side by side.
 fn adaptive(c: &Call) -> Option<Vec<Value>> {
     let (x, counts) = (c.tensor(0)?, c.ints(1)?);
     let shape = x.ty().shape();
     let sizes = shape.get(shape.len().checked_sub(counts.len())?..)?;
     let block: Option<Vec<i64>> =
         sizes.iter().zip(&counts).map(|(&size, &count)| (count > 0 && size % count == 0).then(|| size / count)).collect();
-    tiles(c, x, &counts, &block?, None)
+    match block {
+        Some(block) => tiles(c, x, &counts, &block, None),
+        None if x.ty().element().is_float() => Some(vec![Adaptive::new(c, x, counts.len())?.mean()?]),
+        None => None,
+    }
 }
 
 fn windows(c: &Call) -> Option<Vec<Value>> {
@@ -68,8 +70,23 @@ fn windows(c: &Call) -> Option<Vec<Value>> {
     let counts = result.get(result.len().checked_sub(spatial)?..)?;
     // One window needs no stride. Rounding up adds windows that are cut off, which `tiles` refuses.
     let side_by_side = kernel.iter().zip(&stride).zip(counts).all(|((k, s), &count)| k == s || count == 1);
-    if padded || !side_by_side {
-        return None;
+    let tiled = if padded || !side_by_side { None } else { tiles(c, x, counts, &kernel, c.int(6)) };
+    tiled.or_else(|| overlapping(c, x, spatial))
+}
+
+/// The sum of all taps of the padded image, divided by what each window counts.
+fn overlapping(c: &Call, x: Value, spatial: usize) -> Option<Vec<Value>> {
+    let element = x.ty().element();
+    if c.result_shape(0).contains(&0) {
+        return Some(vec![c.e.full(&c.result_shape(0), element, 0i64)]);
     }
-    tiles(c, x, counts, &kernel, c.int(6))
+    let windows = Windows::read(c, spatial, None).filter(|_| element.is_float())?;
+    let padded = windows.padded(c, x, 0.0);
+    let taps = windows.taps();
+    let sum = taps.iter().map(|tap| c.e.convert(windows.tap(c, padded, tap), wide(element))).reduce(|a, b| c.e.add(a, b))?;
+    let divisor = match c.int(6) {
+        Some(divisor) => c.e.full_like(sum, divisor),
+        None => windows.divisor(c, wide(element), c.bool(5)?),
+    };
+    Some(vec![c.e.convert(c.e.div(sum, divisor), element)])
 }

@@ -1,14 +1,14 @@
 //! Special functions that are a few primitives: logits, entropies, logarithms of sums.
 //!
-//! Those that eager computes by series (`i0`, `digamma`, `erfinv`, …) stay extern.
+//! Those that are series stand in the files `special_*.rs`.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 
 use super::{
     Call, Lowering,
     pointwise::{float, float2},
-    promote::Domain,
+    promote::{Domain, wide},
 };
 use crate::emit::Emit;
 
@@ -34,6 +34,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.logaddexp2.default", |c| log_add(c, Emit::exp2, 1.0 / LN_2)),
     ("aten.ldexp.Tensor", ldexp),
     ("aten.mvlgamma.default", mvlgamma),
+    ("aten.frexp.Tensor", frexp),
 ];
 
 /// log(x / (1 - x)), of x moved into [eps, 1 - eps] where that is given.
@@ -106,4 +107,30 @@ fn mvlgamma(call: &Call) -> Option<Vec<Value>> {
     let sum = terms.reduce(|a, b| d.e.add(a, b))?;
     let constant = (p * (p - 1)) as f64 * PI.ln() / 4.0;
     d.done(d.e.add(sum, d.full(constant)))
+}
+
+/// Mantissa in [1/2, 1) and exponent, from the bits. Subnormal numbers are scaled up first.
+fn frexp(call: &Call) -> Option<Vec<Value>> {
+    let x = call.tensor(0).filter(|x| x.ty().element().is_float())?;
+    let (e, element) = (&call.e, x.ty().element());
+    let wide = e.convert(x, wide(element));
+    let width = wide.ty().element().width();
+    let (digits, smallest, mask, half) =
+        if width == 64 { (52, f64::MIN_POSITIVE, 0x7ff, 0x3fe_i64) } else { (23, f64::from(f32::MIN_POSITIVE), 0xff, 0x7e) };
+    let subnormal = e.lt(e.abs(wide), e.full_like(wide, smallest));
+    let lift = f64::from(1u32 << 30);
+    let scaled = e.select(subnormal, e.mul(wide, e.full_like(wide, lift)), wide);
+    let bits = e.bitcast(scaled, Type::int(e.ctx(), width));
+    let number = |value: i64| e.full_like(bits, value);
+    let biased = e.and(e.shr(bits, number(digits)), number(mask));
+    let lifted = e.select(subnormal, number(half + 30), number(half));
+    let exponent = e.sub(biased, lifted);
+    let kept = e.and(bits, number(!(mask << digits)));
+    let mantissa = e.bitcast(e.or(kept, number(half << digits)), wide.ty().element());
+    // Zeros, infinities and NaN are their own mantissas.
+    let zero = e.eq(wide, e.full_like(wide, 0.0));
+    let plain = e.or(zero, e.eq(biased, number(mask)));
+    let mantissa = e.convert(e.select(plain, wide, mantissa), element);
+    let exponent = e.convert(e.select(plain, number(0), exponent), call.result_type(1).element());
+    Some(vec![mantissa, exponent])
 }

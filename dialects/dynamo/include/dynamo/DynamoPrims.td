@@ -99,7 +99,7 @@ def Dynamo_AndOp : BinaryPrim<"and", Dynamo_IntTensor, "bitwise and", [Commutati
 def Dynamo_OrOp : BinaryPrim<"or", Dynamo_IntTensor, "bitwise or", [Commutative]>    { let hasFolder = 1; }
 def Dynamo_XorOp : BinaryPrim<"xor", Dynamo_IntTensor, "bitwise exclusive or", [Commutative]>;
 def Dynamo_ShlOp : BinaryPrim<"shl", Dynamo_IntTensor, "x << y; 0 where y is out of range">;
-def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; signed types keep the sign, y out of range leaves nothing but it">;
+def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; y out of range gives 0, or -1 where x is negative">;
 
 def Dynamo_PredicateAttr : Dynamo_Enum<"Predicate", "comparison", "predicate", [
     I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,

@@ -1,0 +1,73 @@
+//! Max pooling, with the places of the maxima where these are used.
+//!
+//! Each tap of the windows is a strided slice of the padded image, and a running maximum goes over them: one pointwise
+//! kernel. Eager takes a tap that is greater, or NaN: so the first of equal ones and the last of NaNs.
+
+use dynamlir_dialect::ir::{Type, Value};
+
+use super::{Call, Lowering, adaptive_pool::Adaptive, window::Windows};
+use crate::emit::Scalar;
+
+/// Schema and lowering.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.max_pool2d_with_indices.default", |c| max_pool(c, 2)),
+    ("aten.max_pool3d_with_indices.default", |c| max_pool(c, 3)),
+    ("aten.adaptive_max_pool2d.default", |c| adaptive(c, 2)),
+    ("aten.adaptive_max_pool3d.default", |c| adaptive(c, 3)),
+];
+
+/// What is smaller than every number of the type.
+fn least(element: Type) -> Scalar {
+    match (element.is_float(), element.is_unsigned()) {
+        (true, _) => Scalar::Float(f64::NEG_INFINITY),
+        (_, true) => Scalar::Int(0),
+        _ => Scalar::Int(i64::MIN >> (64 - element.width())),
+    }
+}
+
+fn max_pool(c: &Call, rank: usize) -> Option<Vec<Value>> {
+    let x = c.tensor(0).filter(|x| !x.ty().element().is_bool())?;
+    let windows = Windows::read(c, rank, Some(4))?;
+    let padded = windows.padded(c, x, least(x.ty().element()));
+    let taps = windows.taps();
+    if !c.op.result(1).has_uses() {
+        return largest(c, taps.iter().map(|tap| windows.tap(c, padded, tap)));
+    }
+    let axes = |place: fn(&Windows, &Call, usize) -> Value| (0..rank).map(|i| place(&windows, c, i)).collect::<Vec<_>>();
+    let first = windows.flat(c, &axes(Windows::first_inside))?;
+    let start = windows.flat(c, &axes(Windows::starts))?;
+    let candidate = |tap: &Vec<i64>| {
+        let distance = tap.iter().zip(&windows.axes).fold(0, |sum, (k, axis)| sum * axis.size + k * axis.dilation);
+        (windows.tap(c, padded, tap), c.e.add(start, c.e.full_like(start, distance)))
+    };
+    let candidates: Vec<_> = taps.iter().map(candidate).collect();
+    Some(first_largest(c, first, &candidates))
+}
+
+fn adaptive(c: &Call, rank: usize) -> Option<Vec<Value>> {
+    let x = c.tensor(0).filter(|x| !x.ty().element().is_bool())?;
+    let indexed = c.op.result(1).has_uses();
+    let (first, candidates) = Adaptive::new(c, x, rank)?.candidates(indexed)?;
+    if !indexed {
+        return largest(c, candidates.into_iter().map(|(value, _)| value));
+    }
+    Some(first_largest(c, first, &candidates))
+}
+
+/// The maximum alone; nothing reads the places.
+fn largest(c: &Call, values: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
+    let value = values.reduce(|a, b| c.e.max(a, b))?;
+    Some(vec![value, c.e.full(&c.result_shape(1), c.result_type(1).element(), 0i64)])
+}
+
+/// Runs over values and their places, from the smallest number at a first place.
+fn first_largest(c: &Call, first: Value, candidates: &[(Value, Value)]) -> Vec<Value> {
+    let element = c.result_type(0).element();
+    let start = (c.e.full(&c.result_shape(0), element, least(element)), first);
+    let (value, place) = candidates.iter().fold(start, |(largest, place), &(value, at)| {
+        let greater = c.e.gt(value, largest);
+        let taken = if element.is_float() { c.e.or(greater, c.e.ne(value, value)) } else { greater };
+        (c.e.select(taken, value, largest), c.e.select(taken, at, place))
+    });
+    vec![value, place]
+}

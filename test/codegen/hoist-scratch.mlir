@@ -1,0 +1,66 @@
+// RUN: dynamlir-opt %s --dynamo-hoist-scratch | FileCheck %s
+
+// A temporary of a parallel loop is made once per thread, at the start of its work.
+
+// CHECK-LABEL: func.func @threads
+// CHECK: omp.parallel {
+// CHECK-NEXT: %[[ROW:.*]] = memref.alloca() : memref<8xf32>
+// CHECK: memref.alloca_scope
+// CHECK-NOT: memref.alloca()
+// CHECK: memref.store %{{.*}}, %[[ROW]]
+func.func @threads(%n: index, %x: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  omp.parallel {
+    omp.wsloop {
+      omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
+        memref.alloca_scope {
+          %row = memref.alloca() : memref<8xf32>
+          memref.store %x, %row[%c0] : memref<8xf32>
+        }
+        omp.yield
+      }
+    }
+    omp.terminator
+  }
+  return
+}
+
+// Where nothing is parallel, at the start of the function.
+
+// CHECK-LABEL: func.func @alone
+// CHECK-NEXT: %[[ROW:.*]] = memref.alloca() : memref<8xf32>
+// CHECK: scf.for
+// CHECK-NEXT: memref.store %{{.*}}, %[[ROW]]
+func.func @alone(%n: index, %x: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %row = memref.alloca() : memref<8xf32>
+    memref.store %x, %row[%c0] : memref<8xf32>
+  }
+  return
+}
+
+// What is too large for the stack stays where it is, and is freed at the end of its block; once.
+
+// CHECK-LABEL: func.func @heap
+// CHECK: scf.for
+// CHECK-NEXT: %[[BIG:.*]] = memref.alloc()
+// CHECK-NEXT: memref.store
+// CHECK-NEXT: memref.dealloc %[[BIG]]
+// CHECK-NEXT: }
+// CHECK: %[[FREED:.*]] = memref.alloc()
+// CHECK-NEXT: memref.dealloc %[[FREED]]
+// CHECK-NEXT: return
+func.func @heap(%n: index, %x: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %big = memref.alloc() : memref<1048576xf32>
+    memref.store %x, %big[%c0] : memref<1048576xf32>
+  }
+  %freed = memref.alloc() : memref<1048576xf32>
+  memref.dealloc %freed : memref<1048576xf32>
+  return
+}

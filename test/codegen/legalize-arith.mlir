@@ -1,0 +1,71 @@
+// RUN: dynamlir-opt %s --dynamo-legalize-arith | FileCheck %s
+
+// Minima and maxima become intrinsics, which LLVM vectorizes as reductions. Flags are kept; which zero wins is open.
+
+// CHECK-LABEL: func.func @extrema
+// CHECK: llvm.intr.maximum(%arg0, %arg1) {fastmathFlags = #llvm.fastmath<nsz>} : (f32, f32) -> f32
+// CHECK: llvm.intr.minimum({{.*}}) {fastmathFlags = #llvm.fastmath<nsz, reassoc>}
+// CHECK: llvm.intr.maxnum
+// CHECK: llvm.intr.minnum({{.*}}) {fastmathFlags = #llvm.fastmath<fast>}
+func.func @extrema(%x: f32, %y: f32) -> f32 {
+  %0 = arith.maximumf %x, %y : f32
+  %1 = arith.minimumf %0, %y fastmath<reassoc> : f32
+  %2 = arith.maxnumf %1, %y : f32
+  %3 = arith.minnumf %2, %y fastmath<fast> : f32
+  return %3 : f32
+}
+
+// So does what is one instruction; a library call would take its place otherwise. The rest waits for the library.
+
+// CHECK-LABEL: func.func @instructions
+// CHECK: llvm.intr.sqrt
+// CHECK: llvm.intr.floor
+// CHECK: llvm.intr.fma
+// CHECK: math.log1p
+func.func @instructions(%x: f64) -> f64 {
+  %0 = math.sqrt %x : f64
+  %1 = math.floor %0 : f64
+  %2 = math.fma %1, %x, %x : f64
+  %3 = math.log1p %2 : f64
+  return %3 : f64
+}
+
+// There is no reciprocal root in the C library.
+
+// CHECK-LABEL: func.func @rsqrt
+// CHECK: %[[ROOT:.*]] = llvm.intr.sqrt(%arg0)
+// CHECK: %[[ONE:.*]] = arith.constant 1.0
+// CHECK: arith.divf %[[ONE]], %[[ROOT]] : f32
+func.func @rsqrt(%x: f32) -> f32 {
+  %0 = math.rsqrt %x : f32
+  return %0 : f32
+}
+
+// Rounding to bf16, to nearest even: add just under half of what is cut off, plus one where the last bit stays odd.
+// NaN is replaced first, for the sum could carry it into infinity.
+
+// CHECK-LABEL: func.func @bf16
+// CHECK: %[[NAN:.*]] = arith.cmpf uno, %arg0, %arg0 : f32
+// CHECK: %[[N:.*]] = arith.select %[[NAN]], %{{.*}}, %arg0 : f32
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[N]] : f32 to i32
+// CHECK: %[[ODD:.*]] = arith.andi
+// CHECK: %[[BIAS:.*]] = arith.addi %[[ODD]], %c32767
+// CHECK: arith.addi %[[BITS]], %[[BIAS]]
+// CHECK: arith.trunci %{{.*}} : i32 to i16
+// CHECK: arith.bitcast %{{.*}} : i16 to bf16
+// CHECK-NOT: truncf
+func.func @bf16(%x: f32) -> bf16 {
+  %0 = arith.truncf %x : f32 to bf16
+  return %0 : bf16
+}
+
+// f16 has instructions of its own, and nothing is computed in 16 bits.
+
+// CHECK-LABEL: func.func @untouched
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: math.sqrt %{{.*}} : f16
+func.func @untouched(%x: f32) -> f16 {
+  %0 = arith.truncf %x : f32 to f16
+  %1 = math.sqrt %0 : f16
+  return %1 : f16
+}

@@ -1,0 +1,39 @@
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-plan
+
+// What stage 03 must have settled before.
+
+// A computation outside the kernels: planning only knows views, copies and calls.
+
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.outputs = []} {
+  // expected-error @+1 {{dynamo.add cannot stand in the graph function at this stage}}
+  %0 = dynamo.add %x, %y : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.outputs = []} {
+  // expected-error @+1 {{dynamo.neg cannot stand in the graph function at this stage}}
+  %0 = dynamo.neg %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.outputs = []} {
+  // expected-error @+1 {{there is no kernel @missing}}
+  %0 = dynamo.launch @kernels::@missing(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @main() attributes {dynamo.entry, dynamo.outputs = []} {
+  return
+}
+module @kernels {
+  // expected-error @+1 {{a kernel without `dynamo.reduced_dims`}}
+  func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4>} {
+    return %x : tensor<4xf32>
+  }
+}

@@ -1,0 +1,57 @@
+"""Equal layers share their kernels: a model of 48 has as many as one of 4."""
+
+from __future__ import annotations
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = pytest.mark.native
+
+
+class Block(torch.nn.Module):
+    """A transformer encoder's block, the normalisations first."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
+        self.mix = torch.nn.Linear(width, 3 * width)
+        self.out = torch.nn.Linear(width, width)
+        self.wide = torch.nn.Linear(width, 4 * width)
+        self.narrow = torch.nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.mix(self.norms[0](x)).chunk(3, -1)
+        scores = torch.softmax(query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5, -1)
+        x = x + self.out(scores @ value)
+        return x + self.narrow(torch.nn.functional.gelu(self.wide(self.norms[1](x))))
+
+
+def stack(layers: int) -> dynamlir.CompileReport:
+    """Compile a stack of blocks and hold it against eager."""
+    torch._dynamo.reset()
+    dynamlir.reset()
+    module = torch.nn.Sequential(*(Block(32) for _ in range(layers))).eval()
+    x = torch.randn(2, 12, 32)
+    with torch.no_grad():
+        found = torch.compile(module, backend="dynamlir")(x)
+        torch.testing.assert_close(found, module(x), rtol=1e-4, atol=1e-4)
+    (report,) = dynamlir.compiles()
+    assert report.eager is None
+    return report
+
+
+def test_48_layers_have_the_kernels_of_4() -> None:
+    few, many = stack(4), stack(48)
+    assert few.kernels == many.kernels
+    assert many.ops_generated > 10 * few.ops_generated
+
+
+def test_48_layers_of_bert_have_the_kernels_of_4() -> None:
+    pytest.importorskip("transformers")
+    import layers
+
+    few = layers.compile_model(4, hidden=32)
+    torch._dynamo.reset()
+    dynamlir.reset()
+    assert layers.compile_model(48, hidden=32).kernels == few.kernels
