@@ -1,4 +1,4 @@
-//! Builds `dialects/dynamo` with CMake, the same description that C++ users have, and links it.
+//! Builds `dialects/dynamo` with `CMake`, the same description that C++ users have, and links it.
 
 use std::{
     env, fs,

@@ -51,7 +51,11 @@ REASONS: dict[str, Reason] = {
         Reason("non-tensor-output", "The graph returns something that is neither tensor, number, string nor None.", ""),
         Reason("unknown-tensor", "A tensor appeared whose origin the recorder has not seen.", "Please report this."),
         Reason("no-fake", "An operation cannot be run on fake tensors.", "Register a fake implementation for it."),
-        Reason("custom-op-view", "An output is a view of a custom operator's result, whose version is not known.", "Clone it."),
+        Reason(
+            "custom-op-view",
+            "An output is a view of a custom operator's result, whose version is not known.",
+            "Clone it.",
+        ),
         Reason("dynamic-shape", "A size is marked dynamic, so it must not be specialised.", "Use mark_static."),
         Reason("tracing-error", "The operations raised an exception on fake tensors; eager raises its own.", ""),
         Reason("input-layout", "Inputs alias in too many ways, or change aliasing between calls.", "Clone them."),

@@ -22,8 +22,28 @@ TOLERANCE = 1e-3
 """Largest accepted error relative to the output's largest element: float32 through a whole model."""
 
 VIEWS = frozenset(
-    "view _unsafe_view reshape transpose t permute expand slice select split split_with_sizes unbind unsqueeze squeeze "
-    "alias detach as_strided narrow chunk empty".split()
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "transpose",
+        "t",
+        "permute",
+        "expand",
+        "slice",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "unsqueeze",
+        "squeeze",
+        "alias",
+        "detach",
+        "as_strided",
+        "narrow",
+        "chunk",
+        "empty",
+    ]
 )
 """Operators that compute nothing; they are left out of the share of generated ones."""
 
@@ -88,19 +108,25 @@ def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
         error = worst_error(found, wanted)
         eager_ms, compiled_ms = interleaved(lambda: module(**inputs), lambda: compiled(**inputs))
     reports = dynamlir.compiles()
-    print(f"\n{name}: {len(reports)} graph(s), cold {cold:.2f} s, eager {eager_ms:.2f} ms, dynamlir {compiled_ms:.2f} ms "
-          f"({eager_ms / compiled_ms:.2f}×), worst relative error {error:.1e}")
+    print(
+        f"\n{name}: {len(reports)} graph(s), cold {cold:.2f} s, eager {eager_ms:.2f} ms, dynamlir {compiled_ms:.2f} ms "
+        f"({eager_ms / compiled_ms:.2f}×), worst relative error {error:.1e}"
+    )
     for report in reports:
         if report.eager is not None:
             print(f"  ran as plain eager: {report.eager}")
             continue
         generated, total = share_generated(report)
-        print(f"  {report.kernels} kernels; {generated} of {total} operators generated that are no view, matrix product, "
-              f"convolution or attention ({100 * generated / max(total, 1):.1f} %)")
+        print(
+            f"  {report.kernels} kernels; {generated} of {total} operators generated that are no view, matrix product, "
+            f"convolution or attention ({100 * generated / max(total, 1):.1f} %)"
+        )
         routes = collections.Counter((extern.schema, extern.route) for extern in report.externs)
         for (schema, route), calls in routes.most_common():
             print(f"    extern {schema} by {route}: {calls}")
-        stages = ", ".join(f"{stage} {seconds * 1e3:.0f}" for stage, seconds in report.stages.items() if seconds >= 0.0005)
+        stages = ", ".join(
+            f"{stage} {seconds * 1e3:.0f}" for stage, seconds in report.stages.items() if seconds >= 0.0005
+        )
         print(f"  backend {report.seconds:.3f} s; ms by stage: {stages}")
     repeated = dynamlir.counters().get("calls_repeated_eagerly", 0)
     if repeated:

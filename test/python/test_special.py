@@ -10,7 +10,24 @@ import torch.nn.functional as F
 from harness import check
 from torch import Tensor
 
-SPECIALS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 5.0, 8.0, -3.0, 10.0, 1e-30, -1e-30, float("inf"), float("-inf"), float("nan")]
+SPECIALS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    5.0,
+    8.0,
+    -3.0,
+    10.0,
+    1e-30,
+    -1e-30,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+]
 
 UNARY: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
     "digamma": (torch.digamma, -12, 40),
@@ -50,7 +67,9 @@ def test_zeta_of_all_signs() -> None:
     check(torch.special.zeta, s, torch.linspace(-7.3, 30, 300, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", [f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"])
+@pytest.mark.parametrize(
+    "name", [f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"]
+)
 def test_chebyshev_polynomials(name: str) -> None:
     x = torch.linspace(-3, 3, 97)[:, None]
     check(getattr(torch.special, name), x, torch.arange(-2.0, 12.0))

@@ -110,9 +110,7 @@ impl Session {
         manager.enable_verifier(true);
         parse_pass_pipeline(manager.as_operation_pass_manager(), pipeline)
             .map_err(|error| Error::Pipeline { pipeline: pipeline.into(), diagnostics: format!("{error}\n{}", self.take_diagnostics()) })?;
-        manager
-            .run(module)
-            .map_err(|_| Error::Pass { pipeline: pipeline.into(), diagnostics: self.take_diagnostics() })
+        manager.run(module).map_err(|_| Error::Pass { pipeline: pipeline.into(), diagnostics: self.take_diagnostics() })
     }
 }
 

@@ -72,7 +72,12 @@ pub struct Pass {
 pub fn register(pass: &'static Pass) {
     // SAFETY: name and description are copied; the user data points to a static.
     unsafe {
-        ffi::dynamoRegisterPass(ir::str_ref(pass.name), ir::str_ref(pass.description), trampoline, std::ptr::from_ref(pass).cast_mut().cast());
+        ffi::dynamoRegisterPass(
+            ir::str_ref(pass.name),
+            ir::str_ref(pass.description),
+            trampoline,
+            std::ptr::from_ref(pass).cast_mut().cast(),
+        );
     }
 }
 

@@ -3,11 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use dynamlir_codegen::{compile_kernels, packed, pipelines::Stage};
-use dynamlir_dialect::{
-    Session,
-    context::module_op,
-    ir::Op,
-};
+use dynamlir_dialect::{Session, context::module_op, ir::Op};
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Jit, Kernel, Plan};
 use melior::ir::Module;

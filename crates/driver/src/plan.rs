@@ -105,8 +105,7 @@ impl Reader {
             "dynamo.extern" => self.extern_op(op)?,
             "dynamo.check_range" => {
                 let src = self.reg(op.operand(0))?;
-                let bound =
-                    |name: &str| op.attr_i64(name).ok_or_else(|| Error::Plan(format!("{} lacks {name}", op.name())));
+                let bound = |name: &str| op.attr_i64(name).ok_or_else(|| Error::Plan(format!("{} lacks {name}", op.name())));
                 let message = op.attr_str("message").unwrap_or_default();
                 self.plan.steps.push(Step::CheckRange { src, low: bound("low")?, high: bound("high")?, message });
             }
@@ -240,7 +239,8 @@ fn output(attr: Attr) -> Result<Output, Error> {
     let view = || -> Option<(Vec<i64>, Vec<i64>, i64)> {
         let (sizes, rest) = rest.trim().strip_prefix('[')?.split_once(']')?;
         let (strides, offset) = rest.trim().strip_prefix(',')?.trim().strip_prefix('[')?.split_once(']')?;
-        let list = |text: &str| text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(|t| t.parse().ok()).collect::<Option<Vec<i64>>>();
+        let list =
+            |text: &str| text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(|t| t.parse().ok()).collect::<Option<Vec<i64>>>();
         Some((list(sizes)?, list(strides)?, offset.trim().strip_prefix(',')?.trim().parse().ok()?))
     };
     Ok(match kind {

@@ -52,7 +52,8 @@ impl Writer {
                 Output::None => "#dynamo.output<none>".to_owned(),
                 Output::Int(value) => format!("#dynamo.output<constant {value}>"),
             };
-            outputs.push(Attr::parse(self.ctx, &text).ok_or_else(|| Error { message: format!("cannot write {text}"), location: Vec::new() })?);
+            outputs
+                .push(Attr::parse(self.ctx, &text).ok_or_else(|| Error { message: format!("cannot write {text}"), location: Vec::new() })?);
         }
         let b = Builder::at_end(body, unknown);
         b.op("func.return", &returned, &[], &[]);

@@ -18,7 +18,22 @@ use dynamlir_dialect::pass::{Pass, register};
 use std::sync::Once;
 
 /// Every pass of this crate.
-pub const PASSES: &[&Pass] = &[&functionalize::PASS, &functionalize::verify::PASS, &plan::PLAN, &schedule::PASS, &decompose::PASS, &decompose::verify::PASS, &hoist_scratch::PASS, &loop_locations::PASS, &approximate_math::PASS, &legalize_arith::PASS, &alias_scopes::PASS, &fuse::PASS, &fuse::verify::PASS, &to_linalg::PASS];
+pub const PASSES: &[&Pass] = &[
+    &functionalize::PASS,
+    &functionalize::verify::PASS,
+    &plan::PLAN,
+    &schedule::PASS,
+    &decompose::PASS,
+    &decompose::verify::PASS,
+    &hoist_scratch::PASS,
+    &loop_locations::PASS,
+    &approximate_math::PASS,
+    &legalize_arith::PASS,
+    &alias_scopes::PASS,
+    &fuse::PASS,
+    &fuse::verify::PASS,
+    &to_linalg::PASS,
+];
 
 /// Registers all passes by name; safe to call more than once.
 pub fn register_all() {

@@ -48,7 +48,8 @@ impl Executable {
         let abi = torch::init(py)?;
         let start = Instant::now();
         let Compiled { plan, kernels, mut report } = compiled;
-        let inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi }).map_err(|error| NativeError::new_err(error.to_string()))?;
+        let inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
+            .map_err(|error| NativeError::new_err(error.to_string()))?;
         report.time("load", start.elapsed().as_secs_f64());
         Ok(Self { inner, report, tensor_type: py.import("torch")?.getattr("Tensor")?.unbind() })
     }

@@ -35,8 +35,7 @@ fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Boun
     let text = std::fs::read_to_string(path)?;
     let stage = stage.unwrap_or_else(|| executable::stage_of(path));
     let settings = options.map(self::options).transpose()?.unwrap_or_default();
-    let compiled =
-        py.detach(|| dynamlir_driver::compile_text(&text, &stage, &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
+    let compiled = py.detach(|| dynamlir_driver::compile_text(&text, &stage, &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
     Executable::new(py, compiled)
 }
 

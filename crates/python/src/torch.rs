@@ -26,7 +26,10 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     let args = InitArgs {
         lib_dir: PathBuf::from(file).parent().map(|folder| folder.join("lib")),
         // Python keys too: what an operator calls inside itself is its own business, as in eager.
-        below_autograd: ["AutogradCPU", "AutogradOther", "AutocastCPU", "Python", "PythonTLSSnapshot"].into_iter().filter_map(key).collect(),
+        below_autograd: ["AutogradCPU", "AutogradOther", "AutocastCPU", "Python", "PythonTLSSnapshot"]
+            .into_iter()
+            .filter_map(key)
+            .collect(),
         inplace_or_view: key("ADInplaceOrView"),
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
     };

@@ -46,14 +46,7 @@ impl fmt::Display for RunError {
         };
         write!(f, "{what}: {}", failure.message)?;
         if let Some(schema) = &failure.schema {
-            write!(
-                f,
-                " (in {schema}{})",
-                failure
-                    .location
-                    .as_ref()
-                    .map_or(String::new(), |l| format!(" at {l}"))
-            )?;
+            write!(f, " (in {schema}{})", failure.location.as_ref().map_or(String::new(), |l| format!(" at {l}")))?;
         }
         Ok(())
     }
@@ -69,12 +62,7 @@ impl std::error::Error for RunError {}
 
 impl Failure {
     fn plain(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            schema: None,
-            location: None,
-            payload: None,
-        }
+        Self { message: message.into(), schema: None, location: None, payload: None }
     }
 }
 
@@ -96,33 +84,13 @@ pub struct Executable {
 
 impl Executable {
     /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is asked for op signatures.
-    pub fn new(
-        abi: &'static TorchAbi,
-        plan: Plan,
-        kernels: Vec<Kernel>,
-        py: &mut dyn PythonCalls,
-    ) -> Result<Self, PlanError> {
+    pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: Vec<Kernel>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
         if kernels.len() != plan.kernels.len() {
-            return Err(PlanError(format!(
-                "{} kernels are named, {} given",
-                plan.kernels.len(),
-                kernels.len()
-            )));
+            return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), kernels.len())));
         }
         let program = lower(&plan)?;
-        let externs = program
-            .externs
-            .iter()
-            .map(|step| Prepared::new(abi, &plan.externs[step.call], step, py))
-            .collect();
-        Ok(Self {
-            abi,
-            plan,
-            program,
-            kernels,
-            externs,
-            pool: Mutex::new(Vec::new()),
-        })
+        let externs = program.externs.iter().map(|step| Prepared::new(abi, &plan.externs[step.call], step, py)).collect();
+        Ok(Self { abi, plan, program, kernels, externs, pool: Mutex::new(Vec::new()) })
     }
 
     /// The plan it runs.
@@ -137,67 +105,26 @@ impl Executable {
     }
 
     /// Runs it. Inputs are borrowed; tensors in the outputs are new.
-    pub fn run(
-        &self,
-        inputs: &[TensorRef<'_>],
-        py: &mut dyn PythonCalls,
-    ) -> Result<Vec<OutputValue>, RunError> {
-        let mut workspace = self
-            .take_workspace()
-            .map_err(|e| RunError::Failed(Failure::plain(e)))?;
+    pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+        let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
         let outcome = self.run_in(&mut workspace, inputs, py);
         workspace.clear();
-        self.pool
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(workspace);
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(workspace);
         outcome
     }
 
     fn take_workspace(&self) -> Result<Workspace, String> {
-        let kept = self
-            .pool
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        kept.map_or_else(
-            || Workspace::new(&self.program, self.plan.workspace_bytes),
-            Ok,
-        )
+        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes), Ok)
     }
 
-    fn run_in(
-        &self,
-        workspace: &mut Workspace,
-        inputs: &[TensorRef<'_>],
-        py: &mut dyn PythonCalls,
-    ) -> Result<Vec<OutputValue>, RunError> {
-        verify(
-            &self.plan.inputs,
-            &self.program,
-            inputs,
-            &mut workspace.inputs,
-        )
-        .map_err(RunError::Guard)?;
+    fn run_in(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+        verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
         let mut committed = false;
         self.steps(workspace, inputs, py, &mut committed)
-            .and_then(|()| {
-                Ok(outputs::build(
-                    self.abi,
-                    &self.plan,
-                    &self.program,
-                    workspace,
-                    inputs,
-                )?)
-            })
-            .map_err(|failure| {
-                if committed {
-                    RunError::AfterCommit(failure)
-                } else {
-                    RunError::Failed(failure)
-                }
-            })
+            .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
+            .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
     }
 
     fn steps(
@@ -230,9 +157,7 @@ impl Executable {
                 }
                 Op::Allocate { slot } => {
                     let layout = &program.slots[slot];
-                    let tensor =
-                        self.abi
-                            .empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
+                    let tensor = self.abi.empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
                     workspace.fill(program, slot, tensor)?;
                 }
                 Op::Extern { step } if self.externs[step].is_foreign() => {
@@ -276,52 +201,23 @@ impl Executable {
         for source in step.operands.iter().chain(&step.outs) {
             workspace.prepare(self.abi, &self.program, *source)?;
         }
-        let tensors = |sources: &[_]| {
-            sources
-                .iter()
-                .map(|s| workspace.tensor(*s, inputs))
-                .collect::<Result<Vec<_>, _>>()
-        };
+        let tensors = |sources: &[_]| sources.iter().map(|s| workspace.tensor(*s, inputs)).collect::<Result<Vec<_>, _>>();
         let (operands, outs) = (tensors(&step.operands)?, tensors(&step.outs)?);
-        let results = self.externs[index]
-            .call(self.abi, call, &operands, &outs, py)
-            .map_err(failed)?;
+        let results = self.externs[index].call(self.abi, call, &operands, &outs, py).map_err(failed)?;
         if step.results.is_empty() {
             return Ok(());
         }
         if results.len() != step.results.len() {
-            let text = format!(
-                "{} tensors came back, {} were expected",
-                results.len(),
-                step.results.len()
-            );
-            return Err(failed(PythonError {
-                message: text,
-                payload: None,
-            }));
+            let text = format!("{} tensors came back, {} were expected", results.len(), step.results.len());
+            return Err(failed(PythonError { message: text, payload: None }));
         }
         let mut made: Vec<(usize, OwnedTensor)> = Vec::with_capacity(results.len());
         for (slot, result) in step.results.iter().zip(results) {
             let Some(slot) = *slot else { continue };
-            let result = result.ok_or_else(|| PythonError {
-                message: "an expected result is undefined".to_owned(),
-                payload: None,
-            });
+            let result = result.ok_or_else(|| PythonError { message: "an expected result is undefined".to_owned(), payload: None });
             let result = result.map_err(failed)?;
-            let tensor = externs::normalize(
-                self.abi,
-                call,
-                &self.program.slots[slot],
-                result,
-                &operands,
-                |p| workspace.contains(p),
-            )
-            .map_err(|message| {
-                failed(PythonError {
-                    message,
-                    payload: None,
-                })
-            })?;
+            let tensor = externs::normalize(self.abi, call, &self.program.slots[slot], result, &operands, |p| workspace.contains(p))
+                .map_err(|message| failed(PythonError { message, payload: None }))?;
             made.push((slot, tensor));
         }
         for (slot, tensor) in made {

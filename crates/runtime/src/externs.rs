@@ -24,11 +24,7 @@ pub trait PythonCalls {
     /// Calls the op in Python and returns its tensors in order, None for each that is undefined.
     ///
     /// Operands are borrowed for the length of the call; the results are new references.
-    fn call(
-        &mut self,
-        call: &ExternCall,
-        operands: &[TensorRef<'_>],
-    ) -> Result<Vec<Option<OwnedTensor>>, PythonError>;
+    fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError>;
 }
 
 /// How one extern call is made, and why not more cheaply.
@@ -53,29 +49,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new(
-        abi: &TorchAbi,
-        call: &ExternCall,
-        step: &ExternStep,
-        py: &mut dyn PythonCalls,
-    ) -> Self {
+    pub(crate) fn new(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Self {
         let native = native(abi, call, step, py);
         let (route, reason) = match &native {
             Ok(op) => (op.route(), String::new()),
             Err(e) => (Route::Python, e.message().to_owned()),
         };
-        let report = ExternReport {
-            schema: call.schema.clone(),
-            location: call.location.clone(),
-            route,
-            reason,
-        };
+        let report = ExternReport { schema: call.schema.clone(), location: call.location.clone(), route, reason };
         let own = call.schema.starts_with("aten.") || call.schema.starts_with("prims.");
-        Self {
-            native: native.ok(),
-            report,
-            lend_copies: !own,
-        }
+        Self { native: native.ok(), report, lend_copies: !own }
     }
 
     /// Whether the op is not torch's own.
@@ -97,11 +79,7 @@ impl Prepared {
         let operands = if self.lend_copies {
             // The copies are ours, not the op's: dispatch modes need not see them.
             let _below = BelowAutograd::enter(abi);
-            copies = operands
-                .iter()
-                .map(|t| copy_of(abi, *t))
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(from_torch)?;
+            copies = operands.iter().map(|t| copy_of(abi, *t)).collect::<Result<Vec<_>, _>>().map_err(from_torch)?;
             lent = copies.iter().map(OwnedTensor::as_ref).collect::<Vec<_>>();
             &lent
         } else {
@@ -115,17 +93,10 @@ impl Prepared {
             return Ok(results);
         }
         if results.len() != outs.len() {
-            return Err(message(format!(
-                "{} returned {} tensors, {} were expected",
-                call.schema,
-                results.len(),
-                outs.len()
-            )));
+            return Err(message(format!("{} returned {} tensors, {} were expected", call.schema, results.len(), outs.len())));
         }
         for (out, result) in outs.iter().zip(&results) {
-            let result = result
-                .as_ref()
-                .ok_or_else(|| message(format!("{} returned no tensor", call.schema)))?;
+            let result = result.as_ref().ok_or_else(|| message(format!("{} returned no tensor", call.schema)))?;
             same_shape(call, out.sizes().map_err(from_torch)?, result).map_err(message)?;
             out.copy_from(result.as_ref()).map_err(from_torch)?;
         }
@@ -133,33 +104,16 @@ impl Prepared {
     }
 }
 
-fn native(
-    abi: &TorchAbi,
-    call: &ExternCall,
-    step: &ExternStep,
-    py: &mut dyn PythonCalls,
-) -> Result<OpCall, TorchError> {
+fn native(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Result<OpCall, TorchError> {
     if call.route == Route::Python {
         return Err(TorchError::new("the plan asks for Python"));
     }
-    let text = py
-        .signature(&call.schema)
-        .ok_or_else(|| TorchError::new("torch does not know the op"))?;
-    OpCall::prepare(
-        abi,
-        call.route,
-        &Signature::parse(&text)?,
-        &call.args,
-        &step.operand_types,
-        step.outs.len(),
-    )
+    let text = py.signature(&call.schema).ok_or_else(|| TorchError::new("torch does not know the op"))?;
+    OpCall::prepare(abi, call.route, &Signature::parse(&text)?, &call.args, &step.operand_types, step.outs.len())
 }
 
 fn message(message: impl Into<String>) -> PythonError {
-    PythonError {
-        message: message.into(),
-        payload: None,
-    }
+    PythonError { message: message.into(), payload: None }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
@@ -168,9 +122,7 @@ pub(crate) fn from_torch(e: TorchError) -> PythonError {
 }
 
 fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchError> {
-    let dtype = tensor
-        .dtype()?
-        .ok_or_else(|| TorchError::new("unknown element type"))?;
+    let dtype = tensor.dtype()?.ok_or_else(|| TorchError::new("unknown element type"))?;
     let copy = abi.empty_strided(tensor.sizes()?, tensor.strides()?, dtype)?;
     copy.as_ref().copy_from(tensor)?;
     Ok(copy)
@@ -178,14 +130,7 @@ fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchEr
 
 fn same_shape(call: &ExternCall, expected: &[i64], result: &OwnedTensor) -> Result<(), String> {
     let sizes = result.as_ref().sizes().map_err(|e| e.to_string())?;
-    if sizes == expected {
-        Ok(())
-    } else {
-        Err(format!(
-            "{} returned sizes {sizes:?}, {expected:?} were expected",
-            call.schema
-        ))
-    }
+    if sizes == expected { Ok(()) } else { Err(format!("{} returned sizes {sizes:?}, {expected:?} were expected", call.schema)) }
 }
 
 /// Makes a result what the plan expects: its element type and sizes must be right, its strides and memory are made right.
@@ -202,11 +147,7 @@ pub(crate) fn normalize(
     let tensor = result.as_ref();
     let text = |e: TorchError| e.to_string();
     if tensor.dtype().map_err(text)? != Some(expected.dtype) {
-        return Err(format!(
-            "{} returned another element type than {}",
-            call.schema,
-            expected.dtype.name()
-        ));
+        return Err(format!("{} returned another element type than {}", call.schema, expected.dtype.name()));
     }
     same_shape(call, &expected.sizes, &result)?;
     let strides = tensor.strides().map_err(text)?;
@@ -216,10 +157,7 @@ pub(crate) fn normalize(
     if !borrowed && !pointer.is_null() {
         let start = storage_start(tensor, expected.element_bytes()).map_err(text)?;
         for &operand in operands {
-            let bytes = operand
-                .dtype()
-                .map_err(text)?
-                .map_or(1, |d| d.size() as i64);
+            let bytes = operand.dtype().map_err(text)?.map_or(1, |d| d.size() as i64);
             borrowed |= storage_start(operand, bytes).map_err(text)? == start;
         }
     }
@@ -228,13 +166,9 @@ pub(crate) fn normalize(
     }
     if !borrowed && expected.same_memory(&expected.sizes, strides) {
         let offset = tensor.storage_offset().map_err(text)?;
-        return tensor
-            .reinterpret(&expected.sizes, &expected.strides, offset)
-            .map_err(text);
+        return tensor.reinterpret(&expected.sizes, &expected.strides, offset).map_err(text);
     }
-    let copy = abi
-        .empty_strided(&expected.sizes, &expected.strides, expected.dtype)
-        .map_err(text)?;
+    let copy = abi.empty_strided(&expected.sizes, &expected.strides, expected.dtype).map_err(text)?;
     copy.as_ref().copy_from(tensor).map_err(text)?;
     Ok(copy)
 }

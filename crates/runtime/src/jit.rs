@@ -12,12 +12,12 @@ use std::sync::{Arc, Once};
 use llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
 use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use llvm_sys::orc2::lljit::{
-    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
-    LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup, LLVMOrcLLJITMangleAndIntern, LLVMOrcLLJITRef,
+    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile, LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup,
+    LLVMOrcLLJITMangleAndIntern, LLVMOrcLLJITRef,
 };
 use llvm_sys::orc2::{
-    LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols,
-    LLVMOrcCSymbolMapPair, LLVMOrcDisposeMaterializationUnit, LLVMOrcJITDylibDefine,
+    LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols, LLVMOrcCSymbolMapPair,
+    LLVMOrcDisposeMaterializationUnit, LLVMOrcJITDylibDefine,
 };
 
 use crate::symbols;
@@ -141,10 +141,7 @@ impl Jit {
             }
         }
         if !missing.is_empty() {
-            return Err(JitError(format!(
-                "the generated code calls functions that the runtime does not provide: {}",
-                missing.join(", ")
-            )));
+            return Err(JitError(format!("the generated code calls functions that the runtime does not provide: {}", missing.join(", "))));
         }
         let jit = Self::create()?;
         jit.define(&found)?;
@@ -171,21 +168,12 @@ impl Jit {
             | LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsCallable as u8;
         let mut pairs = Vec::with_capacity(found.len());
         for (name, address) in found {
-            let name = CString::new(name.as_str())
-                .map_err(|_| JitError("a symbol's name holds a zero byte".to_owned()))?;
-            let symbol = LLVMJITEvaluatedSymbol {
-                Address: *address as u64,
-                Flags: LLVMJITSymbolFlags {
-                    GenericFlags: flags,
-                    TargetFlags: 0,
-                },
-            };
+            let name = CString::new(name.as_str()).map_err(|_| JitError("a symbol's name holds a zero byte".to_owned()))?;
+            let symbol =
+                LLVMJITEvaluatedSymbol { Address: *address as u64, Flags: LLVMJITSymbolFlags { GenericFlags: flags, TargetFlags: 0 } };
             // SAFETY: the name is a C string; the interned string is new, and the definition below steals it.
             let name = unsafe { LLVMOrcLLJITMangleAndIntern(self.lljit, name.as_ptr()) };
-            pairs.push(LLVMOrcCSymbolMapPair {
-                Name: name,
-                Sym: symbol,
-            });
+            pairs.push(LLVMOrcCSymbolMapPair { Name: name, Sym: symbol });
         }
         // SAFETY: the unit copies the pairs and steals their names; the dylib steals the unit, unless it fails.
         unsafe {
@@ -202,26 +190,18 @@ impl Jit {
     fn add(&self, object: &[u8]) -> Result<(), JitError> {
         // SAFETY: the bytes are copied into a new buffer, which the JIT steals whether it succeeds or not.
         unsafe {
-            let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
-                object.as_ptr().cast(),
-                object.len(),
-                c"kernels".as_ptr(),
-            );
+            let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object.as_ptr().cast(), object.len(), c"kernels".as_ptr());
             if buffer.is_null() {
                 return Err(JitError("no memory for object code".to_owned()));
             }
             let dylib = LLVMOrcLLJITGetMainJITDylib(self.lljit);
-            check(
-                LLVMOrcLLJITAddObjectFile(self.lljit, dylib, buffer),
-                "cannot add object code",
-            )
+            check(LLVMOrcLLJITAddObjectFile(self.lljit, dylib, buffer), "cannot add object code")
         }
     }
 
     /// The address of a function in the linked code.
     pub fn address(&self, name: &str) -> Result<*const c_void, JitError> {
-        let c_name = CString::new(name)
-            .map_err(|_| JitError("a symbol's name holds a zero byte".to_owned()))?;
+        let c_name = CString::new(name).map_err(|_| JitError("a symbol's name holds a zero byte".to_owned()))?;
         let mut address = 0;
         // SAFETY: the JIT is alive; the out value is written on success.
         let error = unsafe { LLVMOrcLLJITLookup(self.lljit, &raw mut address, c_name.as_ptr()) };
@@ -236,12 +216,7 @@ impl Jit {
     pub fn kernel(self: &Arc<Self>, name: &str) -> Result<Kernel, JitError> {
         let address = self.address(&format!("{name}__packed"))?;
         // SAFETY: code generation gives every kernel a packed entry of this type; the Arc keeps it loaded.
-        Ok(unsafe {
-            Kernel::from_parts(
-                std::mem::transmute::<*const c_void, PackedFn>(address),
-                Arc::clone(self),
-            )
-        })
+        Ok(unsafe { Kernel::from_parts(std::mem::transmute::<*const c_void, PackedFn>(address), Arc::clone(self)) })
     }
 }
 

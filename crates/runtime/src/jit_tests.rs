@@ -7,9 +7,7 @@ use super::*;
 
 /// Compiles C to an object; None where there is no clang, so that the test is skipped and says so.
 fn compile(source: &str, flags: &[&str]) -> Option<Vec<u8>> {
-    let clang = ["clang-22", "/usr/lib/llvm-22/bin/clang"]
-        .into_iter()
-        .find(|c| Command::new(c).arg("--version").output().is_ok());
+    let clang = ["clang-22", "/usr/lib/llvm-22/bin/clang"].into_iter().find(|c| Command::new(c).arg("--version").output().is_ok());
     let Some(clang) = clang else {
         eprintln!("skipped: no clang");
         return None;
@@ -21,12 +19,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<Vec<u8>> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("clang starts");
-    child
-        .stdin
-        .take()
-        .expect("a pipe")
-        .write_all(source.as_bytes())
-        .expect("clang reads");
+    child.stdin.take().expect("a pipe").write_all(source.as_bytes()).expect("clang reads");
     let out = child.wait_with_output().expect("clang ends");
     assert!(out.status.success());
     Some(out.stdout)
@@ -48,10 +41,7 @@ fn a_kernel_is_linked_and_called() {
     let row = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast()];
     // SAFETY: both arguments are four floats, as the kernel expects.
     unsafe { kernel.call(row.as_ptr()) };
-    assert!(
-        x.iter().zip(&y).all(|(x, y)| (x.exp() - y).abs() < 1e-6),
-        "{y:?}"
-    );
+    assert!(x.iter().zip(&y).all(|(x, y)| (x.exp() - y).abs() < 1e-6), "{y:?}");
 }
 
 #[test]
@@ -59,16 +49,10 @@ fn objects_may_call_each_other() {
     let Some(a) = compile("int twice(int x) { return 2 * x; }", &[]) else {
         return;
     };
-    let Some(b) = compile(
-        "int twice(int); void k__packed(int **p) { *p[0] = twice(21); }",
-        &[],
-    ) else {
+    let Some(b) = compile("int twice(int); void k__packed(int **p) { *p[0] = twice(21); }", &[]) else {
         return;
     };
-    let kernel = Jit::link(&[&a, &b])
-        .expect("links")
-        .kernel("k")
-        .expect("is there");
+    let kernel = Jit::link(&[&a, &b]).expect("links").kernel("k").expect("is there");
     let mut x = 0_i32;
     // SAFETY: one int.
     unsafe { kernel.call([(&raw mut x).cast()].as_ptr()) };
@@ -87,10 +71,7 @@ fn parallel_loops_reach_the_entry_points() {
     let Some(object) = compile(source, &["-fopenmp=libomp"]) else {
         return;
     };
-    let kernel = Jit::link(&[&object])
-        .expect("links")
-        .kernel("k")
-        .expect("is there");
+    let kernel = Jit::link(&[&object]).expect("links").kernel("k").expect("is there");
     let mut x = vec![0_i64; 1000];
     // SAFETY: a thousand longs.
     unsafe { kernel.call([x.as_mut_ptr().cast()].as_ptr()) };
@@ -99,10 +80,7 @@ fn parallel_loops_reach_the_entry_points() {
 
 #[test]
 fn unknown_functions_are_named() {
-    let Some(object) = compile(
-        "void nobody_has_this(void); void k__packed(void **p) { nobody_has_this(); }",
-        &[],
-    ) else {
+    let Some(object) = compile("void nobody_has_this(void); void k__packed(void **p) { nobody_has_this(); }", &[]) else {
         return;
     };
     let error = Jit::link(&[&object]).err().expect("is refused").to_string();
@@ -115,12 +93,7 @@ fn garbage_is_refused() {
     let Some(mut object) = compile("void k__packed(void **p) {}", &[]) else {
         return;
     };
-    assert!(
-        Jit::link(&[&object])
-            .expect("links")
-            .kernel("other")
-            .is_err()
-    );
+    assert!(Jit::link(&[&object]).expect("links").kernel("other").is_err());
     object.truncate(object.len() / 2);
     assert!(Jit::link(&[&object]).is_err());
 }

@@ -20,12 +20,7 @@ impl Layout {
         for i in (1..sizes.len()).rev() {
             strides[i - 1] = strides[i] * sizes[i].max(1);
         }
-        Self {
-            dtype,
-            sizes: sizes.to_vec(),
-            strides,
-            offset: 0,
-        }
+        Self { dtype, sizes: sizes.to_vec(), strides, offset: 0 }
     }
 
     /// Bytes per element.
@@ -52,20 +47,13 @@ impl Layout {
             }
         }
         let bytes = self.element_bytes();
-        Some((
-            low.checked_mul(bytes)?,
-            high.checked_add(1)?.checked_mul(bytes)?,
-        ))
+        Some((low.checked_mul(bytes)?, high.checked_add(1)?.checked_mul(bytes)?))
     }
 
     /// Whether the numbers make sense at all.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.sizes.len() != self.strides.len() {
-            return Err(format!(
-                "{} sizes but {} strides",
-                self.sizes.len(),
-                self.strides.len()
-            ));
+            return Err(format!("{} sizes but {} strides", self.sizes.len(), self.strides.len()));
         }
         if self.sizes.iter().any(|&s| s < 0) {
             return Err(format!("negative size in {:?}", self.sizes));
@@ -85,11 +73,7 @@ impl Layout {
         self.sizes == sizes
             && self.strides.len() == strides.len()
             && (self.sizes.contains(&0)
-                || self
-                    .sizes
-                    .iter()
-                    .zip(self.strides.iter().zip(strides))
-                    .all(|(&size, (a, b))| size == 1 || a == b))
+                || self.sizes.iter().zip(self.strides.iter().zip(strides)).all(|(&size, (a, b))| size == 1 || a == b))
     }
 }
 
@@ -108,44 +92,20 @@ mod tests {
 
     #[test]
     fn negative_strides_reach_below() {
-        let l = Layout {
-            dtype: DType::I16,
-            sizes: vec![4, 2],
-            strides: vec![-2, 1],
-            offset: 6,
-        };
+        let l = Layout { dtype: DType::I16, sizes: vec![4, 2], strides: vec![-2, 1], offset: 6 };
         assert_eq!(l.span(), Some((-12, 4)));
     }
 
     #[test]
     fn overflow_is_reported() {
-        let l = Layout {
-            dtype: DType::F64,
-            sizes: vec![i64::MAX, 2],
-            strides: vec![i64::MAX, 1],
-            offset: 0,
-        };
+        let l = Layout { dtype: DType::F64, sizes: vec![i64::MAX, 2], strides: vec![i64::MAX, 1], offset: 0 };
         assert!(l.check().is_err());
-        assert!(
-            Layout {
-                dtype: DType::F64,
-                sizes: vec![1],
-                strides: vec![],
-                offset: 0
-            }
-            .check()
-            .is_err()
-        );
+        assert!(Layout { dtype: DType::F64, sizes: vec![1], strides: vec![], offset: 0 }.check().is_err());
     }
 
     #[test]
     fn strides_of_size_one_do_not_matter() {
-        let l = Layout {
-            dtype: DType::F32,
-            sizes: vec![1, 3],
-            strides: vec![7, 1],
-            offset: 0,
-        };
+        let l = Layout { dtype: DType::F32, sizes: vec![1, 3], strides: vec![7, 1], offset: 0 };
         assert!(l.same_memory(&[1, 3], &[3, 1]));
         assert!(!l.same_memory(&[1, 3], &[3, 2]));
     }

@@ -43,9 +43,7 @@ impl Place {
 
     /// The range of bytes touched, from the root's address.
     pub fn span(&self) -> Option<(i64, i64)> {
-        self.layout
-            .span()
-            .map(|(low, high)| (self.first() + low, self.first() + high))
+        self.layout.span().map(|(low, high)| (self.first() + low, self.first() + high))
     }
 }
 
@@ -129,33 +127,16 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
 
 pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     let n = plan.inputs.len();
-    let mut l = Lowering {
-        plan,
-        places: Vec::new(),
-        handle_of: Vec::new(),
-        committed: false,
-        out: Program::default(),
-    };
+    let mut l = Lowering { plan, places: Vec::new(), handle_of: Vec::new(), committed: false, out: Program::default() };
     l.out.input_binds = vec![Vec::new(); n];
     l.out.input_reach = vec![None; n];
     for (i, input) in plan.inputs.iter().enumerate() {
-        input
-            .layout
-            .check()
-            .map_err(|e| PlanError(format!("input {i}: {e}")))?;
+        input.layout.check().map_err(|e| PlanError(format!("input {i}: {e}")))?;
         let base = -input.layout.offset * input.layout.element_bytes();
-        l.define(
-            i,
-            Place {
-                root: Root::Input(i),
-                base,
-                layout: input.layout.clone(),
-            },
-        )?;
+        l.define(i, Place { root: Root::Input(i), base, layout: input.layout.clone() })?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
-        l.step(step)
-            .map_err(|PlanError(e)| PlanError(format!("step {i}: {e}")))?;
+        l.step(step).map_err(|PlanError(e)| PlanError(format!("step {i}: {e}")))?;
     }
     if !l.committed && plan.inputs.iter().any(|i| i.mutated || i.version_bumps > 0) {
         return err("inputs are mutated but there is no commit");
@@ -184,10 +165,7 @@ impl Lowering<'_> {
     }
 
     fn place(&self, reg: Reg) -> Result<&Place, PlanError> {
-        self.places
-            .get(reg)
-            .and_then(Option::as_ref)
-            .ok_or_else(|| PlanError(format!("register {reg} is not defined here")))
+        self.places.get(reg).and_then(Option::as_ref).ok_or_else(|| PlanError(format!("register {reg} is not defined here")))
     }
 
     fn new_slot(&mut self, reg: Reg, layout: &Layout) -> Result<usize, PlanError> {
@@ -196,32 +174,16 @@ impl Lowering<'_> {
         self.out.slots.push(layout.clone());
         self.out.slot_binds.push(Vec::new());
         let base = -layout.offset * layout.element_bytes();
-        self.define(
-            reg,
-            Place {
-                root: Root::Slot(slot),
-                base,
-                layout: layout.clone(),
-            },
-        )?;
+        self.define(reg, Place { root: Root::Slot(slot), base, layout: layout.clone() })?;
         Ok(slot)
     }
 
     fn step(&mut self, step: &Step) -> Result<(), PlanError> {
         match step {
-            Step::Buffer {
-                dst,
-                byte_offset,
-                layout,
-            } => {
+            Step::Buffer { dst, byte_offset, layout } => {
                 layout.check().map_err(PlanError)?;
-                let base = i64::try_from(*byte_offset)
-                    .map_err(|_| PlanError("byte offset out of range".to_owned()))?;
-                let place = Place {
-                    root: Root::Workspace,
-                    base,
-                    layout: layout.clone(),
-                };
+                let base = i64::try_from(*byte_offset).map_err(|_| PlanError("byte offset out of range".to_owned()))?;
+                let place = Place { root: Root::Workspace, base, layout: layout.clone() };
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -233,21 +195,12 @@ impl Lowering<'_> {
             Step::View { dst, src, layout } => {
                 layout.check().map_err(PlanError)?;
                 let Place { root, base, .. } = *self.place(*src)?;
-                let place = Place {
-                    root,
-                    base,
-                    layout: layout.clone(),
-                };
+                let place = Place { root, base, layout: layout.clone() };
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
             Step::Launch { kernel, args } => self.launch(*kernel, args),
-            Step::Extern {
-                call,
-                operands,
-                outs,
-                results,
-            } => self.extern_call(*call, operands, outs, results),
+            Step::Extern { call, operands, outs, results } => self.extern_call(*call, operands, outs, results),
             Step::CheckRange { .. } if self.committed => err("a check after the commit"),
             Step::CheckRange { src, low, high, message } => self.check_range(*src, (*low, *high), message),
             Step::Commit if self.committed => err("a second commit"),
@@ -277,9 +230,7 @@ impl Lowering<'_> {
             }
         };
         if low < start || high > end {
-            return err(format!(
-                "bytes {low}..{high} are outside of the {start}..{end} there are"
-            ));
+            return err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"));
         }
         Ok(())
     }
@@ -322,13 +273,7 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    fn extern_call(
-        &mut self,
-        call: usize,
-        operands: &[Reg],
-        outs: &[Reg],
-        results: &[Reg],
-    ) -> Result<(), PlanError> {
+    fn extern_call(&mut self, call: usize, operands: &[Reg], outs: &[Reg], results: &[Reg]) -> Result<(), PlanError> {
         let Some(spec) = self.plan.externs.get(call) else {
             return err(format!("there is no extern call {call}"));
         };
@@ -340,25 +285,11 @@ impl Lowering<'_> {
                 return err(format!("{} writes an input before the commit", spec.schema));
             }
         }
-        let operand_types = operands
-            .iter()
-            .map(|&r| Ok(self.place(r)?.layout.dtype))
-            .collect::<Result<_, PlanError>>()?;
-        let operands = operands
-            .iter()
-            .map(|&r| self.source(r))
-            .collect::<Result<_, _>>()?;
-        let outs = outs
-            .iter()
-            .map(|&r| self.source(r))
-            .collect::<Result<_, _>>()?;
+        let operand_types = operands.iter().map(|&r| Ok(self.place(r)?.layout.dtype)).collect::<Result<_, PlanError>>()?;
+        let operands = operands.iter().map(|&r| self.source(r)).collect::<Result<_, _>>()?;
+        let outs = outs.iter().map(|&r| self.source(r)).collect::<Result<_, _>>()?;
         if !results.is_empty() && results.len() != spec.result_layouts.len() {
-            return err(format!(
-                "{} has {} results but {} layouts",
-                spec.schema,
-                results.len(),
-                spec.result_layouts.len()
-            ));
+            return err(format!("{} has {} results but {} layouts", spec.schema, results.len(), spec.result_layouts.len()));
         }
         let results = results
             .iter()
@@ -366,13 +297,7 @@ impl Lowering<'_> {
             .map(|(&reg, layout)| layout.as_ref().map(|l| self.new_slot(reg, l)).transpose())
             .collect::<Result<_, _>>()?;
         let step = self.out.externs.len();
-        self.out.externs.push(ExternStep {
-            call,
-            operands,
-            operand_types,
-            outs,
-            results,
-        });
+        self.out.externs.push(ExternStep { call, operands, operand_types, outs, results });
         self.out.ops.push(Op::Extern { step });
         Ok(())
     }
@@ -418,18 +343,8 @@ fn check_outputs(plan: &Plan) -> Result<(), PlanError> {
         let good = match output {
             Output::Result(r) => *r < results,
             Output::Arg(a) => *a < args,
-            Output::ArgView {
-                arg,
-                sizes,
-                strides,
-                ..
-            } => *arg < args && sizes.len() == strides.len(),
-            Output::ResultView {
-                result,
-                sizes,
-                strides,
-                ..
-            } => *result < results && sizes.len() == strides.len(),
+            Output::ArgView { arg, sizes, strides, .. } => *arg < args && sizes.len() == strides.len(),
+            Output::ResultView { result, sizes, strides, .. } => *result < results && sizes.len() == strides.len(),
             Output::Same(o) => *o < i,
             Output::None | Output::Const(_) => true,
         };
@@ -439,9 +354,7 @@ fn check_outputs(plan: &Plan) -> Result<(), PlanError> {
         if let Output::Result(r) = output
             && plan.outputs[..i].contains(&Output::Result(*r))
         {
-            return err(format!(
-                "output {i} repeats result {r}; it should be 'same'"
-            ));
+            return err(format!("output {i} repeats result {r}; it should be 'same'"));
         }
     }
     Ok(())

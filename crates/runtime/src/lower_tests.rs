@@ -9,23 +9,12 @@ fn f32s(n: i64) -> Layout {
 }
 
 fn input(layout: Layout, mutated: bool) -> InputSpec {
-    InputSpec {
-        layout,
-        storage: None,
-        mutated,
-        version_bumps: 0,
-    }
+    InputSpec { layout, storage: None, mutated, version_bumps: 0 }
 }
 
 fn relu(result: Option<Layout>) -> ExternCall {
     let (schema, location) = ("aten.relu.default".to_owned(), String::new());
-    ExternCall {
-        schema,
-        args: vec![ExternArg::Operand(0)],
-        route: Route::CShim,
-        result_layouts: vec![result],
-        location,
-    }
+    ExternCall { schema, args: vec![ExternArg::Operand(0)], route: Route::CShim, result_layouts: vec![result], location }
 }
 
 fn error(plan: &Plan) -> String {
@@ -34,52 +23,18 @@ fn error(plan: &Plan) -> String {
 
 #[test]
 fn addresses_follow_their_roots() {
-    let offset_input = Layout {
-        offset: 5,
-        ..f32s(4)
-    };
+    let offset_input = Layout { offset: 5, ..f32s(4) };
     let plan = Plan {
         inputs: vec![input(offset_input, false)],
         workspace_bytes: 256,
         steps: vec![
-            Step::Buffer {
-                dst: 1,
-                byte_offset: 64,
-                layout: f32s(8),
-            },
-            Step::View {
-                dst: 2,
-                src: 1,
-                layout: Layout {
-                    offset: 4,
-                    ..f32s(4)
-                },
-            },
+            Step::Buffer { dst: 1, byte_offset: 64, layout: f32s(8) },
+            Step::View { dst: 2, src: 1, layout: Layout { offset: 4, ..f32s(4) } },
             // A view of a view counts from the buffer, not from the view.
-            Step::View {
-                dst: 3,
-                src: 2,
-                layout: Layout {
-                    offset: 2,
-                    ..f32s(2)
-                },
-            },
-            Step::View {
-                dst: 4,
-                src: 0,
-                layout: Layout {
-                    offset: 7,
-                    ..f32s(2)
-                },
-            },
-            Step::OutputBuffer {
-                dst: 5,
-                layout: f32s(4),
-            },
-            Step::Launch {
-                kernel: 0,
-                args: vec![0, 1, 2, 3, 4, 5],
-            },
+            Step::View { dst: 3, src: 2, layout: Layout { offset: 2, ..f32s(2) } },
+            Step::View { dst: 4, src: 0, layout: Layout { offset: 7, ..f32s(2) } },
+            Step::OutputBuffer { dst: 5, layout: f32s(4) },
+            Step::Launch { kernel: 0, args: vec![0, 1, 2, 3, 4, 5] },
         ],
         results: vec![5],
         outputs: vec![Output::Result(0), Output::None],
@@ -90,10 +45,7 @@ fn addresses_follow_their_roots() {
     assert_eq!(p.input_binds, [vec![(0, 0), (4, 8)]]);
     assert_eq!(p.workspace_binds, [(1, 64), (2, 80), (3, 72)]);
     assert_eq!(p.slot_binds, [vec![(5, 0)]]);
-    assert_eq!(
-        p.ops,
-        [Op::Allocate { slot: 0 }, Op::Launch { kernel: 0, row: 0 }]
-    );
+    assert_eq!(p.ops, [Op::Allocate { slot: 0 }, Op::Launch { kernel: 0, row: 0 }]);
     assert_eq!(p.input_reach, [None]);
 }
 
@@ -103,35 +55,11 @@ fn extern_results_are_released_after_their_last_use() {
         inputs: vec![input(f32s(4), false)],
         workspace_bytes: 64,
         steps: vec![
-            Step::Buffer {
-                dst: 1,
-                byte_offset: 0,
-                layout: f32s(4),
-            },
-            Step::Extern {
-                call: 0,
-                operands: vec![0],
-                outs: vec![],
-                results: vec![2],
-            },
-            Step::View {
-                dst: 3,
-                src: 2,
-                layout: Layout {
-                    offset: 1,
-                    ..f32s(2)
-                },
-            },
-            Step::Launch {
-                kernel: 0,
-                args: vec![3, 1],
-            },
-            Step::Extern {
-                call: 0,
-                operands: vec![1],
-                outs: vec![],
-                results: vec![4],
-            },
+            Step::Buffer { dst: 1, byte_offset: 0, layout: f32s(4) },
+            Step::Extern { call: 0, operands: vec![0], outs: vec![], results: vec![2] },
+            Step::View { dst: 3, src: 2, layout: Layout { offset: 1, ..f32s(2) } },
+            Step::Launch { kernel: 0, args: vec![3, 1] },
+            Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![4] },
         ],
         results: vec![4],
         outputs: vec![Output::Result(0)],
@@ -140,12 +68,7 @@ fn extern_results_are_released_after_their_last_use() {
         ..Plan::default()
     };
     let p = lower(&plan).expect("is fine");
-    let expected = [
-        Op::Extern { step: 0 },
-        Op::Launch { kernel: 0, row: 0 },
-        Op::Release { slot: 0 },
-        Op::Extern { step: 1 },
-    ];
+    let expected = [Op::Extern { step: 0 }, Op::Launch { kernel: 0, row: 0 }, Op::Release { slot: 0 }, Op::Extern { step: 1 }];
     assert_eq!(p.ops, expected);
     assert_eq!(p.externs[0].operands, [Source::Input(0)]);
     // The workspace has no tensor object of its own: one is made and kept.
@@ -156,108 +79,36 @@ fn extern_results_are_released_after_their_last_use() {
 #[test]
 fn reaching_beyond_an_input_is_left_to_the_call() {
     let plan = Plan {
-        inputs: vec![input(
-            Layout {
-                offset: 4,
-                ..f32s(4)
-            },
-            false,
-        )],
-        steps: vec![Step::View {
-            dst: 1,
-            src: 0,
-            layout: Layout {
-                offset: 0,
-                ..f32s(10)
-            },
-        }],
+        inputs: vec![input(Layout { offset: 4, ..f32s(4) }, false)],
+        steps: vec![Step::View { dst: 1, src: 0, layout: Layout { offset: 0, ..f32s(10) } }],
         ..Plan::default()
     };
-    assert_eq!(
-        lower(&plan).expect("is fine").input_reach,
-        [Some((-16, 24))]
-    );
+    assert_eq!(lower(&plan).expect("is fine").input_reach, [Some((-16, 24))]);
 }
 
 #[test]
 fn bad_plans_are_refused_with_a_reason() {
-    let base = Plan {
-        inputs: vec![input(f32s(4), true)],
-        workspace_bytes: 16,
-        ..Plan::default()
-    };
-    let with = |steps: Vec<Step>| Plan {
-        steps,
-        ..base.clone()
-    };
+    let base = Plan { inputs: vec![input(f32s(4), true)], workspace_bytes: 16, ..Plan::default() };
+    let with = |steps: Vec<Step>| Plan { steps, ..base.clone() };
     let commit = Step::Commit;
     assert!(error(&base).contains("no commit"));
     assert!(error(&with(vec![commit.clone(), commit.clone()])).contains("second commit"));
-    assert!(
-        error(&with(vec![
-            Step::Buffer {
-                dst: 1,
-                byte_offset: 4,
-                layout: f32s(4)
-            },
-            commit.clone()
-        ]))
-        .contains("outside")
-    );
-    assert!(
-        error(&with(vec![
-            Step::View {
-                dst: 1,
-                src: 9,
-                layout: f32s(1)
-            },
-            commit.clone()
-        ]))
-        .contains("not defined")
-    );
-    assert!(
-        error(&with(vec![Step::OutputBuffer {
-            dst: 0,
-            layout: f32s(1)
-        }]))
-        .contains("twice")
-    );
-    assert!(
-        error(&with(vec![Step::Launch {
-            kernel: 0,
-            args: vec![]
-        }]))
-        .contains("no kernel")
-    );
+    assert!(error(&with(vec![Step::Buffer { dst: 1, byte_offset: 4, layout: f32s(4) }, commit.clone()])).contains("outside"));
+    assert!(error(&with(vec![Step::View { dst: 1, src: 9, layout: f32s(1) }, commit.clone()])).contains("not defined"));
+    assert!(error(&with(vec![Step::OutputBuffer { dst: 0, layout: f32s(1) }])).contains("twice"));
+    assert!(error(&with(vec![Step::Launch { kernel: 0, args: vec![] }])).contains("no kernel"));
     let early = Plan {
         externs: vec![relu(Some(f32s(4)))],
-        steps: vec![
-            Step::Extern {
-                call: 0,
-                operands: vec![0],
-                outs: vec![0],
-                results: vec![],
-            },
-            commit.clone(),
-        ],
+        steps: vec![Step::Extern { call: 0, operands: vec![0], outs: vec![0], results: vec![] }, commit.clone()],
         ..base.clone()
     };
     assert!(error(&early).contains("before the commit"));
-    let returned_input = Plan {
-        results: vec![0],
-        ..with(vec![commit.clone()])
-    };
+    let returned_input = Plan { results: vec![0], ..with(vec![commit.clone()]) };
     assert!(error(&returned_input).contains("not memory of its own"));
     let repeated = Plan {
         results: vec![1],
         outputs: vec![Output::Result(0), Output::Result(0)],
-        ..with(vec![
-            Step::OutputBuffer {
-                dst: 1,
-                layout: f32s(1),
-            },
-            commit,
-        ])
+        ..with(vec![Step::OutputBuffer { dst: 1, layout: f32s(1) }, commit])
     };
     assert!(error(&repeated).contains("same"));
 }

@@ -31,15 +31,12 @@ pub(crate) fn build(
 ) -> Result<Vec<OutputValue>, TorchError> {
     let mut results = Vec::with_capacity(program.results.len());
     for (i, (slot, layout)) in program.results.iter().enumerate() {
-        let tensor = workspace.slots[*slot]
-            .take()
-            .ok_or_else(|| TorchError::new("a result was not made"))?;
+        let tensor = workspace.slots[*slot].take().ok_or_else(|| TorchError::new("a result was not made"))?;
         let tensor = match layout {
             None => tensor,
             Some(l) => {
                 // The slot's own layout has its offset too; what matters is the distance between the two.
-                let offset =
-                    tensor.as_ref().storage_offset()? + l.offset - program.slots[*slot].offset;
+                let offset = tensor.as_ref().storage_offset()? + l.offset - program.slots[*slot].offset;
                 tensor.as_ref().reinterpret(&l.sizes, &l.strides, offset)?
             }
         };
@@ -54,48 +51,24 @@ pub(crate) fn build(
     // Views first: they need their base, which a plain result output then takes away.
     for output in &plan.outputs {
         outputs.push(match output {
-            Output::ArgView {
-                arg,
-                sizes,
-                strides,
-                offset,
-            } => {
+            Output::ArgView { arg, sizes, strides, offset } => {
                 let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.offset;
-                Some(OutputValue::Tensor(inputs[*arg].as_strided(
-                    sizes,
-                    strides,
-                    offset + moved,
-                )?))
+                Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset + moved)?))
             }
-            Output::ResultView {
-                result,
-                sizes,
-                strides,
-                offset,
-            } => {
-                let base = results[*result]
-                    .as_ref()
-                    .ok_or_else(|| TorchError::new("a result is missing"))?
-                    .as_ref();
-                Some(OutputValue::Tensor(
-                    base.as_strided(sizes, strides, *offset)?,
-                ))
+            Output::ResultView { result, sizes, strides, offset } => {
+                let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
+                Some(OutputValue::Tensor(base.as_strided(sizes, strides, *offset)?))
             }
             _ => None,
         });
     }
     let finish = |(output, made): (&Output, Option<OutputValue>)| match (output, made) {
         (_, Some(view)) => Ok(view),
-        (Output::Result(r), _) => results[*r]
-            .take()
-            .map(OutputValue::Tensor)
-            .ok_or_else(|| TorchError::new("a result is returned twice")),
+        (Output::Result(r), _) => results[*r].take().map(OutputValue::Tensor).ok_or_else(|| TorchError::new("a result is returned twice")),
         (Output::Arg(a), _) => Ok(OutputValue::Arg(*a)),
         (Output::Same(o), _) => Ok(OutputValue::Same(*o)),
         (Output::Const(c), _) => Ok(OutputValue::Const(c.clone())),
-        (Output::None | Output::ArgView { .. } | Output::ResultView { .. }, _) => {
-            Ok(OutputValue::None)
-        }
+        (Output::None | Output::ArgView { .. } | Output::ResultView { .. }, _) => Ok(OutputValue::None),
     };
     plan.outputs.iter().zip(outputs).map(finish).collect()
 }

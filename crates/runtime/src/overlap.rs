@@ -41,11 +41,7 @@ impl Farthest {
 
     /// A range of another group that reaches into `r`, given that none starts after it.
     fn reaching(&self, r: Range) -> Option<Range> {
-        let other = if self.first.is_some_and(|f| f.group != r.group) {
-            self.first
-        } else {
-            self.second
-        };
+        let other = if self.first.is_some_and(|f| f.group != r.group) { self.first } else { self.second };
         other.filter(|o| o.high > r.low)
     }
 }
@@ -55,11 +51,7 @@ pub(crate) fn conflict(ranges: &mut [Range]) -> Option<(Range, Range)> {
     ranges.sort_unstable_by_key(|r| r.low);
     let (mut all, mut written) = (Farthest::default(), Farthest::default());
     for &r in ranges.iter() {
-        let seen = if r.mutated {
-            all.reaching(r)
-        } else {
-            written.reaching(r)
-        };
+        let seen = if r.mutated { all.reaching(r) } else { written.reaching(r) };
         if let Some(other) = seen {
             return Some(if r.mutated { (r, other) } else { (other, r) });
         }
@@ -76,21 +68,14 @@ mod tests {
     use super::*;
 
     fn brute(ranges: &[Range]) -> bool {
-        ranges.iter().any(|a| {
-            a.mutated
-                && ranges
-                    .iter()
-                    .any(|b| a.group != b.group && a.low < b.high && b.low < a.high)
-        })
+        ranges.iter().any(|a| a.mutated && ranges.iter().any(|b| a.group != b.group && a.low < b.high && b.low < a.high))
     }
 
     #[test]
     fn agrees_with_comparing_every_pair() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut next = |n: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % n) as usize
         };
         let mut found = 0;
@@ -99,13 +84,7 @@ mod tests {
             let mut ranges: Vec<Range> = (0..n)
                 .map(|input| {
                     let low = next(40);
-                    Range {
-                        low,
-                        high: low + 1 + next(12),
-                        group: next(4),
-                        mutated: next(3) == 0,
-                        input,
-                    }
+                    Range { low, high: low + 1 + next(12), group: next(4), mutated: next(3) == 0, input }
                 })
                 .collect();
             let expected = brute(&ranges);

@@ -41,11 +41,7 @@ pub struct InputSpec {
 #[allow(missing_docs, reason = "fields are explained with their step")]
 pub enum Step {
     /// Memory inside the workspace.
-    Buffer {
-        dst: Reg,
-        byte_offset: usize,
-        layout: Layout,
-    },
+    Buffer { dst: Reg, byte_offset: usize, layout: Layout },
     /// A fresh torch tensor, to be returned.
     OutputBuffer { dst: Reg, layout: Layout },
     /// The memory of `src`, seen differently.
@@ -54,12 +50,7 @@ pub enum Step {
     Launch { kernel: usize, args: Vec<Reg> },
     /// An op of torch. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
     /// the results are dropped.
-    Extern {
-        call: usize,
-        operands: Vec<Reg>,
-        outs: Vec<Reg>,
-        results: Vec<Reg>,
-    },
+    Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
     /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise
     /// its own error.
     CheckRange { src: Reg, low: i64, high: i64, message: String },
@@ -95,29 +86,16 @@ pub enum Const {
 
 /// One thing the user gets back.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "fields as in torch.as_strided, offsets absolute as traced"
-)]
+#[allow(missing_docs, reason = "fields as in torch.as_strided, offsets absolute as traced")]
 pub enum Output {
     /// The tensor of `results[i]`.
     Result(usize),
     /// Input `i` itself.
     Arg(usize),
     /// A view of input `arg`.
-    ArgView {
-        arg: usize,
-        sizes: Vec<i64>,
-        strides: Vec<i64>,
-        offset: i64,
-    },
+    ArgView { arg: usize, sizes: Vec<i64>, strides: Vec<i64>, offset: i64 },
     /// A view of the tensor of `results[result]`.
-    ResultView {
-        result: usize,
-        sizes: Vec<i64>,
-        strides: Vec<i64>,
-        offset: i64,
-    },
+    ResultView { result: usize, sizes: Vec<i64>, strides: Vec<i64>, offset: i64 },
     /// None.
     None,
     /// The same object as output `i`, which comes earlier.

@@ -57,15 +57,7 @@ const MATH: &[&str] = &[
     "trunc",
 ];
 
-const MEMORY: &[&str] = &[
-    "memcpy",
-    "memmove",
-    "memset",
-    "malloc",
-    "free",
-    "aligned_alloc",
-    "abort",
-];
+const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "malloc", "free", "aligned_alloc", "abort"];
 
 /// Conversions that x86-64 code without the instructions calls.
 const COMPILER_RUNTIME: &[&str] = &[
@@ -90,17 +82,10 @@ pub(crate) fn resolve(name: &str) -> Option<*const c_void> {
     }
     let c_name = CString::new(name).ok()?;
     if name.starts_with("Sleef_") {
-        return TorchAbi::get()
-            .ok()?
-            .symbol(&c_name)
-            .map(<*mut c_void>::cast_const);
+        return TorchAbi::get().ok()?.symbol(&c_name).map(<*mut c_void>::cast_const);
     }
     let math = MATH.contains(&name) || name.strip_suffix('f').is_some_and(|n| MATH.contains(&n));
-    if math || MEMORY.contains(&name) || COMPILER_RUNTIME.contains(&name) {
-        in_process(&c_name)
-    } else {
-        None
-    }
+    if math || MEMORY.contains(&name) || COMPILER_RUNTIME.contains(&name) { in_process(&c_name) } else { None }
 }
 
 fn in_process(name: &CStr) -> Option<*const c_void> {

@@ -18,26 +18,18 @@ impl Symbols {
         let bad = |e: object::Error| format!("not a sound object file: {e}");
         let header = FileHeader64::<Endianness>::parse(bytes).map_err(bad)?;
         let endian = header.endian().map_err(bad)?;
-        let machine = if cfg!(target_arch = "aarch64") {
-            object::elf::EM_AARCH64
-        } else {
-            object::elf::EM_X86_64
-        };
+        let machine = if cfg!(target_arch = "aarch64") { object::elf::EM_AARCH64 } else { object::elf::EM_X86_64 };
         if header.e_machine(endian) != machine || header.e_type(endian) != object::elf::ET_REL {
             return Err("not an object file for this machine".to_owned());
         }
         let sections = header.sections(endian, bytes).map_err(bad)?;
-        let symbols = sections
-            .symbols(endian, bytes, object::elf::SHT_SYMTAB)
-            .map_err(bad)?;
+        let symbols = sections.symbols(endian, bytes, object::elf::SHT_SYMTAB).map_err(bad)?;
         let mut out = Self::default();
         for (index, symbol) in symbols.enumerate() {
             if index == SymbolIndex(0) || symbol.st_bind() == STB_LOCAL {
                 continue;
             }
-            let name =
-                String::from_utf8_lossy(symbol.name(endian, symbols.strings()).map_err(bad)?)
-                    .into_owned();
+            let name = String::from_utf8_lossy(symbol.name(endian, symbols.strings()).map_err(bad)?).into_owned();
             if symbol.st_shndx(endian) == SHN_UNDEF {
                 out.undefined.push(name);
             } else {

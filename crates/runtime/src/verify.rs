@@ -15,26 +15,12 @@ pub(crate) struct Inputs {
 }
 
 /// Checks every input against its spec; the error says which one differs and how.
-pub(crate) fn verify(
-    specs: &[InputSpec],
-    program: &Program,
-    inputs: &[TensorRef<'_>],
-    out: &mut Inputs,
-) -> Result<(), String> {
+pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), String> {
     if specs.len() != inputs.len() {
-        return Err(format!(
-            "{} tensors were expected, {} given",
-            specs.len(),
-            inputs.len()
-        ));
+        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()));
     }
     out.pointers.clear();
-    for (i, ((spec, reach), &tensor)) in specs
-        .iter()
-        .zip(&program.input_reach)
-        .zip(inputs)
-        .enumerate()
-    {
+    for (i, ((spec, reach), &tensor)) in specs.iter().zip(&program.input_reach).zip(inputs).enumerate() {
         let pointer = one(spec, *reach, tensor).map_err(|e| format!("input {i}: {e}"))?;
         out.pointers.push(pointer);
     }
@@ -45,11 +31,7 @@ pub(crate) fn verify(
     Ok(())
 }
 
-fn one(
-    spec: &InputSpec,
-    reach: Option<(i64, i64)>,
-    tensor: TensorRef<'_>,
-) -> Result<*mut u8, String> {
+fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Result<*mut u8, String> {
     let layout = &spec.layout;
     let unreadable = |e: TorchError| format!("its metadata cannot be read: {e}");
     if !tensor.is_cpu().map_err(unreadable)? {
@@ -57,31 +39,18 @@ fn one(
     }
     let dtype = tensor.dtype().map_err(unreadable)?;
     if dtype != Some(layout.dtype) {
-        return Err(format!(
-            "element type {} expected, {} given",
-            layout.dtype.name(),
-            dtype.map_or("another", |d| d.name())
-        ));
+        return Err(format!("element type {} expected, {} given", layout.dtype.name(), dtype.map_or("another", |d| d.name())));
     }
     let sizes = tensor.sizes().map_err(unreadable)?;
     if sizes != layout.sizes {
-        return Err(format!(
-            "sizes {:?} expected, {sizes:?} given",
-            layout.sizes
-        ));
+        return Err(format!("sizes {:?} expected, {sizes:?} given", layout.sizes));
     }
     let strides = tensor.strides().map_err(unreadable)?;
     if strides != layout.strides {
-        return Err(format!(
-            "strides {:?} expected, {strides:?} given",
-            layout.strides
-        ));
+        return Err(format!("strides {:?} expected, {strides:?} given", layout.strides));
     }
     if let Some((low, high)) = reach {
-        let first = tensor
-            .storage_offset()
-            .map_err(unreadable)?
-            .saturating_mul(layout.element_bytes());
+        let first = tensor.storage_offset().map_err(unreadable)?.saturating_mul(layout.element_bytes());
         let bytes = tensor.storage_bytes().map_err(unreadable)?;
         if first + low < 0 || first + high > bytes {
             return Err("the graph looks beyond the tensor, and its storage ends there".to_owned());
@@ -99,9 +68,7 @@ fn groups(specs: &[InputSpec], pointers: &[*mut u8]) -> Result<(), String> {
             continue;
         };
         if storage_start(spec, pointers[i]) != storage_start(&specs[first], pointers[first]) {
-            return Err(format!(
-                "inputs {first} and {i} no longer share their storage as they did"
-            ));
+            return Err(format!("inputs {first} and {i} no longer share their storage as they did"));
         }
     }
     Ok(())
@@ -119,21 +86,12 @@ fn disjoint(specs: &[InputSpec], out: &mut Inputs) -> Result<(), String> {
             // Numbers beyond all storage groups stand for inputs of their own.
             let group = spec.storage.map_or((1 << 32) + i, |g| g as usize);
             let at = |bytes: i64| (pointer as usize).wrapping_add(bytes as usize);
-            out.ranges.push(Range {
-                low: at(low),
-                high: at(high),
-                group,
-                mutated: spec.mutated,
-                input: i,
-            });
+            out.ranges.push(Range { low: at(low), high: at(high), group, mutated: spec.mutated, input: i });
         }
     }
     match overlap::conflict(&mut out.ranges) {
         None => Ok(()),
-        Some((written, other)) => Err(format!(
-            "input {} is written and overlaps input {}",
-            written.input, other.input
-        )),
+        Some((written, other)) => Err(format!("input {} is written and overlaps input {}", written.input, other.input)),
     }
 }
 
@@ -143,16 +101,8 @@ mod tests {
     use crate::{DType, Layout};
 
     fn spec(offset: i64, storage: Option<u32>, mutated: bool) -> InputSpec {
-        let layout = Layout {
-            offset,
-            ..Layout::contiguous(DType::F32, &[4])
-        };
-        InputSpec {
-            layout,
-            storage,
-            mutated,
-            version_bumps: 0,
-        }
+        let layout = Layout { offset, ..Layout::contiguous(DType::F32, &[4]) };
+        InputSpec { layout, storage, mutated, version_bumps: 0 }
     }
 
     fn at(address: usize) -> *mut u8 {
@@ -161,30 +111,17 @@ mod tests {
 
     #[test]
     fn a_group_keeps_its_distances() {
-        let specs = [
-            spec(0, Some(1), false),
-            spec(8, Some(1), false),
-            spec(0, None, false),
-        ];
+        let specs = [spec(0, Some(1), false), spec(8, Some(1), false), spec(0, None, false)];
         assert_eq!(groups(&specs, &[at(4096), at(4096 + 32), at(64)]), Ok(()));
         assert!(groups(&specs, &[at(4096), at(4096 + 36), at(64)]).is_err());
     }
 
     #[test]
     fn written_inputs_are_disjoint_from_strangers_only() {
-        let mut inputs = Inputs {
-            pointers: vec![at(4096), at(4104)],
-            ranges: Vec::new(),
-        };
+        let mut inputs = Inputs { pointers: vec![at(4096), at(4104)], ranges: Vec::new() };
         assert!(disjoint(&[spec(0, None, true), spec(0, None, false)], &mut inputs).is_err());
         assert!(disjoint(&[spec(0, None, false), spec(0, None, false)], &mut inputs).is_ok());
-        assert!(
-            disjoint(
-                &[spec(0, Some(3), true), spec(2, Some(3), false)],
-                &mut inputs
-            )
-            .is_ok()
-        );
+        assert!(disjoint(&[spec(0, Some(3), true), spec(2, Some(3), false)], &mut inputs).is_ok());
         inputs.pointers[1] = at(4112);
         assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &mut inputs).is_ok());
     }

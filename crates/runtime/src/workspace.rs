@@ -24,11 +24,9 @@ unsafe impl Send for Block {}
 
 impl Block {
     pub(crate) fn new(bytes: usize) -> Result<Self, String> {
-        let layout = alloc::Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT)
-            .map_err(|e| e.to_string())?;
+        let layout = alloc::Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|e| e.to_string())?;
         // SAFETY: the size is not zero.
-        let data = NonNull::new(unsafe { alloc::alloc(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout));
+        let data = NonNull::new(unsafe { alloc::alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
         Ok(Self { data, layout })
     }
 
@@ -97,12 +95,7 @@ impl Workspace {
     }
 
     /// Puts a tensor into its slot and its address into the launches.
-    pub(crate) fn fill(
-        &mut self,
-        program: &Program,
-        slot: usize,
-        tensor: OwnedTensor,
-    ) -> Result<(), TorchError> {
+    pub(crate) fn fill(&mut self, program: &Program, slot: usize, tensor: OwnedTensor) -> Result<(), TorchError> {
         let pointer = tensor.as_ref().data_ptr()?;
         self.slot_pointers[slot] = pointer;
         bind(&mut self.addresses, &program.slot_binds[slot], pointer);
@@ -122,26 +115,17 @@ impl Workspace {
     }
 
     /// Makes sure that the tensor object of a source exists.
-    pub(crate) fn prepare(
-        &mut self,
-        abi: &TorchAbi,
-        program: &Program,
-        source: Source,
-    ) -> Result<(), TorchError> {
+    pub(crate) fn prepare(&mut self, abi: &TorchAbi, program: &Program, source: Source) -> Result<(), TorchError> {
         let Source::Handle(handle) = source else {
             return Ok(());
         };
         let place = &program.handles[handle];
         let first = self.first(place);
-        if self.handles[handle]
-            .as_ref()
-            .is_none_or(|c| c.first != first)
-        {
+        if self.handles[handle].as_ref().is_none_or(|c| c.first != first) {
             let layout = &place.layout;
             // SAFETY: the plan's bounds were checked when it was lowered, those of inputs when they were verified; the object
             // is used while its root is alive, and replaced when the address is another one.
-            let tensor =
-                unsafe { abi.from_blob(first, &layout.sizes, &layout.strides, layout.dtype) }?;
+            let tensor = unsafe { abi.from_blob(first, &layout.sizes, &layout.strides, layout.dtype) }?;
             self.handles[handle] = Some(Cached { first, tensor });
         }
         Ok(())
@@ -157,19 +141,13 @@ impl Workspace {
     }
 
     /// The tensor object of a prepared source.
-    pub(crate) fn tensor<'a>(
-        &'a self,
-        source: Source,
-        inputs: &[TensorRef<'a>],
-    ) -> Result<TensorRef<'a>, TorchError> {
+    pub(crate) fn tensor<'a>(&'a self, source: Source, inputs: &[TensorRef<'a>]) -> Result<TensorRef<'a>, TorchError> {
         let tensor = match source {
             Source::Input(i) => return Ok(inputs[i]),
             Source::Slot(s) => self.slots[s].as_ref(),
             Source::Handle(h) => self.handles[h].as_ref().map(|c| &c.tensor),
         };
-        tensor
-            .map(OwnedTensor::as_ref)
-            .ok_or_else(|| TorchError::new("a tensor is used before it is made"))
+        tensor.map(OwnedTensor::as_ref).ok_or_else(|| TorchError::new("a tensor is used before it is made"))
     }
 
     /// Drops what belongs to a finished run.
@@ -187,10 +165,7 @@ mod tests {
         let block = Block::new(1000).expect("memory");
         assert_eq!(block.start() as usize % ALIGNMENT, 0);
         assert!(block.contains(block.start().wrapping_add(999)));
-        assert!(
-            !block.contains(block.start().wrapping_add(1000))
-                && !block.contains(block.start().wrapping_sub(1))
-        );
+        assert!(!block.contains(block.start().wrapping_add(1000)) && !block.contains(block.start().wrapping_sub(1)));
         assert!(Block::new(usize::MAX).is_err());
     }
 }

@@ -2,10 +2,7 @@
 //!
 //! Needs `DYNAMLIR_TORCH_LIB`, the `lib` folder of an installed torch; without it the tests say that they are skipped.
 
-#![expect(
-    clippy::cast_ptr_alignment,
-    reason = "torch aligns its memory to 64 bytes"
-)]
+#![expect(clippy::cast_ptr_alignment, reason = "torch aligns its memory to 64 bytes")]
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -13,9 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use dynamlir_runtime::{
-    Const, DType, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, Layout, Output,
-    OutputValue, OwnedTensor, Plan, PythonCalls, PythonError, Route, RunError, Step, TensorRef,
-    TorchAbi, omp,
+    Const, DType, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, Layout, Output, OutputValue, OwnedTensor, Plan, PythonCalls,
+    PythonError, Route, RunError, Step, TensorRef, TorchAbi, omp,
 };
 use dynamlir_torch_abi::InitArgs;
 
@@ -31,13 +27,7 @@ fn torch() -> Option<&'static TorchAbi> {
         // SAFETY: loads torch, whose initialisers are meant to run in any process.
         let torch = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!torch.is_null(), "torch does not load");
-        Some(
-            TorchAbi::init(&InitArgs {
-                lib_dir: Some(dir),
-                ..InitArgs::default()
-            })
-            .expect("torch's ABI is found"),
-        )
+        Some(TorchAbi::init(&InitArgs { lib_dir: Some(dir), ..InitArgs::default() }).expect("torch's ABI is found"))
     })
 }
 
@@ -51,25 +41,13 @@ struct Fake {
 impl Fake {
     fn new() -> Self {
         let schemas = [
-            (
-                "aten.mm.default",
-                "aten::mm(Tensor self, Tensor mat2) -> Tensor",
-            ),
-            (
-                "aten.addmm.default",
-                "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-            ),
+            ("aten.mm.default", "aten::mm(Tensor self, Tensor mat2) -> Tensor"),
+            ("aten.addmm.default", "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
             ("aten.relu.default", "aten::relu(Tensor self) -> Tensor"),
             ("aten.t.default", "aten::t(Tensor(a) self) -> Tensor(a)"),
-            (
-                "mine.double.default",
-                "mine::double(Tensor self, Other x) -> Tensor",
-            ),
+            ("mine.double.default", "mine::double(Tensor self, Other x) -> Tensor"),
         ];
-        Self {
-            schemas: schemas.into(),
-            calls: 0,
-        }
+        Self { schemas: schemas.into(), calls: 0 }
     }
 }
 
@@ -78,33 +56,18 @@ impl PythonCalls for Fake {
         self.schemas.get(schema).map(|s| (*s).to_owned())
     }
 
-    fn call(
-        &mut self,
-        call: &ExternCall,
-        operands: &[TensorRef<'_>],
-    ) -> Result<Vec<Option<OwnedTensor>>, PythonError> {
+    fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError> {
         self.calls += 1;
         if call.location == "raise" {
-            return Err(PythonError {
-                message: "no luck".to_owned(),
-                payload: Some(Box::new(7_i32)),
-            });
+            return Err(PythonError { message: "no luck".to_owned(), payload: Some(Box::new(7_i32)) });
         }
-        Ok(vec![Some(floats(
-            &read(operands[0])
-                .iter()
-                .map(|x| 2.0 * x)
-                .collect::<Vec<_>>(),
-            operands[0].sizes().expect("sizes"),
-        ))])
+        Ok(vec![Some(floats(&read(operands[0]).iter().map(|x| 2.0 * x).collect::<Vec<_>>(), operands[0].sizes().expect("sizes")))])
     }
 }
 
 fn floats(values: &[f32], sizes: &[i64]) -> OwnedTensor {
     let layout = Layout::contiguous(DType::F32, sizes);
-    let t = TorchAbi::get()
-        .and_then(|a| a.empty_strided(sizes, &layout.strides, DType::F32))
-        .expect("a tensor");
+    let t = TorchAbi::get().and_then(|a| a.empty_strided(sizes, &layout.strides, DType::F32)).expect("a tensor");
     let p = t.as_ref().data_ptr().expect("memory").cast::<f32>();
     // SAFETY: the tensor holds this many floats.
     unsafe { std::slice::from_raw_parts_mut(p, values.len()) }.copy_from_slice(values);
@@ -136,23 +99,12 @@ fn f32s(sizes: &[i64]) -> Layout {
 }
 
 fn input(layout: Layout, mutated: bool) -> InputSpec {
-    InputSpec {
-        layout,
-        storage: None,
-        mutated,
-        version_bumps: i64::from(mutated),
-    }
+    InputSpec { layout, storage: None, mutated, version_bumps: i64::from(mutated) }
 }
 
 fn call(schema: &str, args: Vec<A>, layout: Layout) -> ExternCall {
     let (schema, location) = (schema.to_owned(), "model.py:3".to_owned());
-    ExternCall {
-        schema,
-        args,
-        route: Route::CShim,
-        result_layouts: vec![Some(layout)],
-        location,
-    }
+    ExternCall { schema, args, route: Route::CShim, result_layouts: vec![Some(layout)], location }
 }
 
 fn kernel() -> Vec<Kernel> {
@@ -167,71 +119,24 @@ fn chain() -> Plan {
         inputs: vec![input(m(), true), input(m(), false)],
         workspace_bytes: 128,
         steps: vec![
-            Step::Buffer {
-                dst: 2,
-                byte_offset: 0,
-                layout: m(),
-            },
-            Step::Launch {
-                kernel: 0,
-                args: vec![0, 2],
-            },
-            Step::View {
-                dst: 3,
-                src: 1,
-                layout: Layout {
-                    strides: vec![1, 2],
-                    ..m()
-                },
-            },
-            Step::Buffer {
-                dst: 4,
-                byte_offset: 64,
-                layout: m(),
-            },
-            Step::Extern {
-                call: 0,
-                operands: vec![2, 3],
-                outs: vec![4],
-                results: vec![],
-            },
-            Step::Extern {
-                call: 1,
-                operands: vec![4],
-                outs: vec![],
-                results: vec![5],
-            },
-            Step::OutputBuffer {
-                dst: 6,
-                layout: m(),
-            },
-            Step::Launch {
-                kernel: 0,
-                args: vec![5, 6],
-            },
+            Step::Buffer { dst: 2, byte_offset: 0, layout: m() },
+            Step::Launch { kernel: 0, args: vec![0, 2] },
+            Step::View { dst: 3, src: 1, layout: Layout { strides: vec![1, 2], ..m() } },
+            Step::Buffer { dst: 4, byte_offset: 64, layout: m() },
+            Step::Extern { call: 0, operands: vec![2, 3], outs: vec![4], results: vec![] },
+            Step::Extern { call: 1, operands: vec![4], outs: vec![], results: vec![5] },
+            Step::OutputBuffer { dst: 6, layout: m() },
+            Step::Launch { kernel: 0, args: vec![5, 6] },
             Step::Commit,
-            Step::Launch {
-                kernel: 0,
-                args: vec![6, 0],
-            },
+            Step::Launch { kernel: 0, args: vec![6, 0] },
         ],
         results: vec![6, 5],
         versions: vec![2],
         outputs: vec![
             Output::Result(0),
-            Output::ResultView {
-                result: 1,
-                sizes: vec![2],
-                strides: vec![1],
-                offset: 2,
-            },
+            Output::ResultView { result: 1, sizes: vec![2], strides: vec![1], offset: 2 },
             Output::Arg(0),
-            Output::ArgView {
-                arg: 1,
-                sizes: vec![1],
-                strides: vec![1],
-                offset: 3,
-            },
+            Output::ArgView { arg: 1, sizes: vec![1], strides: vec![1], offset: 3 },
             Output::Same(0),
             Output::Const(Const::Int(5)),
         ],
@@ -252,20 +157,13 @@ fn a_plan_runs_again_and_again() {
     assert_eq!(routes, [Route::CShim, Route::Dispatcher]);
     // The second input sits at another storage offset than when the plan was made.
     let backing = floats(&[9.0, 1.0, -5.0, 0.0, 1.0], &[5]);
-    let w = backing
-        .as_ref()
-        .as_strided(&[2, 2], &[2, 1], 1)
-        .expect("a view");
+    let w = backing.as_ref().as_strided(&[2, 2], &[2, 1], 1).expect("a view");
     for round in 0..3 {
         let x = floats(&[0.0, 1.0, 2.0, 3.0], &[2, 2]);
         let out = exe.run(&[x.as_ref(), w.as_ref()], &mut py).expect("runs");
         // t = [1 2; 3 4], w = [1 -5; 0 1], t @ w.T = [-9 2; -17 4]
         let tensor = |i: usize| {
-            if let OutputValue::Tensor(t) = &out[i] {
-                read(t.as_ref())
-            } else {
-                panic!("output {i}")
-            }
+            if let OutputValue::Tensor(t) = &out[i] { read(t.as_ref()) } else { panic!("output {i}") }
         };
         assert_eq!(tensor(0), [1.0, 3.0, 1.0, 5.0], "round {round}");
         assert_eq!(tensor(1), [0.0, 4.0]);
@@ -291,9 +189,7 @@ fn guards_fail_before_anything_happens() {
     assert!(reason(&[x.as_ref(), floats(&[0.0; 4], &[4]).as_ref()]).contains("sizes"));
     let turned = w.as_ref().as_strided(&[2, 2], &[1, 2], 0).expect("a view");
     assert!(reason(&[x.as_ref(), turned.as_ref()]).contains("strides"));
-    let double = abi
-        .empty_strided(&[2, 2], &[2, 1], DType::F64)
-        .expect("a tensor");
+    let double = abi.empty_strided(&[2, 2], &[2, 1], DType::F64).expect("a tensor");
     assert!(reason(&[x.as_ref(), double.as_ref()]).contains("f32 expected, f64"));
     assert_eq!(read(x.as_ref()), [0.0; 4]);
 }
@@ -307,37 +203,17 @@ fn python_calls_and_results_that_alias_or_differ() {
         inputs: vec![input(m(), false)],
         workspace_bytes: 64,
         steps: vec![
-            Step::Buffer {
-                dst: 1,
-                byte_offset: 0,
-                layout: m(),
-            },
-            Step::Launch {
-                kernel: 0,
-                args: vec![0, 1],
-            },
+            Step::Buffer { dst: 1, byte_offset: 0, layout: m() },
+            Step::Launch { kernel: 0, args: vec![0, 1] },
             // Returns a view of workspace memory, with other strides than the plan expects.
-            Step::Extern {
-                call: 0,
-                operands: vec![1],
-                outs: vec![],
-                results: vec![2],
-            },
-            Step::Extern {
-                call: 1,
-                operands: vec![2],
-                outs: vec![],
-                results: vec![3],
-            },
+            Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![2] },
+            Step::Extern { call: 1, operands: vec![2], outs: vec![], results: vec![3] },
         ],
         results: vec![2, 3],
         outputs: vec![Output::Result(0), Output::Result(1)],
         externs: vec![
             call("aten.t.default", vec![A::Operand(0)], m()),
-            ExternCall {
-                location: location.to_owned(),
-                ..call("mine.double.default", vec![A::Operand(0), A::None], m())
-            },
+            ExternCall { location: location.to_owned(), ..call("mine.double.default", vec![A::Operand(0), A::None], m()) },
         ],
         kernels: vec!["add_one".to_owned()],
         ..Plan::default()
@@ -351,27 +227,16 @@ fn python_calls_and_results_that_alias_or_differ() {
     let out = run(&exe, &mut py).expect("runs");
     let again = run(&exe, &mut py).expect("runs");
     for out in [out, again] {
-        let [OutputValue::Tensor(t), OutputValue::Tensor(doubled)] = &out[..] else {
-            panic!("two tensors")
-        };
-        assert_eq!(
-            (t.as_ref().strides(), read(t.as_ref())),
-            (Ok(&[2, 1][..]), vec![1.0, 3.0, 2.0, 4.0])
-        );
+        let [OutputValue::Tensor(t), OutputValue::Tensor(doubled)] = &out[..] else { panic!("two tensors") };
+        assert_eq!((t.as_ref().strides(), read(t.as_ref())), (Ok(&[2, 1][..]), vec![1.0, 3.0, 2.0, 4.0]));
         assert_eq!(read(doubled.as_ref()), [2.0, 6.0, 4.0, 8.0]);
     }
     assert_eq!(py.calls, 2);
     let raising = Executable::new(abi, plan("raise"), kernel(), &mut py).expect("loads");
     match run(&raising, &mut py) {
         Err(RunError::Failed(f)) => {
-            assert_eq!(
-                (f.message.as_str(), f.location.as_deref()),
-                ("no luck", Some("raise"))
-            );
-            assert!(
-                f.payload
-                    .is_some_and(|p| p.downcast_ref::<i32>() == Some(&7))
-            );
+            assert_eq!((f.message.as_str(), f.location.as_deref()), ("no luck", Some("raise")));
+            assert!(f.payload.is_some_and(|p| p.downcast_ref::<i32>() == Some(&7)));
         }
         other => panic!("expected a failure, got {:?}", other.map(|o| o.len())),
     }

@@ -102,25 +102,13 @@ impl ShimCall {
         operands: &[DType],
         outs: usize,
     ) -> Result<Self, TorchError> {
-        let mut name = signature
-            .name
-            .strip_prefix("aten::")
-            .ok_or_else(|| no("not an aten op"))?
-            .to_owned();
+        let mut name = signature.name.strip_prefix("aten::").ok_or_else(|| no("not an aten op"))?.to_owned();
         if !signature.overload.is_empty() {
             name = format!("{name}_{}", signature.overload);
         }
-        let letters: String = signature
-            .args
-            .iter()
-            .map(|t| letter(*t))
-            .collect::<Option<_>>()
-            .ok_or_else(|| no("an argument has no C form"))?;
-        if signature
-            .results
-            .iter()
-            .any(|r| r.base != Base::Tensor || r.list)
-        {
+        let letters: String =
+            signature.args.iter().map(|t| letter(*t)).collect::<Option<_>>().ok_or_else(|| no("an argument has no C form"))?;
+        if signature.results.iter().any(|r| r.base != Base::Tensor || r.list) {
             return Err(no("a result is no tensor"));
         }
         let (function, into_outs) = find(abi, &name, &letters, signature.results.len(), outs)?;
@@ -130,11 +118,7 @@ impl ShimCall {
             doubles: [0.0; DOUBLES],
             lists: Vec::new(),
             optional_lists: Vec::new(),
-            results: if into_outs {
-                0
-            } else {
-                signature.results.len()
-            },
+            results: if into_outs { 0 } else { signature.results.len() },
             constants: Constants::default(),
         };
         if into_outs {
@@ -148,10 +132,7 @@ impl ShimCall {
                 return Err(no("an integer scalar beside integer tensors"));
             }
             if letter(*ty) == Some('d') {
-                let slot = call
-                    .doubles
-                    .get_mut(doubles)
-                    .ok_or_else(|| no("too many doubles"))?;
+                let slot = call.doubles.get_mut(doubles).ok_or_else(|| no("too many doubles"))?;
                 *slot = number(arg).ok_or_else(|| no("a number was expected"))?;
                 doubles += 1;
             } else {
@@ -159,11 +140,7 @@ impl ShimCall {
             }
         }
         call.words.extend((0..call.results).map(Word::Result));
-        if call.words.len() > WORDS {
-            Err(no("too many arguments"))
-        } else {
-            Ok(call)
-        }
+        if call.words.len() > WORDS { Err(no("too many arguments")) } else { Ok(call) }
     }
 
     fn push(&mut self, abi: &TorchAbi, ty: Ty, arg: &Arg) -> Result<(), TorchError> {
@@ -193,13 +170,11 @@ impl ShimCall {
                 }
             }
             ('D', _) => {
-                c.doubles
-                    .push(Box::new([number(arg).ok_or_else(mismatch)?]));
+                c.doubles.push(Box::new([number(arg).ok_or_else(mismatch)?]));
                 self.words.push(Word::Const(address(&c.doubles)));
             }
             ('s' | 'S', Arg::Str(text)) => {
-                c.strings
-                    .push(CString::new(text.as_str()).map_err(|_| mismatch())?);
+                c.strings.push(CString::new(text.as_str()).map_err(|_| mismatch())?);
                 let text = c.strings.last().map_or(0, |s| s.as_ptr() as usize);
                 if code == 's' {
                     self.words.push(Word::Const(text as u64));
@@ -209,109 +184,49 @@ impl ShimCall {
                 }
             }
             ('l', Arg::List(items)) => {
-                let values = items
-                    .iter()
-                    .map(int)
-                    .collect::<Option<Box<_>>>()
-                    .ok_or_else(mismatch)?;
+                let values = items.iter().map(int).collect::<Option<Box<_>>>().ok_or_else(mismatch)?;
                 c.longs.push(values);
-                self.words.extend([
-                    Word::Const(address(&c.longs)),
-                    Word::Const(items.len() as u64),
-                ]);
+                self.words.extend([Word::Const(address(&c.longs)), Word::Const(items.len() as u64)]);
             }
             ('f', Arg::List(items)) => {
-                c.doubles.push(
-                    items
-                        .iter()
-                        .map(number)
-                        .collect::<Option<Box<_>>>()
-                        .ok_or_else(mismatch)?,
-                );
-                self.words.extend([
-                    Word::Const(address(&c.doubles)),
-                    Word::Const(items.len() as u64),
-                ]);
+                c.doubles.push(items.iter().map(number).collect::<Option<Box<_>>>().ok_or_else(mismatch)?);
+                self.words.extend([Word::Const(address(&c.doubles)), Word::Const(items.len() as u64)]);
             }
             ('m', Arg::List(items)) => {
                 let bit = |a: &Arg| {
-                    if let Arg::Bool(v) = a {
-                        Some(i32::from(*v))
-                    } else {
-                        None
-                    }
+                    if let Arg::Bool(v) = a { Some(i32::from(*v)) } else { None }
                 };
-                c.ints.push(
-                    items
-                        .iter()
-                        .map(bit)
-                        .collect::<Option<Box<_>>>()
-                        .ok_or_else(mismatch)?,
-                );
-                self.words.extend([
-                    Word::Const(address(&c.ints)),
-                    Word::Const(items.len() as u64),
-                ]);
+                c.ints.push(items.iter().map(bit).collect::<Option<Box<_>>>().ok_or_else(mismatch)?);
+                self.words.extend([Word::Const(address(&c.ints)), Word::Const(items.len() as u64)]);
             }
             ('v', Arg::List(items)) => {
-                let list = items
-                    .iter()
-                    .map(operand)
-                    .collect::<Option<Vec<_>>>()
-                    .ok_or_else(mismatch)?;
-                self.words.extend([
-                    Word::Handles(self.lists.len()),
-                    Word::Const(list.len() as u64),
-                ]);
+                let list = items.iter().map(operand).collect::<Option<Vec<_>>>().ok_or_else(mismatch)?;
+                self.words.extend([Word::Handles(self.lists.len()), Word::Const(list.len() as u64)]);
                 self.lists.push(list);
             }
             ('V', Arg::List(items)) => {
                 let entry = |a: &Arg| {
-                    if *a == Arg::None {
-                        Some(None)
-                    } else {
-                        operand(a).map(Some)
-                    }
+                    if *a == Arg::None { Some(None) } else { operand(a).map(Some) }
                 };
-                let list = items
-                    .iter()
-                    .map(entry)
-                    .collect::<Option<Vec<_>>>()
-                    .ok_or_else(mismatch)?;
-                self.words.extend([
-                    Word::HandlesAt(self.optional_lists.len()),
-                    Word::Const(list.len() as u64),
-                ]);
+                let list = items.iter().map(entry).collect::<Option<Vec<_>>>().ok_or_else(mismatch)?;
+                self.words.extend([Word::HandlesAt(self.optional_lists.len()), Word::Const(list.len() as u64)]);
                 self.optional_lists.push(list);
             }
             ('c', Arg::Device(name)) if name == "cpu" => {
                 c.ints.push(Box::new([abi.device_cpu]));
-                self.words
-                    .extend([Word::Const(address(&c.ints)), Word::Const(0)]);
+                self.words.extend([Word::Const(address(&c.ints)), Word::Const(0)]);
             }
             _ => return Err(mismatch()),
         }
         Ok(())
     }
 
-    pub(crate) fn call(
-        &self,
-        abi: &TorchAbi,
-        operands: &[TensorRef<'_>],
-        outs: &[TensorRef<'_>],
-    ) -> Result<Vec<OwnedTensor>, TorchError> {
-        let lists: Vec<Vec<RawHandle>> = self
-            .lists
-            .iter()
-            .map(|l| l.iter().map(|&i| operands[i].raw()).collect())
-            .collect();
+    pub(crate) fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>], outs: &[TensorRef<'_>]) -> Result<Vec<OwnedTensor>, TorchError> {
+        let lists: Vec<Vec<RawHandle>> = self.lists.iter().map(|l| l.iter().map(|&i| operands[i].raw()).collect()).collect();
         // TensorRef is one pointer wide and transparent: its address is the address of a handle.
         let at = |i: usize| (&raw const operands[i]).cast::<RawHandle>();
-        let optional: Vec<Vec<*const RawHandle>> = self
-            .optional_lists
-            .iter()
-            .map(|l| l.iter().map(|i| i.map_or(std::ptr::null(), at)).collect())
-            .collect();
+        let optional: Vec<Vec<*const RawHandle>> =
+            self.optional_lists.iter().map(|l| l.iter().map(|i| i.map_or(std::ptr::null(), at)).collect()).collect();
         let mut results = vec![std::ptr::null_mut::<c_void>(); self.results];
         let first_result = results.as_mut_ptr();
         let mut words = [0_u64; WORDS];
@@ -341,13 +256,7 @@ impl ShimCall {
 }
 
 /// The function of that name, if the table and this torch have it; and whether it writes into `outs`.
-fn find(
-    abi: &TorchAbi,
-    name: &str,
-    letters: &str,
-    results: usize,
-    outs: usize,
-) -> Result<(extern "C" fn(), bool), TorchError> {
+fn find(abi: &TorchAbi, name: &str, letters: &str, results: usize, outs: usize) -> Result<(extern "C" fn(), bool), TorchError> {
     let row = |key: &str, letters: &str, results: usize| {
         let i = SHIMS.binary_search_by_key(&key, |(n, _, _)| n).ok()?;
         let (_, l, r) = SHIMS[i];
@@ -361,20 +270,13 @@ fn find(
         row(name, letters, results).map(|p| (p, false))
     } else {
         // Without an `out` function the plain one is called and its results are copied.
-        row(
-            &format!("{name}_out"),
-            &format!("{}{letters}", "t".repeat(outs)),
-            0,
-        )
-        .map(|p| (p, true))
-        .or_else(|| row(name, letters, results).map(|p| (p, false)))
+        row(&format!("{name}_out"), &format!("{}{letters}", "t".repeat(outs)), 0)
+            .map(|p| (p, true))
+            .or_else(|| row(name, letters, results).map(|p| (p, false)))
     };
     let (address, into_outs) = found.ok_or_else(|| no(format!("no C function for {name}")))?;
     // SAFETY: a code address; `invoke` gives it its real type.
-    Ok((
-        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(address) },
-        into_outs,
-    ))
+    Ok((unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(address) }, into_outs))
 }
 
 fn address<T>(boxes: &[Box<[T]>]) -> u64 {
@@ -384,29 +286,18 @@ fn address<T>(boxes: &[Box<[T]>]) -> u64 {
 fn number(arg: &Arg) -> Option<f64> {
     match arg {
         Arg::Float(v) => Some(*v),
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "only reached where the op computes in floating point"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "only reached where the op computes in floating point")]
         Arg::Int(v) => Some(*v as f64),
         _ => None,
     }
 }
 
 fn int(arg: &Arg) -> Option<i64> {
-    if let Arg::Int(v) = arg {
-        Some(*v)
-    } else {
-        None
-    }
+    if let Arg::Int(v) = arg { Some(*v) } else { None }
 }
 
 fn operand(arg: &Arg) -> Option<usize> {
-    if let Arg::Operand(i) = arg {
-        Some(*i)
-    } else {
-        None
-    }
+    if let Arg::Operand(i) = arg { Some(*i) } else { None }
 }
 
 /// Calls any function whose parameters are integers, pointers and doubles.
@@ -423,10 +314,9 @@ unsafe fn invoke(function: extern "C" fn(), d: &[f64; DOUBLES], w: &[u64; WORDS]
     unsafe {
         let f = std::mem::transmute::<extern "C" fn(), Wide>(function);
         f(
-            d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], w[0], w[1], w[2], w[3], w[4], w[5],
-            w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14], w[15], w[16], w[17], w[18],
-            w[19], w[20], w[21], w[22], w[23], w[24], w[25], w[26], w[27], w[28], w[29], w[30],
-            w[31],
+            d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11],
+            w[12], w[13], w[14], w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22], w[23], w[24], w[25], w[26], w[27], w[28], w[29],
+            w[30], w[31],
         )
     }
 }
@@ -435,23 +325,11 @@ unsafe fn invoke(function: extern "C" fn(), d: &[f64; DOUBLES], w: &[u64; WORDS]
 mod tests {
     use super::*;
 
-    extern "C" fn mixed(
-        a: *const i64,
-        x: f64,
-        b: i32,
-        c: i64,
-        y: f64,
-        d: u64,
-        e: u64,
-        f: u64,
-        g: u64,
-        h: i32,
-    ) -> i32 {
+    extern "C" fn mixed(a: *const i64, x: f64, b: i32, c: i64, y: f64, d: u64, e: u64, f: u64, g: u64, h: i32) -> i32 {
         // SAFETY: the test passes a live pointer.
         let a = unsafe { *a };
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let sum =
-            a as f64 + x + f64::from(b) + c as f64 + y + (d + e + f + g) as f64 + f64::from(h);
+        let sum = a as f64 + x + f64::from(b) + c as f64 + y + (d + e + f + g) as f64 + f64::from(h);
         sum as i32
     }
 
@@ -475,10 +353,8 @@ mod tests {
 
     #[test]
     fn letters_follow_signatures() {
-        let s = Signature::parse("aten::addmm(Tensor self, Tensor a, Tensor b, *, Scalar beta=1, Scalar alpha=1) -> Tensor").expect("parses");
-        assert_eq!(
-            s.args.iter().filter_map(|t| letter(*t)).collect::<String>(),
-            "tttdd"
-        );
+        let s =
+            Signature::parse("aten::addmm(Tensor self, Tensor a, Tensor b, *, Scalar beta=1, Scalar alpha=1) -> Tensor").expect("parses");
+        assert_eq!(s.args.iter().filter_map(|t| letter(*t)).collect::<String>(), "tttdd");
     }
 }

@@ -26,51 +26,23 @@ pub(crate) struct DispatcherCall {
 }
 
 impl DispatcherCall {
-    pub(crate) fn prepare(
-        abi: &TorchAbi,
-        signature: &Signature,
-        args: &[Arg],
-    ) -> Result<Self, TorchError> {
-        if signature
-            .args
-            .iter()
-            .any(|t| matches!(t.base, Base::Scalar | Base::Other))
-        {
+    pub(crate) fn prepare(abi: &TorchAbi, signature: &Signature, args: &[Arg]) -> Result<Self, TorchError> {
+        if signature.args.iter().any(|t| matches!(t.base, Base::Scalar | Base::Other)) {
             return Err(TorchError::new("a parameter's type cannot cross the C ABI"));
         }
         if signature.symbolic_lists {
             return Err(TorchError::new("a list of symbolic integers cannot cross the C ABI"));
         }
-        if signature
-            .results
-            .iter()
-            .any(|t| t.base != Base::Tensor || t.list_optional || (t.list && t.optional))
-        {
+        if signature.results.iter().any(|t| t.base != Base::Tensor || t.list_optional || (t.list && t.optional)) {
             return Err(TorchError::new("a result is no tensor"));
         }
-        let values = signature
-            .args
-            .iter()
-            .zip(args)
-            .map(|(ty, arg)| value(abi, *ty, arg))
-            .collect::<Option<_>>();
-        let values =
-            values.ok_or_else(|| TorchError::new("an argument does not fit its parameter"))?;
-        let c_string =
-            |s: &str| CString::new(s).map_err(|_| TorchError::new("an op name holds a zero byte"));
-        Ok(Self {
-            name: c_string(&signature.name)?,
-            overload: c_string(&signature.overload)?,
-            values,
-            results: signature.results.clone(),
-        })
+        let values = signature.args.iter().zip(args).map(|(ty, arg)| value(abi, *ty, arg)).collect::<Option<_>>();
+        let values = values.ok_or_else(|| TorchError::new("an argument does not fit its parameter"))?;
+        let c_string = |s: &str| CString::new(s).map_err(|_| TorchError::new("an op name holds a zero byte"));
+        Ok(Self { name: c_string(&signature.name)?, overload: c_string(&signature.overload)?, values, results: signature.results.clone() })
     }
 
-    pub(crate) fn call(
-        &self,
-        abi: &TorchAbi,
-        operands: &[TensorRef<'_>],
-    ) -> Result<Vec<OwnedTensor>, TorchError> {
+    pub(crate) fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>]) -> Result<Vec<OwnedTensor>, TorchError> {
         // Arguments and results share the stack, and a result may outnumber the arguments.
         let mut stack = Vec::with_capacity(self.values.len().max(self.results.len()));
         for value in &self.values {
@@ -80,14 +52,7 @@ impl DispatcherCall {
         stack.resize(stack.len().max(self.results.len()), 0);
         // SAFETY: the names are C strings; the stack has a value for every parameter, of the kind the schema says, and room for
         // every result. The values are stolen, the results new.
-        let status = unsafe {
-            (abi.f.call_dispatcher)(
-                self.name.as_ptr(),
-                self.overload.as_ptr(),
-                stack.as_mut_ptr(),
-                abi.version,
-            )
-        };
+        let status = unsafe { (abi.f.call_dispatcher)(self.name.as_ptr(), self.overload.as_ptr(), stack.as_mut_ptr(), abi.version) };
         abi.check(status)?;
         let mut out = Vec::with_capacity(self.results.len());
         for (ty, bits) in self.results.iter().zip(stack) {
@@ -104,25 +69,12 @@ impl DispatcherCall {
 /// The recipe for one argument, or None if its type and value do not go together.
 fn value(abi: &TorchAbi, ty: Ty, arg: &Arg) -> Option<Value> {
     if ty.list {
-        let inner = Ty {
-            list: false,
-            list_optional: false,
-            ..ty
-        };
+        let inner = Ty { list: false, list_optional: false, ..ty };
         return match arg {
             Arg::None if ty.list_optional => Some(Value::Bits(0)),
             Arg::List(items) => {
-                let list = Value::List(
-                    items
-                        .iter()
-                        .map(|a| value(abi, inner, a))
-                        .collect::<Option<_>>()?,
-                );
-                Some(if ty.list_optional {
-                    Value::Boxed(Box::new(list))
-                } else {
-                    list
-                })
+                let list = Value::List(items.iter().map(|a| value(abi, inner, a)).collect::<Option<_>>()?);
+                Some(if ty.list_optional { Value::Boxed(Box::new(list)) } else { list })
             }
             _ => None,
         };
@@ -131,51 +83,31 @@ fn value(abi: &TorchAbi, ty: Ty, arg: &Arg) -> Option<Value> {
         if *arg == Arg::None {
             return Some(Value::Bits(0));
         }
-        return Some(Value::Boxed(Box::new(value(
-            abi,
-            Ty {
-                optional: false,
-                ..ty
-            },
-            arg,
-        )?)));
+        return Some(Value::Boxed(Box::new(value(abi, Ty { optional: false, ..ty }, arg)?)));
     }
     Some(match (ty.base, arg) {
         (Base::Tensor, Arg::Operand(i)) => Value::Tensor(*i),
         (Base::Int, Arg::Int(v)) => Value::Bits(*v as u64),
         (Base::Float, Arg::Float(v)) => Value::Bits(v.to_bits()),
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "Python converts an int given for a float the same way"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "Python converts an int given for a float the same way")]
         (Base::Float, Arg::Int(v)) => Value::Bits((*v as f64).to_bits()),
         (Base::Bool, Arg::Bool(v)) => Value::Bits(u64::from(*v)),
         (Base::Str, Arg::Str(s)) => Value::Text(s.clone()),
         // The device index sits in the low half, -1 for none; the type in the high half.
-        (Base::Device, Arg::Device(d)) if d == "cpu" => {
-            Value::Bits(u64::from(abi.device_cpu as u32) << 32 | u64::from(u32::MAX))
-        }
-        (Base::DType | Base::Layout | Base::MemoryFormat, _) => {
-            Value::Bits(enum_code(abi, arg)? as u64)
-        }
+        (Base::Device, Arg::Device(d)) if d == "cpu" => Value::Bits(u64::from(abi.device_cpu as u32) << 32 | u64::from(u32::MAX)),
+        (Base::DType | Base::Layout | Base::MemoryFormat, _) => Value::Bits(enum_code(abi, arg)? as u64),
         _ => return None,
     })
 }
 
-fn materialize(
-    abi: &TorchAbi,
-    value: &Value,
-    operands: &[TensorRef<'_>],
-) -> Result<u64, TorchError> {
+fn materialize(abi: &TorchAbi, value: &Value, operands: &[TensorRef<'_>]) -> Result<u64, TorchError> {
     Ok(match value {
         Value::Bits(bits) => *bits,
         Value::Tensor(i) => operands[*i].to_owned()?.into_raw() as u64,
         Value::Text(text) => {
             let mut handle = std::ptr::null_mut();
             // SAFETY: the bytes are copied; the handle is new.
-            abi.check(unsafe {
-                (abi.f.new_string)(text.as_ptr().cast(), text.len(), &raw mut handle)
-            })?;
+            abi.check(unsafe { (abi.f.new_string)(text.as_ptr().cast(), text.len(), &raw mut handle) })?;
             handle as u64
         }
         Value::List(items) => {
@@ -208,17 +140,12 @@ fn new_box(abi: &TorchAbi) -> Result<*mut u64, TorchError> {
         (None, Some(operator_new)) => target = unsafe { operator_new(size_of::<u64>()) },
         (None, None) => {}
     }
-    if target.is_null() {
-        Err(TorchError::new("no memory for an optional argument"))
-    } else {
-        Ok(target)
-    }
+    if target.is_null() { Err(TorchError::new("no memory for an optional argument")) } else { Ok(target) }
 }
 
 fn take_tensor(bits: u64) -> Result<OwnedTensor, TorchError> {
     // SAFETY: a tensor result on the stack is a new handle.
-    unsafe { OwnedTensor::from_raw(bits as RawHandle) }
-        .ok_or_else(|| TorchError::new("torch returned no tensor"))
+    unsafe { OwnedTensor::from_raw(bits as RawHandle) }.ok_or_else(|| TorchError::new("torch returned no tensor"))
 }
 
 fn take_list(abi: &TorchAbi, bits: u64, out: &mut Vec<OwnedTensor>) -> Result<(), TorchError> {
@@ -244,26 +171,13 @@ pub(crate) fn as_strided(
     strides: &[i64],
     offset: i64,
 ) -> Result<OwnedTensor, TorchError> {
-    let list =
-        |values: &[i64]| Value::List(values.iter().map(|v| Value::Bits(*v as u64)).collect());
+    let list = |values: &[i64]| Value::List(values.iter().map(|v| Value::Bits(*v as u64)).collect());
     let call = DispatcherCall {
         name: c"aten::as_strided".to_owned(),
         overload: c"".to_owned(),
-        values: vec![
-            Value::Tensor(0),
-            list(sizes),
-            list(strides),
-            Value::Boxed(Box::new(Value::Bits(offset as u64))),
-        ],
-        results: vec![Ty {
-            base: Base::Tensor,
-            optional: false,
-            list: false,
-            list_optional: false,
-        }],
+        values: vec![Value::Tensor(0), list(sizes), list(strides), Value::Boxed(Box::new(Value::Bits(offset as u64)))],
+        results: vec![Ty { base: Base::Tensor, optional: false, list: false, list_optional: false }],
     };
     let mut results = call.call(abi, &[tensor])?;
-    results
-        .pop()
-        .ok_or_else(|| TorchError::new("as_strided returned nothing"))
+    results.pop().ok_or_else(|| TorchError::new("as_strided returned nothing"))
 }

@@ -20,18 +20,8 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in the order of [`DTypeCodes`].
-    pub const ALL: [Self; 10] = [
-        Self::F64,
-        Self::F32,
-        Self::BF16,
-        Self::F16,
-        Self::I64,
-        Self::I32,
-        Self::I16,
-        Self::I8,
-        Self::U8,
-        Self::Bool,
-    ];
+    pub const ALL: [Self; 10] =
+        [Self::F64, Self::F32, Self::BF16, Self::F16, Self::I64, Self::I32, Self::I16, Self::I8, Self::U8, Self::Bool];
 
     /// Bytes per element.
     #[must_use]
@@ -118,9 +108,6 @@ impl DTypeCodes {
     }
 
     pub(crate) fn dtype(&self, code: i32) -> Option<DType> {
-        self.0
-            .iter()
-            .position(|&c| c == code)
-            .map(|i| DType::ALL[i])
+        self.0.iter().position(|&c| c == code).map(|i| DType::ALL[i])
     }
 }

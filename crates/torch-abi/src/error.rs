@@ -11,9 +11,7 @@ pub struct TorchError {
 impl TorchError {
     /// An error with the given sentence.
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
+        Self { message: message.into() }
     }
 
     /// The sentence; for errors raised inside torch it is what the eager exception would say.

@@ -31,12 +31,7 @@ macro_rules! functions {
 }
 
 fn required(cpu: Library, symbol: &CStr) -> Result<*mut c_void, TorchError> {
-    cpu.symbol(symbol).ok_or_else(|| {
-        TorchError::new(format!(
-            "this torch does not export {}",
-            symbol.to_string_lossy()
-        ))
-    })
+    cpu.symbol(symbol).ok_or_else(|| TorchError::new(format!("this torch does not export {}", symbol.to_string_lossy())))
 }
 
 type Code = unsafe extern "C" fn() -> i32;
@@ -140,14 +135,8 @@ pub(crate) struct C10 {
 
 impl C10 {
     pub(crate) fn load(c10: Library) -> Result<Self, TorchError> {
-        let set = required(
-            c10,
-            c"_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb",
-        )?;
-        let is = required(
-            c10,
-            c"_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE",
-        )?;
+        let set = required(c10, c"_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb")?;
+        let is = required(c10, c"_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE")?;
         // SAFETY: DispatchKey is an enum over uint16_t, and both functions are plain free functions of these types.
         unsafe {
             Ok(Self {

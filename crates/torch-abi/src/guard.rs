@@ -38,12 +38,7 @@ impl BelowAutograd {
                 }
             }
         }
-        Self {
-            abi,
-            changed,
-            with_inplace,
-            _thread: PhantomData,
-        }
+        Self { abi, changed, with_inplace, _thread: PhantomData }
     }
 }
 
@@ -60,8 +55,5 @@ impl Drop for BelowAutograd {
 
 /// The keys in a fixed order; `init` limits them to 63 so that they index a `u64`.
 fn keys(abi: &'static TorchAbi, with_inplace: bool) -> impl Iterator<Item = u16> {
-    abi.below_autograd
-        .iter()
-        .copied()
-        .chain(with_inplace.then_some(abi.inplace_or_view).flatten())
+    abi.below_autograd.iter().copied().chain(with_inplace.then_some(abi.inplace_or_view).flatten())
 }

@@ -67,39 +67,29 @@ impl TorchAbi {
     /// # Errors
     /// Before [`TorchAbi::init`] succeeded.
     pub fn get() -> Result<&'static Self, TorchError> {
-        ABI.get()
-            .ok_or_else(|| TorchError::new("libtorch's C ABI was not initialised"))
+        ABI.get().ok_or_else(|| TorchError::new("libtorch's C ABI was not initialised"))
     }
 
     fn find(args: &InitArgs) -> Result<Self, TorchError> {
         if args.below_autograd.len() > 62 {
-            return Err(TorchError::new(
-                "more dispatch keys to exclude than a guard can hold",
-            ));
+            return Err(TorchError::new("more dispatch keys to exclude than a guard can hold"));
         }
         let dir = args.lib_dir.as_deref();
         let cpu = Library::loaded(dir, "libtorch_cpu.so")?;
         let f = Functions::load(cpu)?;
         if f.new_box.is_none() && f.operator_new.is_none() {
-            return Err(TorchError::new(
-                "this torch has no way to make an optional argument",
-            ));
+            return Err(TorchError::new("this torch has no way to make an optional argument"));
         }
         let c10 = C10::load(Library::loaded(dir, "libc10.so")?)?;
         let handle_offset = match args.sample {
             None => None,
             Some(sample) => Some(crate::pyobject::find_handle(sample)?),
         };
-        let wrap = Library::loaded(dir, "libtorch_python.so")
-            .ok()
-            .and_then(|l| l.symbol(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"));
+        let wrap = Library::loaded(dir, "libtorch_python.so").ok().and_then(|l| l.symbol(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"));
         // SAFETY: the mangled name fixes the parameter; the result of THPVariable_Wrap is a PyObject*.
-        let wrap = wrap.map(|p| unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(p)
-        });
+        let wrap = wrap.map(|p| unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(p) });
         // SAFETY: getters without arguments.
-        let (device_cpu, strided, version) =
-            unsafe { ((f.device_cpu)(), (f.layout_strided)(), (f.abi_version)()) };
+        let (device_cpu, strided, version) = unsafe { ((f.device_cpu)(), (f.layout_strided)(), (f.abi_version)()) };
         Ok(Self {
             codes: DTypeCodes::read(&f),
             f,
@@ -148,11 +138,7 @@ impl TorchAbi {
     /// Turns a status into a result with torch's message.
     #[inline]
     pub(crate) fn check(&self, status: i32) -> Result<(), TorchError> {
-        if status == 0 {
-            Ok(())
-        } else {
-            Err(self.last_error())
-        }
+        if status == 0 { Ok(()) } else { Err(self.last_error()) }
     }
 
     #[cold]
@@ -163,11 +149,7 @@ impl TorchAbi {
         // SAFETY: the text is borrowed until this thread's next failure; we copy it at once.
         let text = unsafe {
             let p = what();
-            if p.is_null() {
-                String::new()
-            } else {
-                CStr::from_ptr(p).to_string_lossy().into_owned()
-            }
+            if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
         };
         TorchError::new(text)
     }

@@ -28,15 +28,12 @@ impl Library {
                 continue;
             };
             // SAFETY: path is a valid C string; NOLOAD runs no initialiser, it only looks the object up.
-            let handle =
-                unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
                 return Ok(Self { handle });
             }
         }
-        Err(TorchError::new(format!(
-            "{name} is not loaded in this process"
-        )))
+        Err(TorchError::new(format!("{name} is not loaded in this process")))
     }
 
     /// The address of `symbol`, or None. The address stays valid for the life of the process.

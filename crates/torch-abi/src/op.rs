@@ -73,25 +73,16 @@ impl OpCall {
     ) -> Result<Self, TorchError> {
         if signature.args.len() != args.len() {
             let (name, want, have) = (&signature.name, signature.args.len(), args.len());
-            return Err(TorchError::new(format!(
-                "{name} takes {want} arguments, {have} are given"
-            )));
+            return Err(TorchError::new(format!("{name} takes {want} arguments, {have} are given")));
         }
         if let Some(i) = args.iter().find_map(|a| bad_operand(a, operands.len())) {
-            return Err(TorchError::new(format!(
-                "{}: there is no operand {i}",
-                signature.name
-            )));
+            return Err(TorchError::new(format!("{}: there is no operand {i}", signature.name)));
         }
         let mut why = String::new();
         if first == Route::CShim {
             match ShimCall::prepare(abi, signature, args, operands, outs) {
                 Ok(shim) => {
-                    return Ok(Self {
-                        prepared: Prepared::Shim(shim),
-                        operands: operands.len(),
-                        outs,
-                    });
+                    return Ok(Self { prepared: Prepared::Shim(shim), operands: operands.len(), outs });
                 }
                 Err(e) => why = format!("c_shim: {e}; "),
             }
@@ -100,11 +91,7 @@ impl OpCall {
             return Err(TorchError::new("the plan asks for Python"));
         }
         match DispatcherCall::prepare(abi, signature, args) {
-            Ok(call) => Ok(Self {
-                prepared: Prepared::Dispatcher(call),
-                operands: operands.len(),
-                outs,
-            }),
+            Ok(call) => Ok(Self { prepared: Prepared::Dispatcher(call), operands: operands.len(), outs }),
             Err(e) => Err(TorchError::new(format!("{why}dispatcher: {e}"))),
         }
     }
@@ -121,26 +108,16 @@ impl OpCall {
     /// Calls the op. With `outs`, results are written into them and none is returned; an undefined result is None.
     ///
     /// Call it under [`BelowAutograd`](crate::BelowAutograd) unless autograd should see it.
-    pub fn call(
-        &self,
-        abi: &TorchAbi,
-        operands: &[TensorRef<'_>],
-        outs: &[TensorRef<'_>],
-    ) -> Result<Vec<Option<OwnedTensor>>, TorchError> {
+    pub fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>], outs: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, TorchError> {
         if operands.len() != self.operands || outs.len() != self.outs {
-            return Err(TorchError::new(
-                "an op call got another number of tensors than it was prepared for",
-            ));
+            return Err(TorchError::new("an op call got another number of tensors than it was prepared for"));
         }
         let results = match &self.prepared {
             Prepared::Shim(shim) => shim.call(abi, operands, outs)?,
             Prepared::Dispatcher(call) => call.call(abi, operands)?,
         };
         if self.outs == 0 {
-            return results
-                .into_iter()
-                .map(|t| Ok(t.as_ref().is_defined()?.then_some(t)))
-                .collect();
+            return results.into_iter().map(|t| Ok(t.as_ref().is_defined()?.then_some(t))).collect();
         }
         // A C function with `out` parameters has written already and returned nothing.
         for (out, result) in outs.iter().zip(&results) {

@@ -17,9 +17,7 @@ pub(crate) fn find_handle(sample: PySample) -> Result<usize, TorchError> {
             return Ok(i * size_of::<usize>());
         }
     }
-    Err(TorchError::new(
-        "the tensor handle was not found in a Python tensor object",
-    ))
+    Err(TorchError::new("the tensor handle was not found in a Python tensor object"))
 }
 
 impl TorchAbi {
@@ -31,9 +29,8 @@ impl TorchAbi {
     /// # Errors
     /// When initialised without a sample.
     pub unsafe fn tensor_of<'a>(&self, object: *const c_void) -> Result<TensorRef<'a>, TorchError> {
-        let offset = self.handle_offset.ok_or_else(|| {
-            TorchError::new("no Python tensor was given when libtorch's C ABI was initialised")
-        })?;
+        let offset =
+            self.handle_offset.ok_or_else(|| TorchError::new("no Python tensor was given when libtorch's C ABI was initialised"))?;
         // SAFETY: the offset was found on an object of the same type; the address is inside the live object.
         unsafe { TensorRef::from_raw(object.cast::<u8>().add(offset).cast_mut().cast()) }
             .ok_or_else(|| TorchError::new("null tensor object"))
@@ -47,20 +44,12 @@ impl TorchAbi {
         if let Some(to_pyobject) = self.f.to_pyobject {
             let mut object = std::ptr::null_mut();
             // SAFETY: borrows the handle; a null type means torch.Tensor; the reference in `object` is new.
-            self.check(unsafe {
-                to_pyobject(tensor.raw(), std::ptr::null_mut(), &raw mut object)
-            })?;
+            self.check(unsafe { to_pyobject(tensor.raw(), std::ptr::null_mut(), &raw mut object) })?;
             return Ok(object);
         }
-        let wrap = self
-            .wrap
-            .ok_or_else(|| TorchError::new("libtorch_python is not loaded"))?;
+        let wrap = self.wrap.ok_or_else(|| TorchError::new("libtorch_python is not loaded"))?;
         // SAFETY: a handle is the address of an at::Tensor, which is a TensorBase; THPVariable_Wrap borrows it.
         let object = unsafe { wrap(tensor.raw()) };
-        if object.is_null() {
-            Err(TorchError::new("torch could not wrap a tensor"))
-        } else {
-            Ok(object)
-        }
+        if object.is_null() { Err(TorchError::new("torch could not wrap a tensor")) } else { Ok(object) }
     }
 }

@@ -55,27 +55,14 @@ impl Signature {
         let close = open + matching(&text[open..]).ok_or_else(bad)?;
         let full = text[..open].trim();
         let (name, overload) = full.split_once('.').unwrap_or((full, ""));
-        let args = split(&text[open + 1..close])
-            .filter(|a| *a != "*")
-            .map(argument_type)
-            .collect();
-        let results = text[close + 1..]
-            .trim()
-            .strip_prefix("->")
-            .ok_or_else(bad)?
-            .trim();
+        let args = split(&text[open + 1..close]).filter(|a| *a != "*").map(argument_type).collect();
+        let results = text[close + 1..].trim().strip_prefix("->").ok_or_else(bad)?.trim();
         // A tuple of results is parenthesised; an alias mark such as `Tensor(a)` does not start with the parenthesis.
         let results = match results.strip_prefix('(').and_then(|r| r.strip_suffix(')')) {
             Some(tuple) => split(tuple).map(argument_type).collect(),
             None => vec![argument_type(results)],
         };
-        Ok(Self {
-            name: name.to_owned(),
-            overload: overload.to_owned(),
-            args,
-            results,
-            symbolic_lists: text.contains("SymInt["),
-        })
+        Ok(Self { name: name.to_owned(), overload: overload.to_owned(), args, results, symbolic_lists: text.contains("SymInt[") })
     }
 }
 
@@ -142,12 +129,7 @@ fn argument_type(text: &str) -> Ty {
         _ => Base::Other,
     };
     let list = marks.contains('[');
-    Ty {
-        base,
-        list,
-        optional: marks.starts_with('?'),
-        list_optional: list && marks.ends_with('?'),
-    }
+    Ty { base, list, optional: marks.starts_with('?'), list_optional: list && marks.ends_with('?') }
 }
 
 #[cfg(test)]
@@ -165,33 +147,9 @@ mod tests {
              bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
         )
         .expect("parses");
-        assert_eq!(
-            (
-                s.name.as_str(),
-                s.overload.as_str(),
-                s.args.len(),
-                s.results.len()
-            ),
-            ("aten::convolution", "", 9, 1)
-        );
-        assert_eq!(
-            s.args[2],
-            Ty {
-                base: Base::Tensor,
-                optional: true,
-                list: false,
-                list_optional: false
-            }
-        );
-        assert_eq!(
-            s.args[3],
-            Ty {
-                base: Base::Int,
-                optional: false,
-                list: true,
-                list_optional: false
-            }
-        );
+        assert_eq!((s.name.as_str(), s.overload.as_str(), s.args.len(), s.results.len()), ("aten::convolution", "", 9, 1));
+        assert_eq!(s.args[2], Ty { base: Base::Tensor, optional: true, list: false, list_optional: false });
+        assert_eq!(s.args[3], Ty { base: Base::Int, optional: false, list: true, list_optional: false });
     }
 
     #[test]
@@ -200,42 +158,12 @@ mod tests {
             "aten::sort.values_stable(Tensor self, *, bool? stable, int[2] pad=[0, 1], Tensor(a!) values, Tensor(b -> *)[] all) -> (Tensor(a!) values, Tensor(b!) indices)",
         )
         .expect("parses");
-        assert_eq!(
-            (s.overload.as_str(), s.args.len(), s.results.len()),
-            ("values_stable", 5, 2)
-        );
+        assert_eq!((s.overload.as_str(), s.args.len(), s.results.len()), ("values_stable", 5, 2));
         assert!(s.args[1].optional && s.args[2].list && !s.args[2].optional && s.args[4].list);
-        assert_eq!(
-            ty("Tensor?[] indices"),
-            Ty {
-                base: Base::Tensor,
-                optional: true,
-                list: true,
-                list_optional: false
-            }
-        );
-        assert_eq!(
-            ty("float[]? scales=None"),
-            Ty {
-                base: Base::Float,
-                optional: false,
-                list: true,
-                list_optional: true
-            }
-        );
-        assert_eq!(
-            Signature::parse("aten::x(Tensor self) -> Tensor(a)")
-                .expect("parses")
-                .results
-                .len(),
-            1
-        );
-        assert!(
-            Signature::parse("aten::x(Tensor self) -> ()")
-                .expect("parses")
-                .results
-                .is_empty()
-        );
+        assert_eq!(ty("Tensor?[] indices"), Ty { base: Base::Tensor, optional: true, list: true, list_optional: false });
+        assert_eq!(ty("float[]? scales=None"), Ty { base: Base::Float, optional: false, list: true, list_optional: true });
+        assert_eq!(Signature::parse("aten::x(Tensor self) -> Tensor(a)").expect("parses").results.len(), 1);
+        assert!(Signature::parse("aten::x(Tensor self) -> ()").expect("parses").results.is_empty());
         assert!(Signature::parse("nonsense").is_err());
     }
 }

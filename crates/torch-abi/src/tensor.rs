@@ -58,10 +58,7 @@ impl OwnedTensor {
     /// Borrows it.
     #[must_use]
     pub fn as_ref(&self) -> TensorRef<'_> {
-        TensorRef {
-            handle: self.handle,
-            _owner: PhantomData,
-        }
+        TensorRef { handle: self.handle, _owner: PhantomData }
     }
 }
 
@@ -83,10 +80,7 @@ impl<'a> TensorRef<'a> {
     /// The handle is the address of an `at::Tensor` that lives for `'a`.
     #[must_use]
     pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
-        NonNull::new(handle).map(|handle| Self {
-            handle,
-            _owner: PhantomData,
-        })
+        NonNull::new(handle).map(|handle| Self { handle, _owner: PhantomData })
     }
 
     /// The address, still borrowed.
@@ -167,38 +161,19 @@ impl<'a> TensorRef<'a> {
     }
 
     /// A tensor over the same storage that is no view of this one and counts its own versions. `offset` is absolute.
-    pub fn reinterpret(
-        self,
-        sizes: &[i64],
-        strides: &[i64],
-        offset: i64,
-    ) -> Result<OwnedTensor, TorchError> {
+    pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;
         let dim = same_rank(sizes, strides)?;
         abi.new_tensor(|out| {
             // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
-            unsafe {
-                (abi.f.reinterpret)(
-                    self.raw(),
-                    dim,
-                    sizes.as_ptr(),
-                    strides.as_ptr(),
-                    offset,
-                    out,
-                )
-            }
+            unsafe { (abi.f.reinterpret)(self.raw(), dim, sizes.as_ptr(), strides.as_ptr(), offset, out) }
         })
     }
 
     /// A view as eager would make it: base, storage and version counter are shared. `offset` is absolute.
     ///
     /// Call it with the thread's own dispatch keys, not under [`BelowAutograd`].
-    pub fn as_strided(
-        self,
-        sizes: &[i64],
-        strides: &[i64],
-        offset: i64,
-    ) -> Result<OwnedTensor, TorchError> {
+    pub fn as_strided(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
         same_rank(sizes, strides)?;
         crate::dispatcher::as_strided(TorchAbi::get()?, self, sizes, strides, offset)
     }
@@ -226,47 +201,24 @@ fn same_rank(sizes: &[i64], strides: &[i64]) -> Result<i64, TorchError> {
     if sizes.len() == strides.len() {
         Ok(sizes.len() as i64)
     } else {
-        Err(TorchError::new(format!(
-            "{} sizes but {} strides",
-            sizes.len(),
-            strides.len()
-        )))
+        Err(TorchError::new(format!("{} sizes but {} strides", sizes.len(), strides.len())))
     }
 }
 
 impl TorchAbi {
-    pub(crate) fn new_tensor(
-        &self,
-        make: impl FnOnce(*mut RawHandle) -> i32,
-    ) -> Result<OwnedTensor, TorchError> {
+    pub(crate) fn new_tensor(&self, make: impl FnOnce(*mut RawHandle) -> i32) -> Result<OwnedTensor, TorchError> {
         let mut handle = std::ptr::null_mut();
         self.check(make(&raw mut handle))?;
         // SAFETY: `make` calls a function whose out value is a new handle.
-        unsafe { OwnedTensor::from_raw(handle) }
-            .ok_or_else(|| TorchError::new("torch returned no tensor"))
+        unsafe { OwnedTensor::from_raw(handle) }.ok_or_else(|| TorchError::new("torch returned no tensor"))
     }
 
     /// Uninitialised memory on the CPU.
-    pub fn empty_strided(
-        &self,
-        sizes: &[i64],
-        strides: &[i64],
-        dtype: DType,
-    ) -> Result<OwnedTensor, TorchError> {
+    pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
         self.new_tensor(|out| {
             // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
-            unsafe {
-                (self.f.empty_strided)(
-                    dim,
-                    sizes.as_ptr(),
-                    strides.as_ptr(),
-                    self.codes.code(dtype),
-                    self.device_cpu,
-                    0,
-                    out,
-                )
-            }
+            unsafe { (self.f.empty_strided)(dim, sizes.as_ptr(), strides.as_ptr(), self.codes.code(dtype), self.device_cpu, 0, out) }
         })
     }
 
@@ -274,13 +226,7 @@ impl TorchAbi {
     ///
     /// # Safety
     /// The memory spans the layout, and outlives every use of the tensor and of what shares its storage.
-    pub unsafe fn from_blob(
-        &self,
-        data: *mut u8,
-        sizes: &[i64],
-        strides: &[i64],
-        dtype: DType,
-    ) -> Result<OwnedTensor, TorchError> {
+    pub unsafe fn from_blob(&self, data: *mut u8, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
         let (dtype, device) = (self.codes.code(dtype), self.device_cpu);
         self.new_tensor(|out| {

@@ -52,14 +52,7 @@ impl Builder {
         op
     }
     /// Builds an operation with one region that has one empty block with these arguments.
-    pub fn op_with_body(
-        &self,
-        name: &str,
-        operands: &[Value],
-        results: &[Type],
-        attrs: &[(&str, Attr)],
-        args: &[Type],
-    ) -> (Op, Block) {
+    pub fn op_with_body(&self, name: &str, operands: &[Value], results: &[Type], attrs: &[(&str, Attr)], args: &[Type]) -> (Op, Block) {
         let op = self.detached(name, operands, results, attrs, 1);
         let args: Vec<_> = args.iter().map(|&ty| (ty, self.loc)).collect();
         let block = Block::new(&args);
@@ -73,10 +66,8 @@ impl Builder {
         let results: Vec<_> = results.iter().map(|t| t.0).collect();
         // SAFETY: arrays are passed with their own length and copied; created regions pass into the operation.
         unsafe {
-            let named: Vec<_> = attrs
-                .iter()
-                .map(|(name, attr)| mlirNamedAttributeGet(mlirIdentifierGet(self.ctx.0, str_ref(name)), attr.0))
-                .collect();
+            let named: Vec<_> =
+                attrs.iter().map(|(name, attr)| mlirNamedAttributeGet(mlirIdentifierGet(self.ctx.0, str_ref(name)), attr.0)).collect();
             let mut state = mlirOperationStateGet(str_ref(name), self.loc.0);
             mlirOperationStateAddOperands(&raw mut state, operands.len() as isize, operands.as_ptr());
             mlirOperationStateAddResults(&raw mut state, results.len() as isize, results.as_ptr());
@@ -94,10 +85,7 @@ impl Builder {
     }
     /// Builds `func.func @name` with an empty entry block and returns both.
     pub fn func(&self, name: &str, inputs: &[Type], results: &[Type], attrs: &[(&str, Attr)]) -> (Op, Block) {
-        let mut all = vec![
-            ("sym_name", Attr::str(self.ctx, name)),
-            ("function_type", Type::function(self.ctx, inputs, results).as_attr()),
-        ];
+        let mut all = vec![("sym_name", Attr::str(self.ctx, name)), ("function_type", Type::function(self.ctx, inputs, results).as_attr())];
         all.extend_from_slice(attrs);
         self.op_with_body("func.func", &[], &[], &all, inputs)
     }

@@ -15,8 +15,8 @@ pub use op::{Block, Op, Region, Use, Value};
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{
-    MlirContext, MlirLocation, MlirStringRef, mlirLocationFileLineColGet, mlirLocationFromAttribute, mlirLocationGetAttribute, mlirLocationGetContext,
-    mlirLocationNameGet, mlirLocationPrint, mlirLocationUnknownGet,
+    MlirContext, MlirLocation, MlirStringRef, mlirLocationFileLineColGet, mlirLocationFromAttribute, mlirLocationGetAttribute,
+    mlirLocationGetContext, mlirLocationNameGet, mlirLocationPrint, mlirLocationUnknownGet,
 };
 use std::ffi::c_void;
 

@@ -164,7 +164,8 @@ impl Type {
         if self.is_memref() {
             let mut strides = vec![0; self.rank()];
             let mut offset = 0;
-            if unsafe { mlirLogicalResultIsSuccessHelper(mlirMemRefTypeGetStridesAndOffset(self.0, strides.as_mut_ptr(), &raw mut offset)) } {
+            if unsafe { mlirLogicalResultIsSuccessHelper(mlirMemRefTypeGetStridesAndOffset(self.0, strides.as_mut_ptr(), &raw mut offset)) }
+            {
                 return strides;
             }
         }

@@ -44,6 +44,9 @@ fn tiles(c: &Call, mut x: Value, counts: &[i64], block: &[i64], divisor: Option<
 fn adaptive(c: &Call) -> Option<Vec<Value>> {
     let (x, counts) = (c.tensor(0)?, c.ints(1)?);
     let shape = x.ty().shape();
+    if c.result_shape(0).contains(&0) && !shape[shape.len().saturating_sub(counts.len())..].contains(&0) {
+        return Some(vec![c.e.full(&c.result_shape(0), x.ty().element(), 0i64)]);
+    }
     let sizes = shape.get(shape.len().checked_sub(counts.len())?..)?;
     let block: Option<Vec<i64>> =
         sizes.iter().zip(&counts).map(|(&size, &count)| (count > 0 && size % count == 0).then(|| size / count)).collect();

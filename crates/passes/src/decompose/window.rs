@@ -6,7 +6,7 @@ use super::{Call, view::cut};
 use crate::emit::Scalar;
 
 /// Windows of more taps than this are left to the library: each is an operand of the kernel.
-const MOST_TAPS: i64 = 32;
+const MOST_TAPS: i64 = 36;
 
 /// One dimension of the windows.
 #[derive(Clone, Copy)]

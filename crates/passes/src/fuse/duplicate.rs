@@ -11,8 +11,7 @@ use super::{
     Kind, after, bytes,
     graph::{Graph, Group},
     group::same_stretch,
-    is_table,
-    weight,
+    is_table, weight,
 };
 use dynamlir_dialect::ir::{Op, Value};
 

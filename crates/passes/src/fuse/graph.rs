@@ -179,7 +179,9 @@ impl Graph {
     /// Whether a member gathers from what the kernel would compute itself.
     pub(super) fn gathers_own(&self, group: &Group) -> bool {
         let tables = group.members.iter().filter(|&&member| is_table(self.ops[member], 0)).map(|&member| self.ops[member].operand(0));
-        tables.filter_map(|table| self.def(table)).any(|def| group.members.binary_search(&def).is_ok() || self.spread_row(group, def).is_some())
+        tables
+            .filter_map(|table| self.def(table))
+            .any(|def| group.members.binary_search(&def).is_ok() || self.spread_row(group, def).is_some())
     }
 
     /// Whether only the group uses an operation's result.

@@ -169,7 +169,8 @@ fn neutral(reduce: Op, element: Type) -> Attr {
 
 /// Gives the users outside kernels a constant of their own, which becomes a kernel: the others copy theirs.
 fn split_constant(op: Op) {
-    let outside: Vec<_> = op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute() || is_table(used.op, used.index)).collect();
+    let outside: Vec<_> =
+        op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute() || is_table(used.op, used.index)).collect();
     if outside.is_empty() {
         return;
     }

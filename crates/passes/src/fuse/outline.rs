@@ -132,7 +132,8 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
     );
     function.region(0).append(block);
     let mut inside: HashMap<Value, Value> = interface.inputs.iter().copied().zip(block.args()).collect();
-    let tables: HashMap<Value, Value> = interface.tables.iter().copied().zip(block.args().into_iter().skip(interface.inputs.len())).collect();
+    let tables: HashMap<Value, Value> =
+        interface.tables.iter().copied().zip(block.args().into_iter().skip(interface.inputs.len())).collect();
     for &member in &group.members {
         copy(graph, graph.ops[member], block, &mut inside, &tables);
     }

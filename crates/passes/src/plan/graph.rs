@@ -153,7 +153,15 @@ fn has_out_form(schema: &str, result: Type) -> bool {
 }
 
 impl Planner {
-    fn run(mut self, main: Op, new_main: Op, old: Block, body: Block, args: Vec<Window>, mutates: &[Option<usize>]) -> Result<Op, PassError> {
+    fn run(
+        mut self,
+        main: Op,
+        new_main: Op,
+        old: Block,
+        body: Block,
+        args: Vec<Window>,
+        mutates: &[Option<usize>],
+    ) -> Result<Op, PassError> {
         for (i, (window, (old, new))) in args.into_iter().zip(old.args().into_iter().zip(body.args())).enumerate() {
             let buffer = self.add(new, window.clone(), Owner::Arg(i), 0);
             self.places.insert(old, Place { buffer, window });

@@ -14,9 +14,7 @@ const MAX_ARGS: usize = 12;
 const REGISTER_ARGS: usize = 3;
 
 #[cfg(not(target_arch = "x86_64"))]
-compile_error!(
-    "the OpenMP fork shim is written for x86-64; another architecture needs its own `fork_call`"
-);
+compile_error!("the OpenMP fork shim is written for x86-64; another architecture needs its own `fork_call`");
 
 /// `void __kmpc_fork_call(ident_t *location, int32_t count, kmpc_micro microtask, ...)`; everything is borrowed.
 #[cfg(target_arch = "x86_64")]
@@ -47,12 +45,7 @@ pub(super) unsafe extern "C" fn fork_call() {
 ///
 /// # Safety
 /// The four values describe one call of `fork_call`.
-unsafe extern "C" fn fork(
-    count: i32,
-    microtask: *const c_void,
-    registers: *const usize,
-    stack: *const usize,
-) {
+unsafe extern "C" fn fork(count: i32, microtask: *const c_void, registers: *const usize, stack: *const usize) {
     let count = count.max(0) as usize;
     if count > MAX_ARGS {
         // There is no way to report it from here, and running with wrong arguments would be worse. Code generation never does this.
@@ -61,13 +54,7 @@ unsafe extern "C" fn fork(
     let mut args = [0_usize; MAX_ARGS];
     for (i, arg) in args.iter_mut().enumerate().take(count) {
         // SAFETY: the caller passed `count` arguments; three are in registers, the rest on its stack.
-        *arg = unsafe {
-            if i < REGISTER_ARGS {
-                registers.add(i).read()
-            } else {
-                stack.add(i - REGISTER_ARGS).read()
-            }
-        };
+        *arg = unsafe { if i < REGISTER_ARGS { registers.add(i).read() } else { stack.add(i - REGISTER_ARGS).read() } };
     }
     let microtask = microtask as usize;
     // SAFETY: the microtask is the address the compiler passed, and takes `count` pointers.
@@ -91,11 +78,7 @@ pub(super) unsafe extern "C" fn fork_call_if(
         run_region(&task);
     } else {
         let outer = TEAM.get();
-        TEAM.set(super::Team {
-            thread: 0,
-            threads: 1,
-            depth: outer.depth + 1,
-        });
+        TEAM.set(super::Team { thread: 0, threads: 1, depth: outer.depth + 1 });
         task();
         TEAM.set(outer);
     }
@@ -149,38 +132,20 @@ mod tests {
         g: usize,
     ) {
         // SAFETY: the test passes a live pointer.
-        unsafe {
-            (*sum).fetch_add(
-                a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g,
-                Ordering::Relaxed,
-            )
-        };
+        unsafe { (*sum).fetch_add(a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g, Ordering::Relaxed) };
     }
 
     #[test]
     fn variadic_arguments_arrive_from_registers_and_stack() {
         // SAFETY: the entry has this C type.
-        let fork =
-            unsafe { std::mem::transmute::<*const c_void, Fork>(fork_call as *const c_void) };
+        let fork = unsafe { std::mem::transmute::<*const c_void, Fork>(fork_call as *const c_void) };
         let sum = AtomicUsize::new(0);
         let at = &raw const sum;
         // SAFETY: the counts match the microtasks' parameters.
         unsafe {
             fork(std::ptr::null(), 1, one as *const c_void, at);
             assert_eq!(sum.swap(0, Ordering::Relaxed), 1);
-            fork(
-                std::ptr::null(),
-                8,
-                eight as *const c_void,
-                at,
-                1_usize,
-                2_usize,
-                3_usize,
-                4_usize,
-                5_usize,
-                6_usize,
-                7_usize,
-            );
+            fork(std::ptr::null(), 8, eight as *const c_void, at, 1_usize, 2_usize, 3_usize, 4_usize, 5_usize, 6_usize, 7_usize);
         }
         assert_eq!(sum.load(Ordering::Relaxed), 140);
         assert_eq!(TEAM.get().depth, 0);

@@ -94,11 +94,7 @@ fn run_region(body: &(dyn Fn() + Sync)) {
             unsafe { (gomp.parallel)(enter, (&raw mut body).cast(), threads as c_uint, 0) }
         }
         _ => {
-            TEAM.set(Team {
-                thread: 0,
-                threads: 1,
-                depth: outer.depth + 1,
-            });
+            TEAM.set(Team { thread: 0, threads: 1, depth: outer.depth + 1 });
             body();
         }
     }
@@ -113,11 +109,7 @@ extern "C" fn enter(data: *mut c_void) {
     if let Some(gomp) = gomp() {
         // SAFETY: queries about the calling thread.
         let (thread, threads) = unsafe { ((gomp.thread_num)(), (gomp.num_threads)()) };
-        TEAM.set(Team {
-            thread: thread as u32,
-            threads: threads as u32,
-            depth: before.depth + 1,
-        });
+        TEAM.set(Team { thread: thread as u32, threads: threads as u32, depth: before.depth + 1 });
     }
     body();
     TEAM.set(before);

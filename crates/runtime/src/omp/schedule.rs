@@ -27,14 +27,7 @@ macro_rules! static_init {
             // SAFETY: generated code passes addresses of its own variables.
             unsafe {
                 let (bounds, step) = (*lower as $unsigned, *upper as $unsigned);
-                let share = share::$name(
-                    schedule,
-                    (bounds, step),
-                    increment as $unsigned,
-                    chunk as $unsigned,
-                    team.thread,
-                    team.threads,
-                );
+                let share = share::$name(schedule, (bounds, step), increment as $unsigned, chunk as $unsigned, team.thread, team.threads);
                 *lower = share.lower as $t;
                 *upper = share.upper as $t;
                 *stride = share.stride as $t;
@@ -67,47 +60,18 @@ mod share {
 
     macro_rules! share {
         ($name:ident, $u:ty, $i:ty, $signed:literal) => {
-            pub(super) fn $name(
-                schedule: i32,
-                bounds: ($u, $u),
-                increment: $u,
-                chunk: $u,
-                thread: u32,
-                threads: u32,
-            ) -> Share<$u> {
+            pub(super) fn $name(schedule: i32, bounds: ($u, $u), increment: $u, chunk: $u, thread: u32, threads: u32) -> Share<$u> {
                 let (lower, upper) = bounds;
                 let (thread, threads) = (<$u>::from(thread), <$u>::from(threads));
                 let down = $signed && (increment as $i) < 0;
                 let before = |a: $u, b: $u| {
-                    if $signed {
-                        (a as $i) < (b as $i)
-                    } else {
-                        a < b
-                    }
+                    if $signed { (a as $i) < (b as $i) } else { a < b }
                 };
-                if if down {
-                    before(lower, upper)
-                } else {
-                    before(upper, lower)
-                } {
-                    return Share {
-                        lower,
-                        upper,
-                        stride: increment,
-                        last: false,
-                    };
+                if if down { before(lower, upper) } else { before(upper, lower) } {
+                    return Share { lower, upper, stride: increment, last: false };
                 }
-                let span = if down {
-                    lower.wrapping_sub(upper)
-                } else {
-                    upper.wrapping_sub(lower)
-                };
-                let magnitude = if down {
-                    increment.wrapping_neg()
-                } else {
-                    increment
-                }
-                .max(1);
+                let span = if down { lower.wrapping_sub(upper) } else { upper.wrapping_sub(lower) };
+                let magnitude = if down { increment.wrapping_neg() } else { increment }.max(1);
                 let trips = (span / magnitude).wrapping_add(1);
                 if schedule == STATIC_CHUNKED {
                     let chunk = chunk.max(1);
@@ -127,9 +91,7 @@ mod share {
                 let lower = lower.wrapping_add(increment.wrapping_mul(start));
                 Share {
                     lower,
-                    upper: lower
-                        .wrapping_add(increment.wrapping_mul(length))
-                        .wrapping_sub(increment),
+                    upper: lower.wrapping_add(increment.wrapping_mul(length)).wrapping_sub(increment),
                     stride: increment.wrapping_mul(trips),
                     last: length > 0 && start + length == trips,
                 }
@@ -173,14 +135,7 @@ mod tests {
             let mut seen = Vec::new();
             let mut last = Vec::new();
             for thread in 0..threads {
-                let s = share::init_i32(
-                    STATIC_CHUNKED,
-                    (0, trips as u32 - 1),
-                    1,
-                    chunk as u32,
-                    thread,
-                    threads,
-                );
+                let s = share::init_i32(STATIC_CHUNKED, (0, trips as u32 - 1), 1, chunk as u32, thread, threads);
                 let (mut lower, mut upper) = (s.lower as i32, s.upper as i32);
                 while lower < trips {
                     let mine: Vec<_> = (lower..=upper.min(trips - 1)).collect();
@@ -203,11 +158,7 @@ mod tests {
         // Zero trips: the compiler passes 0..=-1, and computes the count as upper - lower + 1 afterwards.
         for thread in 0..3 {
             let s = share::init_u64(STATIC, (0, u64::MAX), 1, 1, thread, 3);
-            assert_eq!(
-                s.upper.wrapping_sub(s.lower).wrapping_add(1),
-                0,
-                "thread {thread}"
-            );
+            assert_eq!(s.upper.wrapping_sub(s.lower).wrapping_add(1), 0, "thread {thread}");
         }
         let s = share::init_i32(STATIC, (0, u32::MAX), 1, 1, 0, 2);
         assert!((s.upper as i32) < (s.lower as i32));
@@ -215,13 +166,8 @@ mod tests {
 
     #[test]
     fn loops_run_downwards_too() {
-        let s: Vec<_> = (0..2)
-            .map(|t| share::init_i64(STATIC, (9, 0), -1_i64 as u64, 0, t, 2))
-            .collect();
-        assert_eq!(
-            (s[0].lower, s[0].upper, s[1].lower, s[1].upper),
-            (9, 5, 4, 0)
-        );
+        let s: Vec<_> = (0..2).map(|t| share::init_i64(STATIC, (9, 0), -1_i64 as u64, 0, t, 2)).collect();
+        assert_eq!((s[0].lower, s[0].upper, s[1].lower, s[1].upper), (9, 5, 4, 0));
         assert!(s[1].last && !s[0].last);
     }
 
@@ -230,17 +176,7 @@ mod tests {
         let (mut last, mut lower, mut upper, mut stride) = (7, 0_u64, 99_u64, 0_u64);
         // SAFETY: all pointers are to locals.
         unsafe {
-            init_u64(
-                std::ptr::null(),
-                0,
-                STATIC,
-                &raw mut last,
-                &raw mut lower,
-                &raw mut upper,
-                &raw mut stride,
-                1,
-                0,
-            );
+            init_u64(std::ptr::null(), 0, STATIC, &raw mut last, &raw mut lower, &raw mut upper, &raw mut stride, 1, 0);
         };
         assert_eq!((last, lower, upper, stride), (1, 0, 99, 100));
     }
