@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,26 +17,34 @@ class Options:
     """What one compilation is asked to do. Field names are the keys of ``options=``."""
 
     dump: str | None = None
-    """Directory that receives every stage as text."""
-    threads: int | None = None
-    """Threads a kernel may use; None asks torch at each call."""
-    opt_level: int = 3
-    """LLVM's optimisation level."""
+    """Directory that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it."""
+    no_cache: bool = False
+    """Compile every kernel anew, also those that this process has compiled before."""
     mode: str = "default"
+    """torch's mode. All modes compile alike so far."""
 
     def native(self) -> dict[str, Any]:
-        """The plain dictionary handed to the native compiler."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
+        """The plain dictionary handed to the native compiler, one call per compilation."""
+        dump = None if self.dump is None else _dump_folder(self.dump)
+        return {"dump": dump, "no_cache": self.no_cache}
+
+
+_dumps: collections.Counter[str] = collections.Counter()
+_lock = threading.Lock()
+
+
+def _dump_folder(folder: str) -> str:
+    """The folder itself for this process's first graph, a numbered one in it for each later graph."""
+    with _lock:
+        number = _dumps[folder]
+        _dumps[folder] += 1
+    return folder if number == 0 else os.path.join(folder, f"graph-{number}")
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Options:
-    """Options as the environment sets them: ``DYNAMLIR_DUMP``, ``DYNAMLIR_THREADS``, ``DYNAMLIR_OPT_LEVEL``."""
+    """Options as the environment sets them: ``DYNAMLIR_DUMP``."""
     environ = os.environ if environ is None else environ
-    return Options(
-        dump=environ.get("DYNAMLIR_DUMP") or None,
-        threads=_integer(environ, "DYNAMLIR_THREADS"),
-        opt_level=_integer(environ, "DYNAMLIR_OPT_LEVEL", 3),
-    )
+    return Options(dump=environ.get("DYNAMLIR_DUMP") or None)
 
 
 def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -> Options:
@@ -48,13 +58,3 @@ def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -
         raise ValueError(f"dynamlir: unknown mode {mode!r}; known: {', '.join(MODES)}")
     merged = dataclasses.replace(base, **dict(options or {}))
     return dataclasses.replace(merged, mode=mode) if mode is not None else merged
-
-
-def _integer(environ: Mapping[str, str], name: str, default: int | None = None) -> Any:
-    text = environ.get(name)
-    if not text:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"dynamlir: {name} must be an integer, not {text!r}") from None

@@ -152,8 +152,11 @@ def test_options() -> None:
         config.resolve(None, {"dmup": "d"})
     with pytest.raises(ValueError, match="unknown mode"):
         config.resolve("fast")
-    with pytest.raises(ValueError, match="DYNAMLIR_THREADS"):
-        config.from_environment({"DYNAMLIR_THREADS": "many"})
+
+
+def test_each_graph_has_its_dump_folder() -> None:
+    options = config.resolve(None, {"dump": "several"})
+    assert [options.native()["dump"] for _ in range(3)] == ["several", "several/graph-1", "several/graph-2"]
 
 
 def test_options_through_torch_compile() -> None:

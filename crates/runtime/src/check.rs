@@ -89,6 +89,7 @@ mod tests {
         let empty = Check { low: 0, high: 0, ..check(&[1], &[1]) };
         // SAFETY: the window is the one element.
         assert_eq!(unsafe { empty.offender(&raw const empty.low) }, Some(0));
+        // SAFETY: an empty window is not read.
         assert_eq!(unsafe { Check { sizes: vec![0], ..empty.clone() }.offender(std::ptr::dangling()) }, None);
     }
 }

@@ -44,8 +44,6 @@ pub const KEEP: &[&str] = &[
     "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_trilinear3d.default",
-    "aten.upsample_bicubic2d.default",
-    "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",
     // Random numbers: torch's own generator, in torch's own order.
     "aten.rand.default",
