@@ -9,7 +9,7 @@ use dynamlir_dialect::ir::Op;
 pub struct Report {
     /// Seconds by step, in order.
     pub seconds: Vec<(String, f64)>,
-    /// Calls of ATen operators that became generated code or changes of view, by schema.
+    /// Calls of `ATen` operators that became generated code or changes of view, by schema.
     pub generated: BTreeMap<String, usize>,
     /// Calls that stay with torch, by schema.
     pub extern_ops: BTreeMap<String, usize>,

@@ -1,4 +1,4 @@
-//! From a recorded trace of ATen calls to a module at stage 00 (aten).
+//! From a recorded trace of `ATen` calls to a module at stage 00 (aten).
 //!
 //! A [`Trace`] is plain data, filled by whoever ran the graph on fake tensors; [`Trace::write`] turns it into IR. It
 //! checks what the recorder promises (known element types, operands that exist), since a wrong promise would be a

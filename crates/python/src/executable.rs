@@ -54,7 +54,7 @@ impl Executable {
         Ok(Self { inner, report, tensor_type: py.import("torch")?.getattr("Tensor")?.unbind() })
     }
 
-    fn outputs<'py>(&self, calls: &Calls<'py>, made: Vec<OutputValue>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+    fn outputs<'py>(calls: &Calls<'py>, made: Vec<OutputValue>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = calls.py;
         let list = PyList::empty(py);
         for value in made {
@@ -87,7 +87,7 @@ impl Executable {
             inputs.push(calls.unwrap(object)?);
         }
         match self.inner.run(&inputs, &mut calls) {
-            Ok(made) => self.outputs(&calls, made, tensors),
+            Ok(made) => Self::outputs(&calls, made, tensors),
             Err(error) => Err(RunError::new_err(error.to_string())),
         }
     }

@@ -94,7 +94,7 @@ impl Attr {
     /// `@outer::@inner`.
     pub fn nested_symbol(ctx: Ctx, outer: &str, inner: &str) -> Self {
         let inner = Self::symbol(ctx, inner);
-        Self(unsafe { mlirSymbolRefAttrGet(ctx.0, str_ref(outer), 1, &inner.0) })
+        Self(unsafe { mlirSymbolRefAttrGet(ctx.0, str_ref(outer), 1, &raw const inner.0) })
     }
     /// `#dynamo.operand<index>`.
     pub fn operand(ctx: Ctx, index: usize) -> Self {

@@ -4,7 +4,7 @@ use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
 use crate::emit::{Emit, Scalar};
 
-/// A call of an ATen operator that is being lowered.
+/// A call of an `ATen` operator that is being lowered.
 pub struct Call {
     /// The op.
     pub op: Op,

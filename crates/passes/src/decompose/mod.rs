@@ -1,4 +1,4 @@
-//! `dynamo-decompose`: ATen ops become primitives.
+//! `dynamo-decompose`: `ATen` ops become primitives.
 //!
 //! Before: `%1 = dynamo.aten "aten.relu.default"(%0) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>`
 //! After:  `%c = dynamo.full 0.0 : f32 -> tensor<4xf32>` and `%1 = dynamo.max %0, %c : tensor<4xf32>`
@@ -199,7 +199,7 @@ fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
     Some((terminator.operands().into_iter().map(|v| mapped(&map, v)).collect(), copies))
 }
 
-/// Erases primitives that nothing uses. ATen ops stay: they may raise, or draw random numbers.
+/// Erases primitives that nothing uses. `ATen` ops stay: they may raise, or draw random numbers.
 pub fn sweep(block: Block) {
     for op in block.ops().into_iter().rev() {
         if op.is_unused() && op.num_results() > 0 && op.is_pure() {

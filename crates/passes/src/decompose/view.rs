@@ -221,7 +221,7 @@ fn unfold(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.as_strided(x, &result, &strides, 0)])
 }
 
-/// ATen's op speaks of the operand's *storage*. Only where the storage is known to hold the operand row-major from
+/// `ATen`'s op speaks of the operand's *storage*. Only where the storage is known to hold the operand row-major from
 /// its start is that the same as the elements in row-major order; functionalization writes `dynamo.as_strided`
 /// where it knows more.
 fn as_strided(c: &Call) -> Option<Vec<Value>> {
@@ -234,7 +234,7 @@ fn as_strided(c: &Call) -> Option<Vec<Value>> {
 /// Whether a window of storage is the same window of the row-major operand 0.
 pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[i64], strides: &[i64], offset: i64) -> bool {
     let shape = x.ty().shape();
-    let layouts = c.op.attr("operand_strides").and_then(|a| a.as_array());
+    let layouts = c.op.attr("operand_strides").and_then(dynamlir_dialect::ir::Attr::as_array);
     // Without recorded layouts the values are as they stand: row-major.
     let seen = match layouts {
         Some(layouts) => match layouts.first().and_then(|a| a.as_i64s()) {

@@ -166,7 +166,7 @@ mod tests {
             [window(&[4, 6], &[6, 1], 3), window(&[4, 6], &[1, 4], 0), window(&[4, 3], &[12, 2], 5), window(&[2, 1, 3], &[3, 7, 1], 0)];
         let mut found = 0;
         for root in &roots {
-            for other in roots.iter().flat_map(|r| candidates(r)) {
+            for other in roots.iter().flat_map(candidates) {
                 if let Some(at) = Coordinates::Of(root.clone()).locate(&other) {
                     let of_root = elements(root);
                     let through: Vec<_> = elements(&at).iter().map(|&e| of_root[e as usize]).collect();

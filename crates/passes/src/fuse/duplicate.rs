@@ -48,7 +48,7 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
             None => {
                 stays |= graph.number(used.op).is_none_or(|user| {
                     graph.spread_row(&graph.groups[maker], user).is_none() || !graph.is_internal(&graph.groups[maker], user)
-                })
+                });
             }
         }
     }

@@ -107,7 +107,7 @@ fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usi
     if reduced.is_empty() {
         return dims;
     }
-    let nearest = dims.iter().copied().filter(|&d| far(d) > 0).next_back();
+    let nearest = dims.iter().copied().rfind(|&d| far(d) > 0);
     if nearest.is_none_or(|dim| reduced.contains(&dim)) {
         dims.sort_by_key(|d| reduced.contains(d));
         return dims;

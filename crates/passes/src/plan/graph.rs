@@ -286,13 +286,12 @@ impl Planner {
             "dynamo.as_strided" => Ok(window.as_strided(&sizes, &list("strides"), op.attr_i64("offset").unwrap_or(0))),
             _ => Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name()))),
         };
-        let place = match seen(&place.window)? {
-            Some(window) => Place { window, ..place },
-            None => {
-                let dense = self.row_major_copy(&place, op.operand(0).ty().element())?;
-                let window = seen(&dense.window)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
-                Place { window, ..dense }
-            }
+        let place = if let Some(window) = seen(&place.window)? {
+            Place { window, ..place }
+        } else {
+            let dense = self.row_major_copy(&place, op.operand(0).ty().element())?;
+            let window = seen(&dense.window)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
+            Place { window, ..dense }
         };
         self.places.insert(op.result(0), place);
         Ok(())

@@ -80,11 +80,10 @@ impl Kernel {
         let name = op.name();
         match name.as_str() {
             "bufferization.to_tensor" => return Self::check_memory(op, op.result(0)),
-            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" => {}
             "dynamo.gather" if !op.operand(0).def().is_some_and(|def| def.is("bufferization.to_tensor")) => {
                 return Err(PassError::at(op, "expected a table that the kernel loads"));
             }
-            "dynamo.gather" => {}
+            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
             "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
             "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
             _ if name.starts_with("dynamo.") && op.is_elementwise() => {}
