@@ -31,7 +31,7 @@ impl DispatcherCall {
             return Err(TorchError::new("a parameter's type cannot cross the C ABI"));
         }
         if signature.symbolic_lists {
-            return Err(TorchError::new("a list of symbolic integers cannot cross the C ABI"));
+            return Err(TorchError::new("a fixed-size list of symbolic integers cannot cross the C ABI"));
         }
         if signature.results.iter().any(|t| t.base != Base::Tensor || t.list_optional || (t.list && t.optional)) {
             return Err(TorchError::new("a result is no tensor"));

@@ -42,8 +42,8 @@ pub struct Signature {
     pub overload: String,
     pub args: Vec<Ty>,
     pub results: Vec<Ty>,
-    /// Whether an argument is a list of symbolic integers. A kernel that wants plain ones cannot be called through the boxed
-    /// stack then: the C ABI builds a list that only symbolic kernels accept.
+    /// Whether an argument is a list of a fixed number of symbolic integers (`SymInt[2]`). torch refuses the list that the C ABI
+    /// builds for it.
     pub symbolic_lists: bool,
 }
 
@@ -62,7 +62,9 @@ impl Signature {
             Some(tuple) => split(tuple).map(argument_type).collect(),
             None => vec![argument_type(results)],
         };
-        Ok(Self { name: name.to_owned(), overload: overload.to_owned(), args, results, symbolic_lists: text.contains("SymInt[") })
+        let fixed = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+        let symbolic_lists = text.split("SymInt[").skip(1).any(fixed);
+        Ok(Self { name: name.to_owned(), overload: overload.to_owned(), args, results, symbolic_lists })
     }
 }
 
