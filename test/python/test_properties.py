@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from harness import check
 from hypothesis import HealthCheck, given, settings
@@ -101,3 +102,12 @@ def test_integer_chain(names: list[str], dtype: torch.dtype, shape: list[int], s
         return a, a.sum()
 
     check(fn, x, calls=1, dispatch=False)
+
+
+@pytest.mark.parametrize("shape, dims", [((300_000, 4), (0,)), ((4096, 64), (0,)), ((600, 3, 500), (0, 2))])
+def test_long_float32_sums_lose_nothing(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    """Columns of many rows: one float32 accumulator would be off by far more than eager's cascade."""
+    x = torch.rand(shape) + 1000
+    exact = x.double().mean(dims)
+    found = torch.compile(lambda x: x.mean(dims), backend="dynamlir")(x)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=0)

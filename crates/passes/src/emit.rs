@@ -295,6 +295,14 @@ impl Emit {
     /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
     pub fn reduce(&self, kind: &str, x: Value, dims: &[i64], keepdim: bool) -> Value {
         let shape = x.ty().shape();
+        let element = x.ty().element();
+        // A long f32 sum goes through f64: one accumulator per column, or a few per row, would lose what eager's cascade keeps.
+        let count: i64 = dims.iter().map(|&d| shape[d as usize]).product();
+        let along_memory = dims.contains(&(shape.len() as i64 - 1));
+        if kind == "sum" && element.is_float() && element.width() == 32 && count > if along_memory { 32_768 } else { 256 } {
+            let wide = self.reduce(kind, self.convert(x, Type::f64(element.ctx())), dims, keepdim);
+            return self.convert(wide, element);
+        }
         let dropped = |d: usize| dims.contains(&(d as i64));
         let kept: Vec<i64> = (0..shape.len()).filter(|&d| !dropped(d)).map(|d| shape[d]).collect();
         let reduced = if dims.is_empty() {
