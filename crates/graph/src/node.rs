@@ -1,0 +1,237 @@
+//! Nodes, and the graph that owns them.
+
+use std::fmt;
+
+use crate::Argument;
+
+/// A node's place in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// Position in [`Graph::nodes`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node calls or names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target<O> {
+    /// What nodes are named after: `add`, `relu`.
+    pub base: String,
+    /// How it is written in Python: `torch.add`; for a method its name, for a placeholder its source.
+    pub qualified: String,
+    /// The object itself, where there is one.
+    pub object: Option<O>,
+}
+
+impl<O> Target<O> {
+    /// A target with its object.
+    pub fn new(base: &str, qualified: &str, object: O) -> Self {
+        Self { base: base.to_owned(), qualified: qualified.to_owned(), object: Some(object) }
+    }
+}
+
+/// torch.fx's kinds of node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An input; the target is its name.
+    Placeholder,
+    /// A call of a function.
+    CallFunction,
+    /// A call of a method of the first argument.
+    CallMethod,
+    /// A call of a module that was not inlined.
+    CallModule,
+    /// A tensor that the graph owns.
+    GetAttr,
+    /// The results.
+    Output,
+}
+
+impl Kind {
+    /// torch.fx's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Placeholder => "placeholder",
+            Self::CallFunction => "call_function",
+            Self::CallMethod => "call_method",
+            Self::CallModule => "call_module",
+            Self::GetAttr => "get_attr",
+            Self::Output => "output",
+        }
+    }
+}
+
+/// A line of the user's Python: file, line, function.
+pub type Line = (String, u32, String);
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node<O> {
+    /// Its kind.
+    pub kind: Kind,
+    /// What is called or named.
+    pub target: Target<O>,
+    /// Positional arguments; for a method the object first.
+    pub args: Vec<Argument<O>>,
+    /// Keyword arguments.
+    pub kwargs: Vec<(String, Argument<O>)>,
+    /// Where in the user's Python, innermost frame first.
+    pub location: Vec<Line>,
+    /// How many nodes with the same base name came before.
+    pub(crate) ordinal: u32,
+}
+
+/// Why a graph is not well formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GraphError {
+    /// A node uses one that comes after it or does not exist.
+    UseBeforeDefinition(usize),
+    /// A placeholder after the first operation, or a node after the output.
+    OutOfOrder(usize),
+    /// No output node.
+    NoOutput,
+}
+
+impl fmt::Display for GraphError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UseBeforeDefinition(at) => write!(f, "node {at} uses a node that is not defined before it"),
+            Self::OutOfOrder(at) => write!(f, "node {at} comes after the output"),
+            Self::NoOutput => f.write_str("the graph has no output"),
+        }
+    }
+}
+
+impl std::error::Error for GraphError {}
+
+/// An ordered list of nodes.
+#[derive(Clone, Debug)]
+pub struct Graph<O> {
+    nodes: Vec<Node<O>>,
+}
+
+impl<O> Default for Graph<O> {
+    fn default() -> Self {
+        Self { nodes: Vec::new() }
+    }
+}
+
+impl<O> Graph<O> {
+    /// The nodes in order.
+    pub fn nodes(&self) -> &[Node<O>] {
+        &self.nodes
+    }
+
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> &Node<O> {
+        &self.nodes[id.index()]
+    }
+
+    /// All ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<O> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// The placeholders, in order.
+    pub fn placeholders(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.ids().filter(|id| self.node(*id).kind == Kind::Placeholder)
+    }
+
+    /// How many nodes compute something.
+    pub fn len_ops(&self) -> usize {
+        self.nodes.iter().filter(|node| !matches!(node.kind, Kind::Placeholder | Kind::Output | Kind::GetAttr)).count()
+    }
+
+    /// Adds an input called `name` that comes from `source`, a Python expression.
+    pub fn placeholder(&mut self, name: &str, source: &str) -> NodeId {
+        self.push(Kind::Placeholder, Target { base: name.to_owned(), qualified: source.to_owned(), object: None }, vec![], vec![], None)
+    }
+
+    /// Adds a call of a function.
+    pub fn call_function(
+        &mut self,
+        target: Target<O>,
+        args: Vec<Argument<O>>,
+        kwargs: Vec<(String, Argument<O>)>,
+        location: Option<Vec<Line>>,
+    ) -> NodeId {
+        self.push(Kind::CallFunction, target, args, kwargs, location)
+    }
+
+    /// Adds a call of the method `name` of `args[0]`.
+    pub fn call_method(
+        &mut self,
+        name: &str,
+        args: Vec<Argument<O>>,
+        kwargs: Vec<(String, Argument<O>)>,
+        location: Option<Vec<Line>>,
+    ) -> NodeId {
+        let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
+        self.push(Kind::CallMethod, target, args, kwargs, location)
+    }
+
+    /// Adds the results.
+    pub fn output(&mut self, value: Argument<O>) -> NodeId {
+        let target = Target { base: "output".to_owned(), qualified: "output".to_owned(), object: None };
+        self.push(Kind::Output, target, vec![value], vec![], None)
+    }
+
+    /// Checks that every use follows its definition and the output is last.
+    pub fn verify(&self) -> Result<(), GraphError> {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let mut bad = false;
+            for argument in node.args.iter().chain(node.kwargs.iter().map(|(_, value)| value)) {
+                argument.nodes(&mut |used| bad |= used.index() >= at);
+            }
+            if bad {
+                return Err(GraphError::UseBeforeDefinition(at));
+            }
+            if node.kind == Kind::Output && at + 1 != self.nodes.len() {
+                return Err(GraphError::OutOfOrder(at + 1));
+            }
+        }
+        match self.nodes.last() {
+            Some(node) if node.kind == Kind::Output => Ok(()),
+            _ => Err(GraphError::NoOutput),
+        }
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        target: Target<O>,
+        args: Vec<Argument<O>>,
+        kwargs: Vec<(String, Argument<O>)>,
+        location: Option<Vec<Line>>,
+    ) -> NodeId {
+        let ordinal = self.nodes.iter().filter(|node| node.kind != Kind::Placeholder && node.target.base == target.base).count() as u32;
+        self.nodes.push(Node { kind, target, args, kwargs, location: location.unwrap_or_default(), ordinal });
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_without_output_is_refused() {
+        let mut graph: Graph<()> = Graph::default();
+        assert_eq!(graph.verify(), Err(GraphError::NoOutput));
+        let x = graph.placeholder("x", "L['x']");
+        graph.output(Argument::Node(x));
+        assert_eq!(graph.verify(), Ok(()));
+        graph.call_method("sum", vec![Argument::Node(x)], vec![], None);
+        assert_eq!(graph.verify(), Err(GraphError::OutOfOrder(2)));
+    }
+
+    #[test]
+    fn a_use_before_its_definition_is_refused() {
+        let mut graph: Graph<()> = Graph::default();
+        graph.call_method("sum", vec![Argument::Node(NodeId(1))], vec![], None);
+        assert_eq!(graph.verify(), Err(GraphError::UseBeforeDefinition(0)));
+    }
+}
