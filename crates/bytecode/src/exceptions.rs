@@ -1,0 +1,64 @@
+//! `co_exceptiontable`: which handler an exception at an instruction goes to.
+
+use crate::DecodeError;
+
+/// Where an exception continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handler {
+    /// The code unit of the handler's first instruction.
+    pub target: u32,
+    /// How many values stay on the stack before the exception is pushed.
+    pub depth: u32,
+    /// Whether the raising instruction's offset is pushed (as a Python int) below the exception.
+    pub lasti: bool,
+}
+
+/// A run of code units that share a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The first unit.
+    pub start: u32,
+    /// The unit after the last.
+    pub end: u32,
+    /// Where exceptions raised in between go.
+    pub handler: Handler,
+}
+
+/// Reads the table; regions come in ascending order and do not overlap, or it is an error.
+pub(crate) fn decode(table: &[u8]) -> Result<Vec<Region>, DecodeError> {
+    let mut bytes = table.iter();
+    let mut regions = Vec::new();
+    let mut from = 0;
+    while let Some(&first) = bytes.as_slice().first() {
+        // Only the first byte of an entry has bit 7: CPython finds entries by it.
+        if first & 0x80 == 0 {
+            return Err(DecodeError::ExceptionTable);
+        }
+        let start = number(&mut bytes)?;
+        let length = number(&mut bytes)?;
+        let target = number(&mut bytes)?;
+        let depth_and_lasti = number(&mut bytes)?;
+        let end = start.checked_add(length).ok_or(DecodeError::ExceptionTable)?;
+        if start < from || length == 0 {
+            return Err(DecodeError::ExceptionTable);
+        }
+        from = end;
+        regions.push(Region { start, end, handler: Handler { target, depth: depth_and_lasti >> 1, lasti: depth_and_lasti & 1 == 1 } });
+    }
+    Ok(regions)
+}
+
+/// One number: groups of six bits, the highest first, bit 6 set on all but the last.
+fn number(bytes: &mut std::slice::Iter<'_, u8>) -> Result<u32, DecodeError> {
+    let mut value: u32 = 0;
+    loop {
+        let byte = *bytes.next().ok_or(DecodeError::ExceptionTable)?;
+        if value >> 26 != 0 {
+            return Err(DecodeError::ExceptionTable);
+        }
+        value = value << 6 | u32::from(byte & 0x3f);
+        if byte & 0x40 == 0 {
+            return Ok(value);
+        }
+    }
+}

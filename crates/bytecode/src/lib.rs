@@ -1,0 +1,21 @@
+//! CPython's code objects, for 3.11, 3.12 and 3.13, without Python.
+//!
+//! [`Code::decode`] turns `code.co_code` and `code.co_exceptiontable` into [`Instruction`]s with their operands whole
+//! (`EXTENDED_ARG` folded in) and their jump targets resolved. Each version has a table of its own in `tables/`, written
+//! from the interpreter itself; an opcode of the same name may still mean something else in another version, and it is
+//! the reader's task to look at [`Code::version`].
+//!
+//! The unit of all positions is the *code unit* of two bytes, as in CPython's tables; `dis` shows twice that number.
+#![forbid(unsafe_code)]
+
+mod code;
+mod exceptions;
+mod opcode;
+mod tables;
+mod version;
+
+pub use code::{Code, DecodeError, Instruction};
+pub use exceptions::{Handler, Region};
+pub use opcode::Opcode;
+pub use tables::{Operand, number_of, opcode_of};
+pub use version::Version;

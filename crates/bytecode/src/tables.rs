@@ -1,0 +1,105 @@
+//! Numbers of opcodes, their inline caches and kinds of operands: one table per version, in a file of its own.
+
+use crate::{Opcode, Version};
+
+mod v3_11;
+mod v3_12;
+mod v3_13;
+
+/// What an instruction's argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// The argument is not looked at.
+    Nothing,
+    /// A number whose meaning is the opcode's own.
+    Number,
+    /// An index into `co_consts`.
+    Const,
+    /// An index into `co_names`, in some opcodes above flag bits.
+    Name,
+    /// An index into the frame's locals; the 3.13 pairs pack two of four bits each.
+    Local,
+    /// An index into the frame's locals that holds a cell.
+    Free,
+    /// A comparison, in some versions above flag bits.
+    Compare,
+    /// A jump forward, counted in units from the next instruction.
+    Forward,
+    /// A jump backward, counted in units from the next instruction.
+    Backward,
+}
+
+/// One opcode of one version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub opcode: Opcode,
+    pub caches: u8,
+    pub operand: Operand,
+}
+
+/// The opcodes of one version, by number and by name.
+pub(crate) struct Table {
+    rows: [Option<Row>; 256],
+    numbers: [Option<u8>; Opcode::ALL.len()],
+}
+
+impl Table {
+    /// A table from its rows: number, opcode, inline cache entries, operand.
+    const fn new(rows: &[(u8, Opcode, u8, Operand)]) -> Self {
+        let mut table = Self { rows: [None; 256], numbers: [None; Opcode::ALL.len()] };
+        let mut at = 0;
+        while at < rows.len() {
+            let (number, opcode, caches, operand) = rows[at];
+            table.rows[number as usize] = Some(Row { opcode, caches, operand });
+            table.numbers[opcode as usize] = Some(number);
+            at += 1;
+        }
+        table
+    }
+
+    /// What the number stands for.
+    pub fn row(&self, number: u8) -> Option<&Row> {
+        self.rows[usize::from(number)].as_ref()
+    }
+
+    /// The opcode's number, if the version has it.
+    pub fn number(&self, opcode: Opcode) -> Option<u8> {
+        self.numbers[opcode as usize]
+    }
+
+    /// The opcode's row, if the version has it.
+    pub fn of(&self, opcode: Opcode) -> Option<&Row> {
+        self.number(opcode).and_then(|number| self.row(number))
+    }
+}
+
+/// The table of a version.
+pub(crate) fn table(version: Version) -> &'static Table {
+    match version {
+        Version::V3_11 => &v3_11::TABLE,
+        Version::V3_12 => &v3_12::TABLE,
+        Version::V3_13 => &v3_13::TABLE,
+    }
+}
+
+/// The number of an opcode in a version; `None` if the version does not have it.
+pub fn number_of(version: Version, opcode: Opcode) -> Option<u8> {
+    table(version).number(opcode)
+}
+
+/// The opcode with this number in a version.
+pub fn opcode_of(version: Version, number: u8) -> Option<Opcode> {
+    table(version).row(number).map(|row| row.opcode)
+}
+
+impl Opcode {
+    /// What its argument is in a version; `None` if the version does not have it.
+    pub fn operand(self, version: Version) -> Option<Operand> {
+        table(version).of(self).map(|row| row.operand)
+    }
+
+    /// How many inline cache entries follow it in a version; `None` if the version does not have it.
+    pub fn caches(self, version: Version) -> Option<u8> {
+        table(version).of(self).map(|row| row.caches)
+    }
+}
