@@ -1,0 +1,257 @@
+//! The builder: what a capture says while it runs.
+//!
+//! All methods take `&self`, so that a policy that is called re-entrantly can share one builder. Nothing is evaluated here.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
+
+use pyo3::{prelude::*, types::PyDict};
+
+use crate::{Constant, DictKey, Guard, GuardError, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch};
+
+/// Collects sources and guards of one capture.
+#[derive(Debug, Default)]
+pub struct GuardBuilder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub sources: Sources,
+    /// In the order they were added.
+    pub guards: Vec<(SourceId, Guard)>,
+    pub relations: Vec<Relation>,
+    /// Tensors that a passing check hands out, in order.
+    pub collected: Vec<SourceId>,
+    pub held: Vec<Py<PyAny>>,
+    /// What was added already, so that a value asked for twice is guarded once.
+    known: HashSet<(SourceId, String)>,
+    known_held: HashMap<usize, HeldId>,
+}
+
+/// A point to which [`GuardBuilder::rollback`] returns.
+#[derive(Debug, Clone, Copy)]
+pub struct Checkpoint {
+    guards: usize,
+    relations: usize,
+    collected: usize,
+}
+
+impl GuardBuilder {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of a source, new or known.
+    pub fn source(&self, source: Source) -> SourceId {
+        self.state.borrow_mut().sources.intern(source)
+    }
+
+    /// A parameter of the frame's function.
+    pub fn local(&self, slot: usize, name: &str) -> SourceId {
+        self.source(Source::Local { slot: slot as u32, name: name.into() })
+    }
+
+    /// A global of the frame's function.
+    pub fn global(&self, name: &str) -> SourceId {
+        self.source(Source::Global(name.into()))
+    }
+
+    /// A builtin of the frame's function; guards that no global hides it.
+    pub fn builtin(&self, name: &str) -> SourceId {
+        self.add(self.global(name), Guard::Absent);
+        self.source(Source::Builtin(name.into()))
+    }
+
+    /// A free variable of the frame's function.
+    pub fn free(&self, index: usize, name: &str) -> SourceId {
+        self.source(Source::Free { index: index as u32, name: name.into() })
+    }
+
+    /// What an instance stores under a name.
+    pub fn attr(&self, base: SourceId, name: &str) -> SourceId {
+        self.source(Source::Attr(base, name.into()))
+    }
+
+    /// A raw class attribute, looked up along the MRO.
+    pub fn type_attr(&self, class: SourceId, name: &str) -> SourceId {
+        self.source(Source::TypeAttr(class, name.into()))
+    }
+
+    /// A value of a dict.
+    ///
+    /// # Errors
+    /// When the key is no constant: use [`Source::DictValue`] and guard the keys.
+    pub fn item(&self, base: SourceId, key: &Bound<'_, PyAny>) -> Result<SourceId, GuardError> {
+        let key = Constant::new(key)?.ok_or_else(|| GuardError::NotWeak(format!("the key {key}")))?;
+        Ok(self.source(Source::Item(base, key)))
+    }
+
+    /// An object that the guards know by themselves, held weakly: a function, class or module met through C code.
+    ///
+    /// # Errors
+    /// When it takes no weak references.
+    pub fn hold(&self, object: &Bound<'_, PyAny>, name: &str) -> Result<SourceId, GuardError> {
+        require_weak(object)?;
+        let mut state = self.state.borrow_mut();
+        let address = object.as_ptr() as usize;
+        let id = match state.known_held.get(&address) {
+            Some(&id) => id,
+            None => {
+                let id = HeldId(state.held.len() as u32);
+                state.held.push(object.clone().unbind());
+                state.known_held.insert(address, id);
+                id
+            }
+        };
+        Ok(state.sources.intern(Source::Held { id, name: Name::from(name) }))
+    }
+
+    /// The Python expression that reaches a source's value.
+    #[must_use]
+    pub fn expression(&self, id: SourceId) -> String {
+        self.state.borrow().sources.expression(id)
+    }
+
+    /// What a number stands for.
+    #[must_use]
+    pub fn get(&self, id: SourceId) -> Source {
+        self.state.borrow().sources.get(id).clone()
+    }
+
+    /// Adds a guard, unless the same is there already.
+    pub fn add(&self, id: SourceId, guard: Guard) {
+        let mut state = self.state.borrow_mut();
+        if state.known.insert((id, guard.canon())) {
+            state.guards.push((id, guard));
+        }
+    }
+
+    /// Guards that a value is exactly of the class of this one.
+    pub fn type_match(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+        self.add(id, Guard::Type(value.get_type().into_any().unbind()));
+        Ok(())
+    }
+
+    /// Guards that a value is this object.
+    ///
+    /// # Errors
+    /// When it takes no weak references and is no constant either.
+    pub fn identity(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+        require_weak(value)?;
+        self.add(id, Guard::Identity(value.clone().unbind()));
+        Ok(())
+    }
+
+    /// Guards that a value is this constant: exact type and value. False if it is none of the types of [`Constant`].
+    pub fn equals(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
+        let Some(constant) = Constant::new(value)? else { return Ok(false) };
+        self.add(id, Guard::Equals(constant));
+        Ok(true)
+    }
+
+    /// Guards the metadata of a tensor.
+    pub fn tensor(&self, id: SourceId, expected: TensorMatch) {
+        self.add(id, Guard::Tensor(expected));
+    }
+
+    /// Guards that a source reaches something.
+    pub fn present(&self, id: SourceId) {
+        self.add(id, Guard::Present);
+    }
+
+    /// Guards that a source reaches nothing.
+    pub fn absent(&self, id: SourceId) {
+        self.add(id, Guard::Absent);
+    }
+
+    /// Guards the length of a container.
+    pub fn length(&self, id: SourceId, length: usize) {
+        self.add(id, Guard::Length(length));
+    }
+
+    /// Guards the keys of a dict and their order. Keys that are no constants are guarded by identity of their positions'
+    /// values, or left to the caller when they take no weak references.
+    pub fn dict_keys(&self, id: SourceId, dict: &Bound<'_, PyDict>) -> Result<(), GuardError> {
+        let mut keys = Vec::with_capacity(dict.len());
+        for (position, key) in dict.keys().iter().enumerate() {
+            keys.push(match Constant::new(&key)? {
+                Some(constant) => DictKey::Constant(constant),
+                None => {
+                    self.identity(self.source(Source::DictKey(id, position as u32)), &key)?;
+                    DictKey::Any
+                }
+            });
+        }
+        self.add(id, Guard::DictKeys(keys.into()));
+        Ok(())
+    }
+
+    /// Guards the elements of a set. False if one of them is no constant.
+    pub fn set_elements(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
+        let mut elements = Vec::new();
+        for element in set.try_iter()? {
+            let Some(constant) = Constant::new(&element?)? else { return Ok(false) };
+            elements.push(constant);
+        }
+        self.add(id, Guard::SetElements(elements.into()));
+        Ok(true)
+    }
+
+    /// Guards a function's code object.
+    pub fn code(&self, id: SourceId, code: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+        require_weak(code)?;
+        self.add(id, Guard::Code(code.clone().unbind()));
+        Ok(())
+    }
+
+    /// Guards how several values relate.
+    pub fn relate(&self, relation: Relation) {
+        let mut state = self.state.borrow_mut();
+        if !state.relations.contains(&relation) {
+            state.relations.push(relation);
+        }
+    }
+
+    /// Hands a tensor to the graph: its number among the inputs that a passing check collects.
+    pub fn collect(&self, id: SourceId) -> usize {
+        let mut state = self.state.borrow_mut();
+        state.collected.iter().position(|&known| known == id).unwrap_or_else(|| {
+            state.collected.push(id);
+            state.collected.len() - 1
+        })
+    }
+
+    /// Where we are, for an attempt that may have to be undone.
+    #[must_use]
+    pub fn checkpoint(&self) -> Checkpoint {
+        let state = self.state.borrow();
+        Checkpoint { guards: state.guards.len(), relations: state.relations.len(), collected: state.collected.len() }
+    }
+
+    /// Forgets the guards added since; sources stay.
+    pub fn rollback(&self, to: Checkpoint) {
+        let mut state = self.state.borrow_mut();
+        state.guards.truncate(to.guards);
+        state.relations.truncate(to.relations);
+        state.collected.truncate(to.collected);
+        let kept: HashSet<_> = state.guards.iter().map(|(id, guard)| (*id, guard.canon())).collect();
+        state.known = kept;
+    }
+
+    pub(crate) fn into_state(self) -> State {
+        self.state.into_inner()
+    }
+}
+
+/// Whether an object can be referred to weakly.
+fn require_weak(object: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+    if object.get_type().getattr("__weakrefoffset__")?.extract::<isize>()? == 0 {
+        return Err(GuardError::NotWeak(format!("an object of type {}", object.get_type().name()?)));
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Constants: immutable Python values that are compared by exact type and value.
+//!
+//! Python's `==` is too kind for guards: `1 == True == 1.0` and `0.0 == -0.0`, while `nan != nan`. Here two values are the same
+//! if no program could tell them apart but by `is`: equal types, equal bits of floats, equal elements of tuples.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use pyo3::{
+    prelude::*,
+    types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyNone, PyRange, PySlice, PyString, PyTuple},
+};
+
+/// An immutable Python value. Holds its object strongly, so it must be one that refers to nothing of the user's.
+#[derive(Debug)]
+pub struct Constant {
+    object: Py<PyAny>,
+    kind: Kind,
+    /// Equal exactly if the constants are the same; also what hashing uses.
+    canon: Arc<str>,
+    /// What Python's `repr` says.
+    text: Arc<str>,
+}
+
+/// How a value is compared.
+#[derive(Debug, Clone)]
+enum Kind {
+    /// By address: None, Ellipsis, True, False, dtypes and other singletons.
+    Singleton,
+    Int(i64),
+    Float(u64),
+    /// Exact type, then `==`, which runs C code only: str, bytes, int beyond 64 bits, complex (by repr), torch.device.
+    Equal,
+    Complex(u64, u64),
+    /// The exact type is that of the object: tuple, torch.Size, a named tuple.
+    Tuple(Vec<Constant>),
+    FrozenSet(Vec<Constant>),
+    /// start, stop, step
+    Slice(Vec<Constant>),
+}
+
+impl Clone for Constant {
+    fn clone(&self) -> Self {
+        Python::attach(|py| Self {
+            object: self.object.clone_ref(py),
+            kind: self.kind.clone(),
+            canon: self.canon.clone(),
+            text: self.text.clone(),
+        })
+    }
+}
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Self) -> bool {
+        self.canon == other.canon
+    }
+}
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.canon.hash(state);
+    }
+}
+
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Torch types whose instances are immutable: singletons, but for `device`.
+const TORCH_SINGLETONS: [&str; 4] = ["dtype", "layout", "memory_format", "qscheme"];
+
+impl Constant {
+    /// The constant for an object, or None if it is not one of the types that are compared by value.
+    ///
+    /// # Errors
+    /// What Python raises while the object is looked at (out of memory).
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
+        // Python refuses to write very long integers in decimal.
+        let text = object.repr().or_else(|_| hexadecimal(object))?.to_string_lossy().into_owned();
+        Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text: text.into() }))
+    }
+
+    /// A string constant, for keys.
+    #[must_use]
+    pub fn string(py: Python<'_>, value: &str) -> Self {
+        let object = PyString::intern(py, value).into_any();
+        let (canon, text) = (format!("s{value}"), quoted(value));
+        Self { object: object.unbind(), kind: Kind::Equal, canon: canon.into(), text: text.into() }
+    }
+
+    /// The object itself.
+    #[must_use]
+    pub fn object(&self) -> &Py<PyAny> {
+        &self.object
+    }
+
+    /// Equal exactly for constants that are the same.
+    pub(crate) fn canon(&self) -> &str {
+        &self.canon
+    }
+
+    fn classify(object: &Bound<'_, PyAny>) -> PyResult<Option<(Kind, String)>> {
+        let address = object.as_ptr() as usize;
+        if object.is_exact_instance_of::<PyNone>() || object.is_exact_instance_of::<PyEllipsis>() || object.is_exact_instance_of::<PyBool>()
+        {
+            return Ok(Some((Kind::Singleton, format!("@{address}"))));
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            return Ok(Some(match object.extract::<i64>() {
+                Ok(value) => (Kind::Int(value), format!("i{value}")),
+                Err(_) => (Kind::Equal, format!("x{}", hexadecimal(object)?)),
+            }));
+        }
+        if let Ok(float) = object.cast_exact::<PyFloat>() {
+            let bits = float.value().to_bits();
+            return Ok(Some((Kind::Float(bits), format!("f{bits:x}"))));
+        }
+        if let Ok(complex) = object.cast_exact::<PyComplex>() {
+            let (real, imag) = complex_bits(complex)?;
+            return Ok(Some((Kind::Complex(real, imag), format!("c{real:x},{imag:x}"))));
+        }
+        if let Ok(text) = object.cast_exact::<PyString>() {
+            // Lone surrogates have no UTF-8; their repr is as good a name.
+            let canon = text.to_str().map_or_else(|_| object.repr().map(|r| format!("u{r}")), |t| Ok(format!("s{t}")))?;
+            return Ok(Some((Kind::Equal, canon)));
+        }
+        if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyRange>() {
+            return Ok(Some((Kind::Equal, format!("r{}", object.repr()?))));
+        }
+        if object.is_exact_instance_of::<PySlice>() {
+            let parts = ["start", "stop", "step"].map(|name| object.getattr(name));
+            return Self::composite(parts.into_iter(), "slice", Kind::Slice);
+        }
+        if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
+            let Some((Kind::FrozenSet(elements), _)) = Self::composite(set.iter().map(Ok), "", Kind::FrozenSet)? else { return Ok(None) };
+            let mut names: Vec<_> = elements.iter().map(|e| e.canon.to_string()).collect();
+            names.sort();
+            return Ok(Some((Kind::FrozenSet(elements), format!("frozenset({})", joined(&names)))));
+        }
+        let class = object.get_type();
+        let (module, name) = (class.module()?.to_string(), class.name()?.to_string());
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            // A subclass is immutable if its instances store nothing beside the items.
+            let plain = class.is(&object.py().get_type::<PyTuple>()) || (module == "torch" && name == "Size") || is_named_tuple(&class)?;
+            let head = format!("tuple@{}", class.as_ptr() as usize);
+            return if plain { Self::composite(tuple.iter().map(Ok), &head, Kind::Tuple) } else { Ok(None) };
+        }
+        if module == "torch" && TORCH_SINGLETONS.contains(&&*name) {
+            return Ok(Some((Kind::Singleton, format!("@{address}"))));
+        }
+        if module == "torch" && name == "device" {
+            return Ok(Some((Kind::Equal, format!("d{}", object.str()?))));
+        }
+        Ok(None)
+    }
+
+    fn composite<'py>(
+        parts: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+        head: &str,
+        make: impl FnOnce(Vec<Self>) -> Kind,
+    ) -> PyResult<Option<(Kind, String)>> {
+        let mut elements = Vec::new();
+        for part in parts {
+            let Some(element) = Self::new(&part?)? else { return Ok(None) };
+            elements.push(element);
+        }
+        let names: Vec<_> = elements.iter().map(|e| e.canon.to_string()).collect();
+        Ok(Some((make(elements), format!("{head}({})", joined(&names)))))
+    }
+
+    /// Whether an object is the same value.
+    ///
+    /// # Errors
+    /// What comparing raised; no user code is run.
+    pub fn matches(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = object.py();
+        let mine = self.object.bind(py);
+        if mine.is(object) {
+            return Ok(true);
+        }
+        if matches!(self.kind, Kind::Singleton) || !mine.get_type().is(&object.get_type()) {
+            return Ok(false);
+        }
+        Ok(match &self.kind {
+            Kind::Singleton => false,
+            Kind::Int(value) => object.extract::<i64>().is_ok_and(|seen| seen == *value),
+            Kind::Float(bits) => object.extract::<f64>()?.to_bits() == *bits,
+            Kind::Equal => mine.eq(object)?,
+            Kind::Complex(real, imag) => object.cast_exact::<PyComplex>().is_ok_and(|c| complex_bits(c).is_ok_and(|b| b == (*real, *imag))),
+            Kind::Tuple(elements) => {
+                let tuple = object.cast::<PyTuple>()?;
+                tuple.len() == elements.len()
+                    && elements.iter().zip(tuple.iter()).try_fold(true, |same, (e, o)| Ok::<_, PyErr>(same && e.matches(&o)?))?
+            }
+            Kind::FrozenSet(_) => Self::new(object)?.is_some_and(|seen| seen == *self),
+            Kind::Slice(elements) => {
+                let parts = ["start", "stop", "step"];
+                elements.iter().zip(parts).try_fold(true, |same, (e, p)| Ok::<_, PyErr>(same && e.matches(&object.getattr(p)?)?))?
+            }
+        })
+    }
+}
+
+fn hexadecimal<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    Ok(object.call_method1("__format__", ("#x",))?.cast_into()?)
+}
+
+/// Each part with its length, so that no two lists give one text.
+fn joined(parts: &[String]) -> String {
+    parts.iter().map(|part| format!("{}:{part}", part.len())).collect::<Vec<_>>().join(",")
+}
+
+/// As Python's `repr` writes a string without odd characters.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+fn complex_bits(value: &Bound<'_, PyComplex>) -> PyResult<(u64, u64)> {
+    let part = |name: &str| value.getattr(name)?.extract::<f64>().map(f64::to_bits);
+    Ok((part("real")?, part("imag")?))
+}
+
+/// A class made by `namedtuple` or `NamedTuple`: no instance dictionary.
+fn is_named_tuple(class: &Bound<'_, pyo3::types::PyType>) -> PyResult<bool> {
+    Ok(class.hasattr("_fields")? && class.getattr("__dictoffset__")?.extract::<isize>()? == 0)
+}

@@ -1,0 +1,19 @@
+//! Guards: whether what a capture assumed still holds.
+//!
+//! A capture describes *where* values came from with [`Source`]s and *what* it assumed of them with [`Guard`]s, through a
+//! [`GuardBuilder`]. The result is a [`GuardSet`]: a tree, evaluated natively, with three outcomes: pass, fail, an exception.
+//! A check that passes also collects the tensors that the graph is called with.
+//!
+//! *Architecture invariant:* a guard set owns nothing of the user's. Models, parameters, functions and classes are held weakly,
+//! and when one of them dies the guard set is invalid for ever.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod constant;
+mod guard;
+mod source;
+
+pub use builder::{Checkpoint, GuardBuilder};
+pub use constant::Constant;
+pub use guard::{Class, DictKey, Guard, GuardError, Relation, StorageMember, TensorMatch};
+pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};

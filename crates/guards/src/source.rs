@@ -1,0 +1,234 @@
+//! Sources: the path by which a value was reached from the frame that was captured.
+//!
+//! A source is a tree; each node adds one step to its base. Sources are interned in a [`Sources`] table, so equal paths have
+//! equal [`SourceId`]s and a tree of guards shares its prefixes. Each prints as the Python expression that reaches the value.
+//!
+//! What a step reads is *storage*, never the result of running Python code: [`Source::Attr`] is what is stored on the instance
+//! under a name, whatever properties its class has. Who captures `obj.x` as stored on `obj` also guards what made that so: the
+//! type of `obj`, and that looking `x` up along its type finds no data descriptor ([`Source::TypeAttr`] with
+//! [`crate::Guard::Absent`] or an identity).
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use crate::Constant;
+
+/// Number of a source in its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceId(pub(crate) u32);
+
+impl SourceId {
+    /// The number, for those who keep sources in tables of their own.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Number of an object held by [`crate::GuardBuilder::hold`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeldId(pub(crate) u32);
+
+/// A name in a source.
+pub type Name = Arc<str>;
+
+/// Which of a module's tables holds a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModuleTable {
+    /// `_parameters`
+    Parameters,
+    /// `_buffers`
+    Buffers,
+    /// `_modules`
+    Modules,
+}
+
+impl ModuleTable {
+    /// The attribute of `nn.Module` that is the table.
+    #[must_use]
+    pub const fn attribute(self) -> &'static str {
+        match self {
+            Self::Parameters => "_parameters",
+            Self::Buffers => "_buffers",
+            Self::Modules => "_modules",
+        }
+    }
+}
+
+/// One step of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A parameter of the frame's function, by its slot (`co_varnames` order). Prints as `L['x']`.
+    Local {
+        /// Position in the frame's locals.
+        slot: u32,
+        /// The parameter's name.
+        name: Name,
+    },
+    /// A global of the frame's function. Prints as `G['torch']`.
+    Global(Name),
+    /// A builtin of the frame's function. The name must not be a global: guard [`Source::Global`] as absent, too.
+    Builtin(Name),
+    /// What a free variable of the frame's function holds; `index` counts `co_freevars`.
+    Free {
+        /// Position in the function's closure.
+        index: u32,
+        /// The variable's name.
+        name: Name,
+    },
+    /// An object that guards know by themselves: held weakly, and they become invalid when it dies.
+    Held {
+        /// From [`crate::GuardBuilder::hold`].
+        id: HeldId,
+        /// How it prints, such as a function's qualified name.
+        name: Name,
+    },
+    /// What an instance stores under a name: in its dictionary or inline values.
+    Attr(SourceId, Name),
+    /// What an instance stores in a slot (`__slots__`) of that name.
+    Slot(SourceId, Name),
+    /// What looking a name up along a class's MRO finds: the raw class attribute, no descriptor is called.
+    TypeAttr(SourceId, Name),
+    /// `getattr(base, name)`. May run Python and is evaluated on every check; for attributes of C objects that have no storage
+    /// to read.
+    GetAttr(SourceId, Name),
+    /// `type(base)`.
+    Type(SourceId),
+    /// The value under a constant key of a dict.
+    Item(SourceId, Constant),
+    /// An item of a tuple or a list.
+    Index(SourceId, u32),
+    /// The key at a position of a dict.
+    DictKey(SourceId, u32),
+    /// The value at a position of a dict.
+    DictValue(SourceId, u32),
+    /// `base.__defaults__[i]` of a function.
+    Default(SourceId, u32),
+    /// `base.__kwdefaults__[name]` of a function.
+    KwDefault(SourceId, Name),
+    /// What a cell of a function's closure holds; the name is for printing.
+    Closure {
+        /// The function.
+        base: SourceId,
+        /// Position in its closure.
+        index: u32,
+        /// The variable's name.
+        name: Name,
+    },
+    /// What a cell object holds.
+    Cell(SourceId),
+    /// `base.__code__` of a function.
+    Code(SourceId),
+    /// A global of a function other than the frame's: `base.__globals__[name]`.
+    GlobalOf(SourceId, Name),
+    /// A builtin of a function other than the frame's.
+    BuiltinOf(SourceId, Name),
+    /// `base.__func__` of a bound method.
+    MethodFunction(SourceId),
+    /// `base.__self__` of a bound method.
+    MethodSelf(SourceId),
+    /// A parameter, buffer or submodule in its `nn.Module`'s own table.
+    Member(SourceId, ModuleTable, Name),
+    /// `base.get()` of a context variable.
+    ContextVar(SourceId),
+}
+
+impl Source {
+    /// The source it is a step from, None for the roots.
+    #[must_use]
+    pub fn base(&self) -> Option<SourceId> {
+        match self {
+            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => None,
+            Self::Attr(base, _)
+            | Self::Slot(base, _)
+            | Self::TypeAttr(base, _)
+            | Self::GetAttr(base, _)
+            | Self::Type(base)
+            | Self::Item(base, _)
+            | Self::Index(base, _)
+            | Self::DictKey(base, _)
+            | Self::DictValue(base, _)
+            | Self::Default(base, _)
+            | Self::KwDefault(base, _)
+            | Self::Closure { base, .. }
+            | Self::Cell(base)
+            | Self::Code(base)
+            | Self::GlobalOf(base, _)
+            | Self::BuiltinOf(base, _)
+            | Self::MethodFunction(base)
+            | Self::MethodSelf(base)
+            | Self::Member(base, ..)
+            | Self::ContextVar(base) => Some(*base),
+        }
+    }
+}
+
+/// The table of sources. Bases come before what is built on them.
+#[derive(Debug, Default)]
+pub struct Sources {
+    list: Vec<Source>,
+    ids: HashMap<Source, SourceId>,
+}
+
+impl Sources {
+    /// The number of a source, new or known.
+    pub fn intern(&mut self, source: Source) -> SourceId {
+        if let Some(&id) = self.ids.get(&source) {
+            return id;
+        }
+        let id = SourceId(self.list.len() as u32);
+        self.list.push(source.clone());
+        self.ids.insert(source, id);
+        id
+    }
+
+    /// What a number stands for.
+    #[must_use]
+    pub fn get(&self, id: SourceId) -> &Source {
+        &self.list[id.index()]
+    }
+
+    /// The Python expression that reaches the value.
+    #[must_use]
+    pub fn expression(&self, id: SourceId) -> String {
+        let base = |base: &SourceId| self.expression(*base);
+        match self.get(id) {
+            Source::Local { name, .. } => format!("L['{name}']"),
+            Source::Global(name) => format!("G['{name}']"),
+            Source::Builtin(name) => format!("B['{name}']"),
+            Source::Free { name, .. } => format!("C['{name}']"),
+            Source::Held { name, .. } => name.to_string(),
+            Source::Attr(b, name) | Source::Slot(b, name) | Source::GetAttr(b, name) => attribute(&base(b), name),
+            Source::TypeAttr(b, name) => format!("___lookup({}, '{name}')", base(b)),
+            Source::Type(b) => format!("type({})", base(b)),
+            Source::Item(b, key) => format!("{}[{key}]", base(b)),
+            Source::Index(b, i) => format!("{}[{i}]", base(b)),
+            Source::DictKey(b, i) => format!("list({})[{i}]", base(b)),
+            Source::DictValue(b, i) => format!("list({}.values())[{i}]", base(b)),
+            Source::Default(b, i) => format!("{}.__defaults__[{i}]", base(b)),
+            Source::KwDefault(b, name) => format!("{}.__kwdefaults__['{name}']", base(b)),
+            Source::Closure { base: b, index, .. } => format!("{}.__closure__[{index}].cell_contents", base(b)),
+            Source::Cell(b) => format!("{}.cell_contents", base(b)),
+            Source::Code(b) => format!("{}.__code__", base(b)),
+            Source::GlobalOf(b, name) => format!("{}.__globals__['{name}']", base(b)),
+            Source::BuiltinOf(b, name) => format!("{}.__builtins__['{name}']", base(b)),
+            Source::MethodFunction(b) => format!("{}.__func__", base(b)),
+            Source::MethodSelf(b) => format!("{}.__self__", base(b)),
+            Source::Member(b, ModuleTable::Modules, name) => format!("{}._modules['{name}']", base(b)),
+            Source::Member(b, _, name) => attribute(&base(b), name),
+            Source::ContextVar(b) => format!("{}.get()", base(b)),
+        }
+    }
+}
+
+/// `base.name`, or the call that a name which is no identifier needs.
+fn attribute(base: &str, name: &str) -> String {
+    let mut letters = name.chars();
+    let identifier = letters.next().is_some_and(|c| c.is_alphabetic() || c == '_') && letters.all(|c| c.is_alphanumeric() || c == '_');
+    if identifier { format!("{base}.{name}") } else { format!("getattr({base}, '{name}')") }
+}
+
+impl fmt::Display for ModuleTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.attribute())
+    }
+}
