@@ -61,6 +61,29 @@ REASONS: dict[str, Reason] = {
         Reason("input-layout", "Inputs alias in too many ways, or change aliasing between calls.", "Clone them."),
         Reason("unsupported", "The native compiler does not support the graph.", ""),
         Reason("run-error", "A compiled call failed; it was repeated as plain eager.", "Please report this."),
+        Reason("c-function", "A C function that the capture does not know is called.", "Call it outside."),
+        Reason(
+            "side-effect", "Something that existed before the call would be changed.", "Return the new value instead."
+        ),
+        Reason("hidden-operation", "C code runs an operation on tensors that the graph does not show.", ""),
+        Reason("unguardable", "A value decides something, but no guard can check it later.", "Pass it as an argument."),
+        Reason(
+            "tensor-escape", "Memory, contents or gradient of a tensor are asked for.", "Keep it out of the function."
+        ),
+        Reason(
+            "output", "The function returns something that cannot be rebuilt.", "Return tensors and plain containers."
+        ),
+        Reason("thread-state", "The function returns with another thread state than it began with.", "Use `with`."),
+        Reason(
+            "print", "The function prints, warns or logs.", "Do it outside, or under torch.compiler.is_compiling()."
+        ),
+        Reason("bytecode", "The interpreter does not run this bytecode.", "Please report this."),
+        Reason("raised", "The function raised while being captured; plain Python raises its own.", ""),
+        Reason(
+            "cache-limit",
+            "The function was compiled too often.",
+            "See which guard fails with DYNAMLIR_LOGS=recompiles.",
+        ),
         Reason("internal-error", "The compiler itself failed.", "Please report this."),
     )
 }

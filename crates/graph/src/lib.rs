@@ -20,6 +20,6 @@ mod source;
 
 pub use crate::{
     argument::Argument,
-    node::{Graph, GraphError, Kind, Node, NodeId, Target},
+    node::{Graph, GraphError, Kind, Line, Node, NodeId, Target},
     source::PythonSource,
 };

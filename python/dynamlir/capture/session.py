@@ -1,0 +1,159 @@
+"""What a capture needs of torch: fakes for the tensors it meets, the recorder of their operations, state to restore.
+
+The native interpreter has torch's functions called here; what they dispatch on fakes becomes the recording, so that
+nothing is run twice. An operation that comes from elsewhere would be missing in the captured graph, and is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..fakes import Faker, check_supported
+from ..reasons import Fallback, Location
+from ..recorder import OpRecorder
+from ..recording import OutputRecord, Recording
+from ..tracing import fresh_fake_mode
+
+
+class Session:
+    """One capture, from the first instruction to the finished recording. Enter it once."""
+
+    def __init__(self, name: str) -> None:
+        self.recording = Recording(name)
+        self.mode = fresh_fake_mode()
+        self.faker = Faker(self.mode)
+        self.recorder = _Watched(self.recording, self.faker, _stranger)
+        self.inputs: list[torch.Tensor] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Session:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_disable_current_modes())
+            stack.enter_context(_thread_state())
+            stack.enter_context(self.mode)
+            stack.enter_context(self.recorder)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def input(self, real: torch.Tensor, name: str) -> torch.Tensor:
+        """The fake of a tensor that the frame reads; the first call for a tensor makes it an input of the graph."""
+        known = self.faker.known(real)
+        if known is not None:
+            return known
+        # Metadata of a real tensor under the fake mode would be answered by fakes.
+        with _disable_current_modes():
+            check_supported(real)
+            fake = self.faker.fake(real)
+            self.recorder.add_input(fake, name)
+        self.inputs.append(real)
+        return fake
+
+    def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
+        """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
+        self.recorder.location = location
+        self.recorder.expected = True
+        try:
+            return target(*args, **kwargs)
+        finally:
+            self.recorder.expected = False
+
+    def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:
+        """An attribute of a tensor; some are operations (``T``, ``real``)."""
+        return self.run(getattr, (fake, name), {}, location)
+
+    def failure(self, error: BaseException) -> Fallback | None:
+        """The reason behind an exception of an operation, when it is the recorder's and not the user's."""
+        if self.recorder.failure is not None:
+            return self.recorder.failure
+        seen: BaseException | None = error
+        while seen is not None:
+            if isinstance(seen, Fallback):
+                return seen
+            if isinstance(seen, (DataDependentOutputException, DynamicOutputShapeException)):
+                return Fallback("data-dependent", str(seen), self.recorder.location)
+            if isinstance(seen, UnsupportedOperatorException):
+                return Fallback("no-fake", str(seen), self.recorder.location)
+            seen = seen.__cause__
+        return None
+
+    def finish(self, outputs: Sequence[torch.Tensor]) -> list[int]:
+        """Close the recording over the fakes the frame returns; which inputs are used, by their position."""
+        if self.recorder.failure is not None:
+            raise self.recorder.failure
+        self.recording.outputs = [self._output(fake) for fake in outputs]
+        bumps = self.recorder.input_bumps()
+        used = {value for op in self.recording.ops for value in op.operands}
+        used |= {output.id for output in self.recording.outputs}
+        kept = [at for at, record in enumerate(self.recording.inputs) if record.id in used]
+        self.recording.inputs = [self.recording.inputs[at] for at in kept]
+        self.recording.input_bumps = [bumps[at] for at in kept]
+        return kept
+
+    def _output(self, fake: torch.Tensor) -> OutputRecord:
+        value = self.recorder.id_of(fake)
+        is_input = self.recorder.is_input(value)
+        if fake.requires_grad and not is_input:
+            raise Fallback("autograd", "an output requires a gradient")
+        facts = {"is_view": fake._is_view(), "version": fake._version, **self.recorder.eager_facts.get(id(fake), {})}
+        return OutputRecord("value", value, 0 if is_input else facts["version"], facts["is_view"])
+
+
+class _Watched(OpRecorder):
+    """A recorder that refuses what is dispatched outside of the calls it was told about."""
+
+    expected = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not self.expected and func.namespace != "prim":
+            raise self._fail(Fallback("hidden-operation", str(func), self.location))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a value is the stand-in of a tensor."""
+    return isinstance(value, FakeTensor)
+
+
+def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
+    raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
+
+
+@contextlib.contextmanager
+def _thread_state() -> Any:
+    """Undo what a capture that is given up, or whose frame restores its state itself, did to the thread."""
+    grad = torch.is_grad_enabled()
+    autocast_cache = torch.is_autocast_cache_enabled()
+    autocast = {
+        device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
+    }
+    functorch = torch._C._functorch
+    depth = len(functorch.get_interpreter_stack() or ())
+    random = torch.get_rng_state()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        while len(functorch.get_interpreter_stack() or ()) > depth:
+            functorch.pop_dynamic_layer_stack()
+        for device, (enabled, dtype) in autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(autocast_cache)
+        torch._C._set_grad_enabled(grad)
+        torch.set_rng_state(random)
