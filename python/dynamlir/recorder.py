@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import aten_schema
-from .fakes import Faker, check_supported
+from .fakes import Faker, as_eager_strides, check_supported
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
@@ -51,6 +51,12 @@ _QUESTIONS = frozenset(
 # Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
 _UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
 
+# Factories that fill their memory by an operation that counts versions, which shows where a composite calls them. The
+# Python functions of the same names hide it.
+_COUNTING_FACTORIES = frozenset(
+    {"zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "range", "rand", "randn", "randint", "randperm"}
+)
+
 _ABSOLUTE_OFFSET = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"})
 
 
@@ -73,6 +79,8 @@ class OpRecorder(TorchDispatchMode):
         self.recording = recording
         self.faker = faker
         self.location: Location = []
+        self.builtin: str | None = None
+        """The builtin function being run, where it is known."""
         self.failure: Fallback | None = None
         self._find_tensor = find_tensor
         self._next = 0
@@ -193,7 +201,7 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
-        out = func(*positional, **keywords)
+        out = as_eager_strides(func, positional, keywords, func(*positional, **keywords))
         bump = int(aten_schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
             right = version + bump * any(tensor is other for other in written)
@@ -209,6 +217,8 @@ class OpRecorder(TorchDispatchMode):
         if out is None and not func._schema.returns:
             leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
+        if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
+            torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         return out
 
     def _record(self, func: OpOverload, full: list[Any], leaves: list[Any], written: list[torch.Tensor]) -> None:

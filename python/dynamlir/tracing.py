@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import operator
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,11 +28,14 @@ from .reasons import Fallback
 from .recorder import OpRecorder, is_stranger, parse_stack
 from .recording import OutputRecord, Recording
 
-# Composites that take another path on tensor subclasses, fakes among them: what eager's own path makes of the result.
-_EAGER_FACTS: dict[str, dict[str, Any]] = {
-    "max_pool1d": {"is_view": False},
-    "linalg_matrix_rank": {"version": 1},
-    "matrix_rank": {"version": 1},
+# Composites that take another path on tensor subclasses, fakes among them: what eager's own path makes of the result,
+# and how often it writes into it or, as max_pool1d does to an image without batch, squeezes it in place.
+_NO_VIEW = frozenset({"max_pool1d"})
+_EAGER_VERSION: dict[str, Callable[[torch.Tensor], int]] = {
+    "max_pool1d": lambda result: int(result.dim() == 2),
+    "linalg_matrix_rank": lambda result: 1,
+    "one_hot": lambda result: 2 if result.numel() else 0,
+    "matrix_rank": lambda result: 1,
 }
 
 
@@ -47,15 +51,21 @@ class _Runner(torch.fx.Interpreter):
         self._recorder.location = parse_stack(n.stack_trace)
         if isinstance(n.target, HigherOrderOperator):
             raise Fallback("higher-order-op", str(n.target), self._recorder.location)
+        self._recorder.builtin = _builtin_name(n)
         result = super().run_node(n)
         if n.target is torch.amp.autocast_mode._enter_autocast:
             self.autocasts.append(result)
         elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
             self.autocasts.pop()
-        facts = _EAGER_FACTS.get(getattr(n.target, "__name__", "")) if n.op == "call_function" else None
-        if facts is not None and isinstance(result, torch.Tensor):
-            self._recorder.eager_facts[id(result)] = facts
+        if n.op == "call_function" and isinstance(result, torch.Tensor):
+            self._amend(getattr(n.target, "__name__", ""), result)
         return result
+    def _amend(self, name: str, result: torch.Tensor) -> None:
+        if name in _NO_VIEW:
+            self._recorder.eager_facts[id(result)] = {"is_view": False}
+        if name in _EAGER_VERSION:
+            torch._C._autograd._unsafe_set_version_counter((result,), (_EAGER_VERSION[name](result),))
+
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
@@ -126,6 +136,15 @@ def preserved_state(runner: _Runner) -> Iterator[None]:
 
 def _argument(value: Any, faker: Faker) -> Any:
     if isinstance(value, torch.Tensor):
+def _builtin_name(node: torch.fx.Node) -> str | None:
+    """The name of the builtin that the node calls; None where Python code may call several."""
+    target = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target)
+    known = isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType))
+    return target.__name__ if known else None
+
+
         return faker.fake(value)
     if isinstance(value, torch.SymInt):
         return int(value)
