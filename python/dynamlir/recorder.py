@@ -212,13 +212,13 @@ class OpRecorder(TorchDispatchMode):
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
         leaves = _result_leaves(out)
         name = func._schema.name.split("::")[-1]
+        if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
+            torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         if not written and (name in _QUESTIONS or name.startswith("sym_")):
             return out  # about contents the fakes would refuse to answer
         if out is None and not func._schema.returns:
             leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
-        if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
-            torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         return out
 
     def _record(self, func: OpOverload, full: list[Any], leaves: list[Any], written: list[torch.Tensor]) -> None:

@@ -60,12 +60,12 @@ class _Runner(torch.fx.Interpreter):
         if n.op == "call_function" and isinstance(result, torch.Tensor):
             self._amend(getattr(n.target, "__name__", ""), result)
         return result
+
     def _amend(self, name: str, result: torch.Tensor) -> None:
         if name in _NO_VIEW:
             self._recorder.eager_facts[id(result)] = {"is_view": False}
         if name in _EAGER_VERSION:
             torch._C._autograd._unsafe_set_version_counter((result,), (_EAGER_VERSION[name](result),))
-
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
@@ -134,8 +134,6 @@ def preserved_state(runner: _Runner) -> Iterator[None]:
         torch.set_rng_state(random)
 
 
-def _argument(value: Any, faker: Faker) -> Any:
-    if isinstance(value, torch.Tensor):
 def _builtin_name(node: torch.fx.Node) -> str | None:
     """The name of the builtin that the node calls; None where Python code may call several."""
     target = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
@@ -145,6 +143,8 @@ def _builtin_name(node: torch.fx.Node) -> str | None:
     return target.__name__ if known else None
 
 
+def _argument(value: Any, faker: Faker) -> Any:
+    if isinstance(value, torch.Tensor):
         return faker.fake(value)
     if isinstance(value, torch.SymInt):
         return int(value)
