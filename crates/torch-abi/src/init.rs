@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use crate::dtype::DTypeCodes;
 use crate::ffi::{C10, Functions, Handle};
+use crate::state::GuardFunctions;
 use crate::{DType, Library, TorchError};
 
 static ABI: OnceLock<TorchAbi> = OnceLock::new();
@@ -46,6 +47,8 @@ pub struct TorchAbi {
     pub(crate) handle_offset: Option<usize>,
     /// `THPVariable_Wrap(const at::TensorBase&)`: borrows the handle, returns a new Python reference.
     pub(crate) wrap: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
+    /// Absent where this torch exports them under other names.
+    pub(crate) guards: Option<GuardFunctions>,
     lib_dir: Option<PathBuf>,
 }
 
@@ -80,7 +83,8 @@ impl TorchAbi {
         if f.new_box.is_none() && f.operator_new.is_none() {
             return Err(TorchError::new("this torch has no way to make an optional argument"));
         }
-        let c10 = C10::load(Library::loaded(dir, "libc10.so")?)?;
+        let c10_library = Library::loaded(dir, "libc10.so")?;
+        let c10 = C10::load(c10_library)?;
         let handle_offset = match args.sample {
             None => None,
             Some(sample) => Some(crate::pyobject::find_handle(sample)?),
@@ -93,6 +97,7 @@ impl TorchAbi {
         Ok(Self {
             codes: DTypeCodes::read(&f),
             f,
+            guards: GuardFunctions::load(cpu, c10_library),
             c10,
             cpu,
             device_cpu,

@@ -1,0 +1,249 @@
+//! Where `TensorImpl` keeps a tensor's metadata, learnt from samples.
+//!
+//! The C ABI has a getter for most of it, at some two nanoseconds each, and none for the dispatch keys. The offsets move
+//! between versions of torch, so nothing is read before a pattern that no other place can have has been found in tensors
+//! whose metadata Python told us, and before every field of every sample agrees.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use crate::{RawHandle, TorchError};
+
+/// A live tensor and what Python says of it.
+#[derive(Debug, Clone)]
+pub struct TensorSample {
+    /// `tensor._cdata`: the address of its `TensorImpl`.
+    pub cdata: usize,
+    /// `tensor.shape`
+    pub sizes: Vec<i64>,
+    /// `tensor.stride()`
+    pub strides: Vec<i64>,
+    /// `tensor.storage_offset()`
+    pub storage_offset: i64,
+    /// `tensor.device.type` as torch numbers it, and `tensor.device.index` or -1.
+    pub device: (i8, i8),
+    /// `torch._C._dispatch_keys(tensor).raw_repr()`
+    pub keys: u64,
+    /// `tensor.requires_grad`
+    pub requires_grad: bool,
+    /// `tensor.untyped_storage()._cdata`
+    pub storage: usize,
+}
+
+/// How many sizes and strides are kept inside `TensorImpl`; more are in an array of their own, sizes first.
+pub(crate) const INLINE: usize = 5;
+
+/// Words of a `TensorImpl` that may be searched: every supported version is longer.
+const SEARCHED: usize = 24;
+
+/// Places in `TensorImpl`, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImplLayout {
+    /// The number of dimensions; inline sizes and strides follow it.
+    pub dims: usize,
+    pub storage_offset: usize,
+    /// `uint16_t` dtype, then device type and index, each an `int8_t`.
+    pub dtype_device: usize,
+    pub keys: usize,
+    pub storage: usize,
+    pub autograd_meta: usize,
+}
+
+static LAYOUT: OnceLock<ImplLayout> = OnceLock::new();
+
+/// The layout, once [`learn`] has succeeded.
+#[inline]
+pub(crate) fn layout() -> Option<&'static ImplLayout> {
+    LAYOUT.get()
+}
+
+/// Learns the layout from samples; the first success decides.
+///
+/// # Errors
+/// When no layout explains all of them.
+///
+/// # Safety
+/// Each `cdata` is the address of a live `TensorImpl`.
+pub unsafe fn learn(samples: &[TensorSample]) -> Result<(), TorchError> {
+    // SAFETY: as the caller promises.
+    let found = unsafe { find(samples) }?;
+    LAYOUT.get_or_init(|| found);
+    Ok(())
+}
+
+/// # Safety
+/// As for [`learn`].
+unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
+    let none = |what: &str| TorchError::new(format!("the layout of this torch's tensors is unknown: {what}"));
+    let inline: Vec<_> = samples.iter().filter(|s| s.sizes.len() <= INLINE).collect();
+    if !inline.iter().any(|s| s.sizes.len() >= 2 && s.storage_offset > 0) || inline.len() == samples.len() {
+        return Err(none("the samples do not tell fields apart"));
+    }
+    // SAFETY: the caller lends live tensors, and a `TensorImpl` is longer than what is searched.
+    let word = |sample: &TensorSample, at: usize| unsafe { (sample.cdata as *const u64).add(at).read() };
+    let one = |what: &str, fits: &dyn Fn(&TensorSample, usize) -> bool| {
+        let mut places = (1..SEARCHED).filter(|&at| samples.iter().all(|s| fits(s, at)));
+        let place = places.next().ok_or_else(|| none(what))?;
+        if places.next().is_some() { Err(none(what)) } else { Ok(place) }
+    };
+    let shape = 1 + 2 * INLINE;
+    let dims = one("sizes", &|s, at| {
+        at + shape <= SEARCHED
+            && word(s, at) == s.sizes.len() as u64
+            && (s.sizes.len() > INLINE
+                || (0..s.sizes.len())
+                    .all(|d| word(s, at + 1 + d) == s.sizes[d] as u64 && word(s, at + 1 + INLINE + d) == s.strides[d] as u64))
+    })?;
+    let storage_offset = one("storage offset", &|s, at| at == dims + shape && word(s, at) == s.storage_offset as u64)?;
+    let keys = one("dispatch keys", &|s, at| at > storage_offset && word(s, at) == s.keys)?;
+    let dtype_device = one("device", &|s, at| {
+        at > storage_offset && at < keys && {
+            let [_, _, kind, index, engaged, ..] = word(s, at).to_le_bytes();
+            (kind as i8, index as i8, engaged) == (s.device.0, s.device.1, 1)
+        }
+    })?;
+    let storage = one("storage", &|s, at| at < dims && word(s, at) == s.storage as u64)?;
+    // `std::unique_ptr<AutogradMetaInterface>`: null in tensors that never took part in autograd.
+    let autograd_meta = one("autograd", &|s, at| at > storage && at < dims && (word(s, at) != 0) == s.requires_grad)?;
+    for sample in samples.iter().filter(|s| s.sizes.len() > INLINE) {
+        let array = word(sample, dims + 1) as *const i64;
+        let numbers = sample.sizes.iter().chain(&sample.strides);
+        // SAFETY: more dimensions than fit inside are in an array that the first inline word points to.
+        if array.is_null() || !numbers.enumerate().all(|(i, &n)| unsafe { array.add(i).read() } == n) {
+            return Err(none("sizes of many dimensions"));
+        }
+    }
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta })
+}
+
+/// A read-only look at a tensor's metadata through the layout.
+#[derive(Clone, Copy)]
+pub(crate) struct ImplView {
+    at: *const u64,
+    layout: &'static ImplLayout,
+}
+
+impl ImplView {
+    /// # Safety
+    /// The handle is the address of a live, defined `at::Tensor`, which outlives the view.
+    #[inline]
+    pub unsafe fn new(handle: RawHandle, layout: &'static ImplLayout) -> Self {
+        // SAFETY: `at::Tensor` is one pointer to its `TensorImpl`.
+        Self { at: unsafe { handle.cast::<*const u64>().read() }, layout }
+    }
+
+    #[inline]
+    fn word(self, place: usize) -> u64 {
+        // SAFETY: the place was learnt, so it lies inside the `TensorImpl`, which is alive (see `new`).
+        unsafe { self.at.add(place).read() }
+    }
+
+    #[inline]
+    pub fn dims(self) -> usize {
+        self.word(self.layout.dims) as usize
+    }
+
+    /// Sizes and strides, each `dims` numbers.
+    #[inline]
+    pub fn shape(self, dims: usize) -> (*const i64, *const i64) {
+        // SAFETY: as in `word`; the arrays follow the number of dimensions, or lie where the first word points.
+        unsafe {
+            let inline = self.at.add(self.layout.dims + 1).cast::<i64>();
+            if dims <= INLINE {
+                (inline, inline.add(INLINE))
+            } else {
+                let array = inline.cast::<*const i64>().read();
+                (array, array.add(dims))
+            }
+        }
+    }
+
+    /// Dtype, device type and device index in one number.
+    #[inline]
+    pub fn dtype_device(self) -> u32 {
+        self.word(self.layout.dtype_device) as u32
+    }
+
+    #[inline]
+    pub fn keys(self) -> u64 {
+        self.word(self.layout.keys)
+    }
+
+    #[inline]
+    pub fn storage(self) -> usize {
+        self.word(self.layout.storage) as usize
+    }
+
+    #[inline]
+    pub fn storage_offset(self) -> i64 {
+        self.word(self.layout.storage_offset) as i64
+    }
+
+    /// Whether the tensor has autograd metadata at all; without, it requires no gradient.
+    #[inline]
+    pub fn has_autograd(self) -> bool {
+        self.word(self.layout.autograd_meta) != 0
+    }
+
+    /// The `TensorImpl`.
+    #[inline]
+    pub fn address(self) -> *const c_void {
+        self.at.cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A make-believe `TensorImpl`: 24 words.
+    type Fake = [u64; 24];
+
+    fn sample(memory: &mut Fake, sizes: &[i64], strides: &[i64], outer: &[i64], requires_grad: bool) -> TensorSample {
+        memory[2] = 0x5000;
+        memory[3] = u64::from(requires_grad) * 0x6000;
+        memory[7] = sizes.len() as u64;
+        if sizes.len() <= INLINE {
+            for d in 0..sizes.len() {
+                (memory[8 + d], memory[13 + d]) = (sizes[d] as u64, strides[d] as u64);
+            }
+        } else {
+            memory[8] = outer.as_ptr() as u64;
+        }
+        (memory[18], memory[19], memory[20], memory[21]) = (13, 99, 0x0001_ff00_0006, 0xabcd);
+        TensorSample {
+            cdata: memory.as_ptr() as usize,
+            sizes: sizes.to_vec(),
+            strides: strides.to_vec(),
+            storage_offset: 13,
+            device: (0, -1),
+            keys: 0xabcd,
+            requires_grad,
+            storage: 0x5000,
+        }
+    }
+
+    #[test]
+    fn a_layout_that_explains_all_samples_is_found() {
+        let (mut a, mut b, mut c) = ([0; 24], [0; 24], [0; 24]);
+        let six = [1, 2, 3, 4, 5, 6, 60, 50, 40, 30, 20, 10];
+        let samples = [
+            sample(&mut a, &[3, 5], &[7, 40], &[], false),
+            sample(&mut b, &six[..6], &six[6..], &six, false),
+            sample(&mut c, &[2, 2], &[2, 1], &[], true),
+        ];
+        // SAFETY: the fakes are as long as what is searched.
+        let layout = unsafe { find(&samples) }.expect("a layout");
+        assert_eq!(layout, ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3 });
+    }
+
+    #[test]
+    fn a_sample_that_disagrees_is_refused() {
+        let (mut a, mut b) = ([0; 24], [0; 24]);
+        let six = [1, 2, 3, 4, 5, 6, 60, 50, 40, 30, 20, 10];
+        let mut samples = [sample(&mut a, &[3, 5], &[7, 40], &[], false), sample(&mut b, &six[..6], &six[6..], &six, true)];
+        samples[1].keys = 0xabce;
+        // SAFETY: as above.
+        assert!(unsafe { find(&samples) }.is_err());
+    }
+}

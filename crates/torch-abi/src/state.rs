@@ -1,0 +1,194 @@
+//! The state of torch that changes what a program means without being among its values: modes of the thread, settings of
+//! the process.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+
+use crate::{Library, TorchAbi, TorchError};
+
+type Flag = unsafe extern "C" fn() -> bool;
+type Count = unsafe extern "C" fn() -> i64;
+
+/// Functions that guards call, by their C++ names. All take and return plain numbers.
+pub(crate) struct GuardFunctions {
+    /// `c10::TensorImpl::requires_grad() const`
+    pub requires_grad: unsafe extern "C" fn(*const c_void) -> bool,
+    grad_mode: Flag,
+    inference_mode: Flag,
+    default_dtype: unsafe extern "C" fn() -> i8,
+    dispatch_modes: Count,
+    function_modes: Count,
+    /// An enum over `int8_t`.
+    function_disabled: unsafe extern "C" fn() -> i8,
+    /// Borrows nothing: the context is a singleton.
+    context: unsafe extern "C" fn() -> *const c_void,
+    deterministic: [unsafe extern "C" fn(*const c_void) -> bool; 3],
+    autocast_enabled: unsafe extern "C" fn(i8) -> bool,
+    autocast_dtype: unsafe extern "C" fn(i8) -> i8,
+    /// `thread_local PODLocalDispatchKeySet`: its address differs from thread to thread.
+    c10: Library,
+}
+
+const LOCAL_KEYS: &CStr = c"_ZN3c104impl26raw_local_dispatch_key_setE";
+
+impl GuardFunctions {
+    pub(crate) fn load(cpu: Library, c10: Library) -> Option<Self> {
+        // SAFETY: each name fixes class, function and parameters; the results are what torch's headers declare.
+        unsafe {
+            use std::mem::transmute as cast;
+            c10.symbol(LOCAL_KEYS)?;
+            Some(Self {
+                requires_grad: cast::<*mut c_void, unsafe extern "C" fn(*const c_void) -> bool>(
+                    c10.symbol(c"_ZNK3c1010TensorImpl13requires_gradEv")?,
+                ),
+                grad_mode: cast::<*mut c_void, Flag>(c10.symbol(c"_ZN3c108GradMode10is_enabledEv")?),
+                inference_mode: cast::<*mut c_void, Flag>(c10.symbol(c"_ZN3c1013InferenceMode10is_enabledEv")?),
+                default_dtype: cast::<*mut c_void, unsafe extern "C" fn() -> i8>(
+                    c10.symbol(c"_ZN3c1031get_default_dtype_as_scalartypeEv")?,
+                ),
+                dispatch_modes: cast::<*mut c_void, Count>(c10.symbol(c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv")?),
+                function_modes: cast::<*mut c_void, Count>(cpu.symbol(c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv")?),
+                function_disabled: cast::<*mut c_void, unsafe extern "C" fn() -> i8>(
+                    cpu.symbol(c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv")?,
+                ),
+                context: cast::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(cpu.symbol(c"_ZN2at13globalContextEv")?),
+                deterministic: [
+                    c"_ZNK2at7Context23deterministicAlgorithmsEv",
+                    c"_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
+                    c"_ZNK2at7Context35deterministicFillUninitializedMemoryEv",
+                ]
+                .map(|name| cpu.symbol(name).map(|p| cast::<*mut c_void, unsafe extern "C" fn(*const c_void) -> bool>(p)))
+                .into_iter()
+                .collect::<Option<Vec<_>>>()?
+                .try_into()
+                .ok()?,
+                autocast_enabled: cast::<*mut c_void, unsafe extern "C" fn(i8) -> bool>(
+                    cpu.symbol(c"_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE")?,
+                ),
+                autocast_dtype: cast::<*mut c_void, unsafe extern "C" fn(i8) -> i8>(
+                    cpu.symbol(c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE")?,
+                ),
+                c10,
+            })
+        }
+    }
+
+    /// The thread's included and excluded dispatch keys, as torch stores them.
+    fn local_keys(&self) -> [u64; 2] {
+        thread_local! {
+            static ADDRESS: Cell<*const [u64; 2]> = const { Cell::new(std::ptr::null()) };
+        }
+        let mut address = ADDRESS.get();
+        if address.is_null() {
+            // dlsym gives this thread's instance of a thread-local variable; `load` has seen that it is there.
+            address = self.c10.symbol(LOCAL_KEYS).map_or(std::ptr::null(), |p| p.cast_const().cast());
+            ADDRESS.set(address);
+        }
+        if address.is_null() {
+            return [0; 2];
+        }
+        // SAFETY: two words that live as long as this thread, which alone writes them.
+        unsafe { address.read() }
+    }
+}
+
+/// Device types that autocast knows, as torch numbers them.
+const AUTOCAST_DEVICES: [(i8, &str); 8] =
+    [(0, "cpu"), (1, "cuda"), (9, "xla"), (12, "xpu"), (13, "mps"), (15, "hpu"), (18, "ipu"), (20, "privateuseone")];
+
+/// A snapshot of the state. Equal snapshots mean that eager would do the same with the same values.
+///
+/// The number of threads is not part of it: it changes how fast, not what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    local_keys: [u64; 2],
+    grad_mode: bool,
+    inference_mode: bool,
+    default_dtype: i8,
+    dispatch_modes: i64,
+    function_modes: i64,
+    function_disabled: i8,
+    deterministic: [bool; 3],
+    /// The dtype where autocast is on, by [`AUTOCAST_DEVICES`]; -1 where it is off.
+    autocast: [i8; AUTOCAST_DEVICES.len()],
+    any_autocast: bool,
+}
+
+impl State {
+    /// The state now, on this thread.
+    ///
+    /// # Errors
+    /// When this torch lacks one of the functions that tell.
+    pub fn now() -> Result<Self, TorchError> {
+        let abi = TorchAbi::get()?;
+        let f = abi.guards.as_ref().ok_or_else(|| TorchError::new("this torch does not export what its global state is read by"))?;
+        let mut state = Self::without_autocast(f);
+        for (slot, (device, _)) in state.autocast.iter_mut().zip(AUTOCAST_DEVICES) {
+            // SAFETY: plain functions of a device type torch knows.
+            unsafe {
+                if (f.autocast_enabled)(device) {
+                    *slot = (f.autocast_dtype)(device);
+                    state.any_autocast = true;
+                }
+            }
+        }
+        Ok(state)
+    }
+
+    fn without_autocast(f: &GuardFunctions) -> Self {
+        // SAFETY: plain getters of this thread's and the process's state; the context is a live singleton.
+        unsafe {
+            let context = (f.context)();
+            Self {
+                local_keys: f.local_keys(),
+                grad_mode: (f.grad_mode)(),
+                inference_mode: (f.inference_mode)(),
+                default_dtype: (f.default_dtype)(),
+                dispatch_modes: (f.dispatch_modes)(),
+                function_modes: (f.function_modes)(),
+                function_disabled: (f.function_disabled)(),
+                deterministic: f.deterministic.map(|get| get(context)),
+                autocast: [-1; AUTOCAST_DEVICES.len()],
+                any_autocast: false,
+            }
+        }
+    }
+
+    /// Whether the state is this one.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let Some(f) = TorchAbi::get().ok().and_then(|abi| abi.guards.as_ref()) else { return false };
+        // Whether autocast is on for a device is a bit of the thread's dispatch keys, so where it was off everywhere the keys say
+        // that it still is.
+        let now = Self { autocast: self.autocast, any_autocast: self.any_autocast, ..Self::without_autocast(f) };
+        now == *self && (!self.any_autocast || Self::now().is_ok_and(|now| now.autocast == self.autocast))
+    }
+
+    /// How many torch-function and dispatch modes are active.
+    #[must_use]
+    pub fn modes(&self) -> (i64, i64) {
+        (self.function_modes, self.dispatch_modes)
+    }
+
+    /// The parts of it, as name and value: how it prints, and how two states are compared in words.
+    #[must_use]
+    pub fn parts(&self) -> Vec<(&'static str, String)> {
+        let python = |flag: bool| if flag { "True" } else { "False" }.to_owned();
+        let [algorithms, warn_only, fill] = self.deterministic;
+        let autocast: Vec<_> = AUTOCAST_DEVICES.iter().zip(self.autocast).filter(|(_, dtype)| *dtype >= 0).collect();
+        let autocast = autocast.iter().map(|((_, name), dtype)| format!("'{name}': {dtype}")).collect::<Vec<_>>().join(", ");
+        vec![
+            ("grad mode", python(self.grad_mode)),
+            ("inference mode", python(self.inference_mode)),
+            ("autocast", format!("{{{autocast}}}")),
+            ("default dtype", self.default_dtype.to_string()),
+            ("deterministic algorithms", python(algorithms)),
+            ("deterministic warnings only", python(warn_only)),
+            ("deterministic fill of memory", python(fill)),
+            ("torch function modes", self.function_modes.to_string()),
+            ("torch function disabled", self.function_disabled.to_string()),
+            ("dispatch modes", self.dispatch_modes.to_string()),
+            ("dispatch keys of the thread", format!("{:#x}, {:#x}", self.local_keys[0], self.local_keys[1])),
+        ]
+    }
+}
