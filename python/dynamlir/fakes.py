@@ -5,53 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .reasons import Fallback
 from .recording import dtype_name
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
-
-# Views whose strides on fakes come from a shortcut in Python, which is not exact in dimensions of one element. The
-# kernels' own code says what eager has there; it needs no memory.
-_VIEW_SHORTCUTS = frozenset({torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default})
-
-
-def as_eager_strides(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """``out``, which ``func`` gave on fakes, with the strides that its kernel gives.
-
-    They differ in views, and in pointwise results without elements. Running those for real costs nothing.
-    """
-    if func in _VIEW_SHORTCUTS:
-        strides = _run(func, positional, keywords, "meta").stride()
-        return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
-    if not _is_empty_pointwise(func, out) or any(out is leaf for leaf in pytree.tree_leaves((positional, keywords))):
-        return out
-    strides = _run(func, positional, keywords, "cpu").stride()
-    same = strides == out.stride()
-    return out if same else torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device)
-
-
-def _is_empty_pointwise(func: OpOverload, out: Any) -> bool:
-    if not isinstance(out, torch.Tensor) or out.numel() or func.namespace != "aten":
-        return False
-    tags = func.tags
-    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
-
-
-def _run(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], device: str) -> torch.Tensor:
-    """What ``func`` gives on tensors that look like its operands; their contents are not defined."""
-
-    def twin(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-
-    with _disable_current_modes(), torch.no_grad():
-        positional, keywords = pytree.tree_map_only(torch.Tensor, twin, (positional, keywords))
-        return func(*positional, **keywords)
-
 
 def check_supported(tensor: torch.Tensor) -> None:
     """Raise `Fallback` unless ``tensor`` is a plain, strided CPU tensor of a known element type."""

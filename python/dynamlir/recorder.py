@@ -19,8 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import aten_schema
-from .fakes import Faker, as_eager_strides, check_supported
+from . import aten_schema, layouts
+from .fakes import Faker, check_supported
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
@@ -201,7 +201,7 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
-        out = as_eager_strides(func, positional, keywords, func(*positional, **keywords))
+        out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
         bump = int(aten_schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
             right = version + bump * any(tensor is other for other in written)

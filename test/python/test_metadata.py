@@ -46,6 +46,7 @@ STRIDES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: torch.einsum("aij,jk->aik", x, y),
         (torch.randn(1, 3, 4), torch.randn(4, 5)),
     ),
+    "chosen sign": (torch.copysign, (torch.randn(4, 2, 3).permute(2, 0, 1), torch.randn(4, 1))),
 }
 
 
@@ -53,3 +54,32 @@ STRIDES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 def test_strides(name: str) -> None:
     fn, operands = STRIDES[name]
     check(fn, *operands, expect="compiled")
+
+
+# The second stands for all steps of a decoder: (batch, 1, heads) and the like, out of a transposed tensor.
+ODD_LAYOUTS = {
+    "row of a transposed matrix": ((3, 1), (1, 4)),
+    "one step of a sequence": ((4, 1, 6), (6, 24, 1)),
+    "one column, permuted": ((3, 4, 1), (4, 1, 12)),
+    "one channel last": ((2, 1, 3, 3), (9, 1, 3, 1)),
+    "expanded": ((2, 1, 3, 2), (1, 0, 4, 2)),
+    "sizes of one, in front": ((1, 1, 2), (1, 2, 1)),
+    "nothing, by columns": ((0, 1), (1, 3)),
+    "nothing inside": ((1, 0, 3), (0, 3, 1)),
+}
+
+
+@pytest.mark.parametrize("name", ODD_LAYOUTS)
+def test_strides_of_dimensions_of_one(name: str) -> None:
+    """Eager leaves them as its loops compute them, each operation in its way."""
+
+    def many(x: Tensor, y: Tensor) -> list[Tensor]:
+        unary = [x.neg(), x.relu(), F.gelu(x), F.silu(x), x.clone(), x.double(), x.clamp(-1, 1), x.exp().log1p()]
+        scalar = [x - 1, 2 * x, x / 3, x > 0, x.pow(2), x.masked_fill(x > 0, 1.0)]
+        binary = [x + y, x * x, torch.maximum(x, y), torch.where(x > y, x, y), torch.lerp(x, y, 0.5), x.addcmul(y, y)]
+        like = [torch.zeros_like(x), x.flip(0), x.sort(0)[0], x.tril(), x.roll(1, 0)]
+        return [*unary, *scalar, *binary, *like]
+
+    sizes, strides = ODD_LAYOUTS[name]
+    memory = torch.randn(64)
+    check(many, memory.as_strided(sizes, strides), memory[:1].expand(sizes[-1:]), expect="compiled")
