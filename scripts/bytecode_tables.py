@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the opcode tables of crates/bytecode from the interpreters they describe.
+"""Writes the opcode tables of crates/bytecode, and what its tests compare with, from the interpreters they describe.
 
 Usage: scripts/bytecode_tables.py [--check] PYTHON3.11 PYTHON3.12 PYTHON3.13
 
 Each interpreter is asked for its own `opcode` module: numbers, inline cache entries, kinds of operands. Left out are
 pseudo-instructions, specialised and instrumented forms (`code.co_code` never holds them) and what only CPython's own
-trampolines use. With --check nothing is written; a difference is an error.
+trampolines use. Fixtures are stack effects, and the code objects of tests/corpus. With --check nothing is written; a
+difference is an error.
 """
 
 import json
@@ -14,7 +15,7 @@ import subprocess
 import sys
 
 ASK = r"""
-import json, opcode, sys
+import dis, json, opcode, sys
 have_argument = opcode.HAVE_ARGUMENT
 pseudo = set(getattr(opcode, "_pseudo_ops", ())) | {n for n, c in opcode.opmap.items() if c > 255}
 caches = opcode._inline_cache_entries
@@ -35,13 +36,20 @@ rows = [
     for name, code in sorted(opcode.opmap.items(), key=lambda item: item[1])
     if name not in pseudo
 ]
-print(json.dumps({"version": sys.version_info[:2], "rows": rows}))
+def effects(code):
+    # With and without jump, for each small argument; one number where all are the same.
+    for jump in (True, False):
+        found = [dis.stack_effect(code, arg, jump=jump) for arg in (range(10) if takes_argument(code) else [None])]
+        yield found[:1] if len(set(found)) == 1 else found
+wanted = {name: list(effects(code)) for code, name, _, _ in rows if name != "CACHE" and code < 250}
+print(json.dumps({"version": sys.version_info[:2], "rows": rows, "effects": wanted}))
 """
 
 # Not in any code object that a program can get hold of.
 INTERNAL = {"CACHE", "RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "INSTRUMENTED_INSTRUCTION"}
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent / "crates/bytecode/src"
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+ROOT = SCRIPTS.parent / "crates/bytecode"
 
 
 def camel(name):
@@ -50,10 +58,22 @@ def camel(name):
 
 
 def ask(python):
-    """Version and rows (number, name, cache entries, operand) of one interpreter."""
+    """Version, rows (number, name, cache entries, operand) and stack effects of one interpreter."""
     answer = json.loads(subprocess.run([python, "-c", ASK], check=True, capture_output=True, text=True).stdout)
     rows = [row for row in answer["rows"] if row[1] not in INTERNAL and not row[1].startswith("INSTRUMENTED_")]
-    return tuple(answer["version"]), rows
+    effects = {row[1]: answer["effects"][row[1]] for row in rows}
+    return tuple(answer["version"]), rows, effects
+
+
+def fixtures(python, version, effects):
+    """The fixture files of one version, by path."""
+    lines = (f'"{name}":{json.dumps(effect, separators=(",", ":"))}' for name, effect in sorted(effects.items()))
+    yield f"effects-{version}.json", "{" + ",\n".join(lines) + "}\n"
+    for path in sorted((ROOT / "tests/corpus").glob("*.py")):
+        facts = ["--facts"] if path.stem == "facts" else []
+        command = [python, SCRIPTS / "bytecode_dump.py", *facts, path]
+        dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        yield f"{path.stem}-{version}.json", dump
 
 
 def table_file(version, rows):
@@ -95,18 +115,22 @@ def main():
     """Asks each interpreter and writes, or compares, the files."""
     arguments = sys.argv[1:]
     check = "--check" in arguments
-    answers = dict(ask(python) for python in arguments if python != "--check")
-    if set(answers) != {(3, 11), (3, 12), (3, 13)}:
+    pythons = [python for python in arguments if python != "--check"]
+    answers = [ask(python) for python in pythons]
+    if sorted(version for version, _, _ in answers) != [(3, 11), (3, 12), (3, 13)]:
         sys.exit(__doc__)
-    names = sorted({row[1] for rows in answers.values() for row in rows})
-    files = {ROOT / "opcode/list.rs": list_file(names)}
-    for (major, minor), rows in answers.items():
-        files[ROOT / f"tables/v{major}_{minor}.rs"] = table_file((major, minor), rows)
+    names = sorted({row[1] for _, rows, _ in answers for row in rows})
+    files = {ROOT / "src/opcode/list.rs": list_file(names)}
+    for python, (version, rows, effects) in zip(pythons, answers):
+        major, minor = version
+        files[ROOT / f"src/tables/v{major}_{minor}.rs"] = table_file(version, rows)
+        for name, text in fixtures(python, f"{major}.{minor}", effects):
+            files[ROOT / "tests/fixtures" / name] = text
     for path, text in files.items():
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        elif path.read_text() != text:
+        elif not path.exists() or path.read_text() != text:
             sys.exit(f"{path} is not what the interpreters say; run this without --check")
 
 

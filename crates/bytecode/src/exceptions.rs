@@ -62,3 +62,17 @@ fn number(bytes: &mut std::slice::Iter<'_, u8>) -> Result<u32, DecodeError> {
         }
     }
 }
+
+/// Writes one entry.
+pub(crate) fn encode(table: &mut Vec<u8>, start: u32, end: u32, handler: Handler) {
+    let first = table.len();
+    for value in [start, end.saturating_sub(start), handler.target, handler.depth << 1 | u32::from(handler.lasti)] {
+        for shift in [30, 24, 18, 12, 6] {
+            if value >> shift != 0 {
+                table.push(0x40 | (value >> shift & 0x3f) as u8);
+            }
+        }
+        table.push((value & 0x3f) as u8);
+    }
+    table[first] |= 0x80;
+}

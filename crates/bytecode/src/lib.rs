@@ -8,14 +8,29 @@
 //! The unit of all positions is the *code unit* of two bytes, as in CPython's tables; `dis` shows twice that number.
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod code;
+mod disassemble;
+mod effects;
 mod exceptions;
+mod flow;
+mod liveness;
+mod object;
 mod opcode;
+mod positions;
+mod repr;
 mod tables;
 mod version;
 
+pub use assemble::{AssembleError, Assembled, Assembly, Operation, Protected};
 pub use code::{Code, DecodeError, Instruction};
+pub use disassemble::{comparison, disassemble, name_index, wants_bool};
+pub use effects::stack_effect;
 pub use exceptions::{Handler, Region};
+pub use flow::{Block, Dominators, Edge, EdgeKind, Flow, StackDepths, StackError, ends_flow};
+pub use liveness::Liveness;
+pub use object::{CodeObject, Const, flags};
 pub use opcode::Opcode;
+pub use positions::{Position, Positions};
 pub use tables::{Operand, number_of, opcode_of};
 pub use version::Version;

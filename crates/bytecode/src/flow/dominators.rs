@@ -1,0 +1,72 @@
+//! Dominators: the blocks through which every path from the entry leads.
+
+use super::Flow;
+
+/// The dominator tree (Cooper, Harvey and Kennedy: "A simple, fast dominance algorithm").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dominators {
+    /// The immediate dominator of each block; the entry is its own, what is unreachable has none.
+    immediate: Vec<Option<usize>>,
+    /// The distance of each block from the entry, in the tree.
+    depth: Vec<u32>,
+}
+
+impl Dominators {
+    /// The tree of a graph, over edges of all kinds.
+    pub fn of(flow: &Flow) -> Self {
+        let order = flow.reverse_postorder();
+        let mut rank = vec![usize::MAX; flow.blocks.len()];
+        for (position, &block) in order.iter().enumerate() {
+            rank[block] = position;
+        }
+        let mut immediate: Vec<Option<usize>> = vec![None; flow.blocks.len()];
+        if let Some(&entry) = order.first() {
+            immediate[entry] = Some(entry);
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &block in order.iter().skip(1) {
+                let known = flow.blocks[block].predecessors.iter().copied().filter(|&from| immediate[from].is_some());
+                let new = known.reduce(|a, b| meet(&immediate, &rank, a, b));
+                changed |= new != immediate[block];
+                immediate[block] = new;
+            }
+        }
+        let mut depth = vec![0; flow.blocks.len()];
+        for &block in order.iter().skip(1) {
+            depth[block] = immediate[block].map_or(0, |above| depth[above] + 1);
+        }
+        Self { immediate, depth }
+    }
+
+    /// The closest strict dominator; `None` for the entry and for what is unreachable.
+    pub fn immediate(&self, block: usize) -> Option<usize> {
+        self.immediate[block].filter(|&above| above != block)
+    }
+
+    /// Whether every path from the entry to `block` leads through `above`. A block dominates itself.
+    pub fn dominates(&self, above: usize, block: usize) -> bool {
+        let mut at = block;
+        while self.depth[at] > self.depth[above] {
+            match self.immediate(at) {
+                Some(up) => at = up,
+                None => return false,
+            }
+        }
+        at == above
+    }
+}
+
+/// The closest block that dominates both.
+fn meet(immediate: &[Option<usize>], rank: &[usize], mut a: usize, mut b: usize) -> usize {
+    while a != b {
+        while rank[a] > rank[b] {
+            a = immediate[a].unwrap_or(a);
+        }
+        while rank[b] > rank[a] {
+            b = immediate[b].unwrap_or(b);
+        }
+    }
+    a
+}
