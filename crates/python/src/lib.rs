@@ -5,6 +5,7 @@
 
 mod errors;
 mod executable;
+mod interpret;
 mod torch;
 mod trace;
 
@@ -77,5 +78,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
+    module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;
     Ok(())
 }

@@ -1,0 +1,45 @@
+//! What is known of the running interpreter, found out once.
+
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+
+use crate::{
+    Refusal,
+    layout::{Layout, Leaving, layout},
+    symbols::{ClearAndPop, Symbols, clear_and_pop},
+};
+
+/// The layout and the symbols of the running interpreter.
+pub struct Abi {
+    pub(crate) layout: &'static Layout,
+    pub(crate) symbols: Symbols,
+    /// Only where frames are left by a call.
+    pub(crate) clear_and_pop: Option<ClearAndPop>,
+}
+
+impl Abi {
+    /// CPython's version as (major, minor).
+    pub fn version(&self) -> (u8, u8) {
+        self.layout.version
+    }
+}
+
+/// The running interpreter, unless it is one that is not known.
+pub fn abi(py: Python<'_>) -> Result<&'static Abi, Refusal> {
+    static FOUND: OnceLock<Result<Abi, Refusal>> = OnceLock::new();
+    FOUND.get_or_init(|| find(py)).as_ref().map_err(Clone::clone)
+}
+
+fn find(py: Python<'_>) -> Result<Abi, Refusal> {
+    let version = py.version_info();
+    if Python::version_str().contains("free-threading") {
+        return Err(Refusal::FreeThreaded);
+    }
+    let layout = layout((version.major, version.minor)).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))?;
+    let clear_and_pop = match layout.leaving {
+        Leaving::Call => Some(clear_and_pop()?),
+        Leaving::Caller | Leaving::Default => None,
+    };
+    Ok(Abi { layout, symbols: Symbols::load(layout)?, clear_and_pop })
+}

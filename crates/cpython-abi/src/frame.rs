@@ -1,0 +1,341 @@
+//! A frame that waits to be evaluated, or is being evaluated.
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+    marker::PhantomData,
+    ptr::NonNull,
+};
+
+use pyo3::{ffi, prelude::*};
+
+use crate::{
+    Abi, Thread,
+    layout::{InstructionPointer, Leaving},
+};
+
+/// Who owns a frame's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The thread's stack of frames: a call.
+    Thread,
+    /// A generator, coroutine or asynchronous generator.
+    Generator,
+}
+
+/// What a frame came to. Only the methods that end a [`Frame`]'s evaluation make one.
+#[must_use]
+pub struct Evaluated<'py> {
+    /// A new reference, or NULL with the exception set: what the hook returns.
+    pub(crate) raw: *mut ffi::PyObject,
+    _py: PhantomData<Python<'py>>,
+}
+
+impl Evaluated<'_> {
+    pub(crate) fn of(raw: *mut ffi::PyObject) -> Self {
+        Self { raw, _py: PhantomData }
+    }
+
+    /// Whether the frame ended by an exception.
+    pub fn is_error(&self) -> bool {
+        self.raw.is_null()
+    }
+}
+
+/// A `_PyInterpreterFrame` that CPython gave to the hook.
+///
+/// The frame is borrowed from CPython until one of the consuming methods ends its evaluation. While it lives, nobody else
+/// evaluates it, so its locals and its instruction pointer are ours to change.
+pub struct Frame<'py> {
+    raw: NonNull<c_void>,
+    thread: Thread<'py>,
+    abi: &'static Abi,
+    /// Where the frame's instructions start.
+    instructions: NonNull<[u8; 2]>,
+    locals_count: usize,
+    /// Tells the hook that the evaluation has ended.
+    ended: &'py Cell<bool>,
+}
+
+impl<'py> Frame<'py> {
+    /// # Safety
+    /// `raw` is a frame that CPython handed to the hook of `thread`, not yet evaluated, and its version is `abi`'s.
+    pub(crate) unsafe fn new(raw: NonNull<c_void>, thread: Thread<'py>, abi: &'static Abi, ended: &'py Cell<bool>) -> Self {
+        let layout = abi.layout;
+        // SAFETY: a frame holds its code object, which outlives the frame's evaluation; offsets are those of its version.
+        let (code, locals_count) = unsafe {
+            let code = raw.byte_add(layout.frame.code).cast::<NonNull<c_void>>().read();
+            (code, code.byte_add(layout.code.locals_count).cast::<c_int>().read())
+        };
+        // SAFETY: the instructions are the last member of the code object.
+        let instructions = unsafe { code.byte_add(layout.code.instructions) }.cast();
+        Self { raw, thread, abi, instructions, locals_count: locals_count as usize, ended }
+    }
+
+    /// The thread that evaluates the frame.
+    pub fn thread(&self) -> Thread<'py> {
+        self.thread
+    }
+
+    /// The token of the lock.
+    pub fn py(&self) -> Python<'py> {
+        self.thread.py()
+    }
+
+    fn field<T>(&self, offset: usize) -> NonNull<T> {
+        // SAFETY: offsets come from the layout table and lie within the frame.
+        unsafe { self.raw.byte_add(offset) }.cast()
+    }
+
+    fn object_at(&self, offset: usize) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: the layout says that an object, or NULL, lies there; the frame keeps it alive, and we take a reference.
+        unsafe { Bound::from_borrowed_ptr_or_opt(self.py(), self.field::<*mut ffi::PyObject>(offset).read()) }
+    }
+
+    /// The code object. A new reference.
+    pub fn code(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.code)
+    }
+
+    /// The address of the code object, without a reference.
+    pub fn code_address(&self) -> *const c_void {
+        // SAFETY: as in `object_at`; nothing is dereferenced.
+        unsafe { self.field::<*const c_void>(self.abi.layout.frame.code).read() }
+    }
+
+    /// The function. A new reference.
+    pub fn function(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.function)
+    }
+
+    /// The globals: a dict. A new reference.
+    pub fn globals(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.globals)
+    }
+
+    /// The builtins: a mapping. A new reference.
+    pub fn builtins(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.builtins)
+    }
+
+    /// The mapping of names of a module's or class's body. A new reference.
+    pub fn namespace(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.locals)
+    }
+
+    /// The frame object, if one was made. A new reference.
+    pub fn object(&self) -> Option<Bound<'py, PyAny>> {
+        self.object_at(self.abi.layout.frame.object)
+    }
+
+    /// Whether a frame object was made: then others may see, and on 3.13 change, the locals.
+    pub fn has_object(&self) -> bool {
+        // SAFETY: as in `object_at`.
+        !unsafe { self.field::<*mut ffi::PyObject>(self.abi.layout.frame.object).read() }.is_null()
+    }
+
+    /// Who owns the frame.
+    pub fn owner(&self) -> Owner {
+        // SAFETY: the layout says that a char lies there.
+        match unsafe { self.field::<u8>(self.abi.layout.frame.owner).read() } {
+            1 => Owner::Generator,
+            _ => Owner::Thread,
+        }
+    }
+
+    /// How many local slots there are: arguments, variables, cells and free variables.
+    pub fn locals_count(&self) -> usize {
+        self.locals_count
+    }
+
+    fn slot(&self, index: usize) -> NonNull<*mut ffi::PyObject> {
+        self.field::<*mut ffi::PyObject>(self.abi.layout.frame.localsplus + index * size_of::<*mut ffi::PyObject>())
+    }
+
+    fn local_slot(&self, index: usize) -> NonNull<*mut ffi::PyObject> {
+        assert!(index < self.locals_count, "local {index} of {}", self.locals_count);
+        self.slot(index)
+    }
+
+    /// The local in a slot, if it is bound. A new reference.
+    pub fn local(&self, index: usize) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: the slot is one of the frame's locals, which hold owned references or NULL.
+        unsafe { Bound::from_borrowed_ptr_or_opt(self.py(), self.local_slot(index).read()) }
+    }
+
+    /// Puts a local into its slot and hands out what was there, so that it is dropped after the slot has its new content.
+    pub fn replace_local(&self, index: usize, value: Option<Bound<'py, PyAny>>) -> Option<Bound<'py, PyAny>> {
+        let new = value.map_or(std::ptr::null_mut(), Bound::into_ptr);
+        // SAFETY: as in `local`; the slot takes our reference over and we take the slot's.
+        unsafe { Bound::from_owned_ptr_or_opt(self.py(), self.local_slot(index).replace(new)) }
+    }
+
+    fn pointer(&self) -> NonNull<NonNull<[u8; 2]>> {
+        self.field(self.abi.layout.frame.instruction)
+    }
+
+    /// The instruction pointer in units from the start; -1 before the start.
+    fn offset(&self) -> isize {
+        // SAFETY: the pointer points into the code's instructions, or one unit before them.
+        unsafe { self.pointer().read().offset_from(self.instructions) }
+    }
+
+    fn set_offset(&self, offset: isize) {
+        // SAFETY: callers give units of this code, or one less; the frame's pointer is ours while it is evaluated.
+        unsafe { self.pointer().write(self.instructions.offset(offset)) };
+    }
+
+    /// Says which unit is running: what tracebacks and `f_lasti` show.
+    pub fn set_unit(&self, unit: u32) {
+        self.set_offset(unit as isize);
+    }
+
+    /// The unit that `f_lasti` shows; -1 before the first.
+    pub fn unit(&self) -> i32 {
+        self.offset() as i32
+    }
+
+    /// The unit with which a frame that was not yet evaluated, or is suspended, goes on.
+    pub fn next_unit(&self) -> u32 {
+        match self.abi.layout.frame.instruction_is {
+            InstructionPointer::Previous => (self.offset() + 1) as u32,
+            InstructionPointer::Current => self.offset() as u32,
+        }
+    }
+
+    /// The unit whose handlers see an exception thrown into a suspended frame.
+    pub fn throwing_unit(&self) -> u32 {
+        self.next_unit().saturating_sub(1)
+    }
+
+    fn set_next_unit(&self, unit: u32) {
+        self.set_offset(match self.abi.layout.frame.instruction_is {
+            InstructionPointer::Previous => unit as isize - 1,
+            InstructionPointer::Current => unit as isize,
+        });
+    }
+
+    /// As before the first instruction.
+    pub(crate) fn rewind(&self) {
+        self.set_next_unit(0);
+    }
+
+    fn stack_top(&self) -> NonNull<c_int> {
+        self.field(self.abi.layout.frame.stack_top)
+    }
+
+    /// Takes the value stack out of the frame, the lowest first. From then on the collector does not look at the frame's
+    /// slots, as it does not while CPython evaluates it.
+    pub fn take_stack(&self) -> impl Iterator<Item = Option<Bound<'py, PyAny>>> + use<'_, 'py> {
+        // SAFETY: the layout says that the number of slots in use lies there; -1 is what CPython writes while a frame runs.
+        let top = unsafe { self.stack_top().replace(-1) };
+        let top = usize::try_from(top).unwrap_or(self.locals_count);
+        // SAFETY: slots between the locals and the top hold owned references or NULL, which we take over.
+        (self.locals_count..top)
+            .map(|index| unsafe { Bound::from_owned_ptr_or_opt(self.py(), self.slot(index).replace(std::ptr::null_mut())) })
+    }
+
+    /// Puts a value stack into the frame.
+    ///
+    /// The values must be no more than the code's stack size, which holds for a stack that its own bytecode built.
+    pub fn put_stack(&self, values: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>) {
+        let mut top = self.locals_count;
+        for value in values {
+            // SAFETY: the frame has room for what its code pushes; the slots above the locals are empty while we hold the stack.
+            unsafe { self.slot(top).write(value.map_or(std::ptr::null_mut(), Bound::into_ptr)) };
+            top += 1;
+        }
+        // SAFETY: all slots below `top` hold references or NULL now.
+        unsafe { self.stack_top().write(top as c_int) };
+    }
+
+    /// Makes the frame the thread's current one, as it is in CPython's own evaluation, until the result is dropped.
+    pub fn link(&self) -> Linked<'py> {
+        let layout = &self.abi.layout.frame;
+        let current = self.thread.current_frame();
+        // SAFETY: both fields are the frame's, which is ours while it is evaluated; the frame below outlives this one.
+        let below = unsafe {
+            let below = current.read();
+            self.field::<*mut c_void>(layout.previous).write(below);
+            if let Some(is_entry) = layout.is_entry {
+                self.field::<u8>(is_entry).write(1);
+            }
+            current.write(self.raw.as_ptr());
+            below
+        };
+        Linked { current, below, _py: PhantomData }
+    }
+
+    fn end(self) -> (NonNull<c_void>, Thread<'py>, &'static Abi) {
+        self.ended.set(true);
+        (self.raw, self.thread, self.abi)
+    }
+
+    /// Lets CPython evaluate the frame from where it stands. `throw` says that an exception is set, to be raised there.
+    pub fn evaluate(self, throw: bool) -> Evaluated<'py> {
+        let (raw, thread, abi) = self.end();
+        // SAFETY: the frame is as CPython gave it to us, or as its own bytecode would have left it: stack and pointer are set.
+        Evaluated::of(unsafe { (abi.symbols.eval_default)(thread.as_ptr(), raw.as_ptr(), c_int::from(throw)) })
+    }
+
+    /// Lets CPython go on at a unit with this value stack. The frame must not be linked.
+    pub fn resume_at(self, unit: u32, stack: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>) -> Evaluated<'py> {
+        self.put_stack(stack);
+        self.set_next_unit(unit);
+        self.evaluate(false)
+    }
+
+    /// Leaves the frame by an exception that no handler of its own catches, raised at `unit`. The frame must not be linked,
+    /// and its value stack must have been taken. `entry` asks for a traceback entry.
+    pub fn raise(self, error: PyErr, unit: u32, entry: bool) -> Evaluated<'py> {
+        let py = self.py();
+        match self.abi.layout.leaving {
+            Leaving::Default if entry => {
+                // The default evaluator makes the entry, finds no handler at this unit, and clears the frame.
+                self.put_stack([]);
+                self.set_unit(unit);
+                error.restore(py);
+                self.evaluate(true)
+            }
+            Leaving::Default => {
+                // No code is covered by a handler before its first instruction has run.
+                self.put_stack([]);
+                self.set_unit(0);
+                error.restore(py);
+                self.evaluate(true)
+            }
+            Leaving::Caller | Leaving::Call => {
+                let error = if entry {
+                    self.set_unit(unit);
+                    let _linked = self.link();
+                    self.thread.traceback_here(error)
+                } else {
+                    error
+                };
+                self.put_stack([]);
+                error.restore(py);
+                let (raw, thread, abi) = self.end();
+                if let Some(clear) = abi.clear_and_pop {
+                    // SAFETY: the frame is the topmost of the thread's stack, unlinked, with its stack empty; it is not used again.
+                    unsafe { clear(thread.as_ptr(), raw.as_ptr()) };
+                }
+                Evaluated::of(std::ptr::null_mut())
+            }
+        }
+    }
+}
+
+/// Keeps a frame the thread's current one.
+pub struct Linked<'py> {
+    current: NonNull<*mut c_void>,
+    below: *mut c_void,
+    _py: PhantomData<Python<'py>>,
+}
+
+impl Drop for Linked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: evaluations nest, so the thread's current frame is the linked one again, and the place it is named in is
+        // the same as when it was linked.
+        unsafe { self.current.write(self.below) };
+    }
+}

@@ -1,0 +1,62 @@
+//! Making functions.
+
+use std::ffi::c_int;
+
+use pyo3::{
+    ffi::PyObject,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+
+use crate::Abi;
+
+/// A function as it is being made.
+pub struct NewFunction<'py> {
+    abi: &'static Abi,
+    function: Bound<'py, PyAny>,
+}
+
+/// A function of a code object. Borrows both.
+pub fn new<'py>(abi: &'static Abi, code: &Bound<'py, PyAny>, globals: &Bound<'py, PyAny>) -> PyResult<NewFunction<'py>> {
+    // SAFETY: code and globals are alive; the function checks neither, and both come from a frame that runs; the result is a new reference.
+    let function = unsafe { Bound::from_owned_ptr_or_err(code.py(), (abi.symbols.function_new)(code.as_ptr(), globals.as_ptr()))? };
+    Ok(NewFunction { abi, function })
+}
+
+impl<'py> NewFunction<'py> {
+    /// Goes on with a function that was made before.
+    pub fn from(abi: &'static Abi, function: Bound<'py, PyAny>) -> Self {
+        Self { abi, function }
+    }
+
+    fn set(&self, setter: unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: both are alive; the setters check that the first is a function and the second of the right type.
+        let status = unsafe { setter(self.function.as_ptr(), value.as_ptr()) };
+        if status < 0 { Err(PyErr::fetch(self.function.py())) } else { Ok(()) }
+    }
+
+    /// `__closure__`: a tuple of cells.
+    pub fn closure(&self, cells: &Bound<'py, PyTuple>) -> PyResult<()> {
+        self.set(self.abi.symbols.function_set_closure, cells)
+    }
+
+    /// `__defaults__`.
+    pub fn defaults(&self, values: &Bound<'py, PyTuple>) -> PyResult<()> {
+        self.set(self.abi.symbols.function_set_defaults, values)
+    }
+
+    /// `__kwdefaults__`.
+    pub fn keyword_defaults(&self, values: &Bound<'py, PyDict>) -> PyResult<()> {
+        self.set(self.abi.symbols.function_set_kwdefaults, values)
+    }
+
+    /// `__annotations__`.
+    pub fn annotations(&self, values: &Bound<'py, PyDict>) -> PyResult<()> {
+        self.set(self.abi.symbols.function_set_annotations, values)
+    }
+
+    /// The function.
+    pub fn finish(self) -> Bound<'py, PyAny> {
+        self.function
+    }
+}

@@ -1,0 +1,124 @@
+//! Where things lie in a version's structures. One file per version; nothing here is shared by accident.
+
+mod v3_11;
+mod v3_12;
+mod v3_13;
+
+/// What `_PyInterpreterFrame`'s instruction pointer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InstructionPointer {
+    /// `prev_instr`: the unit that runs; the next one to run is the one after it.
+    Previous,
+    /// `instr_ptr`: the unit that runs, or that will run next.
+    Current,
+}
+
+/// Offsets in `_PyInterpreterFrame`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameLayout {
+    pub code: usize,
+    pub function: usize,
+    pub globals: usize,
+    pub builtins: usize,
+    pub locals: usize,
+    pub object: usize,
+    pub previous: usize,
+    pub instruction: usize,
+    pub instruction_is: InstructionPointer,
+    /// `int`: how many slots of `localsplus` hold locals and stack; -1 while the frame runs.
+    pub stack_top: usize,
+    /// `bool`: set while the frame is the first of an evaluation.
+    pub is_entry: Option<usize>,
+    pub owner: usize,
+    pub localsplus: usize,
+}
+
+/// How the thread state knows the frame that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CurrentFrame {
+    /// Through `tstate->cframe`, at these offsets in it.
+    CFrame { cframe: usize, frame: usize },
+    /// In the thread state.
+    Direct(usize),
+}
+
+/// Where a thread sees that something waits: signals, pending calls, others that want the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EvalBreaker {
+    /// An `int` of the interpreter state.
+    Interpreter(usize),
+    /// A word of the thread state; the upper bits count versions of the instrumentation.
+    Thread(usize),
+}
+
+/// How the depth of C is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CRecursion {
+    /// `int`: how much deeper C may go.
+    pub remaining: usize,
+    /// What an evaluation takes of it (`PY_EVAL_C_STACK_UNITS`).
+    pub units: std::ffi::c_int,
+}
+
+/// Offsets in `PyThreadState`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadLayout {
+    pub interpreter: usize,
+    /// `int`: how many more Python frames may be entered.
+    pub recursion_remaining: usize,
+    pub recursion_limit: usize,
+    /// Where calls that C makes are counted apart.
+    pub c_recursion: Option<CRecursion>,
+    pub current_frame: CurrentFrame,
+    pub profile: usize,
+    pub trace: usize,
+    /// `_PyErr_StackItem *`: the exception being handled comes first in it.
+    pub exc_info: usize,
+    pub eval_breaker: EvalBreaker,
+}
+
+/// Offsets in `PyCodeObject`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeLayout {
+    /// `int`: how many slots of `localsplus` are locals.
+    pub locals_count: usize,
+    pub instructions: usize,
+}
+
+/// Offsets in `PyTypeObject`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TypeLayout {
+    pub version_tag: usize,
+}
+
+/// How a frame that raised is left, when its traceback entry is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The caller of the hook clears the frame.
+    Caller,
+    /// The hook does, and nothing for it is exported: the default evaluator is entered with the exception.
+    Default,
+    /// The hook does, with `_PyEval_FrameClearAndPop`.
+    Call,
+}
+
+/// Everything about one version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub version: (u8, u8),
+    pub frame: FrameLayout,
+    pub thread: ThreadLayout,
+    pub code: CodeLayout,
+    pub types: TypeLayout,
+    /// `uint64_t` in `PyDictObject` that changes with each change of the dict.
+    pub dict_version: Option<usize>,
+    pub leaving: Leaving,
+    pub set_code_extra: &'static str,
+    pub get_code_extra: &'static str,
+    pub request_code_extra: &'static str,
+}
+
+/// The table of a version.
+pub(crate) fn layout(version: (u8, u8)) -> Option<&'static Layout> {
+    [&v3_11::LAYOUT, &v3_12::LAYOUT, &v3_13::LAYOUT].into_iter().find(|layout| layout.version == version)
+}

@@ -1,0 +1,35 @@
+//! What CPython does not promise: interpreter frames, the frame evaluation hook (PEP 523), thread state, code extras,
+//! version tags of types and dicts.
+//!
+//! One `abi3` module serves all supported versions, so offsets and symbols are data: a [`layout`] table per version, and
+//! symbols looked up at run time. An unknown version, a free-threaded build, or a build whose frames do not look as the
+//! table says (a sentinel call is examined before the first use) is a [`Refusal`]; plain Python goes on.
+//!
+//! All unsafe code about CPython that is not pyo3's is in this crate. Each function that crosses the boundary says who owns what.
+
+mod abi;
+pub mod call;
+pub mod cell;
+mod error;
+pub mod exception;
+mod extra;
+mod frame;
+pub mod function;
+mod hook;
+pub mod kind;
+mod layout;
+pub mod mapping;
+pub mod number;
+pub mod object;
+pub mod objects;
+mod probe;
+mod symbols;
+mod thread;
+pub mod types;
+
+pub use abi::{Abi, abi};
+pub use error::Refusal;
+pub use extra::CodeSlot;
+pub use frame::{Evaluated, Frame, Linked, Owner};
+pub use hook::{Handler, Hook, Listening, install};
+pub use thread::Thread;

@@ -1,0 +1,54 @@
+//! Operations on objects that pyo3 has no safe form of.
+
+use pyo3::{ffi, prelude::*, types::PyString};
+
+/// `format(value, spec)`; no spec is the empty one. Borrows both; returns a new reference.
+pub fn format<'py>(value: &Bound<'py, PyAny>, spec: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let spec = spec.map_or(std::ptr::null_mut(), Bound::as_ptr);
+    // SAFETY: both are alive, or the spec is NULL; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyObject_Format(value.as_ptr(), spec)) }
+}
+
+/// `ascii(value)`. Borrows the value; returns a new reference.
+pub fn ascii<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the value is alive; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyObject_ASCII(value.as_ptr())) }
+}
+
+/// `slice(start, stop, step)`; no step is `None`. Borrows all; returns a new reference.
+pub fn slice<'py>(start: &Bound<'py, PyAny>, stop: &Bound<'py, PyAny>, step: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let step = step.map_or(std::ptr::null_mut(), Bound::as_ptr);
+    // SAFETY: all are alive, or the step is NULL; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(start.py(), ffi::PySlice_New(start.as_ptr(), stop.as_ptr(), step)) }
+}
+
+/// `tuple(iterable)`. Borrows it; returns a new reference.
+pub fn tuple<'py>(iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the object is alive; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(iterable.py(), ffi::PySequence_Tuple(iterable.as_ptr())) }
+}
+
+/// `list(iterable)`. Borrows it; returns a new reference.
+pub fn list<'py>(iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the object is alive; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(iterable.py(), ffi::PySequence_List(iterable.as_ptr())) }
+}
+
+/// `"".join(parts)` of strings. Borrows them; returns a new reference.
+pub fn join<'py>(py: Python<'py>, parts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let empty = PyString::intern(py, "");
+    // SAFETY: both are alive; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_Join(empty.as_ptr(), parts.as_ptr())) }
+}
+
+/// Whether an object is a sequence, as far as its class can tell. Borrows it.
+pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
+}
+
+/// The file of a module, for error messages. Borrows the module; returns a new reference.
+pub fn module_file<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the object is alive; anything but a module is an error.
+    unsafe { Bound::from_owned_ptr_or_err(module.py(), ffi::PyModule_GetFilenameObject(module.as_ptr())) }
+}

@@ -1,0 +1,14 @@
+//! Objects as guards look at them: what is stored where, read without running Python code, and a recording of what was read
+//! that tells in nanoseconds whether all of it still is so.
+
+mod callable;
+mod pins;
+mod recorder;
+mod tensor;
+mod trail;
+
+pub use callable::{Arguments, Callee, callable, callee_of};
+pub use pins::{Pin, Pins};
+pub use recorder::{Proof, Reached, Recorder, Spot};
+pub use tensor::{TensorClass, instance_lacks, learn_tensors};
+pub use trail::Trail;

@@ -1,0 +1,316 @@
+//! Python objects that call into Rust by vectorcall: no tuple, no dict, some ten nanoseconds.
+//!
+//! pyo3's classes are called through `tp_call`, for which CPython packs the arguments. The type here is made by hand: it
+//! behaves like a function (it binds as a method, has a `__dict__`, takes weak references, takes part in garbage collection)
+//! and hands its calls to a [`Callee`].
+
+use std::{
+    any::Any,
+    ffi::{c_char, c_int, c_uint, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
+
+use pyo3::{
+    exceptions::{PyReferenceError, PySystemError, PyTypeError},
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyTuple, PyTupleMethods, PyType},
+};
+
+// Exported by every CPython that we support, though the stable ABI has them only since 3.12.
+unsafe extern "C" {
+    /// Borrows all; returns a new reference.
+    fn PyObject_Vectorcall(
+        callable: *mut ffi::PyObject,
+        values: *const *mut ffi::PyObject,
+        count: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    /// A `tp_call` that calls by vectorcall. Borrows all; returns a new reference.
+    fn PyVectorcall_Call(callable: *mut ffi::PyObject, values: *mut ffi::PyObject, names: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// What a callable object does.
+pub trait Callee: Any + Send + Sync {
+    /// Handles a call.
+    ///
+    /// # Errors
+    /// Whatever the call raises.
+    fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>>;
+
+    /// Names each Python object that it holds strongly, for the garbage collector. Must not run Python code.
+    fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
+}
+
+/// Arguments of a call, borrowed from the caller.
+#[derive(Clone, Copy)]
+pub struct Arguments<'a, 'py> {
+    /// Positional ones, then those of keywords.
+    values: &'a [Bound<'py, PyAny>],
+    names: Option<&'a Bound<'py, PyTuple>>,
+    py: Python<'py>,
+}
+
+impl<'a, 'py> Arguments<'a, 'py> {
+    /// Arguments from Rust.
+    pub fn new(py: Python<'py>, values: &'a [Bound<'py, PyAny>], names: Option<&'a Bound<'py, PyTuple>>) -> Self {
+        Self { values, names, py }
+    }
+
+    /// The token.
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    /// How many are passed by keyword.
+    fn keywords(&self) -> usize {
+        self.names.map_or(0, |names| names.len().min(self.values.len()))
+    }
+
+    /// Those passed by position.
+    pub fn positional(&self) -> &'a [Bound<'py, PyAny>] {
+        &self.values[..self.values.len() - self.keywords()]
+    }
+
+    /// Those passed by keyword, with their names.
+    pub fn by_keyword(&self) -> impl Iterator<Item = (Bound<'py, PyAny>, &'a Bound<'py, PyAny>)> + use<'a, 'py> {
+        let first = self.values.len() - self.keywords();
+        let names = self.names;
+        self.values[first..].iter().enumerate().filter_map(move |(i, value)| Some((names?.get_item(i).ok()?, value)))
+    }
+
+    /// Calls something else with the same arguments.
+    ///
+    /// # Errors
+    /// Whatever it raises.
+    pub fn forward(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let names = self.names.map_or(ptr::null_mut(), Bound::as_ptr);
+        // SAFETY: a Bound is a pointer to its object; the arguments are alive, positional ones first, as vectorcall wants them.
+        unsafe {
+            let result = PyObject_Vectorcall(callable.as_ptr(), self.values.as_ptr().cast(), self.positional().len(), names);
+            Bound::from_owned_ptr_or_err(self.py, result)
+        }
+    }
+}
+
+/// The object: `PyObject_HEAD` and what the type's members point to.
+#[repr(C)]
+struct Object {
+    head: ffi::PyObject,
+    vectorcall: Option<Vectorcall>,
+    dict: *mut ffi::PyObject,
+    weak: *mut ffi::PyObject,
+    /// None after the garbage collector has cleared it.
+    callee: Option<Box<dyn Callee>>,
+}
+
+type Vectorcall = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, usize, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// `PY_VECTORCALL_ARGUMENTS_OFFSET`
+const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
+/// `Py_TPFLAGS_HAVE_VECTORCALL`
+const HAVE_VECTORCALL: u64 = 1 << 11;
+/// `Py_TPFLAGS_METHOD_DESCRIPTOR`: `object.method(…)` passes the object as the first argument without binding.
+const METHOD_DESCRIPTOR: u64 = 1 << 17;
+
+/// Makes a callable object.
+///
+/// # Errors
+/// When Python is out of memory.
+pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, PyAny>> {
+    let class = class(py)?.as_type_ptr();
+    // SAFETY: the type is ours, so its allocator gives memory of the size of `Object`, zeroed but for the head.
+    unsafe {
+        let object = ffi::PyType_GenericAlloc(class, 0);
+        let object = Bound::from_owned_ptr_or_err(py, object)?;
+        let raw = object.as_ptr().cast::<Object>();
+        (&raw mut (*raw).vectorcall).write(Some(vectorcall));
+        (&raw mut (*raw).callee).write(Some(callee));
+        Ok(object)
+    }
+}
+
+/// The callee behind a callable object, if it is of that type.
+pub fn callee_of<'a, T: Callee>(object: &'a Bound<'_, PyAny>) -> Option<&'a T> {
+    if !object.get_type().is(class(object.py()).ok()?) {
+        return None;
+    }
+    // SAFETY: the type is ours; the callee lives as long as the object, but for one that the garbage collector has cleared,
+    // which nobody can refer to any more.
+    let callee = unsafe { (*object.as_ptr().cast::<Object>()).callee.as_deref() };
+    let callee: &dyn Any = callee?;
+    callee.downcast_ref()
+}
+
+/// The exception for a panic, which must not unwind into C.
+fn panicked(panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    PySystemError::new_err(format!("panic in a compiled call: {}", text.unwrap_or("no message")))
+}
+
+unsafe extern "C" fn vectorcall(
+    this: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls with the lock held, an object of our type, `count` positional values followed by one for each name
+    // in a tuple of names (or none), all alive through the call. A Bound is a pointer that is not null.
+    unsafe {
+        let py = Python::assume_attached();
+        let names = (!names.is_null()).then_some(&names).map(|names| &*ptr::from_ref(names).cast::<Bound<'_, PyTuple>>());
+        let total = (count & !ARGUMENTS_OFFSET) + names.map_or(0, PyTupleMethods::len);
+        let values = if total == 0 { &[] } else { std::slice::from_raw_parts(values.cast::<Bound<'_, PyAny>>(), total) };
+        let Some(callee) = &(*this.cast::<Object>()).callee else {
+            PyReferenceError::new_err("the callable was cleared").restore(py);
+            return ptr::null_mut();
+        };
+        // The callee must outlive the call, even if the call drops the last reference to the object.
+        let _alive = Bound::from_borrowed_ptr(py, this);
+        match catch_unwind(AssertUnwindSafe(|| callee.call(Arguments { values, names, py }))) {
+            Ok(Ok(object)) => object.into_ptr(),
+            Ok(Err(error)) => {
+                error.restore(py);
+                ptr::null_mut()
+            }
+            Err(panic) => {
+                panicked(&*panic).restore(py);
+                ptr::null_mut()
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn traverse(this: *mut ffi::PyObject, visit: ffi::visitproc, context: *mut c_void) -> c_int {
+    // SAFETY: the garbage collector passes an object of our type; visiting only counts.
+    unsafe {
+        let object = &*this.cast::<Object>();
+        let mut result = 0;
+        let mut see = |referent: *mut ffi::PyObject| {
+            if result == 0 && !referent.is_null() {
+                result = visit(referent, context);
+            }
+        };
+        // Instances of heap types own a reference to their type.
+        see(ffi::Py_TYPE(this).cast());
+        see(object.dict);
+        if let Some(callee) = &object.callee {
+            callee.referents(&mut |referent| see(referent.as_ptr()));
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn clear(this: *mut ffi::PyObject) -> c_int {
+    // SAFETY: as for `traverse`; each reference is taken out before it is dropped, since dropping runs code.
+    unsafe {
+        let object = this.cast::<Object>();
+        let callee = (*object).callee.take();
+        let dict = ptr::replace(&raw mut (*object).dict, ptr::null_mut());
+        ffi::Py_XDECREF(dict);
+        // Owned Python references want to know that the lock is held.
+        Python::attach(|_| drop(callee));
+    }
+    0
+}
+
+unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
+    // SAFETY: the last reference is gone; the order is CPython's: untrack, weak references, content, memory, type.
+    unsafe {
+        let class = ffi::Py_TYPE(this);
+        ffi::PyObject_GC_UnTrack(this.cast());
+        if !(*this.cast::<Object>()).weak.is_null() {
+            ffi::PyObject_ClearWeakRefs(this);
+        }
+        clear(this);
+        ffi::PyObject_GC_Del(this.cast());
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+/// Binds as a function does.
+unsafe extern "C" fn descr_get(this: *mut ffi::PyObject, object: *mut ffi::PyObject, _class: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: CPython passes live objects, NULL or None for access through the class.
+    unsafe {
+        let py = Python::assume_attached();
+        if object.is_null() || object == ffi::Py_None() {
+            return Bound::from_borrowed_ptr(py, this).into_ptr();
+        }
+        let bind = || method_type(py)?.call1((Bound::from_borrowed_ptr(py, this), Bound::from_borrowed_ptr(py, object)));
+        match bind() {
+            Ok(method) => method.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                ptr::null_mut()
+            }
+        }
+    }
+}
+
+fn method_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static METHOD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    Ok(METHOD.get_or_try_init(py, || Ok::<_, PyErr>(py.import("types")?.getattr("MethodType")?.unbind()))?.bind(py))
+}
+
+unsafe extern "C" fn refuse(_class: *mut ffi::PyTypeObject, _args: *mut ffi::PyObject, _kwargs: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls with the lock held.
+    let py = unsafe { Python::assume_attached() };
+    PyTypeError::new_err("compiled callables are made by dynamlir.compile").restore(py);
+    ptr::null_mut()
+}
+
+/// `PyMemberDef`, whose `type` is `T_PYSSIZET` and whose flag is `READONLY` here.
+const fn member(name: *const c_char, offset: usize) -> ffi::PyMemberDef {
+    const PYSSIZET: c_int = 19;
+    ffi::PyMemberDef { name, type_code: PYSSIZET, offset: offset as ffi::Py_ssize_t, flags: 1, doc: ptr::null() }
+}
+
+/// The type, made once.
+fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.get_or_try_init(py, || {
+        let offsets = [
+            member(c"__vectorcalloffset__".as_ptr(), std::mem::offset_of!(Object, vectorcall)),
+            member(c"__dictoffset__".as_ptr(), std::mem::offset_of!(Object, dict)),
+            member(c"__weaklistoffset__".as_ptr(), std::mem::offset_of!(Object, weak)),
+            ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
+        ];
+        let attributes = [
+            ffi::PyGetSetDef {
+                name: c"__dict__".as_ptr(),
+                get: Some(ffi::PyObject_GenericGetDict),
+                set: Some(ffi::PyObject_GenericSetDict),
+                doc: ptr::null(),
+                closure: ptr::null_mut(),
+            },
+            ffi::PyGetSetDef { name: ptr::null(), get: None, set: None, doc: ptr::null(), closure: ptr::null_mut() },
+        ];
+        // CPython copies members; of attributes it keeps the address.
+        let attributes = Box::leak(Box::new(attributes));
+        let slot = |slot, pfunc| ffi::PyType_Slot { slot, pfunc };
+        let mut slots = [
+            slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+            slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+            slot(ffi::Py_tp_clear, clear as *mut c_void),
+            slot(ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
+            slot(ffi::Py_tp_descr_get, descr_get as *mut c_void),
+            slot(ffi::Py_tp_new, refuse as *mut c_void),
+            slot(ffi::Py_tp_members, offsets.as_ptr().cast_mut().cast()),
+            slot(ffi::Py_tp_getset, attributes.as_mut_ptr().cast()),
+            slot(0, ptr::null_mut()),
+        ];
+        let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL | METHOD_DESCRIPTOR;
+        let mut spec = ffi::PyType_Spec {
+            name: c"dynamlir.Compiled".as_ptr(),
+            basicsize: size_of::<Object>() as c_int,
+            itemsize: 0,
+            flags: flags as c_uint,
+            slots: slots.as_mut_ptr(),
+        };
+        // SAFETY: the spec describes `Object`, and all it points to is alive or copied; the result is a new reference.
+        unsafe { Ok::<_, PyErr>(Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))?.cast_into::<PyType>()?.unbind()) }
+    })?;
+    Ok(class.bind(py))
+}

@@ -1,0 +1,81 @@
+//! Weakly held objects that share one fate: when the first of them dies, all who rely on them are told.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use pyo3::{
+    prelude::*,
+    types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference},
+};
+
+/// A group of weakly held objects.
+pub struct Pins {
+    alive: Arc<AtomicBool>,
+    /// Called by each weak reference when its object dies.
+    callback: Py<PyCFunction>,
+}
+
+/// One weakly held object. While its group is alive, so is the object, and its address is its identity.
+pub struct Pin {
+    reference: Py<PyWeakrefReference>,
+    address: usize,
+    alive: Arc<AtomicBool>,
+}
+
+impl Pins {
+    /// An empty group.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let alive = Arc::new(AtomicBool::new(true));
+        let flag = alive.clone();
+        let closure = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| flag.store(false, Ordering::Relaxed);
+        Ok(Self { alive, callback: PyCFunction::new_closure(py, None, None, closure)?.unbind() })
+    }
+
+    /// Whether all its objects are.
+    #[inline]
+    pub fn alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    /// Declares the group dead.
+    pub fn kill(&self) {
+        self.alive.store(false, Ordering::Relaxed);
+    }
+
+    /// Adds an object.
+    ///
+    /// # Errors
+    /// When the object takes no weak references.
+    pub fn pin(&self, object: &Bound<'_, PyAny>) -> PyResult<Pin> {
+        let reference = PyWeakrefReference::new_with(object, self.callback.bind(object.py()))?;
+        Ok(Pin { reference: reference.unbind(), address: object.as_ptr() as usize, alive: self.alive.clone() })
+    }
+}
+
+impl Pin {
+    /// The object, unless it is dead.
+    pub fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        use pyo3::types::PyWeakrefMethods;
+        self.reference.bind(py).upgrade()
+    }
+
+    /// Whether this is the object.
+    #[inline]
+    pub fn is(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.as_ptr() as usize == self.address && self.alive.load(Ordering::Relaxed)
+    }
+
+    /// The object's address, as `id` says it.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    pub(super) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.alive
+    }
+}

@@ -1,0 +1,204 @@
+//! Examines a sentinel call: does a frame of the running interpreter look as its table says?
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::{c_int, c_void},
+    ptr::NonNull,
+    sync::atomic::Ordering,
+};
+
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyDict, PyType},
+};
+
+use crate::{
+    Abi, Frame, Owner, Refusal, Thread, abi,
+    symbols::EvalFunction,
+    thread::{EVAL_BREAKER, value_of},
+    types,
+};
+
+/// What the sentinel call is about.
+struct Sentinel<'a, 'py> {
+    function: &'a Bound<'py, PyAny>,
+    args: [&'a Bound<'py, PyAny>; 2],
+    found: &'a Cell<Option<Result<(), Refusal>>>,
+}
+
+thread_local! {
+    /// The sentinel whose call is being made, while it is.
+    static SENTINEL: RefCell<Option<*const c_void>> = const { RefCell::new(None) };
+}
+
+/// The hook during the examination: looks at the sentinel's frame, then has CPython evaluate it as any other.
+unsafe extern "C" fn examine(thread: *mut ffi::PyThreadState, raw: *mut c_void, throw: c_int) -> *mut ffi::PyObject {
+    // SAFETY: CPython evaluates frames with the lock held.
+    let py = unsafe { Python::assume_attached() };
+    let (Some(frame), Some(state), Ok(abi)) = (NonNull::new(raw), NonNull::new(thread), abi(py)) else { std::process::abort() };
+    let Some(sentinel) = SENTINEL.with_borrow_mut(Option::take) else {
+        // Another thread's, or one below the sentinel's.
+        // SAFETY: the arguments are CPython's own.
+        return unsafe { (abi.symbols.eval_default)(thread, raw, throw) };
+    };
+    // SAFETY: `probe` keeps the sentinel alive during the call, and takes the hook away when it returns.
+    let sentinel = unsafe { &*sentinel.cast::<Sentinel<'_, '_>>() };
+    let ended = Cell::new(false);
+    let thread = Thread::of(state.cast(), abi, py);
+    // SAFETY: the frame is CPython's; whether it looks as the table says is what is being found out.
+    let frame = unsafe { Frame::new(frame, thread, abi, &ended) };
+    sentinel.found.set(Some(examine_frame(&frame, sentinel)));
+    frame.evaluate(throw != 0).raw
+}
+
+/// Whether two objects are the same, by address.
+fn same(found: Option<&Bound<'_, PyAny>>, expected: &Bound<'_, PyAny>) -> bool {
+    found.is_some_and(|found| found.as_ptr() == expected.as_ptr())
+}
+
+fn check(holds: bool, what: &'static str) -> Result<(), Refusal> {
+    if holds { Ok(()) } else { Err(Refusal::Layout(what)) }
+}
+
+fn asked<T>(answer: PyResult<T>) -> Result<T, Refusal> {
+    answer.map_err(|error| Refusal::Probe(error.to_string()))
+}
+
+fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), Refusal> {
+    let function = sentinel.function;
+    let thread = frame.thread();
+    let code = asked(function.getattr("__code__"))?;
+    check(frame.code_address() == code.as_ptr().cast(), "code")?;
+    check(same(frame.function().as_ref(), &function.clone()), "function")?;
+    check(same(frame.globals().as_ref(), &asked(function.getattr("__globals__"))?), "globals")?;
+    check(same(frame.builtins().as_ref(), &asked(function.getattr("__builtins__"))?), "builtins")?;
+    check(frame.namespace().is_none() && !frame.has_object(), "locals and frame object")?;
+    check(frame.owner() == Owner::Thread, "owner")?;
+    check(frame.locals_count() == sentinel.args.len(), "number of locals")?;
+    for (index, arg) in sentinel.args.iter().enumerate() {
+        check(same(frame.local(index).as_ref(), arg), "locals")?;
+    }
+    check(frame.next_unit() == 0, "instruction pointer")?;
+    let limit: i32 = asked(frame.py().import("sys").and_then(|sys| sys.call_method0("getrecursionlimit")?.extract()))?;
+    check(thread.recursion_limit() == limit, "recursion limit")?;
+    check((1..=thread.recursion_limit()).contains(&thread.recursion_remaining()), "recursion")?;
+    check(!thread.is_watched() || asked(is_watched(frame.py()))?, "trace function")?;
+    examine_link(frame, &code)?;
+    examine_handled(thread)
+}
+
+fn is_watched(py: Python<'_>) -> PyResult<bool> {
+    let sys = py.import("sys")?;
+    Ok(!sys.call_method0("gettrace")?.is_none() || !sys.call_method0("getprofile")?.is_none())
+}
+
+/// A linked frame is the one that CPython shows; an unlinked one is not.
+fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusal> {
+    let shown = || {
+        // SAFETY: the result is borrowed from the thread, or NULL.
+        unsafe { Bound::from_borrowed_ptr_or_opt(frame.py(), ffi::PyEval_GetFrame().cast()) }
+    };
+    let stack: Vec<_> = frame.take_stack().collect();
+    check(stack.is_empty(), "stack")?;
+    let before = shown().map(|shown| shown.as_ptr());
+    let linked = frame.link();
+    frame.set_unit(0);
+    let ours = shown();
+    drop(linked);
+    let is_ours = match &ours {
+        Some(ours) => same(Some(&asked(ours.getattr("f_code"))?), code),
+        None => false,
+    };
+    check(is_ours && frame.object().is_some_and(|object| same(ours.as_ref(), &object)), "current frame")?;
+    check(shown().map(|shown| shown.as_ptr()) == before, "current frame after unlinking")?;
+    // As it was before.
+    frame.put_stack([]);
+    frame.rewind();
+    check(frame.next_unit() == 0, "instruction pointer after unlinking")
+}
+
+/// The exception being handled is where the table says.
+fn examine_handled(thread: Thread<'_>) -> Result<(), Refusal> {
+    let exception = value_of(thread.py(), pyo3::exceptions::PyRuntimeError::new_err("sentinel"));
+    // SAFETY: the first returns a new reference or NULL, the second takes a reference of its own.
+    let (former, seen) = unsafe {
+        let former = ffi::PyErr_GetHandledException();
+        ffi::PyErr_SetHandledException(exception.as_ptr());
+        (former, thread.handled_address() == exception.as_ptr())
+    };
+    // SAFETY: what was handled is handled again; NULL and `None` both stand for nothing.
+    unsafe {
+        ffi::PyErr_SetHandledException(former);
+        ffi::Py_XDECREF(former);
+    }
+    check(seen, "exception being handled")
+}
+
+/// A pending call that does nothing.
+extern "C" fn nothing(_: *mut c_void) -> c_int {
+    0
+}
+
+/// Finds out whether the eval breaker is where the table says. Only the main thread can tell.
+fn examine_eval_breaker(py: Python<'_>, thread: Thread<'_>) -> PyResult<()> {
+    let threading = py.import("threading")?;
+    if !threading.call_method0("current_thread")?.is(threading.call_method0("main_thread")?) {
+        return Ok(());
+    }
+    py.check_signals()?;
+    let before = thread.eval_breaker();
+    // SAFETY: the function does nothing, and all pending calls are made before it could go away.
+    let raised = unsafe {
+        let added = ffi::Py_AddPendingCall(Some(nothing), std::ptr::null_mut()) == 0;
+        let raised = thread.eval_breaker();
+        if ffi::Py_MakePendingCalls() < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        added && raised != 0
+    };
+    // Other threads may ask for the lock at any time; then it is examined again with the next installation.
+    if before == 0 {
+        EVAL_BREAKER.store(if raised { 1 } else { 2 }, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// `tp_name` and `tp_version_tag` are where the table says.
+fn examine_types(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
+    check(types::name_of(&py.get_type::<PyDict>()) == "dict", "name of a type")?;
+    let namespace = PyDict::new(py);
+    let class = asked(py.get_type::<PyType>().call1(("Sentinel", (py.get_type::<PyAny>(),), &namespace)))?;
+    let class = class.cast::<PyType>().map_err(|_| Refusal::Layout("type"))?;
+    asked(class.setattr("attribute", 1))?;
+    asked(class.getattr("attribute").map(drop))?;
+    let before = types::version_tag(abi, class);
+    asked(class.setattr("attribute", 2))?;
+    asked(class.getattr("attribute").map(drop))?;
+    check(before != 0 && types::version_tag(abi, class) != before, "version tag of a type")
+}
+
+/// Makes the sentinel call.
+pub(crate) fn probe(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
+    let function = asked(py.eval(c"lambda first, second: (first, second)", None, None))?;
+    let args = [asked(py.eval(c"object()", None, None))?, asked(py.eval(c"object()", None, None))?];
+    let found = Cell::new(None);
+    let sentinel = Sentinel { function: &function, args: [&args[0], &args[1]], found: &found };
+    SENTINEL.set(Some((&raw const sentinel).cast()));
+    // SAFETY: the lock is held; between the two calls this thread makes exactly one Python call, whose frame is the sentinel's.
+    let (interpreter, former) = unsafe {
+        let interpreter = ffi::PyInterpreterState_Get();
+        (interpreter, (abi.symbols.get_eval)(interpreter))
+    };
+    // SAFETY: as above.
+    unsafe { (abi.symbols.set_eval)(interpreter, examine as EvalFunction) };
+    let result = function.call1((&args[0], &args[1]));
+    // SAFETY: as above.
+    unsafe { (abi.symbols.set_eval)(interpreter, former) };
+    SENTINEL.set(None);
+    asked(result)?;
+    found.take().ok_or(Refusal::Layout("the hook is not called"))??;
+    examine_types(py, abi)?;
+    let thread = Thread::current(py)?;
+    asked(examine_eval_breaker(py, thread))
+}

@@ -1,0 +1,200 @@
+//! The thread state: the frame that runs, recursion, the exception being handled, and what interrupts a loop.
+
+use std::{
+    ffi::{c_int, c_void},
+    marker::PhantomData,
+    ptr::NonNull,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use pyo3::{exceptions::PyBaseException, ffi, prelude::*};
+
+use crate::{
+    Abi, Refusal, abi, exception,
+    layout::{CRecursion, CurrentFrame, EvalBreaker},
+};
+
+/// The state of the running thread. Held with the lock, so no other thread changes it but for the eval breaker.
+#[derive(Clone, Copy)]
+pub struct Thread<'py> {
+    raw: NonNull<c_void>,
+    abi: &'static Abi,
+    py: Python<'py>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+/// Whether the eval breaker is where the table says: 0 not examined, 1 yes, 2 no.
+pub(crate) static EVAL_BREAKER: AtomicU8 = AtomicU8::new(0);
+
+impl<'py> Thread<'py> {
+    /// The running thread's state.
+    pub fn current(py: Python<'py>) -> Result<Self, Refusal> {
+        let abi = abi(py)?;
+        // SAFETY: the lock is held, so there is a thread state.
+        let raw = unsafe { ffi::PyThreadState_Get() };
+        let raw = NonNull::new(raw.cast()).ok_or(Refusal::Layout("no thread state"))?;
+        Ok(Self { raw, abi, py, _not_send: PhantomData })
+    }
+
+    pub(crate) fn of(raw: NonNull<c_void>, abi: &'static Abi, py: Python<'py>) -> Self {
+        Self { raw, abi, py, _not_send: PhantomData }
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut ffi::PyThreadState {
+        self.raw.as_ptr().cast()
+    }
+
+    /// The token of the lock.
+    pub fn py(self) -> Python<'py> {
+        self.py
+    }
+
+    fn field<T>(self, offset: usize) -> NonNull<T> {
+        // SAFETY: offsets come from the layout table and lie within the thread state.
+        unsafe { self.raw.byte_add(offset) }.cast()
+    }
+
+    /// Where the thread names its current frame.
+    pub(crate) fn current_frame(self) -> NonNull<*mut c_void> {
+        match self.abi.layout.thread.current_frame {
+            CurrentFrame::CFrame { cframe, frame } => {
+                // SAFETY: a running thread has a cframe, which lives on the stack of a caller or in the thread state.
+                unsafe { self.field::<NonNull<c_void>>(cframe).read().byte_add(frame) }.cast()
+            }
+            CurrentFrame::Direct(frame) => self.field(frame),
+        }
+    }
+
+    /// Whether a trace or profile function watches this thread.
+    pub fn is_watched(self) -> bool {
+        let layout = &self.abi.layout.thread;
+        // SAFETY: the fields are function pointers, or NULL.
+        let functions = unsafe { [self.field::<*const c_void>(layout.trace).read(), self.field::<*const c_void>(layout.profile).read()] };
+        functions.iter().any(|function| !function.is_null())
+    }
+
+    /// How many more Python frames may be entered before a `RecursionError`.
+    pub fn recursion_remaining(self) -> i32 {
+        // SAFETY: the layout says that an int lies there.
+        unsafe { self.field::<c_int>(self.abi.layout.thread.recursion_remaining).read() }
+    }
+
+    fn count(self, offset: usize, change: c_int) {
+        let counter = self.field::<c_int>(offset);
+        // SAFETY: the layout says that an int lies there; only this thread counts in its state.
+        unsafe { counter.write(counter.read() + change) };
+    }
+
+    /// Whether a Python frame may be entered; if not, CPython's own evaluation raises the `RecursionError`. `from_c` says that
+    /// the frame is not called by bytecode, so that it counts as a call of C too.
+    pub fn may_enter(self, from_c: bool) -> bool {
+        let c_remaining = |c: CRecursion| {
+            // SAFETY: the layout says that an int lies there.
+            unsafe { self.field::<c_int>(c.remaining).read() }
+        };
+        let c_may = !from_c || self.abi.layout.thread.c_recursion.is_none_or(|c| c_remaining(c) > c.units);
+        c_may && self.recursion_remaining() > 0
+    }
+
+    /// Counts a Python frame as entered.
+    pub fn enter(self, from_c: bool) {
+        self.count(self.abi.layout.thread.recursion_remaining, -1);
+        if let Some(c) = self.abi.layout.thread.c_recursion.filter(|_| from_c) {
+            self.count(c.remaining, -c.units);
+        }
+    }
+
+    /// Counts a Python frame as left.
+    pub fn leave(self, from_c: bool) {
+        self.count(self.abi.layout.thread.recursion_remaining, 1);
+        if let Some(c) = self.abi.layout.thread.c_recursion.filter(|_| from_c) {
+            self.count(c.remaining, c.units);
+        }
+    }
+
+    pub(crate) fn recursion_limit(self) -> i32 {
+        // SAFETY: the layout says that an int lies there.
+        unsafe { self.field::<c_int>(self.abi.layout.thread.recursion_limit).read() }
+    }
+
+    fn handled(self) -> NonNull<*mut ffi::PyObject> {
+        // SAFETY: the thread always has a stack item for the exception being handled, whose first member is the exception.
+        unsafe { self.field::<NonNull<*mut ffi::PyObject>>(self.abi.layout.thread.exc_info).read() }
+    }
+
+    pub(crate) fn handled_address(self) -> *mut ffi::PyObject {
+        // SAFETY: as in `handled`.
+        unsafe { self.handled().read() }
+    }
+
+    /// The exception that this generator, or this thread outside generators, is handling. A new reference; it may be `None`.
+    pub fn handled_exception(self) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: the item owns a reference, or holds NULL.
+        unsafe { Bound::from_borrowed_ptr_or_opt(self.py, self.handled().read()) }
+    }
+
+    /// Sets it and hands out what was there.
+    pub fn replace_handled_exception(self, exception: Option<Bound<'py, PyAny>>) -> Option<Bound<'py, PyAny>> {
+        let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
+        // SAFETY: the item takes our reference over and we take the item's.
+        unsafe { Bound::from_owned_ptr_or_opt(self.py, self.handled().replace(new)) }
+    }
+
+    /// The innermost exception that anybody in this thread is handling: what `raise` raises again. A new reference.
+    pub fn topmost_handled_exception(self) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: returns a new reference, or NULL without an exception.
+        unsafe { Bound::from_owned_ptr_or_opt(self.py, ffi::PyErr_GetHandledException()) }.filter(|exception| !exception.is_none())
+    }
+
+    /// Adds the current frame to an exception's traceback.
+    pub fn traceback_here(self, error: PyErr) -> PyErr {
+        // SAFETY: borrows from the thread; NULL while no frame is complete.
+        let frame = unsafe { ffi::PyEval_GetFrame() };
+        if frame.is_null() {
+            return error;
+        }
+        error.restore(self.py);
+        // SAFETY: an exception is set and the frame is alive. A failure replaces the exception, as in CPython.
+        unsafe { ffi::PyTraceBack_Here(frame) };
+        PyErr::fetch(self.py)
+    }
+
+    /// The word that is not 0 while something waits.
+    pub(crate) fn eval_breaker(self) -> usize {
+        let layout = &self.abi.layout.thread;
+        match layout.eval_breaker {
+            EvalBreaker::Interpreter(offset) => {
+                // SAFETY: the state's interpreter is alive, and the layout says that an int lies there. Others write it
+                // without the lock, as they do under CPython's own relaxed reads; a volatile read is not torn.
+                let value =
+                    unsafe { self.field::<NonNull<c_void>>(layout.interpreter).read().byte_add(offset).cast::<c_int>().read_volatile() };
+                value as usize
+            }
+            EvalBreaker::Thread(offset) => {
+                // SAFETY: as above, for a word of the thread state; its low byte has the events.
+                let value = unsafe { self.field::<usize>(offset).read_volatile() };
+                value & 0xff
+            }
+        }
+    }
+
+    /// Whether something waits: signals, pending calls, the collector, other threads. `None` where it is not known where to look.
+    pub fn is_interrupted(self) -> Option<bool> {
+        (EVAL_BREAKER.load(Ordering::Relaxed) == 1).then(|| self.eval_breaker() != 0)
+    }
+
+    /// Does what waits, as a backward jump does: signal handlers run in the current frame; pending calls, asynchronous
+    /// exceptions and a request for the lock are left to the start of `idle`, a function that does nothing.
+    pub fn checkpoint(self, idle: &Bound<'py, PyAny>) -> PyResult<()> {
+        self.py.check_signals()?;
+        if self.is_interrupted() != Some(false) {
+            idle.call0().map_err(|error| exception::without_first_entry(self.py, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The class of an exception instance; `PyErr`s hold normalised exceptions.
+pub(crate) fn value_of(py: Python<'_>, error: PyErr) -> Bound<'_, PyBaseException> {
+    error.into_value(py).into_bound(py)
+}

@@ -1,0 +1,92 @@
+//! Types: names as error messages show them, flags, slots, version tags, look-ups in the method resolution order.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+
+use pyo3::{ffi, prelude::*, types::PyType};
+
+use crate::Abi;
+
+/// `Py_TPFLAGS_SEQUENCE`: `match` takes instances for sequences.
+pub const SEQUENCE: c_ulong = 1 << 5;
+/// `Py_TPFLAGS_MAPPING`: `match` takes instances for mappings.
+pub const MAPPING: c_ulong = 1 << 6;
+/// `_Py_TPFLAGS_MATCH_SELF`: a positional class pattern matches the instance itself.
+pub const MATCH_SELF: c_ulong = 1 << 22;
+
+/// Slots of types by number, as [`slot`] wants them.
+pub mod slots {
+    pub use pyo3::ffi::{Py_am_aiter, Py_am_anext, Py_am_await, Py_tp_descr_get, Py_tp_iter, Py_tp_iternext};
+}
+
+/// The name of an object's class, as `tp_name` has it: for many builtin types with their module.
+pub fn name(object: &Bound<'_, PyAny>) -> String {
+    name_of(&object.get_type())
+}
+
+/// The name of a class, as `tp_name` has it.
+pub fn name_of(class: &Bound<'_, PyType>) -> String {
+    // `tp_name` follows `PyVarObject`'s three words in every version with the lock.
+    let offset = 3 * size_of::<usize>();
+    // SAFETY: the type is alive and its name is a NUL-terminated string that lives as long as the type.
+    let name = unsafe { CStr::from_ptr(class.as_ptr().byte_add(offset).cast::<*const c_char>().read()) };
+    name.to_string_lossy().into_owned()
+}
+
+/// The flags of a class.
+pub fn flags(class: &Bound<'_, PyType>) -> c_ulong {
+    // SAFETY: the type is alive.
+    unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) }
+}
+
+/// A slot of a class; NULL if it is empty.
+pub fn slot(class: &Bound<'_, PyType>, number: c_int) -> *mut c_void {
+    // SAFETY: the type is alive, and the numbers are those of the stable ABI.
+    unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), number) }
+}
+
+/// Whether a class fills a slot.
+pub fn has_slot(class: &Bound<'_, PyType>, number: c_int) -> bool {
+    !slot(class, number).is_null()
+}
+
+/// Calls a slot that takes the object and returns a new reference; `None` if the class does not fill it.
+pub fn call_unary_slot<'py>(object: &Bound<'py, PyAny>, number: c_int) -> Option<PyResult<Bound<'py, PyAny>>> {
+    debug_assert!([ffi::Py_am_aiter, ffi::Py_am_anext, ffi::Py_am_await, ffi::Py_tp_iter].contains(&number), "not a unary slot");
+    let function = slot(&object.get_type(), number);
+    if function.is_null() {
+        return None;
+    }
+    // SAFETY: the slots named above are `unaryfunc`s: they borrow the object and return a new reference, or NULL with an exception.
+    unsafe {
+        let function = std::mem::transmute::<*mut c_void, ffi::unaryfunc>(function);
+        Some(Bound::from_owned_ptr_or_err(object.py(), function(object.as_ptr())))
+    }
+}
+
+/// What the class and its bases have under a name, without binding it. Borrows both; returns a new reference.
+pub fn lookup<'py>(abi: &'static Abi, class: &Bound<'py, PyType>, name: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: class and name are alive; the result is borrowed from the class, and we take a reference at once.
+    unsafe { Bound::from_borrowed_ptr_or_opt(class.py(), (abi.symbols.type_lookup)(class.as_type_ptr(), name.as_ptr())) }
+}
+
+/// A special method of an object: looked up in its class, then bound. `None` if there is none.
+pub fn lookup_special<'py>(abi: &'static Abi, object: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let class = object.get_type();
+    let Some(found) = lookup(abi, &class, name) else { return Ok(None) };
+    let get = slot(&found.get_type(), ffi::Py_tp_descr_get);
+    if get.is_null() {
+        return Ok(Some(found));
+    }
+    // SAFETY: the slot is a `descrgetfunc`: it borrows all three and returns a new reference, or NULL with an exception.
+    unsafe {
+        let get = std::mem::transmute::<*mut c_void, ffi::descrgetfunc>(get);
+        Bound::from_owned_ptr_or_err(object.py(), get(found.as_ptr(), object.as_ptr(), class.as_ptr())).map(Some)
+    }
+}
+
+/// The class's version tag: another one means that an attribute of the class or of a base has changed. 0 means that the class
+/// has none now.
+pub fn version_tag(abi: &'static Abi, class: &Bound<'_, PyType>) -> u32 {
+    // SAFETY: the layout says that an unsigned int lies there, and the type is alive.
+    unsafe { class.as_ptr().byte_add(abi.layout.types.version_tag).cast::<c_uint>().read() }
+}

@@ -1,0 +1,239 @@
+//! A frame that is being evaluated: its stack, its locals' sources, where it stands.
+
+use std::{cell::Cell, rc::Rc, sync::Arc};
+
+use dynamlir_bytecode::Instruction;
+use dynamlir_cpython_abi::{Frame, Thread};
+use pyo3::{
+    prelude::*,
+    types::{PyString, PyTuple},
+};
+
+use crate::{
+    SourceId, Value,
+    evaluator::Evaluator,
+    policy::{Outcome, Policy, Unwind, escape_each},
+    prepared::{Preparation, Prepared},
+};
+
+/// Where a frame stands; shared, so that a policy can tell the position of an operation.
+pub struct Place {
+    preparation: Arc<Preparation>,
+    code: Py<PyAny>,
+    unit: Cell<u32>,
+    outer: Option<Rc<Place>>,
+}
+
+impl Place {
+    /// The code object.
+    pub fn code<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.code.bind(py)
+    }
+
+    /// Its decoded form.
+    pub fn prepared(&self) -> &Prepared {
+        match self.preparation.as_ref() {
+            Ok(prepared) => prepared,
+            Err(_) => unreachable!("frames of code that is not ready are left to CPython"),
+        }
+    }
+
+    /// The code unit of the instruction that runs.
+    pub fn unit(&self) -> u32 {
+        self.unit.get()
+    }
+
+    /// The interpreted frame that was running when this one started, under the same evaluation.
+    pub fn outer(&self) -> Option<&Rc<Place>> {
+        self.outer.as_ref()
+    }
+}
+
+/// The source of a local, and the object that it is the source of: others may change a local while a frame runs.
+#[derive(Clone, Copy)]
+struct LocalSource {
+    object: *const (),
+    source: SourceId,
+}
+
+/// A frame that is being evaluated.
+pub struct Activation<'py> {
+    pub(crate) frame: Frame<'py>,
+    pub(crate) thread: Thread<'py>,
+    pub(crate) place: Rc<Place>,
+    pub(crate) evaluator: Rc<Evaluator>,
+    pub(crate) stack: Vec<Value<'py>>,
+    /// The names of the keyword arguments of the call that follows.
+    pub(crate) keywords: Option<Bound<'py, PyTuple>>,
+    /// Sources of locals; empty until one has a source.
+    sources: Vec<Option<LocalSource>>,
+}
+
+impl<'py> Activation<'py> {
+    pub(crate) fn new(frame: Frame<'py>, code: &Bound<'py, PyAny>, preparation: Arc<Preparation>, evaluator: Rc<Evaluator>) -> Self {
+        let place =
+            Rc::new(Place { preparation, code: code.clone().unbind(), unit: Cell::new(frame.next_unit()), outer: evaluator.place() });
+        let mut stack = Vec::with_capacity(place.prepared().stack_size);
+        stack.extend(frame.take_stack().map(|object| Value { object, source: SourceId::NONE }));
+        Self { thread: frame.thread(), frame, place, evaluator, stack, keywords: None, sources: Vec::new() }
+    }
+
+    /// The token of the lock.
+    pub fn py(&self) -> Python<'py> {
+        self.frame.py()
+    }
+
+    pub(crate) fn policy(&self) -> &dyn Policy {
+        &*self.evaluator.policy
+    }
+
+    /// What is known of the code object.
+    pub fn prepared(&self) -> &Prepared {
+        self.place.prepared()
+    }
+
+    /// Where the frame stands.
+    pub fn place(&self) -> &Rc<Place> {
+        &self.place
+    }
+
+    /// The code object.
+    pub fn code(&self) -> &Bound<'py, PyAny> {
+        self.place.code(self.py())
+    }
+
+    /// The function, unless the code is run by itself.
+    pub fn function(&self) -> Option<Bound<'py, PyAny>> {
+        self.frame.function()
+    }
+
+    /// The globals: a dict.
+    pub fn globals(&self) -> Bound<'py, PyAny> {
+        self.frame.globals().expect("a frame has globals")
+    }
+
+    /// The builtins.
+    pub fn builtins(&self) -> Bound<'py, PyAny> {
+        self.frame.builtins().expect("a frame has builtins")
+    }
+
+    /// The names of a module's or class's body.
+    pub fn namespace(&self) -> Option<Bound<'py, PyAny>> {
+        self.frame.namespace()
+    }
+
+    /// How many local slots there are.
+    pub fn locals_count(&self) -> usize {
+        self.frame.locals_count()
+    }
+
+    /// The local in a slot, with its source; NULL if it is not bound.
+    pub fn local(&self, slot: usize) -> Value<'py> {
+        let object = self.frame.local(slot);
+        let source = match (self.sources.get(slot), &object) {
+            (Some(Some(known)), Some(object)) if known.object == object.as_ptr().cast() => known.source,
+            _ => SourceId::NONE,
+        };
+        Value { object, source }
+    }
+
+    /// Says where the local in a slot came from.
+    pub fn set_local_source(&mut self, slot: usize, source: SourceId) {
+        let object = self.frame.local(slot);
+        self.note_source(slot, object.map_or(std::ptr::null(), |object| object.as_ptr().cast_const().cast()), source);
+    }
+
+    fn note_source(&mut self, slot: usize, object: *const (), source: SourceId) {
+        if source.is_some() && self.sources.is_empty() {
+            self.sources.resize(self.frame.locals_count(), None);
+        }
+        if let Some(known) = self.sources.get_mut(slot) {
+            *known = source.is_some().then_some(LocalSource { object, source });
+        }
+    }
+
+    /// Puts another object in place of an argument, before the frame has run.
+    pub fn replace_local(&mut self, slot: usize, value: Value<'py>) {
+        drop(self.set_local(slot, value));
+    }
+
+    /// Binds a local; what was there is returned, to be dropped afterwards.
+    pub(crate) fn set_local(&mut self, slot: usize, value: Value<'py>) -> Option<Bound<'py, PyAny>> {
+        let object = value.object.as_ref().map_or(std::ptr::null(), |object| object.as_ptr().cast_const().cast());
+        self.note_source(slot, object, value.source);
+        self.frame.replace_local(slot, value.object)
+    }
+
+    /// The value stack, the lowest first.
+    pub fn stack(&self) -> &[Value<'py>] {
+        &self.stack
+    }
+
+    pub(crate) fn push(&mut self, value: impl Into<Value<'py>>) {
+        self.stack.push(value.into());
+    }
+
+    pub(crate) fn pop(&mut self) -> Value<'py> {
+        self.stack.pop().expect("bytecode pops from an empty stack")
+    }
+
+    /// The value `depth` below the top; 0 is the top.
+    pub(crate) fn peek(&self, depth: usize) -> &Value<'py> {
+        &self.stack[self.stack.len() - 1 - depth]
+    }
+
+    /// The topmost `count` values, the lowest first.
+    pub(crate) fn top(&self, count: usize) -> &[Value<'py>] {
+        &self.stack[self.stack.len() - count..]
+    }
+
+    /// Drops the topmost `count` values, the lowest first.
+    pub(crate) fn drop_top(&mut self, count: usize) {
+        let left = self.stack.len() - count;
+        self.stack.drain(left..);
+    }
+
+    /// Replaces the topmost `count` values.
+    pub(crate) fn replace_top(&mut self, count: usize, value: impl Into<Value<'py>>) {
+        self.drop_top(count);
+        self.push(value);
+    }
+
+    pub(crate) fn name(&self, index: u32) -> Bound<'py, PyString> {
+        self.prepared().names[index as usize].bind(self.py()).clone()
+    }
+
+    pub(crate) fn constant(&self, index: u32) -> Bound<'py, PyAny> {
+        self.prepared().consts[index as usize].bind(self.py()).clone()
+    }
+
+    pub(crate) fn set_unit(&self, instruction: &Instruction) {
+        self.place.unit.set(instruction.unit);
+        self.frame.set_unit(instruction.unit);
+    }
+
+    /// What waits is done: signals, the collector, other threads. As at a backward jump.
+    pub(crate) fn check_interrupts(&self) -> Outcome<()> {
+        if self.thread.is_interrupted().unwrap_or_else(|| self.evaluator.is_due()) {
+            self.evaluator.checkpoint(self.thread)?;
+        }
+        Ok(())
+    }
+
+    /// The frame will suspend: what is on the stack and in the locals loses its source.
+    pub(crate) fn escape_all(&self) -> Outcome<()> {
+        escape_each(self.policy(), &self.stack)?;
+        if self.sources.is_empty() {
+            return Ok(());
+        }
+        let locals: Vec<Value<'py>> = (0..self.locals_count()).map(|slot| self.local(slot)).collect();
+        escape_each(self.policy(), &locals)
+    }
+
+    /// The exception of an instruction whose local is not bound.
+    pub(crate) fn unbound(&self, slot: usize) -> Unwind {
+        let prepared = self.prepared();
+        let name = prepared.local_name(self.py(), slot);
+        crate::concrete::unbound(self.py(), name, slot >= prepared.first_free)
+    }
+}

@@ -1,0 +1,136 @@
+//! Calls, methods, iterators.
+
+use std::cell::Cell;
+
+use dynamlir_cpython_abi::{call as raw, kind, mapping, object, types};
+use pyo3::{
+    exceptions::{PyAttributeError, PyKeyError, PyTypeError},
+    prelude::*,
+    types::{PyDict, PyString, PyTuple},
+};
+
+use super::abi;
+use crate::{Method, Outcome, Sent, Value, names::interned};
+
+thread_local! {
+    /// Whether the frame that comes next is called by bytecode: CPython would not go through C for it.
+    static DIRECT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the frame that comes is called by bytecode.
+pub(crate) fn take_direct() -> bool {
+    DIRECT.replace(false)
+}
+
+/// Runs a call that CPython makes without C, if `direct`.
+fn directly<R>(direct: bool, call: impl FnOnce() -> R) -> R {
+    DIRECT.set(direct);
+    let result = call();
+    DIRECT.set(false);
+    result
+}
+
+/// Calls `callable` with `args`, the last of them named by `keywords`.
+pub fn call<'py>(callable: &Bound<'py, PyAny>, args: &[Value<'py>], keywords: Option<&Bound<'py, PyTuple>>) -> PyResult<Bound<'py, PyAny>> {
+    let direct = kind::is_function(callable) || kind::is_method(callable);
+    directly(direct, || raw::vectorcall(abi(callable.py()), callable, args.iter().map(Value::get), keywords))
+}
+
+/// `callable(*args, **kwargs)`: a tuple, and a dict or nothing
+pub fn call_ex<'py>(
+    callable: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyAny>,
+    kwargs: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let args = args.cast::<PyTuple>()?;
+    directly(kind::is_function(callable), || raw::call_ex(callable, args, kwargs))
+}
+
+/// How error messages name what is called: `module.name()`.
+fn shown(callable: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = callable.py();
+    let names = interned(py);
+    let Some(qualname) = optional(callable.getattr(names.qualname.bind(py)))? else {
+        return Ok(callable.str()?.to_string());
+    };
+    let module = optional(callable.getattr(names.module.bind(py)))?.filter(|module| !module.is_none());
+    match module {
+        Some(module) if !module.eq("builtins")? => Ok(format!("{}.{}()", module.str()?, qualname.str()?)),
+        _ => Ok(format!("{}()", qualname.str()?)),
+    }
+}
+
+/// An attribute that may be missing.
+pub(super) fn optional<T>(found: PyResult<T>) -> PyResult<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => Python::attach(|py| if error.is_instance_of::<PyAttributeError>(py) { Ok(None) } else { Err(error) }),
+    }
+}
+
+/// What `*args` stands for, as a tuple.
+pub fn argument_tuple<'py>(callable: &Bound<'py, PyAny>, args: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if args.is_exact_instance_of::<PyTuple>() {
+        return Ok(args.clone());
+    }
+    if !types::has_slot(&args.get_type(), types::slots::Py_tp_iter) && !object::is_sequence(args) {
+        let message = format!("{} argument after * must be an iterable, not {}", shown(callable)?, types::name(args));
+        return Err(PyTypeError::new_err(message));
+    }
+    object::tuple(args)
+}
+
+/// What `**kwargs` stands for, as a dict.
+pub fn keyword_dict<'py>(callable: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if kwargs.is_exact_instance_of::<PyDict>() {
+        return Ok(kwargs.clone());
+    }
+    let dict = PyDict::new(kwargs.py());
+    merge_keywords(callable, &dict, kwargs)?;
+    Ok(dict.into_any())
+}
+
+/// Adds keyword arguments to those that are there; none may be given twice.
+pub(super) fn merge_keywords<'py>(callable: &Bound<'py, PyAny>, dict: &Bound<'py, PyDict>, kwargs: &Bound<'py, PyAny>) -> PyResult<()> {
+    let py = dict.py();
+    let Err(error) = mapping::merge_unique(abi(py), dict, kwargs) else { return Ok(()) };
+    if error.is_instance_of::<PyAttributeError>(py) {
+        let message = format!("{} argument after ** must be a mapping, not {}", shown(callable)?, types::name(kwargs));
+        return Err(PyTypeError::new_err(message));
+    }
+    if error.is_instance_of::<PyKeyError>(py) {
+        let args = error.value(py).getattr("args")?.cast_into::<PyTuple>()?;
+        if args.len() == 1 {
+            let message = format!("{} got multiple values for keyword argument '{}'", shown(callable)?, args.get_item(0)?.str()?);
+            return Err(PyTypeError::new_err(message));
+        }
+    }
+    Err(error)
+}
+
+/// `owner.name`, to be called at once
+pub fn load_method<'py>(owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Method<'py>> {
+    Ok(match raw::method(abi(name.py()), owner.get(), name)? {
+        raw::Method::Unbound(function) => Method { callable: function.into(), this: Some(owner.clone()) },
+        raw::Method::Attribute(attribute) => Method { callable: attribute.into(), this: None },
+    })
+}
+
+/// A special method, looked up in the class and bound
+pub fn load_special<'py>(owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    types::lookup_special(abi(owner.py()), owner, name)
+}
+
+/// The next item of an iterator; `None` at its end
+pub fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    directly(kind::is_generator(iterator), || raw::next(iterator))
+}
+
+/// Resumes what is yielded from or awaited
+pub fn send<'py>(receiver: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Sent<'py>> {
+    let direct = kind::is_generator(receiver) || kind::is_coroutine(receiver);
+    Ok(match directly(direct, || raw::send(receiver, value))? {
+        raw::Sent::Yielded(value) => Sent::Yielded(value.into()),
+        raw::Sent::Returned(value) => Sent::Returned(value.into()),
+    })
+}

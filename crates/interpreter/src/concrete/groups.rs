@@ -1,0 +1,53 @@
+//! Exception groups and `except*`.
+
+use dynamlir_cpython_abi::exception;
+use pyo3::{
+    exceptions::{PyBaseExceptionGroup, PyTypeError},
+    prelude::*,
+    types::{PyTuple, PyType},
+};
+
+use super::exceptions::check_classes;
+use crate::names::interned;
+
+/// Only classes, and none that is itself a group.
+fn check(class: &Bound<'_, PyAny>) -> PyResult<()> {
+    check_classes(class)?;
+    let group = class.py().get_type::<PyBaseExceptionGroup>();
+    let is_group = |class: &Bound<'_, PyAny>| class.cast::<PyType>()?.is_subclass(&group);
+    let mut any = false;
+    match class.cast::<PyTuple>() {
+        Ok(classes) => {
+            for class in classes {
+                any = any || is_group(&class)?;
+            }
+        }
+        Err(_) => any = is_group(class)?,
+    }
+    if any {
+        return Err(PyTypeError::new_err("catching ExceptionGroup with except* is not allowed. Use except instead."));
+    }
+    Ok(())
+}
+
+/// `except* class`: what the class matches of an exception, and the rest; each may be `None`.
+pub fn group_match<'py>(raised: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let py = raised.py();
+    check(class)?;
+    let none = py.None().into_bound(py);
+    if raised.is_none() {
+        return Ok((none.clone(), none));
+    }
+    let group_class = py.get_type::<PyBaseExceptionGroup>();
+    let is_group = raised.is_instance(&group_class)?;
+    if exception::matches(raised, class) {
+        let matched = if is_group { raised.clone() } else { group_class.call1(("", PyTuple::new(py, [raised])?))? };
+        return Ok((matched, none));
+    }
+    if is_group {
+        let pair = raised.call_method1(interned(py).split.bind(py), (class,))?;
+        let pair = pair.cast::<PyTuple>()?;
+        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    Ok((none, raised.clone()))
+}

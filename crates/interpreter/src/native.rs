@@ -1,0 +1,56 @@
+//! Single instructions that CPython runs for us: a small function whose body is that instruction.
+//!
+//! For instructions whose implementation CPython does not export, that run no Python code worth intercepting, and that a
+//! policy has no use for: type parameters, the end of `except*`.
+
+use std::{collections::HashMap, sync::Mutex, sync::PoisonError};
+
+use dynamlir_bytecode::{Instruction, Opcode, Version, number_of};
+use pyo3::{
+    exceptions::PySystemError,
+    prelude::*,
+    types::{PyBytes, PyDict, PyTraceback, PyTuple},
+};
+
+use crate::{Value, evaluator::suspended};
+
+/// The functions made so far, by opcode number and argument.
+static FUNCTIONS: Mutex<Option<HashMap<(u8, u32), Py<PyAny>>>> = Mutex::new(None);
+
+/// Runs an instruction that takes one or two operands and leaves one result.
+pub(crate) fn run<'py>(version: Version, instruction: &Instruction, operands: &[Value<'py>]) -> PyResult<Bound<'py, PyAny>> {
+    let py = operands[0].get().py();
+    let function = function(py, version, instruction, operands.len())?;
+    suspended(|| function.call1(PyTuple::new(py, operands.iter().map(Value::get))?)).map_err(|error| {
+        // The function is nobody's business.
+        let rest = error.traceback(py).and_then(|entry| entry.getattr("tb_next").ok());
+        error.set_traceback(py, rest.and_then(|rest| rest.cast_into::<PyTraceback>().ok()));
+        error
+    })
+}
+
+fn function<'py>(py: Python<'py>, version: Version, instruction: &Instruction, operands: usize) -> PyResult<Bound<'py, PyAny>> {
+    let unknown = || PySystemError::new_err(format!("no {} in this version", instruction.opcode));
+    let number = number_of(version, instruction.opcode).ok_or_else(unknown)?;
+    let key = (number, instruction.arg);
+    let known = FUNCTIONS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .and_then(|known| known.get(&key).map(|known| known.clone_ref(py)));
+    if let Some(known) = known {
+        return Ok(known.into_bound(py));
+    }
+    // `BUILD_TUPLE` takes as many operands, and has no cache either.
+    let template = py.eval(if operands == 1 { c"lambda a: (a,)" } else { c"lambda a, b: (a, b)" }, None, None)?;
+    let code = template.getattr("__code__")?;
+    let mut bytes = code.getattr("co_code")?.cast_into::<PyBytes>()?.as_bytes().to_vec();
+    let build = number_of(version, Opcode::BuildTuple).ok_or_else(unknown)?;
+    let unit = bytes.chunks_exact_mut(2).find(|unit| unit[0] == build).ok_or_else(unknown)?;
+    unit.copy_from_slice(&[number, u8::try_from(instruction.arg).map_err(|_| unknown())?]);
+    let changes = PyDict::new(py);
+    changes.set_item("co_code", PyBytes::new(py, &bytes))?;
+    template.setattr("__code__", code.call_method("replace", (), Some(&changes))?)?;
+    FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, template.clone().unbind());
+    Ok(template)
+}

@@ -1,0 +1,102 @@
+//! Raising and handling exceptions.
+
+use dynamlir_bytecode::Instruction;
+use pyo3::{
+    exceptions::{PyBaseException, PyRuntimeError, PyStopAsyncIteration, PySystemError},
+    prelude::*,
+};
+
+use dynamlir_cpython_abi::exception;
+
+use super::{Done, Flow, arithmetic::bool_value};
+use crate::{Activation, Unwind};
+
+/// An exception that has its traceback entry.
+pub(crate) fn again<'py>(value: &Bound<'py, PyAny>) -> Unwind {
+    match value.cast::<PyBaseException>() {
+        Ok(_) => Unwind::Reraise(PyErr::from_value(value.clone())),
+        Err(error) => Unwind::Raise(error.into()),
+    }
+}
+
+pub(crate) fn raise<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let unwind = match frame.top(instruction.arg as usize) {
+        [exception, cause] => frame.policy().raise(exception, Some(cause)),
+        [exception] => frame.policy().raise(exception, None),
+        [] => match frame.thread.topmost_handled_exception() {
+            Some(exception) => again(&exception),
+            None => PyRuntimeError::new_err("No active exception to reraise").into(),
+        },
+        _ => PySystemError::new_err("bad RAISE_VARARGS oparg").into(),
+    };
+    Err(unwind)
+}
+
+/// The argument, if it is not 0, says where the unit lies that first raised the exception.
+pub(crate) fn reraise<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    if instruction.arg > 0 {
+        let unit: u32 = frame.peek(instruction.arg as usize).get().extract()?;
+        frame.frame.set_unit(unit);
+    }
+    Err(again(frame.peek(0).get()))
+}
+
+/// Makes the exception on top the one being handled, and keeps the former one below it.
+pub(crate) fn push_exc_info<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let value = frame.pop();
+    let former = frame.thread.replace_handled_exception(Some(value.get().clone()));
+    let former = former.unwrap_or_else(|| frame.py().None().into_bound(frame.py()));
+    frame.push(former);
+    frame.push(value);
+    Ok(Flow::Next)
+}
+
+/// The exception on top is being handled again.
+pub(crate) fn pop_except<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let value = frame.pop();
+    drop(frame.thread.replace_handled_exception(value.object));
+    Ok(Flow::Next)
+}
+
+/// In 3.13, `None` is kept as no exception.
+pub(crate) fn pop_except_none<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let value = frame.pop().object.filter(|value| !value.is_none());
+    drop(frame.thread.replace_handled_exception(value));
+    Ok(Flow::Next)
+}
+
+pub(crate) fn check_match<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let [exception, class] = frame.top(2) else { unreachable!("two were asked for") };
+    let matches = frame.policy().exception_matches(exception, class)?;
+    let result = bool_value(frame.py(), matches);
+    frame.replace_top(1, result);
+    Ok(Flow::Next)
+}
+
+/// `except* class`: splits the group on the stack into what the class matches, on top, and the rest.
+pub(crate) fn check_group_match<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let [group, class] = frame.top(2) else { unreachable!("two were asked for") };
+    let (matched, rest) = crate::concrete::group_match(group.get(), class.get())?;
+    // Without a match the group stays as it is, which is also the rest.
+    if matched.is_none() {
+        let rest = frame.stack[frame.stack.len() - 2].clone();
+        frame.drop_top(2);
+        frame.push(rest);
+    } else {
+        drop(frame.thread.replace_handled_exception(Some(matched.clone())));
+        frame.drop_top(2);
+        frame.push(rest);
+    }
+    frame.push(matched);
+    Ok(Flow::Next)
+}
+
+/// The end of `async for`: its iterator lies below the exception.
+pub(crate) fn end_async_for<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let value = frame.peek(0).get();
+    if !exception::matches(value, frame.py().get_type::<PyStopAsyncIteration>().as_any()) {
+        return Err(again(value));
+    }
+    frame.drop_top(2);
+    Ok(Flow::Next)
+}

@@ -1,0 +1,65 @@
+//! Generators: yields are CPython's, which suspends the frame thereby.
+
+use dynamlir_bytecode::Instruction;
+use dynamlir_cpython_abi::exception;
+use pyo3::{exceptions::PyStopIteration, prelude::*};
+
+use super::{Done, Flow, exceptions::again, target};
+use crate::{Activation, Sent, Value, concrete};
+
+/// Also what wraps the value of an asynchronous generator: CPython runs both.
+pub(crate) fn suspend<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    Ok(Flow::Suspend)
+}
+
+/// A generator or coroutine is yielded from itself, anything else is iterated over.
+pub(crate) fn get_yield_from_iter<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    if !concrete::is_yielded_from_itself(frame.prepared().flags, frame.peek(0).get())? {
+        let iterator = frame.policy().iter(frame.peek(0))?;
+        frame.replace_top(1, iterator);
+    }
+    Ok(Flow::Next)
+}
+
+/// In 3.11 a return replaces the receiver, and jumps.
+pub(crate) fn send<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let value = frame.pop();
+    match frame.policy().send(frame.peek(0), &value)? {
+        Sent::Yielded(result) => {
+            frame.push(result);
+            Ok(Flow::Next)
+        }
+        Sent::Returned(result) => {
+            frame.replace_top(1, result);
+            Ok(Flow::Jump(target(instruction)))
+        }
+    }
+}
+
+/// Later it stays, for `END_SEND`.
+pub(crate) fn send_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let value = frame.pop();
+    match frame.policy().send(frame.peek(0), &value)? {
+        Sent::Yielded(result) => {
+            frame.push(result);
+            Ok(Flow::Next)
+        }
+        Sent::Returned(result) => {
+            frame.push(result);
+            Ok(Flow::Jump(target(instruction)))
+        }
+    }
+}
+
+/// An exception thrown in while something was yielded from: its `StopIteration` is the value, anything else is raised on.
+pub(crate) fn cleanup_throw<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let raised = frame.peek(0).get();
+    if !exception::matches(raised, frame.py().get_type::<PyStopIteration>().as_any()) {
+        return Err(again(raised));
+    }
+    let value = raised.getattr("value")?;
+    frame.drop_top(3);
+    frame.push(Value::new(frame.py().None().into_bound(frame.py())));
+    frame.push(value);
+    Ok(Flow::Next)
+}

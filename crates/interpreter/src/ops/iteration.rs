@@ -1,0 +1,55 @@
+//! Loops over iterators, and unpacking.
+
+use dynamlir_bytecode::Instruction;
+
+use super::{Done, Flow, target};
+use crate::Activation;
+
+pub(crate) fn get_iter<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let iterator = frame.policy().iter(frame.peek(0))?;
+    frame.replace_top(1, iterator);
+    Ok(Flow::Next)
+}
+
+/// In 3.11 the end of the loop drops the iterator and jumps.
+pub(crate) fn for_iter<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    match frame.policy().next(frame.peek(0))? {
+        Some(item) => {
+            frame.push(item);
+            Ok(Flow::Next)
+        }
+        None => {
+            frame.drop_top(1);
+            Ok(Flow::Jump(target(instruction)))
+        }
+    }
+}
+
+/// In 3.12 it also jumps over the `END_FOR` that the target is.
+pub(crate) fn for_iter_over_end<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let flow = for_iter(frame, instruction)?;
+    Ok(if let Flow::Jump(unit) = flow { Flow::Jump(unit + 1) } else { flow })
+}
+
+/// In 3.13 over an `END_FOR` and a `POP_TOP`.
+pub(crate) fn for_iter_over_end_and_pop<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let flow = for_iter(frame, instruction)?;
+    Ok(if let Flow::Jump(unit) = flow { Flow::Jump(unit + 2) } else { flow })
+}
+
+/// The first value comes to lie on top.
+pub(crate) fn unpack_sequence<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let values = frame.policy().unpack(frame.peek(0), instruction.arg as usize)?;
+    frame.drop_top(1);
+    frame.stack.extend(values.into_iter().rev());
+    Ok(Flow::Next)
+}
+
+/// The low byte counts the values before the starred one, the rest those after it.
+pub(crate) fn unpack_ex<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let (before, after) = (instruction.arg & 0xff, instruction.arg >> 8);
+    let values = frame.policy().unpack_ex(frame.peek(0), before as usize, after as usize)?;
+    frame.drop_top(1);
+    frame.stack.extend(values.into_iter().rev());
+    Ok(Flow::Next)
+}

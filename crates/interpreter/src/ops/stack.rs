@@ -1,0 +1,63 @@
+//! The value stack itself: constants, copies, what is dropped.
+
+use dynamlir_bytecode::Instruction;
+
+use super::{Done, Flow};
+use crate::{Activation, Value};
+
+/// Does nothing.
+pub(crate) fn nop<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    Ok(Flow::Next)
+}
+
+/// The start of a function, or of what follows a yield or an await.
+pub(crate) fn resume<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    // In the middle of `yield from` and `await`, interrupts are the innermost frame's.
+    if instruction.arg & 0x3 < 2 {
+        frame.check_interrupts()?;
+    }
+    Ok(Flow::Next)
+}
+
+pub(crate) fn load_const<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let constant = frame.constant(instruction.arg);
+    frame.push(constant);
+    Ok(Flow::Next)
+}
+
+pub(crate) fn pop_top<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    drop(frame.pop());
+    Ok(Flow::Next)
+}
+
+/// Drops two values, the topmost first.
+pub(crate) fn pop_two<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    drop(frame.pop());
+    drop(frame.pop());
+    Ok(Flow::Next)
+}
+
+/// Drops the value under the top.
+pub(crate) fn pop_second<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let top = frame.pop();
+    drop(frame.pop());
+    frame.push(top);
+    Ok(Flow::Next)
+}
+
+pub(crate) fn push_null<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    frame.push(Value::NULL);
+    Ok(Flow::Next)
+}
+
+pub(crate) fn copy<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let value = frame.peek(instruction.arg as usize - 1).clone();
+    frame.push(value);
+    Ok(Flow::Next)
+}
+
+pub(crate) fn swap<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let top = frame.stack.len() - 1;
+    frame.stack.swap(top, top + 1 - instruction.arg as usize);
+    Ok(Flow::Next)
+}

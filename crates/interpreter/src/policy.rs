@@ -1,0 +1,454 @@
+//! What an instruction does: the seam where capture intercepts.
+
+use dynamlir_bytecode::Instruction;
+use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};
+use pyo3::{
+    prelude::*,
+    types::{PyString, PyTuple},
+};
+
+use crate::{Activation, Value, concrete};
+
+/// Why a frame does not go on with its next instruction.
+#[derive(Debug)]
+pub enum Unwind {
+    /// A Python exception: the frame gets an entry in the traceback, and a handler of the frame may catch it.
+    Raise(PyErr),
+    /// An exception that is raised again: the frame has its entry.
+    Reraise(PyErr),
+    /// The evaluation is given up: all interpreted frames are left, and no handler and no `finally` runs.
+    Abort,
+}
+
+impl From<PyErr> for Unwind {
+    fn from(error: PyErr) -> Self {
+        Self::Raise(error)
+    }
+}
+
+/// What an operation comes to.
+pub type Outcome<T> = Result<T, Unwind>;
+
+/// A comparison, in the order of `COMPARE_OP`'s arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `a < b`
+    Lt,
+    /// `a <= b`
+    Le,
+    /// `a == b`
+    Eq,
+    /// `a != b`
+    Ne,
+    /// `a > b`
+    Gt,
+    /// `a >= b`
+    Ge,
+}
+
+/// `!s`, `!r` or `!a` in a format string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Conversion {
+    /// `str(value)`
+    Str,
+    /// `repr(value)`
+    Repr,
+    /// `ascii(value)`
+    Ascii,
+}
+
+/// What a method call will call.
+#[derive(Debug)]
+pub struct Method<'py> {
+    /// The function, or whatever the attribute is.
+    pub callable: Value<'py>,
+    /// The object, where `callable` is a function of its class to be called with the object first.
+    pub this: Option<Value<'py>>,
+}
+
+/// What a generator or iterator did with a value sent to it.
+#[derive(Debug)]
+pub enum Sent<'py> {
+    /// It yielded.
+    Yielded(Value<'py>),
+    /// It returned.
+    Returned(Value<'py>),
+}
+
+/// What a function is made of, beside its code.
+#[derive(Debug, Default)]
+pub struct FunctionParts<'py> {
+    /// A tuple.
+    pub defaults: Option<Value<'py>>,
+    /// A dict.
+    pub keyword_defaults: Option<Value<'py>>,
+    /// A tuple of names and values in turn, or a dict.
+    pub annotations: Option<Value<'py>>,
+    /// A tuple of cells.
+    pub closure: Option<Value<'py>>,
+}
+
+/// The operations of the bytecode. The default methods do what CPython does, on real objects.
+///
+/// Operands are borrowed from the stack and dropped after the operation, as in CPython. Methods may run any Python code, and
+/// thereby themselves again for another frame: state needs interior mutability and no borrow held over an operation.
+///
+/// The methods that put a value where its source is no longer known tell [`escape`](Self::escape) first. The others (arithmetic,
+/// comparisons, look-ups, iteration, unpacking, formatting) just use the value: a policy that gives out sources overrides them.
+#[expect(unused_variables, reason = "the names document the operations")]
+pub trait Policy {
+    /// Whether frames of this code are evaluated here; a reason if not. Asked before the first instruction.
+    fn admit<'py>(&self, code: &Bound<'py, PyAny>) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Whether a frame that cannot be evaluated here may run in CPython's loop; if not, the evaluation is given up.
+    fn leaves(&self, reason: &str) -> bool {
+        true
+    }
+
+    /// A frame starts, or goes on after a yield. Its locals are in place; sources may be given to them.
+    fn enter<'py>(&self, frame: &mut Activation<'py>) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// A frame ends or suspends, with a value or by an exception. The value has escaped.
+    fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {}
+
+    /// Whether [`step`](Self::step) is called. Asked once per frame.
+    fn wants_steps(&self) -> bool {
+        false
+    }
+
+    /// An instruction is about to run.
+    fn step<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// A value with a source moves to where the source is not known.
+    fn escape<'py>(&self, value: &Value<'py>) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// `lhs op rhs`, `lhs op= rhs`
+    fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::binary_op(op, in_place, lhs.get(), rhs.get())?.into())
+    }
+
+    /// `op operand`
+    fn unary_op<'py>(&self, op: UnaryOp, operand: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::unary_op(op, operand.get())?.into())
+    }
+
+    /// `lhs < rhs` and the like
+    fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::compare(op, lhs.get(), rhs.get())?.into())
+    }
+
+    /// `item in container`
+    fn contains<'py>(&self, container: &Value<'py>, item: &Value<'py>) -> Outcome<bool> {
+        Ok(container.get().contains(item.get())?)
+    }
+
+    /// `lhs is rhs`
+    fn is_same<'py>(&self, lhs: &Value<'py>, rhs: &Value<'py>) -> Outcome<bool> {
+        Ok(lhs.get().is(rhs.get()))
+    }
+
+    /// `bool(value)`
+    fn truth<'py>(&self, value: &Value<'py>) -> Outcome<bool> {
+        Ok(concrete::truth(value.get())?)
+    }
+
+    /// `len(value)`, as patterns ask for it
+    fn length<'py>(&self, value: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::length(value.get())?.into())
+    }
+
+    /// `owner.name`
+    fn load_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Value<'py>> {
+        Ok(owner.get().getattr(name)?.into())
+    }
+
+    /// `owner.name`, to be called at once
+    fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Method<'py>> {
+        concrete::load_method(owner, name)
+    }
+
+    /// `super().name` or `super(class, this).name`; `callable` is what the name `super` stands for
+    fn load_super_attr<'py>(
+        &self,
+        callable: &Value<'py>,
+        args: Option<[&Value<'py>; 2]>,
+        name: &Bound<'py, PyString>,
+    ) -> Outcome<Value<'py>> {
+        let args: Vec<Value<'py>> = args.into_iter().flatten().cloned().collect();
+        let made = self.call(callable, &args, None)?;
+        self.load_attr(&made, name)
+    }
+
+    /// A special method, looked up in the class: `__enter__` and the like. `None` if there is none.
+    fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Option<Value<'py>>> {
+        Ok(concrete::load_special(owner.get(), name)?.map(Value::new))
+    }
+
+    /// `owner.name = value`
+    fn store_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [value])?;
+        Ok(owner.get().setattr(name, value.get())?)
+    }
+
+    /// `del owner.name`
+    fn delete_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<()> {
+        Ok(owner.get().delattr(name)?)
+    }
+
+    /// `container[key]`
+    fn get_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(container.get().get_item(key.get())?.into())
+    }
+
+    /// `container[key] = value`
+    fn set_item<'py>(&self, container: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [key, value])?;
+        Ok(container.get().set_item(key.get(), value.get())?)
+    }
+
+    /// `del container[key]`
+    fn delete_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Outcome<()> {
+        Ok(container.get().del_item(key.get())?)
+    }
+
+    /// A global or builtin name
+    fn load_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Value<'py>> {
+        Ok(concrete::load_global(frame, name)?.into())
+    }
+
+    /// `global name; name = value`
+    fn store_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [value])?;
+        Ok(concrete::store_global(frame, name, value.get())?)
+    }
+
+    /// `global name; del name`
+    fn delete_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<()> {
+        Ok(concrete::delete_global(frame, name)?)
+    }
+
+    /// A name in the body of a module or class
+    fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Value<'py>> {
+        Ok(concrete::load_name(frame, name)?.into())
+    }
+
+    /// `name = value` in the body of a module or class
+    fn store_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [value])?;
+        Ok(concrete::store_name(frame, name, value.get())?)
+    }
+
+    /// `del name` in the body of a module or class
+    fn delete_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<()> {
+        Ok(concrete::delete_name(frame, name)?)
+    }
+
+    /// What a closure cell holds; `slot` is the cell's place in the frame's locals. `None` if it is empty.
+    fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<Value<'py>>> {
+        Ok(concrete::cell_get(cell)?.map(Value::new))
+    }
+
+    /// Sets a closure cell, or empties it
+    fn store_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>, value: Option<&Value<'py>>) -> Outcome<()> {
+        escape_each(self, value)?;
+        Ok(concrete::cell_set(cell, value.map(Value::get))?)
+    }
+
+    /// `callable(*positional, **named)`: the values of `keywords` are the last of `args`
+    fn call<'py>(&self, callable: &Value<'py>, args: &[Value<'py>], keywords: Option<&Bound<'py, PyTuple>>) -> Outcome<Value<'py>> {
+        escape_each(self, args)?;
+        Ok(concrete::call(callable.get(), args, keywords)?.into())
+    }
+
+    /// `callable(*args, **kwargs)`: a tuple, and a dict or nothing
+    fn call_ex<'py>(&self, callable: &Value<'py>, args: &Value<'py>, kwargs: Option<&Value<'py>>) -> Outcome<Value<'py>> {
+        Ok(concrete::call_ex(callable.get(), args.get(), kwargs.map(Value::get))?.into())
+    }
+
+    /// `iter(value)`
+    fn iter<'py>(&self, value: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(value.get().try_iter()?.into_any().into())
+    }
+
+    /// The next item of an iterator; `None` at its end
+    fn next<'py>(&self, iterator: &Value<'py>) -> Outcome<Option<Value<'py>>> {
+        Ok(concrete::next(iterator.get())?.map(Value::new))
+    }
+
+    /// Resumes what is yielded from or awaited
+    fn send<'py>(&self, receiver: &Value<'py>, value: &Value<'py>) -> Outcome<Sent<'py>> {
+        escape_each(self, [value])?;
+        Ok(concrete::send(receiver.get(), value.get())?)
+    }
+
+    /// `a, b = value`: exactly `count` values
+    fn unpack<'py>(&self, value: &Value<'py>, count: usize) -> Outcome<Vec<Value<'py>>> {
+        Ok(concrete::unpack(value.get(), count)?)
+    }
+
+    /// `a, *b, c = value`: `before` values, a list, `after` values
+    fn unpack_ex<'py>(&self, value: &Value<'py>, before: usize, after: usize) -> Outcome<Vec<Value<'py>>> {
+        Ok(concrete::unpack_ex(value.get(), before, after)?)
+    }
+
+    /// `(a, b)`
+    fn build_tuple<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, items)?;
+        Ok(PyTuple::new(py, items.iter().map(Value::get))?.into_any().into())
+    }
+
+    /// `[a, b]`
+    fn build_list<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, items)?;
+        Ok(pyo3::types::PyList::new(py, items.iter().map(Value::get))?.into_any().into())
+    }
+
+    /// `{a, b}`
+    fn build_set<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, items)?;
+        Ok(concrete::build_set(py, items)?.into())
+    }
+
+    /// `{key: value}`: keys and values in turn
+    fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, items)?;
+        Ok(concrete::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?.into())
+    }
+
+    /// `{"name": value}` with the keys in a tuple
+    fn build_const_key_map<'py>(&self, keys: &Value<'py>, values: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, values)?;
+        Ok(concrete::build_const_key_map(keys.get(), values)?.into())
+    }
+
+    /// `start:stop:step`
+    fn build_slice<'py>(&self, start: &Value<'py>, stop: &Value<'py>, step: Option<&Value<'py>>) -> Outcome<Value<'py>> {
+        escape_each(self, [start, stop].into_iter().chain(step))?;
+        Ok(concrete::build_slice(start.get(), stop.get(), step.map(Value::get))?.into())
+    }
+
+    /// The parts of a format string put together
+    fn build_string<'py>(&self, py: Python<'py>, parts: &[Value<'py>]) -> Outcome<Value<'py>> {
+        Ok(concrete::build_string(py, parts)?.into())
+    }
+
+    /// Appends to a list that is being built
+    fn list_append<'py>(&self, list: &Value<'py>, item: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [item])?;
+        Ok(concrete::list_append(list.get(), item.get())?)
+    }
+
+    /// Adds to a set that is being built
+    fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [item])?;
+        Ok(concrete::set_add(set.get(), item.get())?)
+    }
+
+    /// Sets a key of a dict that is being built
+    fn map_add<'py>(&self, map: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self, [key, value])?;
+        Ok(concrete::map_add(map.get(), key.get(), value.get())?)
+    }
+
+    /// `[*list, *iterable]`
+    fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Outcome<()> {
+        Ok(concrete::list_extend(list.get(), iterable.get())?)
+    }
+
+    /// `{*set, *iterable}`
+    fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Outcome<()> {
+        Ok(concrete::set_update(set.get(), iterable.get())?)
+    }
+
+    /// `{**dict, **mapping}`
+    fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Outcome<()> {
+        Ok(concrete::dict_update(dict.get(), mapping.get())?)
+    }
+
+    /// `callable(**dict, **mapping)`: a key twice is an error
+    fn dict_merge<'py>(&self, callable: &Value<'py>, dict: &Value<'py>, mapping: &Value<'py>) -> Outcome<()> {
+        Ok(concrete::dict_merge(callable.get(), dict.get(), mapping.get())?)
+    }
+
+    /// `tuple(list)`, of a list that was just built
+    fn list_to_tuple<'py>(&self, list: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::list_to_tuple(list.get())?.into())
+    }
+
+    /// `str(value)`, `repr(value)` or `ascii(value)` in a format string
+    fn convert<'py>(&self, value: &Value<'py>, conversion: Conversion) -> Outcome<Value<'py>> {
+        Ok(concrete::convert(value.get(), conversion)?.into())
+    }
+
+    /// `format(value, spec)`
+    fn format<'py>(&self, value: &Value<'py>, spec: Option<&Value<'py>>) -> Outcome<Value<'py>> {
+        Ok(concrete::format(value.get(), spec.map(Value::get))?.into())
+    }
+
+    /// `import name`, `from name import fromlist`
+    fn import_name<'py>(
+        &self,
+        frame: &Activation<'py>,
+        name: &Bound<'py, PyString>,
+        fromlist: &Value<'py>,
+        level: &Value<'py>,
+    ) -> Outcome<Value<'py>> {
+        Ok(concrete::import_name(frame, name, fromlist.get(), level.get())?.into())
+    }
+
+    /// `from module import name`
+    fn import_from<'py>(&self, module: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Value<'py>> {
+        Ok(concrete::import_from(module.get(), name)?.into())
+    }
+
+    /// `from module import *`
+    fn import_star<'py>(&self, frame: &Activation<'py>, module: &Value<'py>) -> Outcome<()> {
+        Ok(concrete::import_star(frame, module.get())?)
+    }
+
+    /// `def` and `lambda`
+    fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Outcome<Value<'py>> {
+        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
+        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
+        Ok(concrete::make_function(frame, code.get(), &parts)?.into())
+    }
+
+    /// `raise exception from cause`
+    fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
+        concrete::raise(exception.get(), cause.map(Value::get)).into()
+    }
+
+    /// `except class`: whether it catches the exception
+    fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Outcome<bool> {
+        Ok(concrete::exception_matches(exception.get(), class.get())?)
+    }
+
+    /// `case Class(…)`: the attributes that the patterns match against, as a tuple, or `None`
+    fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::match_class(subject.get(), class.get(), positional, names.get())?.into())
+    }
+
+    /// `case {key: …}`: the values that the patterns match against, as a tuple, or `None`
+    fn match_keys<'py>(&self, subject: &Value<'py>, keys: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(concrete::match_keys(subject.get(), keys.get())?.into())
+    }
+}
+
+/// Tells a policy of each value that has a source and moves to where the source is not known.
+pub fn escape_each<'a, 'py: 'a>(policy: &(impl Policy + ?Sized), values: impl IntoIterator<Item = &'a Value<'py>>) -> Outcome<()> {
+    values.into_iter().filter(|value| value.source.is_some()).try_for_each(|value| policy.escape(value))
+}
+
+/// CPython's semantics on real objects, and nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Concrete;
+
+impl Policy for Concrete {}

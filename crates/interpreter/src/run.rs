@@ -1,0 +1,232 @@
+//! The evaluation of one frame, from where it stands to where it suspends or ends.
+
+use std::{borrow::Cow, rc::Rc, sync::Arc};
+
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception};
+use pyo3::{prelude::*, types::PyInt};
+
+use crate::{
+    Value,
+    activation::Activation,
+    counts,
+    evaluator::{self, Evaluator},
+    ops::Flow,
+    policy::{Outcome, Unwind, escape_each},
+    prepared::{self, Preparation},
+};
+
+/// Below this much of the C stack, a frame is evaluated on a new one.
+const RED_ZONE: usize = 256 * 1024;
+
+/// The size of a new stack.
+const STACK: usize = 8 * 1024 * 1024;
+
+/// The hook's handler.
+pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
+    let from_c = !crate::concrete::take_direct();
+    let Some(evaluator) = evaluator::current() else { return frame.evaluate(throw) };
+    // Nothing below may run with an exception set.
+    let thrown = throw.then(|| PyErr::fetch(frame.py()));
+    if evaluator.aborted.get() {
+        frame.take_stack().for_each(drop);
+        let error = thrown.unwrap_or_else(|| Evaluator::abort_error(frame.py()));
+        return frame.raise(error, 0, false);
+    }
+    match admit(&frame, &evaluator, from_c) {
+        Ok((code, preparation)) => {
+            counts::interpreted();
+            let activation = Activation::new(frame, &code, preparation, evaluator);
+            drop(code);
+            stacker::maybe_grow(RED_ZONE, STACK, || activate(activation, thrown, from_c))
+        }
+        Err(reason) => {
+            if let Some(reason) = reason {
+                counts::left(&reason);
+                if !evaluator.policy.leaves(&reason) {
+                    evaluator.aborted.set(true);
+                    frame.take_stack().for_each(drop);
+                    let error = thrown.unwrap_or_else(|| Evaluator::abort_error(frame.py()));
+                    return frame.raise(error, 0, false);
+                }
+            }
+            if let Some(error) = thrown {
+                error.restore(frame.py());
+            }
+            frame.evaluate(throw)
+        }
+    }
+}
+
+/// Whether a frame is evaluated here. If not, why; no reason where CPython's part is no evaluation.
+fn admit<'py>(
+    frame: &Frame<'py>,
+    evaluator: &Evaluator,
+    from_c: bool,
+) -> Result<(Bound<'py, PyAny>, Arc<Preparation>), Option<Cow<'static, str>>> {
+    let thread = frame.thread();
+    if thread.is_watched() {
+        return Err(Some("traced or profiled".into()));
+    }
+    // CPython's own evaluation raises the error.
+    if !thread.may_enter(from_c) {
+        return Err(None);
+    }
+    let code = frame.code().ok_or(None)?;
+    let preparation = prepared::prepare(evaluator.abi, evaluator.table, &code);
+    match preparation.as_ref() {
+        Err(reason) => return Err(Some(reason.clone().into())),
+        Ok(prepared) if prepared.makes_generator() && frame.owner() == Owner::Thread => {
+            counts::made_generator();
+            return Err(None);
+        }
+        Ok(_) => {}
+    }
+    evaluator.policy.admit(&code).map_err(|reason| Some(reason.into()))?;
+    Ok((code, preparation))
+}
+
+/// How a frame ends or suspends.
+enum End<'py> {
+    /// CPython runs the instruction that starts at this unit, with this stack: a return, a yield, a re-raise.
+    Replay(u32, Vec<Value<'py>>),
+    /// An exception that no handler of the frame catches, raised at this unit.
+    Raise(PyErr, u32),
+    /// The evaluation was given up.
+    Abort,
+}
+
+/// Keeps track of the frame while it runs.
+fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool) -> Evaluated<'_> {
+    let linked = activation.frame.link();
+    activation.thread.enter(from_c);
+    let outer = activation.evaluator.set_place(Some(activation.place.clone()));
+    let end = activation.evaluate(thrown);
+    activation.evaluator.set_place(outer);
+    activation.thread.leave(from_c);
+    drop(linked);
+    let Activation { frame, .. } = activation;
+    match end {
+        End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
+        End::Raise(error, unit) => frame.raise(error, unit, true),
+        End::Abort => {
+            let error = Evaluator::abort_error(frame.py());
+            frame.raise(error, 0, false)
+        }
+    }
+}
+
+/// Where an exception was raised.
+struct Raised {
+    /// The unit whose handlers see it.
+    handlers: u32,
+    /// The unit that CPython runs to raise it again.
+    start: u32,
+    /// The unit that the traceback shows.
+    unit: i32,
+}
+
+impl<'py> Activation<'py> {
+    fn evaluate(&mut self, thrown: Option<PyErr>) -> End<'py> {
+        let evaluator: Rc<Evaluator> = self.evaluator.clone();
+        let place = self.place.clone();
+        let prepared = place.prepared();
+        let steps = evaluator.policy.wants_steps();
+        let mut at = prepared.code.index[self.frame.next_unit() as usize] as usize;
+        let mut pending = match (evaluator.policy.enter(self), thrown) {
+            (Err(Unwind::Abort), _) => Some((Unwind::Abort, self.standing())),
+            (_, Some(error)) | (Err(Unwind::Raise(error) | Unwind::Reraise(error)), None) => Some((Unwind::Raise(error), self.standing())),
+            (Ok(()), None) => None,
+        };
+        loop {
+            let (unwind, raised) = match pending.take() {
+                Some(pending) => pending,
+                None => {
+                    let instruction = &prepared.code.instructions[at];
+                    self.set_unit(instruction);
+                    let stepped = if steps { evaluator.policy.step(self, instruction) } else { Ok(()) };
+                    let outcome = stepped.and_then(|()| (prepared.ops[at])(self, instruction));
+                    let unwind = match outcome {
+                        _ if evaluator.aborted.get() => Unwind::Abort,
+                        Ok(Flow::Next) => {
+                            at += 1;
+                            continue;
+                        }
+                        Ok(Flow::Jump(unit)) => {
+                            at = prepared.code.index[unit as usize] as usize;
+                            continue;
+                        }
+                        Ok(Flow::Return(value)) => match self.finish(&value) {
+                            Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
+                            Err(unwind) => unwind,
+                        },
+                        Ok(Flow::Suspend) => match self.suspend() {
+                            Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
+                            Err(unwind) => unwind,
+                        },
+                        Err(unwind) => unwind,
+                    };
+                    (unwind, Raised { handlers: instruction.next - 1, start: instruction.start, unit: instruction.unit as i32 })
+                }
+            };
+            self.keywords = None;
+            match self.handle(unwind, &raised) {
+                Ok(target) => at = prepared.code.index[target as usize] as usize,
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// Where an exception thrown into the frame is raised.
+    fn standing(&self) -> Raised {
+        let unit = self.frame.throwing_unit();
+        Raised { handlers: unit, start: unit, unit: self.frame.unit() }
+    }
+
+    fn finish(&self, value: &Value<'py>) -> Outcome<()> {
+        escape_each(self.policy(), [value])?;
+        self.policy().leave(self, Ok(value));
+        Ok(())
+    }
+
+    fn suspend(&self) -> Outcome<()> {
+        self.escape_all()?;
+        self.policy().leave(self, Ok(self.peek(0)));
+        Ok(())
+    }
+
+    /// Finds the handler of an exception and prepares the stack for it, or says how the frame ends.
+    fn handle(&mut self, unwind: Unwind, raised: &Raised) -> Result<u32, End<'py>> {
+        let handler = self.prepared().code.handler_for(raised.handlers);
+        let error = match (unwind, handler) {
+            (Unwind::Abort, _) => {
+                self.evaluator.aborted.set(true);
+                self.policy().leave(self, Err(&Unwind::Abort));
+                self.stack.clear();
+                return Err(End::Abort);
+            }
+            (Unwind::Raise(error), Some(_)) => self.thread.traceback_here(error),
+            (Unwind::Reraise(error), Some(_)) => error,
+            (Unwind::Raise(error), None) => {
+                let unwind = Unwind::Raise(error);
+                self.policy().leave(self, Err(&unwind));
+                self.stack.clear();
+                let Unwind::Raise(error) = unwind else { unreachable!("made above") };
+                return Err(End::Raise(error, raised.unit.max(0) as u32));
+            }
+            (unwind @ Unwind::Reraise(_), None) => {
+                self.policy().leave(self, Err(&unwind));
+                return Err(End::Replay(raised.start, std::mem::take(&mut self.stack)));
+            }
+        };
+        let Some(handler) = handler else { unreachable!("matched above") };
+        let above = self.stack.len() - handler.depth as usize;
+        self.drop_top(above);
+        if handler.lasti {
+            let unit = PyInt::new(self.py(), self.frame.unit());
+            self.push(unit.into_any());
+        }
+        let value = exception::value(self.py(), error);
+        self.push(value.into_any());
+        Ok(handler.target)
+    }
+}

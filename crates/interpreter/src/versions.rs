@@ -1,0 +1,32 @@
+//! Which opcodes a version has, and what they do there: one table per version.
+
+mod v3_11;
+mod v3_12;
+mod v3_13;
+
+use dynamlir_bytecode::{Instruction, Version};
+
+use crate::ops::{Op, intrinsics};
+
+/// What differs between versions.
+pub(crate) struct VersionTable {
+    pub version: Version,
+    /// What an instruction does; `None` if it is not known.
+    pub op: fn(&Instruction) -> Option<Op>,
+    /// Whether an instruction is one that CPython runs together with the yield after it.
+    pub wraps_yield: fn(&Instruction) -> bool,
+}
+
+/// The table of the running version.
+pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> {
+    Some(match Version::of(version.0.into(), version.1.into())? {
+        Version::V3_11 => &v3_11::TABLE,
+        Version::V3_12 => &v3_12::TABLE,
+        Version::V3_13 => &v3_13::TABLE,
+    })
+}
+
+/// What an instruction is called beyond its opcode.
+pub(crate) fn detail(instruction: &Instruction) -> Option<&'static str> {
+    intrinsics::name(instruction)
+}
