@@ -2,7 +2,7 @@
 
 use pyo3::{ffi, prelude::*, types::PyTuple};
 
-use crate::{Abi, types::has_slot};
+use crate::{Abi, object::is_iterator};
 
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the slot before the arguments may be written.
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
@@ -95,10 +95,10 @@ pub fn send<'py>(receiver: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyR
 
 /// The next item of an iterator; `None` at its end. Borrows the iterator; the item is a new reference.
 pub fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if !has_slot(&iterator.get_type(), ffi::Py_tp_iternext) {
+    if !is_iterator(iterator) {
         return Err(pyo3::exceptions::PyTypeError::new_err(format!("'{}' object is not an iterator", crate::types::name(iterator))));
     }
-    // SAFETY: the type has `tp_iternext`; NULL without an exception is the end.
+    // SAFETY: it is an iterator; NULL without an exception is the end.
     match unsafe { Bound::from_owned_ptr_or_opt(iterator.py(), ffi::PyIter_Next(iterator.as_ptr())) } {
         Some(item) => Ok(Some(item)),
         None => PyErr::take(iterator.py()).map_or(Ok(None), Err),

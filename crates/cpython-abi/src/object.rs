@@ -47,6 +47,12 @@ pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
 }
 
+/// Whether an object is an iterator. Borrows it.
+pub fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { ffi::PyIter_Check(object.as_ptr()) != 0 }
+}
+
 /// The file of a module, for error messages. Borrows the module; returns a new reference.
 pub fn module_file<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the object is alive; anything but a module is an error.

@@ -1,7 +1,7 @@
 //! Awaiting, and asynchronous iteration.
 
 use dynamlir_cpython_abi::{
-    exception, kind,
+    exception, kind, object,
     types::{self, slots},
 };
 use pyo3::{
@@ -35,7 +35,7 @@ fn awaitable_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     if kind::is_coroutine(&iterator) || is_awaitable_generator(&iterator)? {
         return Err(PyTypeError::new_err("__await__() returned a coroutine"));
     }
-    if !types::has_slot(&iterator.get_type(), slots::Py_tp_iternext) {
+    if !object::is_iterator(&iterator) {
         return Err(PyTypeError::new_err(format!("__await__() returned non-iterator of type '{}'", types::name(&iterator))));
     }
     Ok(iterator)
