@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import config, logs, native, reasons, report
+from .identity import aliases, root_of
 from .reasons import Fallback
 from .recording import Recording
-from .runtime import CompiledGraph, Variant, aliases
+from .runtime import CompiledGraph, Variant
 from .tracing import fresh_fake_mode, record
 
 TESTED = ((2, 11), (2, 15))
@@ -67,13 +68,20 @@ def compile_graph(
     gm: torch.fx.GraphModule, inputs: Sequence[Any], settings: config.Options, name: str
 ) -> tuple[Variant, report.CompileReport]:
     """Record and compile one variant; `Fallback` when it cannot be."""
-    extension = native.module()
     started = time.perf_counter()
     logs.logger("graph").debug("%s", gm.graph)
     mode = fresh_fake_mode()
     recording = record(gm, inputs, mode)
-    _refuse_views_of_custom_results(recording)
+    return compile_recording(recording, mode, settings, name, time.perf_counter() - started)
+
+
+def compile_recording(
+    recording: Recording, mode: FakeTensorMode, settings: config.Options, name: str, seconds: float = 0.0
+) -> tuple[Variant, report.CompileReport]:
+    """Compile what was recorded under ``mode`` in so many ``seconds``; `Fallback` when it cannot be."""
+    extension = native.module()
     recorded = time.perf_counter()
+    _refuse_views_of_custom_results(recording)
     native.decomposer().attach(recording, mode)
     decomposed = time.perf_counter()
     trace = recording.emit(extension.TraceBuilder)
@@ -87,7 +95,7 @@ def compile_graph(
         if failure is None:
             raise
         raise failure from error
-    stages = {"record": recorded - started, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
+    stages = {"record": seconds, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
     made = report.from_native(name, executable.report(), stages, dict(recording.histogram()))
     _log(made)
     return Variant(recording, executable), made
@@ -95,12 +103,10 @@ def compile_graph(
 
 def _refuse_views_of_custom_results(recording: Recording) -> None:
     """A custom operator may write to what it returns as often as it likes; a view of that shows it, fakes do not."""
-    parents = aliases(recording)
+    sources = aliases(recording)
     makers = {value: op for op in recording.ops for value in op.result_ids}
     for output in recording.outputs:
-        value = output.id
-        while value in parents:
-            value = parents[value]
+        value = root_of(output.id, sources)
         maker = makers.get(value)
         if value != output.id and maker is not None and not maker.schema.startswith("aten."):
             raise Fallback("custom-op-view", maker.schema, maker.location)

@@ -100,7 +100,10 @@ def record(
         if recorder.failure is not None:
             raise recorder.failure
         leaves, recording.out_spec = pytree.tree_flatten(result)
-        recording.outputs = [_output(leaf, recorder) for leaf in leaves]
+        leaves = [recorder.known_fake(leaf) if is_stranger(leaf) else leaf for leaf in leaves]
+        recording.outputs = [output_record(leaf, recorder) for leaf in leaves]
+        for output, base in zip(recording.outputs, recorder.bases(leaves)):
+            output.base = base
         recording.input_bumps = recorder.input_bumps()
     logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
     return recording
@@ -163,18 +166,16 @@ def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Ca
     return "constant", lambda: tensor
 
 
-def _output(leaf: Any, recorder: OpRecorder) -> OutputRecord:
+def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
+    """One output of the graph; `Fallback` for what a graph cannot return."""
     if leaf is None:
         return OutputRecord("none")
     if isinstance(leaf, torch.Tensor):
-        if is_stranger(leaf):
-            leaf = recorder.known_fake(leaf)
         value = recorder.id_of(leaf)
         is_input = recorder.is_input(value)
         if leaf.requires_grad and not is_input:
             raise Fallback("autograd", "an output requires a gradient")
-        facts = {"is_view": leaf._is_view(), "version": leaf._version, **recorder.eager_facts.get(id(leaf), {})}
-        return OutputRecord("value", value, 0 if is_input else facts["version"], facts["is_view"])
+        return OutputRecord("value", value, 0 if is_input else leaf._version)
     if isinstance(leaf, torch.SymInt):
         leaf = int(leaf)
     if isinstance(leaf, (bool, int, float, str)):

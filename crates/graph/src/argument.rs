@@ -46,6 +46,34 @@ impl<O> Argument<O> {
         }
     }
 
+    /// Calls `visit` with every opaque object in the argument, in the order in which they are written.
+    pub(crate) fn objects<'a>(&'a self, visit: &mut impl FnMut(&'a O)) {
+        match self {
+            Self::Object(object, _) => visit(object),
+            Self::List(items) | Self::Tuple(items) => items.iter().for_each(|item| item.objects(visit)),
+            Self::Dict(entries) => entries.iter().for_each(|(key, value)| {
+                key.objects(visit);
+                value.objects(visit);
+            }),
+            Self::Slice(parts) => parts.iter().for_each(|part| part.objects(visit)),
+            _ => {}
+        }
+    }
+
+    /// Replaces each node by the one at its index in `places`.
+    pub(crate) fn renumber(&mut self, places: &[NodeId]) {
+        match self {
+            Self::Node(id) => *id = places[id.index()],
+            Self::List(items) | Self::Tuple(items) => items.iter_mut().for_each(|item| item.renumber(places)),
+            Self::Dict(entries) => entries.iter_mut().for_each(|(key, value)| {
+                key.renumber(places);
+                value.renumber(places);
+            }),
+            Self::Slice(parts) => parts.iter_mut().for_each(|part| part.renumber(places)),
+            _ => {}
+        }
+    }
+
     /// The argument as Python text; `name` gives the text of a node, `object` that of an opaque object.
     pub(crate) fn write(
         &self,

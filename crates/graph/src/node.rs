@@ -179,6 +179,29 @@ impl<O> Graph<O> {
         self.push(Kind::Output, target, vec![value], vec![], None)
     }
 
+    /// The graph with these placeholders in front, in this order, and without the others.
+    ///
+    /// A capture meets its inputs one by one, and some are only asked for their shape.
+    #[must_use]
+    pub fn with_placeholders(self, placeholders: &[NodeId]) -> Self {
+        let mut order: Vec<usize> = placeholders.iter().map(|id| id.index()).collect();
+        order.extend((0..self.nodes.len()).filter(|at| self.nodes[*at].kind != Kind::Placeholder));
+        let mut places = vec![NodeId(u32::MAX); self.nodes.len()];
+        for (place, at) in order.iter().enumerate() {
+            places[*at] = NodeId(place as u32);
+        }
+        let mut nodes: Vec<Option<Node<O>>> = self.nodes.into_iter().map(Some).collect();
+        let mut made = Self::default();
+        for at in order {
+            let Some(mut node) = nodes[at].take() else { continue };
+            for argument in node.args.iter_mut().chain(node.kwargs.iter_mut().map(|(_, value)| value)) {
+                argument.renumber(&places);
+            }
+            made.nodes.push(node);
+        }
+        made
+    }
+
     /// Checks that every use follows its definition and the output is last.
     pub fn verify(&self) -> Result<(), GraphError> {
         for (at, node) in self.nodes.iter().enumerate() {
@@ -226,6 +249,20 @@ mod tests {
         assert_eq!(graph.verify(), Ok(()));
         graph.call_method("sum", vec![Argument::Node(x)], vec![], None);
         assert_eq!(graph.verify(), Err(GraphError::OutOfOrder(2)));
+    }
+
+    #[test]
+    fn unused_placeholders_go_and_the_others_come_first() {
+        let mut graph: Graph<()> = Graph::default();
+        let x = graph.placeholder("x", "L['x']");
+        graph.placeholder("unused", "L['unused']");
+        let sum = graph.call_method("sum", vec![Argument::Node(x)], vec![], None);
+        let w = graph.placeholder("w", "L['w']");
+        let mul = graph.call_method("mul", vec![Argument::List(vec![Argument::Node(sum), Argument::Node(w)])], vec![], None);
+        graph.output(Argument::Node(mul));
+        let graph = graph.with_placeholders(&[x, w]);
+        assert_eq!(graph.verify(), Ok(()));
+        assert_eq!(graph.to_string(), "Graph:\n    x = placeholder\n    w = placeholder\n    sum_0 = x.sum()\n    mul_0 = [sum_0, w].mul()\n    return mul_0\n");
     }
 
     #[test]

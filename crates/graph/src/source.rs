@@ -1,20 +1,20 @@
 //! The `"python"` backend: a graph as a Python function whose callables are resolved beforehand.
 
-use crate::{Graph, Kind, argument::write_items};
+use crate::{Graph, Kind};
 
 /// Python source of `def compiled_fn(…)`, and what its free names stand for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PythonSource<O> {
+pub struct PythonSource<'a, O> {
     /// The text, ready for `exec`.
     pub text: String,
     /// The names to bind in the namespace: `__fn_add_0`, `__obj_0`.
-    pub globals: Vec<(String, O)>,
+    pub globals: Vec<(String, &'a O)>,
 }
 
-impl<O: Clone> Graph<O> {
+impl<O> Graph<O> {
     /// The graph as Python source. A call whose target has no object is called by its qualified name.
-    pub fn python_source(&self) -> PythonSource<O> {
-        let mut globals: Vec<(String, O)> = Vec::new();
+    pub fn python_source(&self) -> PythonSource<'_, O> {
+        let mut globals: Vec<(String, &O)> = Vec::new();
         let parameters: Vec<String> = self.placeholders().map(|id| self.name(id)).collect();
         let mut text = format!("def compiled_fn({}):\n", parameters.join(", "));
         for id in self.ids() {
@@ -25,31 +25,24 @@ impl<O: Clone> Graph<O> {
                 _ => match &node.target.object {
                     Some(object) if node.kind != Kind::Output => {
                         let key = format!("__fn_{}", self.name(id));
-                        globals.push((key.clone(), object.clone()));
+                        globals.push((key.clone(), object));
                         (key, &node.args[..])
                     }
                     _ => (node.target.qualified.clone(), &node.args[..]),
                 },
             };
-            let mut opaque = |object: &O, _: &str| {
-                let key = format!("__obj_{}", globals.len());
-                globals.push((key.clone(), object.clone()));
-                key
-            };
-            let mut parts = Vec::new();
-            for arg in args {
-                let mut part = String::new();
-                let written = write_items(std::slice::from_ref(arg), &mut part, &|id| self.name(id), &mut opaque);
+            let named = node.kwargs.iter().map(|(key, value)| (format!("{key}="), value));
+            let mut parts: Vec<String> = Vec::new();
+            for (mut part, argument) in args.iter().map(|argument| (String::new(), argument)).chain(named) {
+                argument.objects(&mut |object| globals.push((format!("__obj_{}", globals.len()), object)));
+                let mut places = globals[..].iter();
+                let written = argument.write(&mut part, &|id| self.name(id), &mut |object, _| {
+                    places.find(|(_, known)| std::ptr::eq(*known, object)).map_or_else(String::new, |(key, _)| key.clone())
+                });
                 debug_assert!(written.is_ok(), "writing to a string does not fail");
                 parts.push(part);
             }
             let receiver = (node.kind == Kind::CallMethod).then(|| parts.remove(0));
-            for (key, value) in &node.kwargs {
-                let mut part = format!("{key}=");
-                let written = write_items(std::slice::from_ref(value), &mut part, &|id| self.name(id), &mut opaque);
-                debug_assert!(written.is_ok(), "writing to a string does not fail");
-                parts.push(part);
-            }
             let parts = parts.join(", ");
             let name = self.name(id);
             text.push_str(&match (node.kind, receiver) {
@@ -76,6 +69,6 @@ mod tests {
         graph.output(Argument::Tuple(vec![Argument::Node(add)]));
         let source = graph.python_source();
         assert_eq!(source.text, "def compiled_fn(x):\n    to_0 = x.to(__obj_0)\n    add_0 = __fn_add_0(to_0, 1)\n    return (add_0,)\n");
-        assert_eq!(source.globals, [("__obj_0".to_owned(), "f16"), ("__fn_add_0".to_owned(), "add")]);
+        assert_eq!(source.globals, [("__obj_0".to_owned(), &"f16"), ("__fn_add_0".to_owned(), &"add")]);
     }
 }

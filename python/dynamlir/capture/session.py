@@ -20,10 +20,11 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..fakes import Faker, check_supported
+from ..identity import Base
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
-from ..recording import OutputRecord, Recording
-from ..tracing import fresh_fake_mode
+from ..recording import Recording
+from ..tracing import fresh_fake_mode, output_record
 
 
 class Session:
@@ -94,22 +95,25 @@ class Session:
         """Close the recording over the fakes the frame returns; which inputs are used, by their position."""
         if self.recorder.failure is not None:
             raise self.recorder.failure
-        self.recording.outputs = [self._output(fake) for fake in outputs]
-        bumps = self.recorder.input_bumps()
+        self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
+        bases = self.recorder.bases(outputs)
+        # The recorder makes inputs of constants such as torch.tensor([1, 2]), too: they come after the frame's.
+        fakes = self.recorder.input_fakes
+        places = {id(self.faker.known(real)): at for at, real in enumerate(self.inputs)}
+        bumps = self.recorder.input_bumps()
+        used |= {self.recording.inputs[base.at].id for base in bases if base is not None and base.kind == "input"}
         kept = [at for at, record in enumerate(self.recording.inputs) if record.id in used]
+        kept.sort(key=lambda at: id(fakes[at]) not in places)
+        fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
         self.recording.input_bumps = [bumps[at] for at in kept]
-        return kept
-
-    def _output(self, fake: torch.Tensor) -> OutputRecord:
-        value = self.recorder.id_of(fake)
-        is_input = self.recorder.is_input(value)
-        if fake.requires_grad and not is_input:
-            raise Fallback("autograd", "an output requires a gradient")
-        facts = {"is_view": fake._is_view(), "version": fake._version, **self.recorder.eager_facts.get(id(fake), {})}
-        return OutputRecord("value", value, 0 if is_input else facts["version"], facts["is_view"])
+        self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
+        for output, base in zip(self.recording.outputs, bases, strict=True):
+            moved = base is not None and base.kind == "input"
+            output.base = Base("input", kept.index(base.at)) if moved else base
+        return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
 
 
 class _Watched(OpRecorder):

@@ -1,0 +1,336 @@
+//! Reading and writing attributes: from storage with a source where an object existed before, by Python's rules otherwise.
+//!
+//! For an existing object the steps of `object.__getattribute__` are taken one by one, so that each assumption becomes a
+//! guard: the type, what its classes hold under the name, what the instance stores. Whatever runs Python on the way (a
+//! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
+
+use dynamlir_guards::{Guard, ModuleTable, Source, SourceId};
+use pyo3::{
+    exceptions::PyAttributeError,
+    prelude::*,
+    types::{PyDict, PyFunction, PyModule, PyString, PyType},
+};
+
+use crate::{
+    state::{Capture, Halt, Outcome, Tracked, Written, type_name},
+    stop::reason,
+};
+
+/// What a class holds under a name, and how it binds.
+enum ClassAttr<'py> {
+    Missing,
+    /// A data descriptor: wins over what the instance stores.
+    Data(Bound<'py, PyAny>),
+    /// A Python function: becomes a bound method.
+    Function(Bound<'py, PyAny>),
+    /// Binds by code of its own.
+    Descriptor(Bound<'py, PyAny>),
+    Plain(Bound<'py, PyAny>),
+}
+
+const TABLES: [ModuleTable; 3] = [ModuleTable::Parameters, ModuleTable::Buffers, ModuleTable::Modules];
+
+impl<'py> Capture<'py> {
+    /// `owner.name`.
+    pub fn load_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_fake(&owner.object) {
+            return self.tensor_attr(&owner.object, name);
+        }
+        self.settle(owner)?;
+        let Some(source) = self.source_of(&owner.object) else {
+            return self.met(owner.object.getattr(name)?);
+        };
+        if owner.object.is_instance_of::<PyModule>() {
+            return self.module_attr(&owner.object, source, name);
+        }
+        if owner.object.is_instance_of::<PyType>() {
+            return self.class_attr(&owner.object, source, name);
+        }
+        if owner.object.is_exact_instance_of::<PyFunction>() {
+            self.pin(&owner.object, source)?;
+            let value = owner.object.getattr(name)?;
+            return self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())));
+        }
+        self.pin_type(&owner.object, source)?;
+        let class = owner.object.get_type();
+        let own_getattribute = lookup(&class, "__getattribute__")?.is_some_and(|slot| slot.is_exact_instance_of::<PyFunction>());
+        if own_getattribute {
+            // Python code that decides by itself: interpreted when C calls it.
+            return self.met(owner.object.getattr(name)?);
+        }
+        self.stored_attr(&owner.object, source, name)
+    }
+
+    /// `object.__getattribute__(owner, name)`, then the type's `__getattr__`.
+    pub fn stored_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let class = owner.get_type();
+        let key = text(name)?;
+        let class_source = self.guards.source(Source::Type(source));
+        let raw = classify(&class, &key)?;
+        let raw_source = self.guards.type_attr(class_source, &key);
+        if let ClassAttr::Data(descriptor) = &raw {
+            self.pin_class_attr(raw_source, descriptor)?;
+            let value = owner.getattr(name)?;
+            return match descriptor.get_type().name()?.to_str()? {
+                "member_descriptor" => self.wrap(value, self.guards.source(Source::Slot(source, key.into()))),
+                "getset_descriptor" => self.wrap(value, self.guards.source(Source::GetAttr(source, key.into()))),
+                _ => self.met(value),
+            };
+        }
+        match self.written_attr(owner, &key) {
+            Some(Some(value)) => return self.met(value),
+            Some(None) => return self.missing_attr(owner, source, name, &key),
+            None => {}
+        }
+        let stored = self.guards.attr(source, &key);
+        if let Some(dict) = instance_dict(owner)
+            && let Some(value) = dict.get_item(name)?
+        {
+            match &raw {
+                ClassAttr::Missing => {}
+                ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) | ClassAttr::Plain(found) => {
+                    self.pin_class_attr(raw_source, found)?;
+                }
+            }
+            return self.wrap(value, stored);
+        }
+        self.guards.absent(stored);
+        match raw {
+            ClassAttr::Data(_) => self.stop(reason::UNGUARDABLE, format!("{}.{key}", type_name(owner))),
+            ClassAttr::Function(function) => {
+                let function = self.wrap(function, raw_source)?;
+                self.pin(&function.object, raw_source)?;
+                let method = self.py.import("types")?.getattr("MethodType")?.call1((&function.object, owner))?;
+                Ok(Tracked::new(method))
+            }
+            ClassAttr::Descriptor(found) => {
+                self.pin_class_attr(raw_source, &found)?;
+                self.met(owner.getattr(name)?)
+            }
+            ClassAttr::Plain(value) => self.wrap(value, raw_source),
+            ClassAttr::Missing => {
+                self.guards.absent(raw_source);
+                self.missing_attr(owner, source, name, &key)
+            }
+        }
+    }
+
+    fn missing_attr(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        key: &str,
+    ) -> Outcome<Tracked<'py>> {
+        let getattr = lookup(&owner.get_type(), "__getattr__")?;
+        if getattr.is_some_and(|function| self.torch.is_module_getattr(&function)) {
+            for table in TABLES {
+                let member = self.guards.source(Source::Member(source, table, key.into()));
+                let values = instance_dict(owner).map(|dict| dict.get_item(table.attribute())).transpose()?.flatten();
+                let value = match values.as_ref().and_then(|values| values.cast::<PyDict>().ok()) {
+                    Some(values) => values.get_item(name)?,
+                    None => None,
+                };
+                match value {
+                    Some(value) => return self.wrap(value, member),
+                    None => self.guards.absent(member),
+                }
+            }
+        }
+        self.met(owner.getattr(name)?)
+    }
+
+    fn module_attr(&self, module: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        self.pin(module, source)?;
+        let value = module.getattr(name)?;
+        self.wrap(value, self.guards.attr(source, &text(name)?))
+    }
+
+    fn class_attr(&self, class: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        self.pin(class, source)?;
+        let value = class.getattr(name)?;
+        let class = class.cast::<PyType>().map_err(PyErr::from)?;
+        match lookup(class, &text(name)?)? {
+            Some(raw) => {
+                let raw_source = self.guards.type_attr(source, &text(name)?);
+                if raw.is(&value) {
+                    return self.wrap(value, raw_source);
+                }
+                self.pin_class_attr(raw_source, &raw)?;
+                self.met(value)
+            }
+            None => self.met(value),
+        }
+    }
+
+    /// Guards what a class holds under a name. Builtin descriptors take no weak references, and builtin types do not change.
+    fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.guards.identity(source, found).is_err() && self.torch.is_primitive(found) {
+            self.settle(&Tracked { object: found.clone(), source: Some(source) })?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a result whose way here is not known: made by the frame, or met by C code among existing objects.
+    pub fn met(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_tensor(&object) && !self.torch.is_fake(&object) {
+            let known = self.inputs.borrow().iter().find(|input| input.real.is(&object)).map(|input| input.fake.bind(self.py).clone());
+            return match known {
+                Some(fake) => Ok(Tracked::new(fake)),
+                None => self.stop(reason::UNGUARDABLE, "a tensor that came out of C code"),
+            };
+        }
+        let source = self.source_of(&object);
+        Ok(Tracked { object, source })
+    }
+
+    /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.
+    pub fn store_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
+        if self.torch.is_fake(&owner.object) {
+            return self.stop(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+        }
+        if let Some(source) = self.source(owner) {
+            return self.write_attr(&owner.object, source, name, value);
+        }
+        match value {
+            Some(value) => {
+                self.settle(value)?;
+                owner.object.setattr(name, &value.object)?;
+            }
+            None => owner.object.delattr(name)?,
+        }
+        Ok(())
+    }
+
+    /// Notes a write to an existing object. Only what is set back before the frame returns may stay without effect.
+    fn write_attr(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        value: Option<&Tracked<'py>>,
+    ) -> Outcome<()> {
+        let key = text(name)?;
+        let class = owner.get_type();
+        self.pin_type(owner, source)?;
+        let plain = ["__setattr__", "__delattr__"].iter().all(|slot| {
+            let found = lookup(&class, slot).ok().flatten();
+            let object = lookup(&self.py.get_type::<PyAny>(), slot).ok().flatten();
+            found.zip(object).is_some_and(|(found, object)| found.is(&object))
+        });
+        let dict = instance_dict(owner);
+        if !plain || matches!(classify(&class, &key)?, ClassAttr::Data(_)) || dict.is_none() {
+            return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
+        }
+        if let Some(value) = value {
+            self.settle(value)?;
+        }
+        let value = value.map(|value| value.object.clone().unbind());
+        let mut written = self.written.borrow_mut();
+        match written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
+            Some(entry) => entry.value = value,
+            None => {
+                let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
+                let stored = self.guards.attr(source, &key);
+                match &before {
+                    // What stands there decides whether it was set back.
+                    Some(before) => {
+                        if !self.guards.equals(stored, before.bind(self.py)).map_err(|error| Halt::Raise(error.into()))? {
+                            drop(written);
+                            return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
+                        }
+                    }
+                    None => self.guards.absent(stored),
+                }
+                written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the frame has written to an attribute of an existing object, if it has.
+    fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Option<Option<Bound<'py, PyAny>>> {
+        let written = self.written.borrow();
+        let entry = written.iter().find(|entry| entry.owner.is(owner) && entry.name == key)?;
+        Some(entry.value.as_ref().map(|value| value.bind(self.py).clone()))
+    }
+
+    /// Whether every write to an existing object was set back. Replaying the others is for later.
+    pub fn settle_writes(&self) -> Outcome<()> {
+        let open = self.written.borrow().iter().find_map(|entry| {
+            let same = match (&entry.value, &entry.before) {
+                (Some(value), Some(before)) => value.is(before),
+                (None, None) => true,
+                _ => false,
+            };
+            (!same).then(|| format!("writes {}.{}", self.guards.expression(entry.source), entry.name))
+        });
+        match open {
+            Some(message) => self.stop(reason::SIDE_EFFECT, message),
+            None => Ok(()),
+        }
+    }
+
+    /// `hasattr(owner, name)`.
+    pub fn has_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<bool> {
+        match self.load_attr(owner, name) {
+            Ok(_) => Ok(true),
+            Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The class that `type(value)` answers: a fake has that of the tensor it stands for.
+    pub fn class_of(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_fake(&value.object) {
+            let class = match self.real_of(&value.object) {
+                Some((real, _)) => real.get_type().into_any(),
+                None => self.py.import("torch")?.getattr("Tensor")?,
+            };
+            return Ok(Tracked::new(class));
+        }
+        let class = value.object.get_type().into_any();
+        match self.source(value) {
+            Some(source) => {
+                self.guards.add(source, Guard::Type(class.clone().unbind()));
+                self.wrap(class, self.guards.source(Source::Type(source)))
+            }
+            None => Ok(Tracked::new(class)),
+        }
+    }
+}
+
+/// A name as Rust text.
+pub(crate) fn text(name: &Bound<'_, PyString>) -> Outcome<String> {
+    Ok(name.to_str()?.to_owned())
+}
+
+/// What a class finds under a name along its MRO, unbound.
+pub(crate) fn lookup<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    for base in class.mro() {
+        let dict = base.getattr("__dict__")?;
+        if let Ok(found) = dict.get_item(name) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn classify<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<ClassAttr<'py>> {
+    let Some(found) = lookup(class, name)? else { return Ok(ClassAttr::Missing) };
+    let kind = found.get_type();
+    if found.is_exact_instance_of::<PyFunction>() {
+        return Ok(ClassAttr::Function(found));
+    }
+    if lookup(&kind, "__get__")?.is_none() {
+        return Ok(ClassAttr::Plain(found));
+    }
+    let data = lookup(&kind, "__set__")?.is_some() || lookup(&kind, "__delete__")?.is_some();
+    Ok(if data { ClassAttr::Data(found) } else { ClassAttr::Descriptor(found) })
+}
+
+/// The dictionary of an instance, without running its class's code.
+pub(crate) fn instance_dict<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
+    let generic = object.py().get_type::<PyAny>().getattr("__getattribute__").ok()?;
+    generic.call1((object, "__dict__")).ok()?.cast_into::<PyDict>().ok()
+}

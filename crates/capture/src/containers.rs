@@ -1,0 +1,201 @@
+//! Items, membership, truth, identity, iteration and unpacking.
+
+use dynamlir_guards::{Guard, Relation, Source};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyDict, PyList, PySlice, PyTuple},
+};
+
+use crate::{
+    state::{Capture, Halt, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// `container[key]`.
+    pub fn get_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
+            return self.operator("getitem", &[container.clone(), key.clone()]);
+        }
+        self.settle(key)?;
+        self.settle(container)?;
+        let Some(source) = self.source_of(&container.object) else {
+            return self.met(container.object.get_item(&key.object)?);
+        };
+        if key.object.is_instance_of::<PySlice>() {
+            return self.met(self.readable(container)?.get_item(&key.object)?);
+        }
+        let object = &container.object;
+        if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
+            self.pin_type(object, source)?;
+            let value = object.get_item(&key.object)?;
+            let index = key.object.extract::<i64>()?;
+            let length = object.len()?;
+            let at = if index < 0 {
+                self.guards.length(source, length);
+                index + length as i64
+            } else {
+                index
+            };
+            return self.wrap(value, self.guards.source(Source::Index(source, at as u32)));
+        }
+        if self.torch.is_container(object) && object.is_instance_of::<PyDict>() {
+            self.pin_type(object, source)?;
+            let dict = object.cast::<PyDict>().map_err(PyErr::from)?;
+            let Ok(item) = self.guards.item(source, &key.object) else {
+                return self.met(self.readable(container)?.get_item(&key.object)?);
+            };
+            return match dict.get_item(&key.object)? {
+                Some(value) => self.wrap(value, item),
+                None if object.hasattr("__missing__")? => {
+                    self.stop(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(source)))
+                }
+                None => {
+                    self.guards.absent(item);
+                    Err(Halt::Raise(pyo3::exceptions::PyKeyError::new_err((key.object.clone().unbind(),))))
+                }
+            };
+        }
+        self.pin_type(object, source)?;
+        self.met(object.get_item(&key.object)?)
+    }
+
+    /// `container[key] = value`, or `del container[key]`.
+    pub fn set_item(&self, container: &Tracked<'py>, key: &Tracked<'py>, value: Option<&Tracked<'py>>) -> Outcome<()> {
+        if self.torch.is_fake(&container.object) {
+            let Some(value) = value else {
+                return Err(Halt::Raise(pyo3::exceptions::PyTypeError::new_err("Tensor does not support deleting items")));
+            };
+            return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
+        }
+        if let Some(source) = self.source(container) {
+            return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
+        }
+        self.settle(key)?;
+        match value {
+            Some(value) => {
+                self.settle(value)?;
+                container.object.set_item(&key.object, &value.object)?;
+            }
+            None => container.object.del_item(&key.object)?,
+        }
+        Ok(())
+    }
+
+    /// `item in container`.
+    pub fn contains(&self, container: &Tracked<'py>, item: &Tracked<'py>) -> Outcome<bool> {
+        if self.torch.is_fake(&container.object) {
+            return self.stop(reason::DATA_DEPENDENT, "`in` a tensor");
+        }
+        self.settle(item)?;
+        if let Some(source) = self.source_of(&container.object)
+            && container.object.is_instance_of::<PyDict>()
+            && self.torch.is_container(&container.object)
+            && let Ok(entry) = self.guards.item(source, &item.object)
+        {
+            self.pin_type(&container.object, source)?;
+            let found = container.object.contains(&item.object)?;
+            if found { self.guards.present(entry) } else { self.guards.absent(entry) }
+            return Ok(found);
+        }
+        Ok(self.readable(container)?.contains(&item.object)?)
+    }
+
+    /// Whether a value is true.
+    pub fn truth(&self, value: &Tracked<'py>) -> Outcome<bool> {
+        if self.torch.is_fake(&value.object) {
+            return self.stop(reason::DATA_DEPENDENT, "a branch depends on the contents of a tensor");
+        }
+        self.settle(value)?;
+        if let Some(source) = self.source_of(&value.object) {
+            self.pin_type(&value.object, source)?;
+            if self.torch.is_container(&value.object) {
+                self.guards.length(source, value.object.len()?);
+            }
+        }
+        Ok(value.object.is_truthy()?)
+    }
+
+    /// `lhs is rhs`.
+    pub fn is_same(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<bool> {
+        let same = lhs.object.is(&rhs.object);
+        match (self.source(lhs), self.source(rhs)) {
+            (Some(left), Some(right)) if !self.torch.is_primitive(&lhs.object) && !self.torch.is_primitive(&rhs.object) => {
+                if left != right {
+                    self.guards.relate(if same { Relation::Same(left, right) } else { Relation::Distinct(vec![left, right]) });
+                }
+            }
+            _ => {
+                for value in [lhs, rhs] {
+                    match self.source(value) {
+                        Some(_) if self.torch.is_fake(&value.object) => {}
+                        Some(_) if self.torch.is_primitive(&value.object) => self.settle(value)?,
+                        // Against something the frame made, or a constant: only what it is counts.
+                        Some(source) => self.guards.add(source, Guard::Type(value.object.get_type().into_any().unbind())),
+                        None => {}
+                    }
+                }
+            }
+        }
+        Ok(same)
+    }
+
+    /// `iter(value)`.
+    pub fn iter(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_fake(&value.object) {
+            let parts = self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
+            return Ok(Tracked::new(parts.object.try_iter()?.into_any()));
+        }
+        let readable = self.readable(value)?;
+        if let Some(source) = self.source_of(&readable) {
+            self.pin_type(&readable, source)?;
+        }
+        Ok(Tracked::new(readable.try_iter()?.into_any()))
+    }
+
+    /// The items of a sequence, exactly `count` of them, for unpacking.
+    pub fn unpack(&self, value: &Tracked<'py>, count: usize) -> Outcome<Vec<Tracked<'py>>> {
+        let object = &value.object;
+        if let Some(source) = self.source_of(object)
+            && (object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>())
+        {
+            self.pin_type(object, source)?;
+            self.guards.length(source, object.len()?);
+            if object.len()? == count {
+                return (0..count)
+                    .map(|at| self.wrap(object.get_item(at)?, self.guards.source(Source::Index(source, at as u32))))
+                    .collect();
+            }
+        }
+        let items = self.unpack_any(value, Some(count))?;
+        if items.len() < count {
+            let message = format!("not enough values to unpack (expected {count}, got {})", items.len());
+            return Err(Halt::Raise(PyValueError::new_err(message)));
+        }
+        if items.len() > count {
+            let message = format!("too many values to unpack (expected {count})");
+            return Err(Halt::Raise(PyValueError::new_err(message)));
+        }
+        Ok(items)
+    }
+
+    /// All items of an iterable; with a limit, one more than that at most.
+    pub fn unpack_any(&self, value: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
+        let iterator = match self.iter(value) {
+            Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(self.py) => {
+                let message = format!("cannot unpack non-iterable {} object", type_name(&value.object).trim_start_matches("builtins."));
+                return Err(Halt::Raise(pyo3::exceptions::PyTypeError::new_err(message)));
+            }
+            other => other?,
+        };
+        let mut items = Vec::new();
+        for item in iterator.object.try_iter()? {
+            items.push(self.met(item?)?);
+            if limit.is_some_and(|limit| items.len() > limit) {
+                break;
+            }
+        }
+        Ok(items)
+    }
+}

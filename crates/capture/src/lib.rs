@@ -1,0 +1,19 @@
+//! The capture policy: runs a frame on fakes, notes what it asks of torch and what it assumed about everything else.
+//!
+//! Values are real Python objects; only tensors are replaced, by fakes. Objects that existed before the frame are never
+//! touched. What C code may do to them is a table ([`effects`]); what is not in it ends the capture with a reason.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod calls;
+mod containers;
+pub mod outputs;
+mod policy;
+pub mod effects;
+mod run;
+pub mod state;
+pub mod stop;
+mod tensors;
+pub mod torch;
+
+pub use run::{Captured, Tables, capture};

@@ -1,0 +1,534 @@
+//! The policy that the interpreter asks: each operation of the bytecode, done by the capture.
+
+use std::rc::Rc;
+
+use dynamlir_guards::{Source, SourceId as Origin};
+use dynamlir_interpreter::{
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, SourceId, UnaryOp, Unwind,
+    Value, abort, escape_each, semantics,
+};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyFunction, PyString, PyTuple},
+};
+
+use crate::{
+    calls::Keywords,
+    state::{Capture, Halt, State, Tracked},
+    stop::{Stop, reason},
+};
+
+/// Interprets frames on fakes.
+pub struct CapturePolicy {
+    state: Rc<State>,
+    /// Called with each instruction, for step traces: `(frame's code, unit, stack)`.
+    steps: Option<Py<PyAny>>,
+}
+
+impl CapturePolicy {
+    /// A policy that fills `state`.
+    pub fn new(state: Rc<State>, steps: Option<Py<PyAny>>) -> Self {
+        Self { state, steps }
+    }
+
+    fn at<'py>(&self, py: Python<'py>) -> Capture<'py> {
+        Capture::new(py, self.state.clone())
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// A value of the interpreter's as the capture sees it.
+    pub(crate) fn tracked(&self, value: &Value<'py>) -> Tracked<'py> {
+        let source = value.source.is_some().then(|| self.known_sources.borrow().get(&value.source.0).copied()).flatten();
+        Tracked { object: value.get().clone(), source }
+    }
+
+    /// The other way round. Only primitives carry their source on the stack.
+    pub(crate) fn value(&self, tracked: Tracked<'py>) -> Value<'py> {
+        match tracked.source {
+            Some(source) if self.torch.is_primitive(&tracked.object) => Value::with_source(tracked.object, self.number(source)),
+            _ => Value::new(tracked.object),
+        }
+    }
+
+    fn number(&self, source: Origin) -> SourceId {
+        let number = source.index() as u32 + 1;
+        self.known_sources.borrow_mut().insert(number, source);
+        SourceId(number)
+    }
+
+    fn unwind(&self, halt: Halt) -> Unwind {
+        match halt {
+            Halt::Raise(error) => match &*self.stop.borrow() {
+                Some(_) => abort(),
+                None => Unwind::Raise(error),
+            },
+            Halt::Stop(stop) => {
+                self.stop.borrow_mut().get_or_insert(stop);
+                abort()
+            }
+        }
+    }
+
+    fn run<T>(&self, outcome: Result<T, Halt>) -> Run<T> {
+        outcome.map_err(|halt| self.unwind(halt))
+    }
+
+    fn give(&self, outcome: Result<Tracked<'py>, Halt>) -> Run<Value<'py>> {
+        self.run(outcome).map(|tracked| self.value(tracked))
+    }
+
+    /// Ends the capture from a place that returns to the interpreter.
+    fn refuse<T>(&self, reason: &'static str, message: impl Into<String>) -> Run<T> {
+        let location = self.location();
+        Err(self.unwind(Halt::Stop(Stop { reason, message: message.into(), location })))
+    }
+
+    /// Whether an operand needs the capture's care: it existed before, has a source, or is a tensor.
+    fn concerns(&self, value: &Value<'py>) -> bool {
+        value.source.is_some() || self.torch.is_fake(value.get()) || self.source_of(value.get()).is_some()
+    }
+}
+
+/// The name in `operator` of a binary operator.
+fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
+    match (op, in_place) {
+        (BinaryOp::Add, false) => "add",
+        (BinaryOp::And, false) => "and_",
+        (BinaryOp::FloorDivide, false) => "floordiv",
+        (BinaryOp::LeftShift, false) => "lshift",
+        (BinaryOp::MatrixMultiply, false) => "matmul",
+        (BinaryOp::Multiply, false) => "mul",
+        (BinaryOp::Remainder, false) => "mod",
+        (BinaryOp::Or, false) => "or_",
+        (BinaryOp::Power, false) => "pow",
+        (BinaryOp::RightShift, false) => "rshift",
+        (BinaryOp::Subtract, false) => "sub",
+        (BinaryOp::TrueDivide, false) => "truediv",
+        (BinaryOp::Xor, false) => "xor",
+        (BinaryOp::Add, true) => "iadd",
+        (BinaryOp::And, true) => "iand",
+        (BinaryOp::FloorDivide, true) => "ifloordiv",
+        (BinaryOp::LeftShift, true) => "ilshift",
+        (BinaryOp::MatrixMultiply, true) => "imatmul",
+        (BinaryOp::Multiply, true) => "imul",
+        (BinaryOp::Remainder, true) => "imod",
+        (BinaryOp::Or, true) => "ior",
+        (BinaryOp::Power, true) => "ipow",
+        (BinaryOp::RightShift, true) => "irshift",
+        (BinaryOp::Subtract, true) => "isub",
+        (BinaryOp::TrueDivide, true) => "itruediv",
+        (BinaryOp::Xor, true) => "ixor",
+    }
+}
+
+impl Policy for CapturePolicy {
+    fn enter<'py>(&self, frame: &mut Activation<'py>) -> Run<()> {
+        let capture = self.at(frame.py());
+        // The frame that is captured: its parameters are where everything begins.
+        if frame.place().outer().is_none() {
+            let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
+            for (slot, name) in names.iter().enumerate() {
+                let local = frame.local(slot);
+                let Some(object) = local.object else { continue };
+                let source = capture.guards.local(slot, name);
+                let wrapped = capture.run(capture.wrap(object.clone(), source))?;
+                if !wrapped.object.is(&object) {
+                    frame.replace_local(slot, Value::new(wrapped.object));
+                } else if capture.torch.is_primitive(&object) {
+                    let number = capture.number(source);
+                    frame.set_local_source(slot, number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaves(&self, reason: &str) -> bool {
+        let stop = Stop { reason: reason::BYTECODE, message: reason.to_owned(), location: Vec::new() };
+        self.state.stop.borrow_mut().get_or_insert(stop);
+        false
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    fn step<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Run<()> {
+        let Some(steps) = &self.steps else { return Ok(()) };
+        let py = frame.py();
+        let capture = self.at(py);
+        let stack: Vec<String> = frame.stack().iter().map(|value| capture.describe_value(value)).collect();
+        let nodes = self.state.graph.borrow().nodes().len();
+        dynamlir_interpreter::suspended(|| steps.call1(py, (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, nodes)))?;
+        Ok(())
+    }
+
+    fn escape<'py>(&self, value: &Value<'py>) -> Run<()> {
+        let capture = self.at(value.get().py());
+        capture.run(capture.settle(&capture.tracked(value)))
+    }
+
+    fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(lhs.get().py());
+        if !capture.concerns(lhs) && !capture.concerns(rhs) {
+            return Ok(semantics::binary_op(op, in_place, lhs.get(), rhs.get())?.into());
+        }
+        capture.give(capture.binary(operator_name(op, in_place), &capture.tracked(lhs), &capture.tracked(rhs)))
+    }
+
+    fn unary_op<'py>(&self, op: UnaryOp, operand: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(operand.get().py());
+        let tracked = capture.tracked(operand);
+        match op {
+            UnaryOp::Negative => capture.give(capture.unary("neg", &tracked)),
+            UnaryOp::Positive => capture.give(capture.unary("pos", &tracked)),
+            UnaryOp::Invert => capture.give(capture.unary("invert", &tracked)),
+        }
+    }
+
+    fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(lhs.get().py());
+        if !capture.concerns(lhs) && !capture.concerns(rhs) {
+            return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
+        }
+        let name = match op {
+            Comparison::Lt => "lt",
+            Comparison::Le => "le",
+            Comparison::Eq => "eq",
+            Comparison::Ne => "ne",
+            Comparison::Gt => "gt",
+            Comparison::Ge => "ge",
+        };
+        capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
+    }
+
+    fn contains<'py>(&self, container: &Value<'py>, item: &Value<'py>) -> Run<bool> {
+        let capture = self.at(item.get().py());
+        capture.run(capture.contains(&capture.tracked(container), &capture.tracked(item)))
+    }
+
+    fn is_same<'py>(&self, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<bool> {
+        let capture = self.at(lhs.get().py());
+        capture.run(capture.is_same(&capture.tracked(lhs), &capture.tracked(rhs)))
+    }
+
+    fn truth<'py>(&self, value: &Value<'py>) -> Run<bool> {
+        let capture = self.at(value.get().py());
+        capture.run(capture.truth(&capture.tracked(value)))
+    }
+
+    fn length<'py>(&self, value: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(value.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(value)))?;
+        Ok(semantics::length(&readable)?.into())
+    }
+
+    fn load_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
+        let capture = self.at(name.py());
+        capture.give(capture.load_attr(&capture.tracked(owner), name))
+    }
+
+    fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Method<'py>> {
+        let capture = self.at(name.py());
+        let tracked = capture.tracked(owner);
+        if !capture.concerns(owner) {
+            return semantics::load_method(owner, name);
+        }
+        Ok(Method { callable: capture.give(capture.load_attr(&tracked, name))?, this: None })
+    }
+
+    fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Option<Value<'py>>> {
+        let capture = self.at(name.py());
+        if let Some(source) = capture.source_of(owner.get()) {
+            capture.run(capture.pin_type(owner.get(), source))?;
+        }
+        Ok(semantics::load_special(owner.get(), name)?.map(Value::new))
+    }
+
+    fn store_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Run<()> {
+        let capture = self.at(name.py());
+        capture.run(capture.store_attr(&capture.tracked(owner), name, Some(&capture.tracked(value))))
+    }
+
+    fn delete_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<()> {
+        let capture = self.at(name.py());
+        capture.run(capture.store_attr(&capture.tracked(owner), name, None))
+    }
+
+    fn get_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(key.get().py());
+        capture.give(capture.get_item(&capture.tracked(container), &capture.tracked(key)))
+    }
+
+    fn set_item<'py>(&self, container: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Run<()> {
+        let capture = self.at(key.get().py());
+        capture.run(capture.set_item(&capture.tracked(container), &capture.tracked(key), Some(&capture.tracked(value))))
+    }
+
+    fn delete_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Run<()> {
+        let capture = self.at(key.get().py());
+        capture.run(capture.set_item(&capture.tracked(container), &capture.tracked(key), None))
+    }
+
+    fn load_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
+        let capture = self.at(frame.py());
+        let object = semantics::load_global(frame, name)?;
+        let source = capture.run(capture.global_source(frame, name))?;
+        match source {
+            Some(source) => capture.give(capture.wrap(object, source)),
+            None => capture.give(capture.met(object)),
+        }
+    }
+
+    fn store_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, _value: &Value<'py>) -> Run<()> {
+        self.at(frame.py()).refuse(reason::SIDE_EFFECT, format!("sets the global {name}"))
+    }
+
+    fn delete_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<()> {
+        self.at(frame.py()).refuse(reason::SIDE_EFFECT, format!("deletes the global {name}"))
+    }
+
+    fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Run<Option<Value<'py>>> {
+        let capture = self.at(frame.py());
+        let Some(object) = semantics::cell_get(cell)? else { return Ok(None) };
+        let source = capture.run(capture.cell_source(frame, slot))?;
+        match source {
+            Some(source) => capture.give(capture.wrap(object, source)).map(Some),
+            None => capture.give(capture.met(object)).map(Some),
+        }
+    }
+
+    fn store_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>, value: Option<&Value<'py>>) -> Run<()> {
+        let capture = self.at(frame.py());
+        if capture.run(capture.cell_source(frame, slot))?.is_some() {
+            return capture.refuse(reason::SIDE_EFFECT, "sets a variable of an enclosing function");
+        }
+        escape_each(self, value)?;
+        Ok(semantics::cell_set(cell, value.map(Value::get))?)
+    }
+
+    fn call<'py>(&self, callable: &Value<'py>, args: &[Value<'py>], keywords: Option<&Bound<'py, PyTuple>>) -> Run<Value<'py>> {
+        let capture = self.at(callable.get().py());
+        let named = keywords.map_or(0, |names| names.as_any().len().unwrap_or(0));
+        let positional: Vec<_> = args[..args.len() - named].iter().map(|arg| capture.tracked(arg)).collect();
+        let mut kwargs: Keywords<'py> = Vec::with_capacity(named);
+        if let Some(names) = keywords {
+            for (name, value) in names.iter().zip(&args[args.len() - named..]) {
+                kwargs.push((name.extract::<String>()?, capture.tracked(value)));
+            }
+        }
+        capture.give(capture.call(&capture.tracked(callable), &positional, &kwargs))
+    }
+
+    fn call_ex<'py>(&self, callable: &Value<'py>, args: &Value<'py>, kwargs: Option<&Value<'py>>) -> Run<Value<'py>> {
+        let capture = self.at(callable.get().py());
+        let positional = capture.run(capture.spread(&capture.tracked(args)))?;
+        let mut named: Keywords<'py> = Vec::new();
+        if let Some(kwargs) = kwargs {
+            let dict = kwargs.get();
+            for (key, _) in dict.cast::<PyDict>().map_err(PyErr::from)?.iter() {
+                let value = capture.run(capture.get_item(&capture.tracked(kwargs), &Tracked::new(key.clone())))?;
+                named.push((key.extract::<String>()?, value));
+            }
+            if let Some(source) = capture.source_of(dict) {
+                let dict = dict.cast::<PyDict>().map_err(PyErr::from)?;
+                capture.guards.dict_keys(source, dict).map_err(PyErr::from)?;
+            }
+        }
+        capture.give(capture.call(&capture.tracked(callable), &positional, &named))
+    }
+
+    fn iter<'py>(&self, value: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(value.get().py());
+        capture.give(capture.iter(&capture.tracked(value)))
+    }
+
+    fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
+        let capture = self.at(iterator.get().py());
+        let next = semantics::next(iterator.get());
+        if capture.stop.borrow().is_some() {
+            return Err(abort());
+        }
+        match next? {
+            Some(item) => capture.give(capture.met(item)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn unpack<'py>(&self, value: &Value<'py>, count: usize) -> Run<Vec<Value<'py>>> {
+        let capture = self.at(value.get().py());
+        let items = capture.run(capture.unpack(&capture.tracked(value), count))?;
+        Ok(items.into_iter().map(|item| capture.value(item)).collect())
+    }
+
+    fn unpack_ex<'py>(&self, value: &Value<'py>, before: usize, after: usize) -> Run<Vec<Value<'py>>> {
+        let capture = self.at(value.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(value)))?;
+        Ok(semantics::unpack_ex(&readable, before, after)?)
+    }
+
+    fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
+        let capture = self.at(list.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
+        Ok(semantics::list_extend(list.get(), &readable)?)
+    }
+
+    fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
+        let capture = self.at(set.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
+        Ok(semantics::set_update(set.get(), &readable)?)
+    }
+
+    fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
+        let capture = self.at(dict.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
+        Ok(semantics::dict_update(dict.get(), &readable)?)
+    }
+
+    fn dict_merge<'py>(&self, callable: &Value<'py>, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
+        let capture = self.at(dict.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
+        Ok(semantics::dict_merge(callable.get(), dict.get(), &readable)?)
+    }
+
+    fn convert<'py>(&self, value: &Value<'py>, conversion: Conversion) -> Run<Value<'py>> {
+        let capture = self.at(value.get().py());
+        let object = capture.run(capture.printable(value))?;
+        Ok(semantics::convert(&object, conversion)?.into())
+    }
+
+    fn format<'py>(&self, value: &Value<'py>, spec: Option<&Value<'py>>) -> Run<Value<'py>> {
+        let capture = self.at(value.get().py());
+        let object = capture.run(capture.printable(value))?;
+        Ok(semantics::format(&object, spec.map(Value::get))?.into())
+    }
+
+    fn import_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, fromlist: &Value<'py>, level: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(frame.py());
+        let loaded = frame.py().import("sys")?.getattr("modules")?.contains(name)?;
+        if !loaded {
+            return capture.refuse(reason::SIDE_EFFECT, format!("imports {name} for the first time"));
+        }
+        let module = dynamlir_interpreter::suspended(|| semantics::import_name(frame, name, fromlist.get(), level.get()))?;
+        let source = capture.guards.hold(&module, &name.to_string()).map_err(PyErr::from)?;
+        capture.give(capture.wrap(module, source))
+    }
+
+    fn import_from<'py>(&self, module: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
+        let capture = self.at(name.py());
+        match capture.load_attr(&capture.tracked(module), name) {
+            Err(Halt::Raise(_)) => {
+                let found = semantics::import_from(module.get(), name)?;
+                capture.give(capture.met(found))
+            }
+            other => capture.give(other),
+        }
+    }
+
+    fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Run<Value<'py>> {
+        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
+        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
+        let function = semantics::make_function(frame, code.get(), &parts)?;
+        self.at(frame.py()).note_made(&function);
+        Ok(function.into())
+    }
+}
+
+/// The names of a frame's parameters, by slot.
+fn parameter_names(frame: &Activation<'_>) -> PyResult<Vec<String>> {
+    let code = frame.code();
+    let number = |name: &str| code.getattr(name)?.extract::<usize>();
+    let flags = number("co_flags")?;
+    // CO_VARARGS and CO_VARKEYWORDS.
+    let extra = usize::from(flags & 0x4 != 0) + usize::from(flags & 0x8 != 0);
+    let count = number("co_argcount")? + number("co_kwonlyargcount")? + extra;
+    let names = code.getattr("co_varnames")?;
+    (0..count).map(|at| names.get_item(at)?.extract()).collect()
+}
+
+impl<'py> Capture<'py> {
+    /// Where a global of a frame is reached; None when the frame's function is one that was made.
+    fn global_source(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Result<Option<Origin>, Halt> {
+        let key: Rc<str> = name.to_str()?.into();
+        let globals = frame.globals();
+        let is_global = globals.contains(name)?;
+        if frame.place().outer().is_none() {
+            return Ok(Some(if is_global { self.guards.global(&key) } else { self.guards.builtin(&key) }));
+        }
+        let Some(function) = frame.function() else { return Ok(None) };
+        let source = match self.source_of(&function) {
+            Some(source) => source,
+            // A function that the frame made shares the globals of the one that made it.
+            None if self.is_made(&function) => return Ok(self.outer_global(frame, &key, is_global)),
+            None => {
+                let label: String = function.getattr("__qualname__")?.extract()?;
+                self.guards.hold(&function, &label).map_err(|error| Halt::Raise(error.into()))?
+            }
+        };
+        let global = self.guards.source(Source::GlobalOf(source, (&*key).into()));
+        if is_global {
+            return Ok(Some(global));
+        }
+        self.guards.absent(global);
+        Ok(Some(self.guards.source(Source::BuiltinOf(source, (&*key).into()))))
+    }
+
+    fn outer_global(&self, frame: &Activation<'py>, key: &str, is_global: bool) -> Option<Origin> {
+        // Its globals are those of an enclosing frame's function; found by the dict they share.
+        let _ = frame;
+        if is_global { Some(self.guards.global(key)) } else { Some(self.guards.builtin(key)) }
+    }
+
+    /// Where a free variable of a frame is reached; None for cells that the capture made.
+    fn cell_source(&self, frame: &Activation<'py>, slot: usize) -> Result<Option<Origin>, Halt> {
+        let first_free = frame.prepared().first_free();
+        if slot < first_free {
+            return Ok(None);
+        }
+        let Some(function) = frame.function() else { return Ok(None) };
+        let names = frame.code().getattr("co_freevars")?;
+        let index = slot - first_free;
+        let name: String = names.get_item(index)?.extract()?;
+        if frame.place().outer().is_none() {
+            return Ok(Some(self.guards.free(index, &name)));
+        }
+        Ok(self.source_of(&function).map(|base| self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
+    }
+
+    /// The items of an argument tuple, each with its source.
+    fn spread(&self, args: &Tracked<'py>) -> Result<Vec<Tracked<'py>>, Halt> {
+        let length = args.object.len()?;
+        self.unpack(args, length)
+    }
+
+    /// A value about to become text.
+    fn printable(&self, value: &Value<'py>) -> Result<Bound<'py, PyAny>, Halt> {
+        if self.torch.any_fake(value.get()) {
+            return self.stop(reason::DATA_DEPENDENT, "a tensor becomes text");
+        }
+        self.readable(&self.tracked(value))
+    }
+
+    /// How a value is shown in a step trace: `TensorVar(add_0)`, `ConstVar(2)`.
+    fn describe_value(&self, value: &Value<'py>) -> String {
+        let Some(object) = &value.object else { return "NULL".to_owned() };
+        if let Some(node) = self.node(object) {
+            return format!("TensorVar({})", self.graph.borrow().name(node));
+        }
+        if let Ok(receiver) = object.getattr("__self__")
+            && let Some(node) = self.node(&receiver)
+        {
+            let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+            return format!("MethodVar({}, \"{name}\")", self.graph.borrow().name(node));
+        }
+        if self.torch.is_primitive(object) {
+            return format!("ConstVar({})", object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
+        }
+        if object.is_instance_of::<PyFunction>() || object.is_callable() {
+            let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
+            return format!("Callable({name})");
+        }
+        format!("Var({})", crate::state::type_name(object))
+    }
+}

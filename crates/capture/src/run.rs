@@ -1,0 +1,133 @@
+//! One capture from beginning to end: the call, then what it came to.
+
+use std::rc::Rc;
+
+use dynamlir_graph::{Argument, Graph};
+use dynamlir_guards::GuardBuilder;
+use dynamlir_interpreter::with_policy;
+use pyo3::{
+    exceptions::PyRuntimeError,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+
+use crate::{
+    effects::Effects,
+    outputs::{Outputs, Recipe},
+    policy::CapturePolicy,
+    state::{Capture, Halt, Input, State, Tracked},
+    stop::{Stop, reason},
+    torch::Torch,
+};
+
+/// What is looked up once per process.
+#[derive(Clone)]
+pub struct Tables {
+    /// C functions.
+    pub effects: Rc<Effects>,
+    /// Torch's types.
+    pub torch: Rc<Torch>,
+}
+
+impl Tables {
+    /// Imports torch's types and resolves the effect table.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self { effects: Rc::new(Effects::new(py)?), torch: Rc::new(Torch::new(py)?) })
+    }
+}
+
+/// A frame that was captured whole.
+pub struct Captured {
+    /// The torch-level graph; its placeholders are the used inputs, in order.
+    pub graph: Graph<Py<PyAny>>,
+    /// Everything that was assumed.
+    pub guards: GuardBuilder,
+    /// The tensors that the graph is given, in order of its placeholders.
+    pub inputs: Vec<Input>,
+    /// What the call returns.
+    pub recipe: Recipe,
+    /// The session, with the finished recording.
+    pub session: Py<PyAny>,
+}
+
+/// Calls `function` on fakes. The outer error is the compiler's own; the inner one says why the frame cannot be captured.
+pub fn capture<'py>(
+    tables: &Tables,
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    steps: Option<Py<PyAny>>,
+) -> PyResult<Result<Captured, Stop>> {
+    let py = function.py();
+    let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
+    let session = tables.torch.session(py, &name)?;
+    session.call_method0("__enter__")?;
+    let state = State::new(&session, tables.effects.clone(), tables.torch.clone());
+    let outcome = attempt(py, &state, function, args, kwargs, steps);
+    session.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    match outcome? {
+        Ok((recipe, kept)) => {
+            let (graph, inputs) = finish(&state, &kept);
+            let Ok(state) = Rc::try_unwrap(state) else {
+                return Err(PyRuntimeError::new_err("a frame of the capture is still running"));
+            };
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, recipe, session: session.unbind() }))
+        }
+        Err(stop) => Ok(Err(stop)),
+    }
+}
+
+fn attempt<'py>(
+    py: Python<'py>,
+    state: &Rc<State>,
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    steps: Option<Py<PyAny>>,
+) -> PyResult<Result<(Recipe, Vec<usize>), Stop>> {
+    let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
+    let finished = with_policy(py, policy, || function.call(args, kwargs));
+    let finished = finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+    let capture = Capture::new(py, state.clone());
+    if let Some(stop) = state.stop.borrow().clone() {
+        return Ok(Err(stop));
+    }
+    let halt = |halt: Halt| match halt {
+        Halt::Stop(stop) => stop,
+        Halt::Raise(error) => Stop { reason: reason::RAISED, message: error.to_string(), location: Vec::new() },
+    };
+    let value = match finished.result {
+        Ok(value) => value,
+        Err(error) => return Ok(Err(halt(capture.session_error(error)))),
+    };
+    if let Err(error) = capture.settle_writes() {
+        return Ok(Err(halt(error)));
+    }
+    let mut outputs = Outputs::default();
+    let returned = Tracked { source: state.returned.take(), object: value };
+    let recipe = match capture.recipe(&returned, &mut outputs) {
+        Ok(recipe) => recipe,
+        Err(error) => return Ok(Err(halt(error))),
+    };
+    let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();
+    match results {
+        Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),
+        Err(error) => return Ok(Err(halt(error))),
+    };
+    match capture.session().call_method1("finish", (outputs.fakes,)) {
+        Ok(kept) => Ok(Ok((recipe, kept.extract()?))),
+        Err(error) => Ok(Err(halt(capture.session_error(error)))),
+    }
+}
+
+/// The graph with the used placeholders first, and their inputs.
+fn finish(state: &State, kept: &[usize]) -> (Graph<Py<PyAny>>, Vec<Input>) {
+    let inputs = state.inputs.take();
+    let mut used: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
+    let inputs: Vec<Input> = kept.iter().filter_map(|at| used.get_mut(*at).and_then(Option::take)).collect();
+    for input in &inputs {
+        state.guards.collect(input.source);
+    }
+    let placeholders: Vec<_> = inputs.iter().map(|input| input.node).collect();
+    (state.graph.take().with_placeholders(&placeholders), inputs)
+}

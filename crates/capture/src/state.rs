@@ -1,0 +1,452 @@
+//! What a capture knows: where existing objects came from, which fakes are which nodes, what was assumed.
+
+use std::{cell::RefCell, collections::{HashMap, HashSet}, ops::Deref, rc::Rc};
+
+use dynamlir_graph::{Graph, Line, NodeId};
+use dynamlir_guards::{Guard, GuardBuilder, Source, SourceId, TensorMatch};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use crate::{
+    effects::Effects,
+    stop::{Stop, reason},
+    torch::Torch,
+};
+
+/// An object, and where it was reached if it existed before the frame.
+#[derive(Clone, Debug)]
+pub struct Tracked<'py> {
+    /// The object; the fake where it is a tensor.
+    pub object: Bound<'py, PyAny>,
+    /// Where it came from; None for what the frame made.
+    pub source: Option<SourceId>,
+}
+
+impl<'py> Tracked<'py> {
+    /// Something the frame made.
+    pub fn new(object: Bound<'py, PyAny>) -> Self {
+        Self { object, source: None }
+    }
+}
+
+/// Why an operation has no result.
+#[derive(Debug)]
+pub enum Halt {
+    /// Python raised; the frame may handle it.
+    Raise(PyErr),
+    /// The capture ends.
+    Stop(Stop),
+}
+
+impl From<PyErr> for Halt {
+    fn from(error: PyErr) -> Self {
+        Self::Raise(error)
+    }
+}
+
+/// A result while capturing.
+pub type Outcome<T> = Result<T, Halt>;
+
+/// A tensor that the frame reads.
+#[derive(Debug)]
+pub struct Input {
+    /// Its stand-in.
+    pub fake: Py<PyAny>,
+    /// The tensor itself.
+    pub real: Py<PyAny>,
+    /// Where it was first reached.
+    pub source: SourceId,
+    /// Its placeholder.
+    pub node: NodeId,
+}
+
+/// What one capture has found out so far. Shared by all frames that it interprets.
+pub struct State {
+    /// `dynamlir.capture.session.Session`, entered.
+    session: Py<PyAny>,
+    /// The table of C functions.
+    pub effects: Rc<Effects>,
+    /// Torch's types.
+    pub torch: Rc<Torch>,
+    /// Sources and guards.
+    pub guards: GuardBuilder,
+    /// The torch-level graph.
+    pub graph: RefCell<Graph<Py<PyAny>>>,
+    /// Why it ended early; once set, everything unwinds.
+    pub stop: RefCell<Option<Stop>>,
+    /// Tensors read, in order.
+    pub inputs: RefCell<Vec<Input>>,
+    /// Objects that existed before the frame, by address, kept alive.
+    existing: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
+    /// Copies of existing containers with fakes for tensors, by address of the original.
+    snapshots: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// The node of each fake, by address, kept alive.
+    nodes: RefCell<HashMap<usize, (Py<PyAny>, NodeId)>>,
+    /// Attributes of existing objects that the frame has set or deleted: the object, the name, the value. The objects
+    /// themselves are not touched.
+    pub(crate) written: RefCell<Vec<Written>>,
+    /// Functions that the frame made, by address, kept alive.
+    made: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// Source numbers in use on the interpreter's stack.
+    pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
+    /// First units and lines of code objects, by address, kept alive.
+    lines: RefCell<HashMap<usize, (Py<PyAny>, Rc<Lines>)>>,
+    /// Functions whose code and identity are guarded already.
+    pub(crate) pinned: RefCell<HashSet<usize>>,
+    /// Where the value that the captured frame returns came from.
+    pub(crate) returned: RefCell<Option<SourceId>>,
+}
+
+/// An attribute of an existing object as the frame has left it.
+pub(crate) struct Written {
+    pub owner: Py<PyAny>,
+    pub source: SourceId,
+    pub name: String,
+    /// None for a deleted one.
+    pub value: Option<Py<PyAny>>,
+    /// What the object itself stores under the name.
+    pub before: Option<Py<PyAny>>,
+}
+
+/// File, function name, and the lines of a code object's units.
+struct Lines {
+    file: String,
+    function: String,
+    ranges: Vec<(u32, u32)>,
+}
+
+/// A capture under the lock.
+pub struct Capture<'py> {
+    /// The interpreter.
+    pub py: Python<'py>,
+    state: Rc<State>,
+}
+
+impl Deref for Capture<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl State {
+    /// A capture that uses an entered session.
+    pub fn new(session: &Bound<'_, PyAny>, effects: Rc<Effects>, torch: Rc<Torch>) -> Rc<Self> {
+        Rc::new(Self {
+            session: session.clone().unbind(),
+            effects,
+            torch,
+            guards: GuardBuilder::new(),
+            graph: RefCell::default(),
+            stop: RefCell::default(),
+            inputs: RefCell::default(),
+            existing: RefCell::default(),
+            snapshots: RefCell::default(),
+            nodes: RefCell::default(),
+            written: RefCell::default(),
+            made: RefCell::default(),
+            known_sources: RefCell::default(),
+            lines: RefCell::default(),
+            pinned: RefCell::default(),
+            returned: RefCell::default(),
+        })
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// The capture, while the lock is held.
+    pub fn new(py: Python<'py>, state: Rc<State>) -> Self {
+        Self { py, state }
+    }
+
+    /// `dynamlir.capture.session.Session`.
+    pub fn session(&self) -> &Bound<'py, PyAny> {
+        self.state.session.bind(self.py)
+    }
+
+    /// Calls a method of the session, outside of what is captured.
+    pub fn ask(&self, method: &str, args: impl pyo3::call::PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
+        dynamlir_interpreter::suspended(|| self.session().call_method1(method, args))
+    }
+
+    /// Ends the capture.
+    pub fn stop<T>(&self, reason: &'static str, message: impl Into<String>) -> Outcome<T> {
+        Err(Halt::Stop(Stop { reason, message: message.into(), location: self.location() }))
+    }
+
+    /// The Python lines being run, innermost first.
+    pub fn location(&self) -> Vec<Line> {
+        let mut found = Vec::new();
+        let mut place = dynamlir_interpreter::here();
+        while let Some(at) = place {
+            let lines = self.lines_of(at.code(self.py));
+            let before = lines.ranges.partition_point(|(unit, _)| *unit <= at.unit());
+            let line = before.checked_sub(1).map_or(0, |index| lines.ranges[index].1);
+            found.push((lines.file.clone(), line, lines.function.clone()));
+            place = at.outer().cloned();
+        }
+        found
+    }
+
+    fn lines_of(&self, code: &Bound<'py, PyAny>) -> Rc<Lines> {
+        if let Some((_, known)) = self.lines.borrow().get(&(code.as_ptr() as usize)) {
+            return known.clone();
+        }
+        let text = |name: &str| code.getattr(name).and_then(|value| value.extract()).unwrap_or_default();
+        let ranges = code.call_method0("co_lines").and_then(|lines| {
+            let mut ranges = Vec::new();
+            for entry in lines.try_iter()? {
+                let (start, _, line): (u32, u32, Option<u32>) = entry?.extract()?;
+                if let Some(line) = line {
+                    ranges.push((start / 2, line));
+                }
+            }
+            Ok(ranges)
+        });
+        let made = Rc::new(Lines { file: text("co_filename"), function: text("co_name"), ranges: ranges.unwrap_or_default() });
+        self.lines.borrow_mut().insert(code.as_ptr() as usize, (code.clone().unbind(), made.clone()));
+        made
+    }
+
+    /// Says that the frame made this function.
+    pub fn note_made(&self, function: &Bound<'py, PyAny>) {
+        self.made.borrow_mut().insert(function.as_ptr() as usize, function.clone().unbind());
+    }
+
+    /// Whether the frame made this function.
+    pub fn is_made(&self, function: &Bound<'py, PyAny>) -> bool {
+        self.made.borrow().contains_key(&(function.as_ptr() as usize))
+    }
+
+    /// Where an object was reached, if it existed before the frame.
+    pub fn source_of(&self, object: &Bound<'py, PyAny>) -> Option<SourceId> {
+        self.existing.borrow().get(&(object.as_ptr() as usize)).map(|(_, source)| *source)
+    }
+
+    /// Where a value was reached: noted on the value itself, or for its object.
+    pub fn source(&self, value: &Tracked<'py>) -> Option<SourceId> {
+        value.source.or_else(|| self.source_of(&value.object))
+    }
+
+    /// Takes in something that existed before the frame. Tensors become fakes; what has an identity is remembered.
+    pub fn wrap(&self, object: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
+        if self.torch.is_fake(&object) {
+            return Ok(Tracked::new(object));
+        }
+        if self.torch.is_tensor(&object) {
+            return self.input(&object, source).map(|object| Tracked { object, source: Some(source) });
+        }
+        if !self.torch.is_primitive(&object) {
+            let key = object.as_ptr() as usize;
+            let first = {
+                let mut existing = self.existing.borrow_mut();
+                existing.entry(key).or_insert_with(|| (object.clone().unbind(), source)).1
+            };
+            if first != source {
+                // Reached on two ways: that it is the same object is an assumption.
+                self.guards.relate(dynamlir_guards::Relation::Same(first, source));
+            }
+            return Ok(Tracked { object, source: Some(source) });
+        }
+        Ok(Tracked { object, source: Some(source) })
+    }
+
+    /// The fake of a tensor reached at `source`.
+    fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        let expression = self.guards.expression(source);
+        let fake = match self.ask("input", (real, &expression)) {
+            Ok(fake) => fake,
+            Err(error) => return Err(self.session_error(error)),
+        };
+        let known = self.inputs.borrow().iter().find(|input| input.fake.is(&fake)).map(|input| input.source);
+        match known {
+            Some(first) if first != source => {
+                self.guards.relate(dynamlir_guards::Relation::Same(first, source));
+            }
+            Some(_) => {}
+            None => {
+                let matched = TensorMatch::of(real).map_err(|error| Halt::Raise(error.into()))?;
+                self.guards.tensor(source, matched);
+                let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
+                self.bind(&fake, node);
+                self.inputs.borrow_mut().push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
+            }
+        }
+        Ok(fake)
+    }
+
+    /// Says which node a fake is the value of.
+    pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
+        self.nodes.borrow_mut().insert(fake.as_ptr() as usize, (fake.clone().unbind(), node));
+    }
+
+    /// The node of a fake.
+    pub fn node(&self, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
+        self.nodes.borrow().get(&(fake.as_ptr() as usize)).map(|(_, node)| *node)
+    }
+
+    /// The tensor that a fake stands for, where the frame did not compute it.
+    pub fn real_of(&self, fake: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
+        self.inputs.borrow().iter().find(|input| input.fake.is(fake)).map(|input| (input.real.bind(self.py).clone(), input.source))
+    }
+
+    /// Guards a primitive's value, because it decides something or goes where its source is not followed.
+    pub fn settle(&self, value: &Tracked<'py>) -> Outcome<()> {
+        let Some(source) = value.source else { return Ok(()) };
+        if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
+            return Ok(());
+        }
+        if !self.guards.equals(source, &value.object).map_err(|error| Halt::Raise(error.into()))? {
+            return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
+        }
+        Ok(())
+    }
+
+    /// Guards that an existing object is this very one: functions, classes, modules.
+    pub fn pin(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match self.guards.identity(source, object) {
+            Ok(()) => Ok(()),
+            Err(_) => self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(object), self.guards.expression(source))),
+        }
+    }
+
+    /// Guards the type of an existing object.
+    pub fn pin_type(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        self.guards.add(source, Guard::Type(object.get_type().into_any().unbind()));
+        Ok(())
+    }
+
+    /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
+    /// Everything in them is guarded, since what the code looks at is not seen.
+    pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
+        self.settle(value)?;
+        match self.source_of(&value.object) {
+            Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
+            _ => Ok(value.object.clone()),
+        }
+    }
+
+    /// The guarded copy of an existing container.
+    pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        let key = container.as_ptr() as usize;
+        if let Some(known) = self.snapshots.borrow().get(&key) {
+            return Ok(known.bind(self.py).clone());
+        }
+        self.pin_type(container, source)?;
+        let py = self.py;
+        let made: Bound<'py, PyAny> = if let Ok(items) = container.cast_exact::<PyList>() {
+            self.guards.length(source, items.len());
+            let copy = PyList::empty(py);
+            for (at, item) in items.iter().enumerate() {
+                copy.append(self.element(item, Source::Index(source, at as u32))?)?;
+            }
+            copy.into_any()
+        } else if let Ok(items) = container.cast_exact::<PyTuple>() {
+            self.guards.length(source, items.len());
+            let copy: Vec<_> = items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| self.element(item, Source::Index(source, at as u32)))
+                .collect::<Outcome<_>>()?;
+            PyTuple::new(py, copy)?.into_any()
+        } else if let Ok(items) = container.cast::<PyDict>() {
+            self.guards.dict_keys(source, items).map_err(|error| Halt::Raise(error.into()))?;
+            // OrderedDict and defaultdict stay what they are.
+            let copy = container.call_method0("copy")?;
+            let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
+            for (at, (key, item)) in items.iter().enumerate() {
+                let from = match self.guards.item(source, &key) {
+                    Ok(id) => return_element(self, item, id),
+                    Err(_) => self.element(item, Source::DictValue(source, at as u32)),
+                }?;
+                copy_dict.set_item(key, from)?;
+            }
+            copy
+        } else {
+            if !self.guards.set_elements(source, container).map_err(|error| Halt::Raise(error.into()))? {
+                return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
+            }
+            container.clone()
+        };
+        self.snapshots.borrow_mut().insert(key, made.clone().unbind());
+        Ok(made)
+    }
+
+    /// One element of an existing container, guarded.
+    fn element(&self, item: Bound<'py, PyAny>, source: Source) -> Outcome<Bound<'py, PyAny>> {
+        return_element(self, item, self.guards.source(source))
+    }
+
+    /// The reason behind an exception of the session, or the exception itself.
+    pub fn session_error(&self, error: PyErr) -> Halt {
+        let py = self.py;
+        let failure = self.ask("failure", (error.value(py),));
+        match failure {
+            Ok(failure) if !failure.is_none() => {
+                let text = |name: &str| failure.getattr(name).and_then(|value| value.extract::<String>()).unwrap_or_default();
+                Halt::Stop(Stop { reason: known_reason(&text("reason")), message: text("message"), location: self.location() })
+            }
+            _ => Halt::Raise(error),
+        }
+    }
+}
+
+fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+    let wrapped = capture.wrap(item, source)?;
+    capture.settle(&wrapped)?;
+    if capture.source_of(&wrapped.object).is_some() {
+        if capture.torch.is_container(&wrapped.object) {
+            return capture.snapshot(&wrapped.object, source);
+        }
+        capture.pin_type(&wrapped.object, source)?;
+    }
+    Ok(wrapped.object)
+}
+
+/// The registry's IDs are static; one that the recorder gives is looked up by its text.
+fn known_reason(text: &str) -> &'static str {
+    const KNOWN: [&str; 16] = [
+        "device",
+        "layout",
+        "subclass",
+        "complex",
+        "dtype",
+        "lazy-bit",
+        "autograd",
+        "data-dependent",
+        "metadata-mutation",
+        "no-functional-variant",
+        "runtime-assert",
+        "opaque-argument",
+        "non-tensor-result",
+        "unknown-tensor",
+        "no-fake",
+        "hidden-operation",
+    ];
+    KNOWN.iter().find(|known| **known == text).copied().unwrap_or("unsupported")
+}
+
+/// The name of a value's type, for messages.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().fully_qualified_name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// `L['x']` → `x`; `L['self']._modules['fc'].weight` → `self_modules_fc_weight`.
+fn placeholder_name(expression: &str) -> String {
+    let plain = expression.strip_prefix("L['").and_then(|rest| rest.strip_suffix("']")).filter(|name| !name.contains('['));
+    if let Some(name) = plain {
+        return name.to_owned();
+    }
+    let mut out = String::new();
+    for c in expression.strip_prefix("L").unwrap_or(expression).chars() {
+        if c.is_alphanumeric() || c == '_' {
+            out.push(c);
+        } else if !out.is_empty() && !out.ends_with('_') {
+            out.push('_');
+        }
+    }
+    out.trim_end_matches('_').to_owned()
+}

@@ -1,0 +1,265 @@
+//! Operations on tensors: run once on fakes, noted as nodes of the graph.
+
+use dynamlir_graph::{Argument, NodeId, Target};
+use pyo3::{
+    exceptions::PyAttributeError,
+    prelude::*,
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
+};
+
+use dynamlir_guards::Source;
+
+use crate::{
+    attributes::text,
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+/// Attributes and methods that show what a fake has not: memory, contents, identity, autograd.
+const ESCAPES: &[&str] = &[
+    "__array__", "__array_interface__", "__cuda_array_interface__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__reduce__",
+    "__reduce_ex__", "__setstate__", "_cdata", "_typed_storage", "backward", "cpu", "cuda", "data_ptr", "grad", "grad_fn", "is_shared",
+    "numpy", "pin_memory", "register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "share_memory_",
+    "storage", "untyped_storage", "_backward_hooks",
+];
+
+/// Methods whose result is a Python value that depends on contents.
+const CONTENTS: &[&str] = &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
+
+/// How the operator functions are written on tensors in the torch-level graph.
+const TORCH_NAMES: &[(&str, &str)] = &[
+    ("add", "torch.add"),
+    ("sub", "torch.sub"),
+    ("mul", "torch.mul"),
+    ("truediv", "torch.true_divide"),
+    ("floordiv", "torch.floor_divide"),
+    ("mod", "torch.remainder"),
+    ("pow", "torch.pow"),
+    ("matmul", "torch.matmul"),
+    ("neg", "torch.neg"),
+    ("lt", "torch.lt"),
+    ("le", "torch.le"),
+    ("gt", "torch.gt"),
+    ("ge", "torch.ge"),
+    ("eq", "torch.eq"),
+    ("ne", "torch.ne"),
+];
+
+impl<'py> Capture<'py> {
+    /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
+    pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        let function = self.py.import("operator")?.getattr(name)?;
+        let qualified = TORCH_NAMES.iter().find(|(known, _)| *known == name).map_or_else(|| format!("operator.{name}"), |(_, torch)| (*torch).to_owned());
+        let base = name.trim_end_matches('_');
+        self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], false)
+    }
+
+    /// A call of a torch function, tensor method or operator overload.
+    pub fn torch_call(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
+        let name: String = callable.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "op".to_owned());
+        if let Ok(receiver) = callable.getattr("__self__")
+            && self.torch.is_fake(&receiver)
+        {
+            let mut all = vec![Tracked::new(receiver)];
+            all.extend_from_slice(args);
+            return self.method_call(&name, &all, kwargs);
+        }
+        if self.is_tensor_method(callable) && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
+            return self.method_call(&name, args, kwargs);
+        }
+        let qualified = qualified_name(callable, &name);
+        self.node_call(callable, Target::new(&name, &qualified, callable.clone().unbind()), args, kwargs, false)
+    }
+
+    /// A method of a tensor, without keyword arguments.
+    pub fn method(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        self.method_call(name, args, &[])
+    }
+
+    fn method_call(&self, name: &str, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
+        if CONTENTS.contains(&name) {
+            return self.stop(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
+        }
+        if ESCAPES.contains(&name) && name != "cpu" {
+            return self.stop(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
+        }
+        let method = args[0].object.getattr(name)?;
+        let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
+        self.node_call(&method, target, args, kwargs, true)
+    }
+
+    fn is_tensor_method(&self, callable: &Bound<'py, PyAny>) -> bool {
+        callable.getattr("__objclass__").is_ok_and(|class| class.getattr("__name__").is_ok_and(|name| name.to_string().starts_with("Tensor")))
+    }
+
+    /// Runs `callable` on fakes and notes the node. For a method the first argument is the receiver it is bound to.
+    fn node_call(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        target: Target<Py<PyAny>>,
+        args: &[Tracked<'py>],
+        kwargs: &[(String, Tracked<'py>)],
+        method: bool,
+    ) -> Outcome<Tracked<'py>> {
+        let py = self.py;
+        let mut objects = Vec::with_capacity(args.len());
+        let mut arguments = Vec::with_capacity(args.len());
+        for arg in args {
+            let object = self.readable(arg)?;
+            arguments.push(self.argument(&object)?);
+            objects.push(object);
+        }
+        let keywords = PyDict::new(py);
+        let mut named = Vec::with_capacity(kwargs.len());
+        for (name, value) in kwargs {
+            let object = self.readable(value)?;
+            named.push((name.clone(), self.argument(&object)?));
+            keywords.set_item(name, object)?;
+        }
+        let given = PyTuple::new(py, &objects[usize::from(method)..])?;
+        let location = self.location();
+        let place = PyList::new(py, location.iter().cloned())?;
+        let result = self.ask("run", (callable, given, keywords, place));
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => return Err(self.session_error(error)),
+        };
+        let writes = target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
+        if !self.torch.any_fake(&result) && !writes {
+            // A question about metadata: answered, nothing to do when the graph runs.
+            return Ok(Tracked::new(result));
+        }
+        let node = {
+            let mut graph = self.graph.borrow_mut();
+            if method {
+                graph.call_method(&target.base, arguments, named, Some(location))
+            } else {
+                graph.call_function(target, arguments, named, Some(location))
+            }
+        };
+        self.bind_result(&result, node)?;
+        Ok(Tracked::new(result))
+    }
+
+    /// Gives the fakes in a result their nodes: the call's, or items of it.
+    fn bind_result(&self, result: &Bound<'py, PyAny>, node: NodeId) -> Outcome<()> {
+        if self.torch.is_fake(result) {
+            self.bind(result, node);
+            return Ok(());
+        }
+        if result.is_instance_of::<PyTuple>() || result.is_instance_of::<PyList>() {
+            for (at, item) in result.try_iter()?.enumerate() {
+                let item = item?;
+                if self.torch.any_fake(&item) {
+                    let getitem = self.py.import("operator")?.getattr("getitem")?;
+                    let target = Target::new("getitem", "operator.getitem", getitem.unbind());
+                    let part = self.graph.borrow_mut().call_function(
+                        target,
+                        vec![Argument::Node(node), Argument::Int(at as i64)],
+                        vec![],
+                        Some(self.location()),
+                    );
+                    self.bind_result(&item, part)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An attribute of a tensor: metadata, a method, a view such as `.T`, or what the user stored on the tensor.
+    pub fn tensor_attr(&self, fake: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let key = text(name)?;
+        match key.as_str() {
+            "__class__" => return self.class_of(&Tracked::new(fake.clone())),
+            "grad" | "grad_fn" if !fake.getattr("requires_grad")?.is_truthy()? => {
+                return Ok(Tracked::new(self.py.None().into_bound(self.py)));
+            }
+            "cpu" => {}
+            _ if ESCAPES.contains(&key.as_str()) => return self.stop(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
+            _ => {}
+        }
+        let inputs = self.inputs.borrow().len();
+        let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
+        debug_assert_eq!(inputs, self.inputs.borrow().len());
+        match value {
+            Ok(value) => {
+                if self.torch.is_fake(&value) && self.node(&value).is_none() {
+                    let getattr = self.py.import("builtins")?.getattr("getattr")?;
+                    let target = Target::new(&key, "getattr", getattr.unbind());
+                    let receiver = self.argument(fake)?;
+                    let node = self.graph.borrow_mut().call_function(target, vec![receiver, Argument::Str(key)], vec![], Some(self.location()));
+                    self.bind(&value, node);
+                }
+                Ok(Tracked::new(value))
+            }
+            Err(error) if error.is_instance_of::<PyAttributeError>(self.py) => match self.real_of(fake) {
+                Some((real, source)) => {
+                    let value = real.getattr(name)?;
+                    self.wrap(value, self.guards.source(Source::GetAttr(source, key.into())))
+                }
+                None => Err(error.into()),
+            },
+            Err(error) => Err(self.session_error(error)),
+        }
+    }
+
+    /// A Python value as an argument of a node.
+    pub fn argument(&self, value: &Bound<'py, PyAny>) -> Outcome<Argument<Py<PyAny>>> {
+        if self.torch.is_fake(value) {
+            return match self.node(value) {
+                Some(node) => Ok(Argument::Node(node)),
+                None => self.stop(reason::HIDDEN_OPERATION, "a tensor that no node of the graph made"),
+            };
+        }
+        if value.is_none() {
+            return Ok(Argument::None);
+        }
+        if value.is_exact_instance_of::<PyBool>() {
+            return Ok(Argument::Bool(value.is_truthy()?));
+        }
+        if value.is_exact_instance_of::<PyInt>()
+            && let Ok(number) = value.extract::<i64>()
+        {
+            return Ok(Argument::Int(number));
+        }
+        if value.is_exact_instance_of::<PyFloat>() {
+            return Ok(Argument::Float(value.extract()?));
+        }
+        if value.is_exact_instance_of::<PyString>() {
+            return Ok(Argument::Str(value.extract()?));
+        }
+        if let Ok(items) = value.cast_exact::<PyList>() {
+            return Ok(Argument::List(items.iter().map(|item| self.argument(&item)).collect::<Outcome<_>>()?));
+        }
+        if let Ok(items) = value.cast_exact::<PyTuple>() {
+            return Ok(Argument::Tuple(items.iter().map(|item| self.argument(&item)).collect::<Outcome<_>>()?));
+        }
+        if let Ok(items) = value.cast_exact::<PyDict>() {
+            let entries = items.iter().map(|(key, item)| Ok((self.argument(&key)?, self.argument(&item)?)));
+            return Ok(Argument::Dict(entries.collect::<Outcome<_>>()?));
+        }
+        if value.is_exact_instance_of::<PySlice>() {
+            let part = |name: &str| self.argument(&value.getattr(name)?);
+            return Ok(Argument::Slice(Box::new([part("start")?, part("stop")?, part("step")?])));
+        }
+        let shown = value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
+        Ok(Argument::Object(value.clone().unbind(), shown))
+    }
+}
+
+/// `torch.relu`, `torch.nn.functional.linear`, `torch.ops.aten.add.Tensor`.
+fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
+    let py = callable.py();
+    let public = |module: &str| {
+        py.import(module).and_then(|module| module.getattr(name)).is_ok_and(|found| found.is(callable)).then(|| format!("{module}.{name}"))
+    };
+    for module in ["torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft"] {
+        if let Some(found) = public(module) {
+            return found;
+        }
+    }
+    match callable.getattr("__module__").and_then(|module| module.extract::<String>()) {
+        Ok(module) => format!("{module}.{name}"),
+        Err(_) => callable.str().map_or_else(|_| name.to_owned(), |text| format!("torch.ops.{text}")),
+    }
+}

@@ -1,0 +1,160 @@
+//! Captures from Python: a frame's graph, guards and everything a backend needs.
+
+use std::cell::OnceCell;
+
+use dynamlir_capture::{Captured, Tables};
+use dynamlir_graph::{Argument, Graph, Kind};
+use dynamlir_guards::GuardSet;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PySlice, PyTuple},
+};
+
+use crate::guards;
+
+thread_local! {
+    // Addresses of Python objects, the same in every thread; a table per thread needs no lock.
+    static TABLES: OnceCell<Tables> = const { OnceCell::new() };
+}
+
+fn tables(py: Python<'_>) -> PyResult<Tables> {
+    TABLES.with(|cell| {
+        if let Some(tables) = cell.get() {
+            return Ok(tables.clone());
+        }
+        let made = Tables::new(py)?;
+        Ok(cell.get_or_init(|| made).clone())
+    })
+}
+
+/// A frame that was captured whole.
+#[pyclass(unsendable, frozen)]
+pub struct CapturedFrame {
+    graph: Graph<Py<PyAny>>,
+    guards: GuardSet,
+    sources: Vec<String>,
+    inputs: Vec<Py<PyAny>>,
+    session: Py<PyAny>,
+}
+
+/// Captures one call. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
+#[pyfunction]
+#[pyo3(signature = (function, args=None, kwargs=None, steps=None))]
+pub fn capture<'py>(
+    function: &Bound<'py, PyAny>,
+    args: Option<&Bound<'py, PyTuple>>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    steps: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    guards::prepare(py)?;
+    let empty = PyTuple::empty(py);
+    let outcome = dynamlir_capture::capture(&tables(py)?, function, args.unwrap_or(&empty), kwargs, steps)?;
+    let Captured { graph, guards, inputs, session, .. } = match outcome {
+        Ok(captured) => captured,
+        Err(stop) => return Ok((stop.reason, stop.message, stop.location).into_pyobject(py)?.into_any()),
+    };
+    let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
+    let guards = guards.build(py)?;
+    let inputs = inputs.into_iter().map(|input| input.real).collect();
+    Ok(Bound::new(py, CapturedFrame { graph, guards, sources, inputs, session })?.into_any())
+}
+
+#[pymethods]
+impl CapturedFrame {
+    /// The torch-level graph.
+    #[getter]
+    fn text(&self) -> String {
+        self.graph.to_string()
+    }
+
+    /// The graph as a table.
+    #[getter]
+    fn table(&self) -> String {
+        self.graph.table()
+    }
+
+    /// The graph as Python source, and what its free names stand for.
+    fn python_source<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyDict>)> {
+        let source = self.graph.python_source();
+        let namespace = PyDict::new(py);
+        for (name, object) in source.globals {
+            namespace.set_item(name, object)?;
+        }
+        Ok((source.text, namespace))
+    }
+
+    /// The nodes, as `dynamlir.capture.fx.GraphNode`s.
+    fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let fx = py.import("dynamlir.capture.fx")?;
+        let (node_class, reference) = (fx.getattr("GraphNode")?, fx.getattr("Ref")?);
+        let list = PyList::empty(py);
+        for id in self.graph.ids() {
+            let node = self.graph.node(id);
+            let args: Vec<_> = node.args.iter().map(|argument| object(py, argument, &reference)).collect::<PyResult<_>>()?;
+            let kwargs = PyDict::new(py);
+            for (name, argument) in &node.kwargs {
+                kwargs.set_item(name, object(py, argument, &reference)?)?;
+            }
+            let target = match node.kind {
+                Kind::CallFunction | Kind::CallModule => node.target.object.as_ref().map(|object| object.clone_ref(py)),
+                _ => None,
+            };
+            let location = node.location.clone();
+            let fields = (node.kind.name(), self.graph.name(id), &node.target.base, &node.target.qualified, target);
+            list.append(node_class.call1((fields.0, fields.1, fields.2, fields.3, fields.4, PyTuple::new(py, args)?, kwargs, location))?)?;
+        }
+        Ok(list)
+    }
+
+    /// The tensors that the graph is given.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.inputs.iter().map(|input| input.bind(py)))
+    }
+
+    /// Where they come from, as Python expressions.
+    #[getter]
+    fn sources(&self) -> Vec<String> {
+        self.sources.clone()
+    }
+
+    /// The session, with the finished recording.
+    #[getter]
+    fn session<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.session.bind(py).clone()
+    }
+
+    /// The guards as Python predicates.
+    #[getter]
+    fn code_parts(&self) -> Vec<String> {
+        self.guards.code_parts()
+    }
+}
+
+/// An argument as a Python object; `reference` makes what stands for a node.
+fn object<'py>(py: Python<'py>, argument: &Argument<Py<PyAny>>, reference: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let all = |items: &[Argument<Py<PyAny>>]| items.iter().map(|item| object(py, item, reference)).collect::<PyResult<Vec<_>>>();
+    Ok(match argument {
+        Argument::Node(id) => reference.call1((id.index(),))?,
+        Argument::None => py.None().into_bound(py),
+        Argument::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
+        Argument::Int(value) => value.into_pyobject(py)?.into_any(),
+        Argument::Float(value) => value.into_pyobject(py)?.into_any(),
+        Argument::Str(value) => value.into_pyobject(py)?.into_any(),
+        Argument::List(items) => PyList::new(py, all(items)?)?.into_any(),
+        Argument::Tuple(items) => PyTuple::new(py, all(items)?)?.into_any(),
+        Argument::Dict(entries) => {
+            let dict = PyDict::new(py);
+            for (key, value) in entries {
+                dict.set_item(object(py, key, reference)?, object(py, value, reference)?)?;
+            }
+            dict.into_any()
+        }
+        Argument::Slice(parts) => {
+            let parts = all(&parts[..])?;
+            py.get_type::<PySlice>().call1(PyTuple::new(py, parts)?)?
+        }
+        Argument::Object(value, _) => value.bind(py).clone(),
+    })
+}
