@@ -1,16 +1,16 @@
 """Runs torch's OpInfo samples through ``torch.compile(backend="dynamlir")`` and compares each with eager.
 
-Each operator runs in a worker process, so a crash is one operator's result and not the end of the run. What also goes
-wrong with ``backend="eager"`` is torch's own and listed apart.
+Operators run in worker processes, those with many samples in pieces: a crash is one operator's result and not the end
+of the run. What also goes wrong with ``backend="eager"`` is torch's own and listed apart.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import json
 import os
-import queue
 import re
 import subprocess
 import sys
@@ -23,7 +23,11 @@ from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "opinfo_data.json"
-OP_SECONDS = 600.0
+PIECE = 128
+"""Samples that a worker runs in one go."""
+PIECE_SECONDS = 600.0
+TOGETHER = 8
+"""Samples whose compiled code Dynamo holds at once. Each new one costs time for all before it."""
 
 
 @dataclasses.dataclass
@@ -40,6 +44,19 @@ class OpResult:
     torch: list[str] = dataclasses.field(default_factory=list)
     crash: str | None = None
     seconds: float = 0.0
+    total: int = 0
+    """Samples of the operator, of which this may be the result of a piece."""
+
+    def add(self, piece: OpResult) -> None:
+        """Take in the result of some of the operator's samples."""
+        for field in ("samples", "compiled", "generated", "seconds"):
+            setattr(self, field, getattr(self, field) + getattr(piece, field))
+        for ours, other in ((self.eager, piece.eager), (self.externs, piece.externs)):
+            for key, count in other.items():
+                ours[key] = ours.get(key, 0) + count
+        self.wrong += piece.wrong
+        self.torch += piece.torch
+        self.crash = self.crash or piece.crash
 
     @property
     def status(self) -> str:
@@ -139,24 +156,12 @@ def run(
     jobs = jobs or os.cpu_count() or 1
     with Worker(samples) as first:
         names = [name for name in first.names if only is None or re.search(only, name)]
-        work: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for name in names:
-            work.put(name)
-        results: list[OpResult] = []
-        lock = threading.Lock()
+        schedule = Schedule(names, progress)
 
         def serve(worker: Worker) -> None:
             with worker:
-                while True:
-                    try:
-                        name = work.get_nowait()
-                    except queue.Empty:
-                        return
-                    result = worker.run(name)
-                    with lock:
-                        results.append(result)
-                        if progress is not None:
-                            progress(result, len(results), len(names))
+                while (piece := schedule.take()) is not None:
+                    schedule.done(*piece, worker.run(*piece))
 
         threads = [threading.Thread(target=serve, args=(Worker(samples),)) for _ in range(min(jobs, len(names)) - 1)]
         for thread in threads:
@@ -164,7 +169,39 @@ def run(
         serve(first)
         for thread in threads:
             thread.join()
-    return Summary(sorted(results, key=lambda result: names.index(result.name)))
+    return Summary(list(schedule.results.values()))
+
+
+class Schedule:
+    """Hands out pieces: an operator and its first sample. How many an operator has is known after its first piece."""
+
+    def __init__(self, names: list[str], progress: Callable[[OpResult, int, int], None] | None) -> None:
+        self.results = {name: OpResult(name) for name in names}
+        self._pieces = collections.deque((name, 0) for name in names)
+        self._open = dict.fromkeys(names, 1)
+        self._changed = threading.Condition()
+        self._progress = progress
+
+    def take(self) -> tuple[str, int] | None:
+        """The next piece; None when all is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pieces or not any(self._open.values()))
+            return self._pieces.popleft() if self._pieces else None
+
+    def done(self, name: str, start: int, piece: OpResult) -> None:
+        """Note a piece's result."""
+        with self._changed:
+            whole = self.results[name]
+            whole.add(piece)
+            if start == 0:
+                whole.total = piece.total
+                further = [(name, at) for at in range(PIECE, piece.total, PIECE)]
+                self._pieces.extendleft(further)
+                self._open[name] += len(further)
+            self._open[name] -= 1
+            if not self._open[name] and self._progress is not None:
+                self._progress(whole, sum(not count for count in self._open.values()), len(self._open))
+            self._changed.notify_all()
 
 
 class Worker:
@@ -211,15 +248,15 @@ class Worker:
                 return json.loads(line)
         return None
 
-    def run(self, name: str) -> OpResult:
-        """Run one operator; a dead or stuck process is its result."""
+    def run(self, name: str, start: int) -> OpResult:
+        """Run a piece of an operator; a dead or stuck process is its result."""
         if self._process is None:
             self._start()
         process = self._process
         assert process is not None and process.stdin is not None
-        process.stdin.write(name + "\n")
+        process.stdin.write(json.dumps([name, start]) + "\n")
         process.stdin.flush()
-        stuck = threading.Timer(OP_SECONDS, process.kill)
+        stuck = threading.Timer(PIECE_SECONDS, process.kill)
         stuck.start()
         at = -1
         try:
@@ -252,8 +289,8 @@ def forward_ops() -> Iterable[Any]:
     return [op for op in invocations.op_db if torch.float32 in op.supported_dtypes("cpu")]
 
 
-def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
-    """All samples of one operator in this process."""
+def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) -> OpResult:
+    """A piece of one operator's samples in this process."""
     import dynamlir
     import harness
     import torch
@@ -264,18 +301,20 @@ def run_op(op: Any, samples: int | None, at: Callable[[int], None]) -> OpResult:
     tolerance = facts["tolerance"].get(name, {}).get("rtol_atol")
     result = OpResult(name)
     started = time.perf_counter()
-    torch._dynamo.reset()
+    target = op.op
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return op.op(*args, **kwargs)
+        return target(*args, **kwargs)
 
     compiled = torch.compile(call, backend="dynamlir", dynamic=False)
     stray_checked = False
     torch.manual_seed(0)
-    for number, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
-        if samples is not None and number >= samples:
-            break
+    drawn = list(itertools.islice(op.sample_inputs("cpu", torch.float32), samples))
+    result.total = len(drawn)
+    for number, sample in list(enumerate(drawn))[start : start + PIECE]:
         at(number)
+        if number % TOGETHER == 0:
+            torch._dynamo.reset()
         result.samples += 1
         dynamlir.reset()
         torch._dynamo.utils.counters["graph_break"].clear()
@@ -349,6 +388,8 @@ def worker(samples: int | None) -> None:
     torch.set_num_threads(1)
     torch._dynamo.config.recompile_limit = 1 << 30
     torch._dynamo.config.accumulated_recompile_limit = 1 << 30
+    # Dynamo times the guards of what it has compiled, with cold caches: half of the seconds of a small graph.
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
     ops = {op_name(op): op for op in forward_ops()}
 
     def say(message: dict[str, Any]) -> None:
@@ -356,10 +397,11 @@ def worker(samples: int | None) -> None:
 
     say({"names": list(ops)})
     for line in sys.stdin:
+        name, start = json.loads(line)
         try:
-            result = run_op(ops[line.strip()], samples, lambda number: say({"sample": number}))
+            result = run_op(ops[name], samples, start, lambda number: say({"sample": number}))
         except Exception:
-            result = OpResult(line.strip(), crash=traceback.format_exc())
+            result = OpResult(name, crash=traceback.format_exc())
         say({"result": dataclasses.asdict(result)})
 
 

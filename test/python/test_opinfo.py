@@ -48,3 +48,26 @@ def test_data_file_names_operators() -> None:
     for listed in (library, facts["values_undefined"]["ops"], facts["tolerance"]):
         assert not set(listed) - names
     assert all(entry["reason"] for entry in kinds)
+
+
+def test_pieces_of_an_operator_add_up() -> None:
+    """The first piece says how many samples there are; the operator is reported once, with all of them."""
+    reported: list[opinfo_runner.OpResult] = []
+    schedule = opinfo_runner.Schedule(["long", "short"], lambda whole, done, total: reported.append(whole))
+    sizes = {"long": 2 * opinfo_runner.PIECE + 5, "short": 1}
+    starts: list[tuple[str, int]] = []
+    while (piece := schedule.take()) is not None:
+        name, start = piece
+        starts.append(piece)
+        ran = min(opinfo_runner.PIECE, sizes[name] - start)
+        result = opinfo_runner.OpResult(name, samples=ran, externs={"x": 1}, wrong=[f"{start}"], total=sizes[name])
+        schedule.done(name, start, result)
+    assert sorted(starts) == [
+        ("long", 0),
+        ("long", opinfo_runner.PIECE),
+        ("long", 2 * opinfo_runner.PIECE),
+        ("short", 0),
+    ]
+    assert {whole.name: whole.samples for whole in reported} == sizes
+    assert schedule.results["long"].externs == {"x": 3}
+    assert len(schedule.results["long"].wrong) == 3
