@@ -10,5 +10,5 @@ mod trail;
 pub use callable::{Arguments, Callee, callable, callee_of};
 pub use pins::{Pin, Pins};
 pub use recorder::{Proof, Reached, Recorder, Spot};
-pub use tensor::{TensorClass, instance_lacks, learn_tensors};
+pub use tensor::{TensorClass, learn_tensors};
 pub use trail::Trail;

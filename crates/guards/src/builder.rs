@@ -7,9 +7,10 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use dynamlir_torch_abi::State as TorchState;
 use pyo3::{prelude::*, types::PyDict};
 
-use crate::{Constant, DictKey, Guard, GuardError, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch};
+use crate::{Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, held::Held};
 
 /// Collects sources and guards of one capture.
 #[derive(Debug, Default)]
@@ -26,6 +27,7 @@ pub(crate) struct State {
     /// Tensors that a passing check hands out, in order.
     pub collected: Vec<SourceId>,
     pub held: Vec<Py<PyAny>>,
+    pub torch: Option<TorchState>,
     /// What was added already, so that a value asked for twice is guarded once.
     known: HashSet<(SourceId, String)>,
     known_held: HashMap<usize, HeldId>,
@@ -49,6 +51,12 @@ impl GuardBuilder {
     /// The number of a source, new or known.
     pub fn source(&self, source: Source) -> SourceId {
         self.state.borrow_mut().sources.intern(source)
+    }
+
+    /// The source of a number.
+    #[must_use]
+    pub fn source_at(&self, number: usize) -> Option<SourceId> {
+        (number < self.state.borrow().sources.len()).then_some(SourceId(number as u32))
     }
 
     /// A parameter of the frame's function.
@@ -96,18 +104,14 @@ impl GuardBuilder {
     /// # Errors
     /// When it takes no weak references.
     pub fn hold(&self, object: &Bound<'_, PyAny>, name: &str) -> Result<SourceId, GuardError> {
-        require_weak(object)?;
+        Held::possible(object)?;
         let mut state = self.state.borrow_mut();
         let address = object.as_ptr() as usize;
-        let id = match state.known_held.get(&address) {
-            Some(&id) => id,
-            None => {
-                let id = HeldId(state.held.len() as u32);
-                state.held.push(object.clone().unbind());
-                state.known_held.insert(address, id);
-                id
-            }
-        };
+        let next = HeldId(state.held.len() as u32);
+        let id = *state.known_held.entry(address).or_insert(next);
+        if id == next {
+            state.held.push(object.clone().unbind());
+        }
         Ok(state.sources.intern(Source::Held { id, name: Name::from(name) }))
     }
 
@@ -137,13 +141,15 @@ impl GuardBuilder {
         Ok(())
     }
 
-    /// Guards that a value is this object.
+    /// Guards that a value is this object; a constant may be an equal one.
     ///
     /// # Errors
-    /// When it takes no weak references and is no constant either.
+    /// When the object takes no weak references, nor is made of what does.
     pub fn identity(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
-        require_weak(value)?;
-        self.add(id, Guard::Identity(value.clone().unbind()));
+        if !self.equals(id, value)? {
+            Held::possible(value)?;
+            self.add(id, Guard::Identity(value.clone().unbind()));
+        }
         Ok(())
     }
 
@@ -179,13 +185,11 @@ impl GuardBuilder {
     pub fn dict_keys(&self, id: SourceId, dict: &Bound<'_, PyDict>) -> Result<(), GuardError> {
         let mut keys = Vec::with_capacity(dict.len());
         for (position, key) in dict.keys().iter().enumerate() {
-            keys.push(match Constant::new(&key)? {
-                Some(constant) => DictKey::Constant(constant),
-                None => {
-                    self.identity(self.source(Source::DictKey(id, position as u32)), &key)?;
-                    DictKey::Any
-                }
-            });
+            let constant = Constant::new(&key)?;
+            if constant.is_none() {
+                self.identity(self.source(Source::DictKey(id, position as u32)), &key)?;
+            }
+            keys.push(constant.map_or(DictKey::Any, DictKey::Constant));
         }
         self.add(id, Guard::DictKeys(keys.into()));
         Ok(())
@@ -204,9 +208,14 @@ impl GuardBuilder {
 
     /// Guards a function's code object.
     pub fn code(&self, id: SourceId, code: &Bound<'_, PyAny>) -> Result<(), GuardError> {
-        require_weak(code)?;
+        Held::possible(code)?;
         self.add(id, Guard::Code(code.clone().unbind()));
         Ok(())
+    }
+
+    /// Guards torch's state: that of the thread and of the process, as it was when the capture began.
+    pub fn torch_state(&self, state: TorchState) {
+        self.state.borrow_mut().torch = Some(state);
     }
 
     /// Guards how several values relate.
@@ -243,15 +252,11 @@ impl GuardBuilder {
         state.known = kept;
     }
 
-    pub(crate) fn into_state(self) -> State {
-        self.state.into_inner()
+    /// Makes the guard set. Nothing is checked yet: the values may have changed during the capture.
+    ///
+    /// # Errors
+    /// When something cannot be held weakly, or Python is out of memory.
+    pub fn build(self, py: Python<'_>) -> Result<GuardSet, GuardError> {
+        GuardSet::new(py, &self.state.into_inner())
     }
-}
-
-/// Whether an object can be referred to weakly.
-fn require_weak(object: &Bound<'_, PyAny>) -> Result<(), GuardError> {
-    if object.get_type().getattr("__weakrefoffset__")?.extract::<isize>()? == 0 {
-        return Err(GuardError::NotWeak(format!("an object of type {}", object.get_type().name()?)));
-    }
-    Ok(())
 }

@@ -102,6 +102,16 @@ impl Constant {
         &self.object
     }
 
+    /// Whether there is only one such object.
+    pub(crate) fn is_singleton(&self) -> bool {
+        matches!(self.kind, Kind::Singleton)
+    }
+
+    /// Whether it is a float that is not equal to itself.
+    pub(crate) fn is_nan(&self) -> bool {
+        matches!(self.kind, Kind::Float(bits) if f64::from_bits(bits).is_nan())
+    }
+
     /// Equal exactly for constants that are the same.
     pub(crate) fn canon(&self) -> &str {
         &self.canon
@@ -149,7 +159,7 @@ impl Constant {
         let (module, name) = (class.module()?.to_string(), class.name()?.to_string());
         if let Ok(tuple) = object.cast::<PyTuple>() {
             // A subclass is immutable if its instances store nothing beside the items.
-            let plain = class.is(&object.py().get_type::<PyTuple>()) || (module == "torch" && name == "Size") || is_named_tuple(&class)?;
+            let plain = class.is(object.py().get_type::<PyTuple>()) || (module == "torch" && name == "Size") || is_named_tuple(&class)?;
             let head = format!("tuple@{}", class.as_ptr() as usize);
             return if plain { Self::composite(tuple.iter().map(Ok), &head, Kind::Tuple) } else { Ok(None) };
         }
@@ -186,7 +196,7 @@ impl Constant {
         if mine.is(object) {
             return Ok(true);
         }
-        if matches!(self.kind, Kind::Singleton) || !mine.get_type().is(&object.get_type()) {
+        if matches!(self.kind, Kind::Singleton) || !mine.get_type().is(object.get_type()) {
             return Ok(false);
         }
         Ok(match &self.kind {

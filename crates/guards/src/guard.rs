@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use pyo3::prelude::*;
 
-use crate::{Constant, SourceId};
+use crate::{Constant, SourceId, TensorMatch};
 
 /// An assumption about one value. A source that reaches nothing (a key that is not there) fails every guard but `Absent`.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Guard {
             Self::Type(class) => format!("type {}", class.as_ptr() as usize),
             Self::Identity(object) => format!("is {}", object.as_ptr() as usize),
             Self::Equals(constant) => format!("equals {}", constant.canon()),
-            Self::Tensor(expected) => format!("tensor {expected:?}"),
+            Self::Tensor(expected) => format!("tensor {}", expected.canon()),
             Self::Present => "present".to_owned(),
             Self::Absent => "absent".to_owned(),
             Self::Length(length) => format!("len {length}"),
@@ -56,70 +56,6 @@ pub enum DictKey {
     Constant(Constant),
     /// Anything: only its position counts.
     Any,
-}
-
-/// Metadata of a tensor. Made by [`TensorMatch::of`] from a tensor, then loosened where the capture does not depend on it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TensorMatch {
-    /// Address of the exact Python class; the class is held weakly by the guard set.
-    pub class: Class,
-    /// As Python spells it, such as `torch.float32`.
-    pub dtype: String,
-    /// Torch's number for the dtype.
-    pub scalar_type: u16,
-    /// Device type and index, as `torch.device` numbers them.
-    pub device: (i8, i8),
-    /// As Python spells it, such as `cpu` or `cuda:0`.
-    pub device_name: String,
-    /// `tensor.requires_grad`
-    pub requires_grad: bool,
-    /// The keys of dispatch: layout, conjugate and negative bits, inference tensors, subclasses.
-    pub dispatch_keys: u64,
-    /// Sizes, None for one that may vary; the number of dimensions is theirs.
-    pub sizes: Vec<Option<i64>>,
-    /// Strides, None for one that may vary.
-    pub strides: Vec<Option<i64>>,
-    /// Whether `_dynamo_dynamic_indices` (set by `mark_dynamic`) must be absent.
-    pub no_dynamic_indices: bool,
-}
-
-/// A class by identity, with its name for printing.
-#[derive(Debug, Clone)]
-pub struct Class {
-    pub(crate) object: Arc<Py<PyAny>>,
-    pub(crate) name: Arc<str>,
-}
-
-impl Class {
-    /// The class of an object.
-    ///
-    /// # Errors
-    /// When its name cannot be read.
-    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let class = object.get_type();
-        let name = class.fully_qualified_name()?.to_string();
-        Ok(Self { object: Arc::new(class.into_any().unbind()), name: name.into() })
-    }
-
-    /// Its identity.
-    #[must_use]
-    pub fn address(&self) -> usize {
-        self.object.as_ptr() as usize
-    }
-}
-
-impl PartialEq for Class {
-    fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
-    }
-}
-
-impl Eq for Class {}
-
-impl std::hash::Hash for Class {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.address().hash(state);
-    }
 }
 
 /// An assumption about several values.

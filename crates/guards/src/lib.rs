@@ -9,11 +9,21 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod check;
 mod constant;
+mod explain;
 mod guard;
+mod held;
+mod relation;
+mod set;
 mod source;
+mod tensor;
+mod tree;
 
 pub use builder::{Checkpoint, GuardBuilder};
 pub use constant::Constant;
-pub use guard::{Class, DictKey, Guard, GuardError, Relation, StorageMember, TensorMatch};
+pub use explain::Failure;
+pub use guard::{DictKey, Guard, GuardError, Relation, StorageMember};
+pub use set::{GuardSet, Inputs, Outcome, Roots};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
+pub use tensor::TensorMatch;

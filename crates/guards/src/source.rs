@@ -181,6 +181,18 @@ impl Sources {
         id
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// What a number stands for.
     #[must_use]
     pub fn get(&self, id: SourceId) -> &Source {
@@ -197,7 +209,6 @@ impl Sources {
             Source::Builtin(name) => format!("B['{name}']"),
             Source::Free { name, .. } => format!("C['{name}']"),
             Source::Held { name, .. } => name.to_string(),
-            Source::Attr(b, name) | Source::Slot(b, name) | Source::GetAttr(b, name) => attribute(&base(b), name),
             Source::TypeAttr(b, name) => format!("___lookup({}, '{name}')", base(b)),
             Source::Type(b) => format!("type({})", base(b)),
             Source::Item(b, key) => format!("{}[{key}]", base(b)),
@@ -214,7 +225,9 @@ impl Sources {
             Source::MethodFunction(b) => format!("{}.__func__", base(b)),
             Source::MethodSelf(b) => format!("{}.__self__", base(b)),
             Source::Member(b, ModuleTable::Modules, name) => format!("{}._modules['{name}']", base(b)),
-            Source::Member(b, _, name) => attribute(&base(b), name),
+            Source::Attr(b, name) | Source::Slot(b, name) | Source::GetAttr(b, name) | Source::Member(b, _, name) => {
+                attribute(&base(b), name)
+            }
             Source::ContextVar(b) => format!("{}.get()", base(b)),
         }
     }

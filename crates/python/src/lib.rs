@@ -5,6 +5,7 @@
 
 mod errors;
 mod executable;
+mod guards;
 mod interpret;
 mod torch;
 mod trace;
@@ -72,6 +73,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RunError", py.get_type::<RunError>())?;
     module.add_class::<TraceBuilder>()?;
     module.add_class::<Executable>()?;
+    module.add_class::<guards::GuardBuilder>()?;
+    module.add_class::<guards::GuardSet>()?;
     module.add_function(wrap_pyfunction!(compile_trace, module)?)?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;

@@ -9,6 +9,19 @@ use std::sync::OnceLock;
 
 use crate::{RawHandle, TorchError};
 
+/// What autograd knows of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Autograd {
+    /// Nothing: it never took part.
+    Absent,
+    /// A leaf that wants no gradient any more.
+    Unwanted,
+    /// A leaf that wants one.
+    Wanted,
+    /// Computed from one that wants one.
+    Computed,
+}
+
 /// A live tensor and what Python says of it.
 #[derive(Debug, Clone)]
 pub struct TensorSample {
@@ -24,8 +37,8 @@ pub struct TensorSample {
     pub device: (i8, i8),
     /// `torch._C._dispatch_keys(tensor).raw_repr()`
     pub keys: u64,
-    /// `tensor.requires_grad`
-    pub requires_grad: bool,
+    /// What autograd knows of it.
+    pub autograd: Autograd,
     /// `tensor.untyped_storage()._cdata`
     pub storage: usize,
 }
@@ -47,7 +60,20 @@ pub(crate) struct ImplLayout {
     pub keys: usize,
     pub storage: usize,
     pub autograd_meta: usize,
+    pub wanted: Option<WantedLayout>,
 }
+
+/// Places in `AutogradMeta`: a gradient is wanted if the byte is set or the word is not zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WantedLayout {
+    /// In bytes.
+    pub requires_grad: usize,
+    /// In words.
+    pub grad_fn: usize,
+}
+
+/// Words of an `AutogradMeta` that may be searched: every supported version is longer.
+const AUTOGRAD_SEARCHED: usize = 19;
 
 static LAYOUT: OnceLock<ImplLayout> = OnceLock::new();
 
@@ -104,7 +130,7 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
     })?;
     let storage = one("storage", &|s, at| at < dims && word(s, at) == s.storage as u64)?;
     // `std::unique_ptr<AutogradMetaInterface>`: null in tensors that never took part in autograd.
-    let autograd_meta = one("autograd", &|s, at| at > storage && at < dims && (word(s, at) != 0) == s.requires_grad)?;
+    let autograd_meta = one("autograd", &|s, at| at > storage && at < dims && (word(s, at) != 0) == (s.autograd != Autograd::Absent))?;
     for sample in samples.iter().filter(|s| s.sizes.len() > INLINE) {
         let array = word(sample, dims + 1) as *const i64;
         let numbers = sample.sizes.iter().chain(&sample.strides);
@@ -113,7 +139,33 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
             return Err(none("sizes of many dimensions"));
         }
     }
-    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta })
+    // SAFETY: as the caller promises; the place of the autograd metadata is known now.
+    let wanted = unsafe { find_wanted(samples, autograd_meta) };
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted })
+}
+
+/// Where `AutogradMeta` says that a gradient is wanted; None if the samples do not tell.
+///
+/// # Safety
+/// As for [`learn`].
+unsafe fn find_wanted(samples: &[TensorSample], autograd_meta: usize) -> Option<WantedLayout> {
+    let with: Vec<_> = samples.iter().filter(|s| s.autograd != Autograd::Absent).collect();
+    let has = |kind: Autograd| with.iter().filter(|s| s.autograd == kind).count() > 1;
+    if !has(Autograd::Unwanted) || !has(Autograd::Wanted) || !has(Autograd::Computed) {
+        return None;
+    }
+    // SAFETY: the word points to the sample's AutogradMeta, which is longer than what is searched.
+    let meta = |s: &TensorSample| unsafe { (s.cdata as *const *const u64).add(autograd_meta).read() };
+    // SAFETY: as above.
+    let byte = |s: &TensorSample, at: usize| unsafe { meta(s).cast::<u8>().add(at).read() };
+    // SAFETY: as above.
+    let word = |s: &TensorSample, at: usize| unsafe { meta(s).add(at).read() };
+    let mut bytes = (8..8 * AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| byte(s, at) == u8::from(s.autograd == Autograd::Wanted)));
+    let requires_grad = bytes.next()?;
+    let mut words = (1..AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| (word(s, at) != 0) == (s.autograd == Autograd::Computed)));
+    // A `shared_ptr` is two words, of which the first is the pointer.
+    let grad_fn = words.next()?;
+    (bytes.next().is_none()).then_some(WantedLayout { requires_grad, grad_fn })
 }
 
 /// A read-only look at a tensor's metadata through the layout.
@@ -179,16 +231,19 @@ impl ImplView {
         self.word(self.layout.storage_offset) as i64
     }
 
-    /// Whether the tensor has autograd metadata at all; without, it requires no gradient.
+    /// Whether a gradient is wanted; `ask` is torch's own function, for where that could not be learnt.
     #[inline]
-    pub fn has_autograd(self) -> bool {
-        self.word(self.layout.autograd_meta) != 0
-    }
-
-    /// The `TensorImpl`.
-    #[inline]
-    pub fn address(self) -> *const c_void {
-        self.at.cast()
+    pub fn requires_grad(self, ask: unsafe extern "C" fn(*const c_void) -> bool) -> bool {
+        let meta = self.word(self.layout.autograd_meta) as *const u64;
+        if meta.is_null() {
+            return false;
+        }
+        match self.layout.wanted {
+            // SAFETY: these places were learnt, so they lie in the tensor's AutogradMeta.
+            Some(at) => unsafe { meta.cast::<u8>().add(at.requires_grad).read() != 0 || meta.add(at.grad_fn).read() != 0 },
+            // SAFETY: a const member function of a live TensorImpl.
+            None => unsafe { ask(self.at.cast()) },
+        }
     }
 }
 
@@ -199,9 +254,9 @@ mod tests {
     /// A make-believe `TensorImpl`: 24 words.
     type Fake = [u64; 24];
 
-    fn sample(memory: &mut Fake, sizes: &[i64], strides: &[i64], outer: &[i64], requires_grad: bool) -> TensorSample {
+    fn sample(memory: &mut Fake, sizes: &[i64], strides: &[i64], outer: &[i64], autograd: Autograd) -> TensorSample {
         memory[2] = 0x5000;
-        memory[3] = u64::from(requires_grad) * 0x6000;
+        memory[3] = u64::from(autograd != Autograd::Absent) * 0x6000;
         memory[7] = sizes.len() as u64;
         if sizes.len() <= INLINE {
             for d in 0..sizes.len() {
@@ -218,7 +273,7 @@ mod tests {
             storage_offset: 13,
             device: (0, -1),
             keys: 0xabcd,
-            requires_grad,
+            autograd,
             storage: 0x5000,
         }
     }
@@ -228,20 +283,24 @@ mod tests {
         let (mut a, mut b, mut c) = ([0; 24], [0; 24], [0; 24]);
         let six = [1, 2, 3, 4, 5, 6, 60, 50, 40, 30, 20, 10];
         let samples = [
-            sample(&mut a, &[3, 5], &[7, 40], &[], false),
-            sample(&mut b, &six[..6], &six[6..], &six, false),
-            sample(&mut c, &[2, 2], &[2, 1], &[], true),
+            sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent),
+            sample(&mut b, &six[..6], &six[6..], &six, Autograd::Absent),
+            sample(&mut c, &[2, 2], &[2, 1], &[], Autograd::Wanted),
         ];
         // SAFETY: the fakes are as long as what is searched.
         let layout = unsafe { find(&samples) }.expect("a layout");
-        assert_eq!(layout, ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3 });
+        assert_eq!(
+            layout,
+            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted: None }
+        );
     }
 
     #[test]
     fn a_sample_that_disagrees_is_refused() {
         let (mut a, mut b) = ([0; 24], [0; 24]);
         let six = [1, 2, 3, 4, 5, 6, 60, 50, 40, 30, 20, 10];
-        let mut samples = [sample(&mut a, &[3, 5], &[7, 40], &[], false), sample(&mut b, &six[..6], &six[6..], &six, true)];
+        let mut samples =
+            [sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent), sample(&mut b, &six[..6], &six[6..], &six, Autograd::Wanted)];
         samples[1].keys = 0xabce;
         // SAFETY: as above.
         assert!(unsafe { find(&samples) }.is_err());

@@ -1,8 +1,9 @@
 //! Tensor metadata that guards compare: read at once, compared field by field without allocating.
 
+use std::ffi::c_void;
 use std::fmt;
 
-use crate::impl_layout::{self, ImplView};
+use crate::impl_layout::{self, ImplLayout, ImplView};
 use crate::{TensorRef, TorchAbi, TorchError};
 
 /// What a tensor must look like. None among sizes and strides stands for a number that may vary.
@@ -73,10 +74,10 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
     u32::from_le_bytes([low, high, device.0 as u8, device.1 as u8])
 }
 
-fn requires_grad(view: ImplView) -> bool {
-    // SAFETY: the address is a live TensorImpl's; the function is a const member that takes nothing else.
-    view.has_autograd()
-        && TorchAbi::get().is_ok_and(|abi| abi.guards.as_ref().is_some_and(|f| unsafe { (f.requires_grad)(view.address()) }))
+/// Torch's own answer to whether a gradient is wanted.
+fn ask() -> Result<unsafe extern "C" fn(*const c_void) -> bool, TorchError> {
+    let functions = TorchAbi::get()?.guards.as_ref();
+    functions.map(|f| f.requires_grad).ok_or_else(|| TorchError::new("this torch does not tell whether a tensor wants a gradient"))
 }
 
 impl Meta {
@@ -97,28 +98,8 @@ impl Meta {
             dtype: u16::from_le_bytes([low, high]),
             device: (kind as i8, index as i8),
             keys: view.keys(),
-            requires_grad: requires_grad(view),
+            requires_grad: view.requires_grad(ask()?),
         })
-    }
-
-    /// Whether a tensor looks like this.
-    #[inline]
-    #[must_use]
-    pub fn matches(&self, tensor: TensorRef<'_>) -> bool {
-        let Some(view) = view(tensor) else { return false };
-        let dims = view.dims();
-        if dims != self.sizes.len() || view.keys() != self.keys || view.dtype_device() != packed(self.dtype, self.device) {
-            return false;
-        }
-        let (sizes, strides) = view.shape(dims);
-        for d in 0..dims {
-            // SAFETY: both arrays have `dims` numbers.
-            let (size, stride) = unsafe { (sizes.add(d).read(), strides.add(d).read()) };
-            if self.sizes[d].is_some_and(|n| n != size) || self.strides[d].is_some_and(|n| n != stride) {
-                return false;
-            }
-        }
-        requires_grad(view) == self.requires_grad
     }
 
     /// The first field in which a tensor with metadata `seen` differs, in the order in which people ask.
@@ -141,7 +122,103 @@ impl Meta {
     }
 }
 
+/// A [`Meta`] made ready for comparing.
+pub struct Pattern {
+    layout: &'static ImplLayout,
+    ask: unsafe extern "C" fn(*const c_void) -> bool,
+    dtype_device: u32,
+    keys: u64,
+    requires_grad: bool,
+    dims: usize,
+    /// Sizes, then strides. Where none may vary.
+    fixed: Option<Box<[i64]>>,
+    meta: Meta,
+}
+
+impl Pattern {
+    /// Prepares metadata for comparing.
+    ///
+    /// # Errors
+    /// When the layout of tensors was not learnt.
+    pub fn new(meta: Meta) -> Result<Self, TorchError> {
+        Ok(Self {
+            layout: impl_layout::layout().ok_or_else(unknown)?,
+            ask: ask()?,
+            dtype_device: packed(meta.dtype, meta.device),
+            keys: meta.keys,
+            requires_grad: meta.requires_grad,
+            dims: meta.sizes.len(),
+            fixed: meta.sizes.iter().chain(&meta.strides).copied().collect(),
+            meta,
+        })
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Whether a tensor looks like this.
+    #[inline]
+    #[must_use]
+    pub fn matches(&self, tensor: TensorRef<'_>) -> bool {
+        // SAFETY: as in `view`.
+        let view = unsafe { ImplView::new(tensor.raw(), self.layout) };
+        if view.dims() != self.dims || view.keys() != self.keys || view.dtype_device() != self.dtype_device {
+            return false;
+        }
+        let (sizes, strides) = view.shape(self.dims);
+        // SAFETY: both arrays have `dims` numbers.
+        let same = unsafe {
+            match &self.fixed {
+                Some(fixed) => (0..self.dims).all(|d| sizes.add(d).read() == fixed[d] && strides.add(d).read() == fixed[self.dims + d]),
+                None => (0..self.dims).all(|d| {
+                    self.meta.sizes[d].is_none_or(|size| size == sizes.add(d).read())
+                        && self.meta.strides[d].is_none_or(|stride| stride == strides.add(d).read())
+                }),
+            }
+        };
+        same && view.requires_grad(self.ask) == self.requires_grad
+    }
+}
+
+/// Bytes per element by torch's number of the dtype, which never changes its meaning. Where it is unknown the widest is assumed.
+fn element_bytes(dtype: u16) -> i64 {
+    match dtype {
+        0 | 1 | 11 | 12 | 13 | 23..=26 => 1,
+        2 | 5 | 15 | 27 => 2,
+        3 | 6 | 8 | 14 | 28 => 4,
+        4 | 7 | 9 | 29 => 8,
+        _ => 16,
+    }
+}
+
 impl TensorRef<'_> {
+    /// The addresses from its first byte to behind its last one, as the half-open range (low, high); empty without elements.
+    ///
+    /// # Errors
+    /// When the layout of tensors was not learnt, or the tensor has no memory.
+    pub fn extent(self) -> Result<(usize, usize), TorchError> {
+        let meta = Meta::of(self)?;
+        let (mut low, mut high) = (0_i64, 0_i64);
+        for (size, stride) in meta.sizes.iter().zip(&meta.strides) {
+            let (size, stride) = (size.unwrap_or(1), stride.unwrap_or(0));
+            if size == 0 {
+                return Ok((0, 0));
+            }
+            let reach = stride.saturating_mul(size - 1);
+            if reach < 0 {
+                low = low.saturating_add(reach);
+            } else {
+                high = high.saturating_add(reach);
+            }
+        }
+        let (start, bytes) = (self.data_ptr()? as usize, element_bytes(meta.dtype));
+        let at = |elements: i64| start.wrapping_add(elements.saturating_mul(bytes) as usize);
+        Ok((at(low), at(high.saturating_add(1))))
+    }
+
     /// Its storage and where it begins in it.
     ///
     /// # Errors

@@ -29,11 +29,18 @@ impl TorchAbi {
     /// # Errors
     /// When initialised without a sample.
     pub unsafe fn tensor_of<'a>(&self, object: *const c_void) -> Result<TensorRef<'a>, TorchError> {
-        let offset =
-            self.handle_offset.ok_or_else(|| TorchError::new("no Python tensor was given when libtorch's C ABI was initialised"))?;
+        let offset = self.handle_offset()?;
         // SAFETY: the offset was found on an object of the same type; the address is inside the live object.
         unsafe { TensorRef::from_raw(object.cast::<u8>().add(offset).cast_mut().cast()) }
             .ok_or_else(|| TorchError::new("null tensor object"))
+    }
+
+    /// Where in a Python tensor its handle lies, in bytes.
+    ///
+    /// # Errors
+    /// When initialised without a sample.
+    pub fn handle_offset(&self) -> Result<usize, TorchError> {
+        self.handle_offset.ok_or_else(|| TorchError::new("no Python tensor was given when libtorch's C ABI was initialised"))
     }
 
     /// A new Python reference to the tensor's object, made if it has none yet.

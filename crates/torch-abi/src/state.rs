@@ -55,7 +55,7 @@ impl GuardFunctions {
                 deterministic: [
                     c"_ZNK2at7Context23deterministicAlgorithmsEv",
                     c"_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
-                    c"_ZNK2at7Context35deterministicFillUninitializedMemoryEv",
+                    c"_ZNK2at7Context36deterministicFillUninitializedMemoryEv",
                 ]
                 .map(|name| cpu.symbol(name).map(|p| cast::<*mut c_void, unsafe extern "C" fn(*const c_void) -> bool>(p)))
                 .into_iter()

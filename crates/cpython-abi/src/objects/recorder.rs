@@ -171,6 +171,10 @@ impl<'py> Recorder<'py> {
         }
         let class = spot.object.get_type();
         let heap = types::flags(&class) & HEAP_TYPE_FLAG != 0;
+        if spot.proof == Proof::Object && !heap && !spot.object.is_instance_of::<PyModule>() {
+            // An object's class can only be exchanged for another heap type, or a module's.
+            return true;
+        }
         self.same_class(spot, &class) && (!heap || self.tag(&class))
     }
 
@@ -227,6 +231,11 @@ impl<'py> Recorder<'py> {
     pub fn dict_unchanged(&mut self, spot: &Spot<'py>) -> bool {
         // An OrderedDict keeps its order elsewhere.
         spot.object.is_exact_instance_of::<PyDict>() && self.dict_state(spot, false)
+    }
+
+    /// Records a dict's content, not its order; false where that is not possible.
+    pub fn dict_content(&mut self, spot: &Spot<'py>) -> bool {
+        self.dict_state(spot, false)
     }
 
     /// Looks something up in a dict, whose state is recorded.

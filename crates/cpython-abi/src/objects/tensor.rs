@@ -1,6 +1,6 @@
 //! Python tensors: from the object to its handle, and what is stored on the object beside it.
 
-use dynamlir_torch_abi::{TensorRef, TensorSample, TorchAbi, learn};
+use dynamlir_torch_abi::{Autograd, TensorRef, TensorSample, TorchAbi, learn};
 use pyo3::{
     exceptions::PyRuntimeError,
     ffi,
@@ -9,11 +9,27 @@ use pyo3::{
     types::{PyDict, PyString, PyType},
 };
 
-use crate::{Abi, types};
+use crate::types;
 
 /// A class of tensors, `torch.Tensor` or a subclass. Instances have their handle where `torch.Tensor` has it.
 pub struct TensorClass {
     class: Py<PyType>,
+    handle: usize,
+    storage: Storage,
+}
+
+/// Where instances of a class keep attributes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    /// Ask CPython.
+    Unknown,
+    /// In a dict, whose address is in the third word before the object.
+    Dict,
+    /// As `Dict`; before there is one, in values whose address is in the fourth word (3.11). Their names are in a table, whose
+    /// address is here in the class.
+    DictOrValues(usize),
+    /// In the third word before the object is the address of the dict, or an odd one of values (3.12).
+    Tagged(usize),
 }
 
 fn tensor_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
@@ -32,7 +48,10 @@ impl TensorClass {
         // Not `isinstance`, which a metaclass may answer as it likes.
         // SAFETY: both are live types.
         let is_tensor = unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), tensor_type(object.py())?.as_type_ptr()) } != 0;
-        Ok(is_tensor.then(|| Self { class: class.unbind() }))
+        let torch = |error: dynamlir_torch_abi::TorchError| PyRuntimeError::new_err(error.message().to_owned());
+        let handle = TorchAbi::get().and_then(TorchAbi::handle_offset).map_err(torch)?;
+        let storage = Storage::of(&class);
+        Ok(is_tensor.then(|| Self { class: class.unbind(), handle, storage }))
     }
 
     /// Its address.
@@ -52,7 +71,49 @@ impl TensorClass {
             return None;
         }
         // SAFETY: the object is alive for 'a and an instance of a subclass of torch.Tensor.
-        unsafe { TorchAbi::get().ok()?.tensor_of(object.as_ptr().cast()) }.ok()
+        unsafe { TensorRef::from_raw(object.as_ptr().byte_add(self.handle).cast()) }
+    }
+
+    /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
+    ///
+    /// # Errors
+    /// What Python raised.
+    #[inline]
+    pub fn lacks(&self, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+        // SAFETY: the storage is that of the object's class, so these words are before the object.
+        let word = |words: usize| unsafe { object.as_ptr().cast::<usize>().sub(words).read() };
+        let (dict, values, keys) = match self.storage {
+            Storage::Unknown => return Ok(!object.hasattr(name)?),
+            Storage::DictOrValues(keys) => (word(3), word(4), keys),
+            Storage::Tagged(keys) if word(3) & 1 == 1 => (0, word(3) + 1, keys),
+            Storage::Dict | Storage::Tagged(_) => (word(3), 0, 0),
+        };
+        if dict != 0 {
+            // SAFETY: the word is the instance's dict, alive as the instance is.
+            let dict = unsafe { Bound::from_borrowed_ptr(object.py(), dict as *mut ffi::PyObject) };
+            let dict = dict.cast::<PyDict>()?;
+            return Ok(dict.is_empty() || !dict.contains(name)?);
+        }
+        if values == 0 {
+            return Ok(true);
+        }
+        // SAFETY: `ht_cached_keys` is the address of a `PyDictKeysObject`: the number of entries, the index, then pairs of a name and
+        // nothing; the n-th name is that of the n-th value.
+        unsafe {
+            let keys = self.class.as_ptr().byte_add(keys).cast::<*const u64>().read();
+            if keys.is_null() {
+                return Ok(true);
+            }
+            let entries = keys.add(3).read() as usize;
+            if entries == 0 {
+                return Ok(true);
+            }
+            let index_bytes = 1_usize << keys.cast::<u8>().add(9).read();
+            let first = keys.add(4).byte_add(index_bytes).cast::<[usize; 2]>();
+            let wanted = name.as_ptr() as usize;
+            let found = (0..entries).find(|&i| first.add(i).read()[0] == wanted);
+            Ok(found.is_none_or(|i| (values as *const usize).add(i).read() == 0))
+        }
     }
 }
 
@@ -61,47 +122,19 @@ const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 /// `Py_TPFLAGS_INLINE_VALUES`, where values lie in the object itself. Not so for tensors.
 const INLINE_VALUES: std::ffi::c_ulong = 1 << 2;
 
-/// Whether an object's own storage (not its class) has nothing under an interned name. Makes no dict where there is none.
-///
-/// # Errors
-/// When Python is out of memory.
-pub fn instance_lacks(abi: &'static Abi, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
-    let class = object.get_type();
-    let flags = types::flags(&class);
-    let version = abi.version();
-    if flags & MANAGED_DICT == 0 || (version >= (3, 13) && flags & INLINE_VALUES != 0) {
-        return Ok(!object.hasattr(name)?);
-    }
-    // SAFETY: a class with this flag has these words before its instances: the dict, and in 3.11 before it the values.
-    let word = |offset: isize| unsafe { object.as_ptr().byte_offset(offset).cast::<usize>().read() };
-    let (dict, values) = match version {
-        (3, 11) => (word(-24), word(-32)),
-        // One word for both, odd for values.
-        (3, 12) if word(-24) & 1 == 1 => (0, word(-24) + 1),
-        _ => (word(-24), 0),
-    };
-    if dict != 0 {
-        // SAFETY: the word is the instance's dict, alive as the instance is.
-        let dict = unsafe { Bound::from_borrowed_ptr(object.py(), dict as *mut ffi::PyObject) };
-        let dict = dict.cast::<PyDict>()?;
-        return Ok(dict.is_empty() || !dict.contains(name)?);
-    }
-    // `ht_cached_keys`: the names of the values, in a table of the class.
-    let cached_keys = if version == (3, 11) { 872 } else { 880 };
-    // SAFETY: classes of such instances are heap types, which have this field.
-    let keys = unsafe { class.as_ptr().byte_add(cached_keys).cast::<*const u64>().read() };
-    if values == 0 || keys.is_null() {
-        return Ok(true);
-    }
-    // SAFETY: the table is `PyDictKeysObject`: the number of entries, the index, then pairs of a name and nothing; the n-th name
-    // is that of the n-th value.
-    unsafe {
-        let index_bytes = 1_usize << keys.cast::<u8>().add(9).read();
-        let entries = keys.add(3).read() as isize;
-        let first = keys.add(4).byte_add(index_bytes).cast::<[usize; 2]>();
-        let wanted = name.as_ptr() as usize;
-        let found = (0..entries).find(|&i| first.offset(i).read()[0] == wanted);
-        Ok(found.is_none_or(|i| (values as *const usize).offset(i).read() == 0))
+impl Storage {
+    fn of(class: &Bound<'_, PyType>) -> Self {
+        let flags = types::flags(class);
+        let version = class.py().version_info();
+        if flags & MANAGED_DICT == 0 {
+            return Self::Unknown;
+        }
+        match (version.major, version.minor) {
+            (3, 11) => Self::DictOrValues(872),
+            (3, 12) => Self::Tagged(880),
+            (3, 13) if flags & INLINE_VALUES == 0 => Self::Dict,
+            _ => Self::Unknown,
+        }
     }
 }
 
@@ -120,23 +153,36 @@ pub fn learn_tensors<'py>(py: Python<'py>) -> PyResult<()> {
         Ok(dict)
     };
     let empty = |sizes: &[i64], options: &Bound<'py, PyDict>| torch.call_method("empty", (sizes.to_vec(),), Some(options));
-    let wanting = options(&[("dtype", "float64")])?;
-    wanting.set_item("requires_grad", true)?;
+    let grad = options(&[("dtype", "float64")])?;
+    grad.set_item("requires_grad", true)?;
     let storage = empty(&[400], &options(&[])?)?.call_method0("untyped_storage")?;
     let shifted = empty(&[0], &options(&[])?)?.call_method1("set_", (storage, 13, (3, 5), (7, 40)))?;
+    let unwanted = |sizes: &[i64]| empty(sizes, &grad)?.call_method1("requires_grad_", (false,));
+    let computed = |sizes: &[i64]| -> PyResult<Bound<'py, PyAny>> {
+        let enabled = torch.getattr("enable_grad")?.call0()?;
+        enabled.call_method0("__enter__")?;
+        let result = empty(sizes, &grad).and_then(|tensor| tensor.call_method0("neg"));
+        enabled.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+        result
+    };
     let tensors = [
-        shifted,
-        empty(&[1, 2, 3, 4, 5, 6], &options(&[])?)?,
-        empty(&[2, 3], &wanting)?,
-        empty(&[4], &options(&[("dtype", "int64")])?)?,
-        empty(&[2], &options(&[("device", "meta")])?)?,
+        (shifted, Autograd::Absent),
+        (empty(&[1, 2, 3, 4, 5, 6], &options(&[])?)?, Autograd::Absent),
+        (empty(&[4], &options(&[("dtype", "int64")])?)?, Autograd::Absent),
+        (empty(&[2], &options(&[("device", "meta")])?)?, Autograd::Absent),
+        (empty(&[2, 3], &grad)?, Autograd::Wanted),
+        (empty(&[5], &grad)?, Autograd::Wanted),
+        (unwanted(&[2])?, Autograd::Unwanted),
+        (unwanted(&[3, 1])?, Autograd::Unwanted),
+        (computed(&[2])?, Autograd::Computed),
+        (computed(&[3, 3])?, Autograd::Computed),
     ];
-    let samples = tensors.iter().map(|tensor| sample(&torch, tensor)).collect::<PyResult<Vec<_>>>()?;
+    let samples = tensors.iter().map(|(tensor, autograd)| sample(&torch, tensor, *autograd)).collect::<PyResult<Vec<_>>>()?;
     // SAFETY: the tensors are alive until the end of this function.
     unsafe { learn(&samples) }.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
 }
 
-fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>) -> PyResult<TensorSample> {
+fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Autograd) -> PyResult<TensorSample> {
     let device = tensor.getattr("device")?;
     // Of the types that samples are made on.
     let kind = if device.getattr("type")?.extract::<String>()? == "meta" { 14 } else { 0 };
@@ -147,7 +193,7 @@ fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>) -> PyResult<Te
         storage_offset: tensor.call_method0("storage_offset")?.extract()?,
         device: (kind, device.getattr("index")?.extract::<Option<i8>>()?.unwrap_or(-1)),
         keys: torch.getattr("_C")?.call_method1("_dispatch_keys", (tensor,))?.call_method0("raw_repr")?.extract()?,
-        requires_grad: tensor.getattr("requires_grad")?.extract()?,
+        autograd,
         storage: tensor.call_method0("untyped_storage")?.getattr("_cdata")?.extract()?,
     })
 }

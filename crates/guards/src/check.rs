@@ -1,0 +1,427 @@
+//! Checking: by trails where they hold, by walking where they do not.
+//!
+//! A *segment* is a part of the tree with a root of its own: a parameter, the function, a large submodule. For each, what a walk
+//! that passed has read is remembered as a [`Trail`], together with its *leaves*: what the trail cannot prove, such as the metadata
+//! of tensors and the values of objects that may be exchanged for others at the same address. A later check compares the
+//! trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with real look-ups, and if it
+//! passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
+
+use dynamlir_cpython_abi::objects::{Proof, Reached, Recorder, Spot, Trail};
+use dynamlir_torch_abi::State as TorchState;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
+};
+
+use crate::{
+    Constant, DictKey, GuardSet, Inputs,
+    tree::{Check, FUNCTION, Node},
+};
+
+/// What is left to do where a trail holds, with the object that it exposed.
+#[derive(Clone, Copy)]
+enum Leaf {
+    /// Compare a tensor.
+    Tensor { expected: usize, output: Option<usize> },
+    /// Put the object among the outputs.
+    Output(usize),
+    /// Check a node's guards on the object.
+    Recheck(usize),
+    /// Walk a subtree from its parent, which is the object.
+    Subtree(usize),
+    /// The root of a segment.
+    Portal(usize),
+}
+
+struct Record {
+    trail: Trail,
+    leaves: Vec<Leaf>,
+}
+
+/// What is remembered of one segment: for two roots, since two models may take turns.
+#[derive(Default)]
+struct Memo {
+    records: [Option<Record>; 2],
+    /// Addresses of the latest roots without a record. One that comes back is worth a recording.
+    seen: [usize; 4],
+    next: usize,
+}
+
+/// What is remembered of all segments.
+pub(crate) struct Memos(Vec<Memo>);
+
+impl Memos {
+    pub fn new(segments: usize) -> Self {
+        Self(std::iter::repeat_with(Memo::default).take(segments).collect())
+    }
+}
+
+impl Memo {
+    /// Whether a root came by lately; from now on it has.
+    fn returns(&mut self, root: usize) -> bool {
+        if self.seen.contains(&root) {
+            return true;
+        }
+        self.seen[self.next] = root;
+        self.next = (self.next + 1) % self.seen.len();
+        false
+    }
+}
+
+/// One check.
+pub(crate) struct Run<'a, 'py> {
+    set: &'a GuardSet,
+    py: Python<'py>,
+    memos: Option<&'a mut Memos>,
+    inputs: &'a mut Inputs<'py>,
+}
+
+impl<'a, 'py> Run<'a, 'py> {
+    pub fn new(set: &'a GuardSet, py: Python<'py>, memos: Option<&'a mut Memos>, inputs: &'a mut Inputs<'py>) -> Self {
+        Self { set, py, memos, inputs }
+    }
+
+    fn node(&self, node: usize) -> &'a Node {
+        &self.set.tree.nodes[node]
+    }
+
+    /// The guards of a node.
+    fn checks(&self, node: usize) -> impl Iterator<Item = &'a Check> + use<'a> {
+        let tree = &self.set.tree;
+        tree.nodes[node].checks.iter().map(|&check| &tree.checks[check].1)
+    }
+
+    /// Checks a root.
+    pub fn root(&mut self, node: usize, value: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
+        let Some(value) = value else {
+            return self.visit(node, &Reached::unproven(None), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
+        };
+        let description = self.node(node);
+        if let Some(segment) = description.segment.filter(|_| !description.children.is_empty()) {
+            return self.segment(node, segment, value);
+        }
+        let mut checks = self.checks(node);
+        match (checks.next(), checks.next()) {
+            // The usual parameter, without a detour.
+            (Some(Check::Tensor(expected)), None) => Ok(self.tensor(*expected, value, description.output)),
+            _ => self.visit(node, &Reached::unproven(Some(value.clone())), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new()),
+        }
+    }
+
+    /// Compares a tensor, and puts it among the outputs.
+    #[inline]
+    fn tensor(&mut self, expected: usize, value: &Bound<'py, PyAny>, output: Option<usize>) -> bool {
+        let same = tensor_matches(self.set, expected, value);
+        if same && let Some(output) = output {
+            self.inputs.values[output] = Some(value.clone());
+        }
+        same
+    }
+
+    /// The place of a segment's record, if anything is remembered at all.
+    fn record_of(&mut self, segment: usize, record: usize) -> Option<&mut Option<Record>> {
+        Some(&mut self.memos.as_mut()?.0[segment].records[record])
+    }
+
+    /// Checks a segment.
+    fn segment(&mut self, node: usize, segment: usize, root: &Bound<'py, PyAny>) -> PyResult<bool> {
+        for index in 0..2 {
+            let first = self.inputs.passing.len();
+            // Taken out, since looking at leaves uses the records of other segments.
+            let Some(known) = self.record_of(segment, index).and_then(Option::take) else { continue };
+            let outcome = known.trail.holds(root, &mut self.inputs.passing).then(|| self.leaves(&known.leaves, first));
+            self.inputs.passing.truncate(first);
+            if let Some(place) = self.record_of(segment, index) {
+                *place = Some(known);
+            }
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+        self.walk(node, segment, root)
+    }
+
+    /// Looks at the leaves of a trail that holds; their objects begin at `first`.
+    fn leaves(&mut self, leaves: &[Leaf], first: usize) -> PyResult<bool> {
+        for (index, leaf) in leaves.iter().enumerate() {
+            let Some(object) = self.inputs.passing.get_mut(first + index).and_then(Option::take) else { return Ok(false) };
+            let holds = match *leaf {
+                Leaf::Tensor { expected, output } => {
+                    let same = tensor_matches(self.set, expected, &object);
+                    if let Some(output) = output {
+                        self.inputs.values[output] = Some(object);
+                    }
+                    same
+                }
+                Leaf::Output(output) => {
+                    self.inputs.values[output] = Some(object);
+                    true
+                }
+                Leaf::Recheck(node) => self.guards_hold(node, &object)?,
+                Leaf::Subtree(node) => {
+                    let mut recorder = Recorder::off(self.py, self.set.abi);
+                    let reached = self.node(node).step.take(&Spot::unproven(object), &mut recorder)?;
+                    self.visit(node, &reached, &mut recorder, &mut Vec::new())?
+                }
+                Leaf::Portal(node) => {
+                    let segment = self.node(node).segment.unwrap_or(FUNCTION);
+                    self.segment(node, segment, &object)?
+                }
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Walks a segment, and remembers the walk if that is likely to be of use.
+    fn walk(&mut self, node: usize, segment: usize, root: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let worth = match &mut self.memos {
+            Some(memos) => {
+                let memo = &mut memos.0[segment];
+                let known = memo.records.iter().flatten().any(|record| record.trail.starts_at(root));
+                known || node == FUNCTION || memo.returns(root.as_ptr() as usize)
+            }
+            None => false,
+        };
+        let mut leaves = Vec::new();
+        if !worth {
+            let reached = Reached::unproven(Some(root.clone()));
+            return self.visit(node, &reached, &mut Recorder::off(self.py, self.set.abi), &mut leaves);
+        }
+        let (mut recorder, spot) = Recorder::on(self.set.abi, root);
+        if !self.visit(node, &Reached::from(spot), &mut recorder, &mut leaves)? {
+            return Ok(false);
+        }
+        if let (Some(trail), Some(memos)) = (recorder.finish(root), &mut self.memos) {
+            let records = &mut memos.0[segment].records;
+            // The record of this root, or else the older one, makes place; the latest is asked first.
+            let same = records[0].as_ref().is_some_and(|record| record.trail.starts_at(root));
+            if !same {
+                records.swap(0, 1);
+            }
+            records[0] = Some(Record { trail, leaves });
+        }
+        Ok(true)
+    }
+
+    /// Checks a node and what is below it.
+    fn visit(&mut self, node: usize, reached: &Reached<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
+        let description = self.node(node);
+        let Some(spot) = reached.spot() else {
+            // Nothing is here, so nothing is below.
+            if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent)) {
+                return Ok(false);
+            }
+            for &child in &description.children {
+                if !self.visit(child, reached, recorder, leaves)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        };
+        let object = spot.object();
+        let mut tensor = None;
+        let mut covered = true;
+        for check in self.checks(node) {
+            if !holds(self.set, check, object)? {
+                return Ok(false);
+            }
+            match check {
+                Check::Tensor(expected) => tensor = Some(*expected),
+                _ if recorder.records() => covered &= record(check, &spot, recorder)?,
+                _ => {}
+            }
+        }
+        if let Some(output) = description.output {
+            self.inputs.values[output] = Some(object.clone());
+        }
+        if recorder.records() {
+            let mut leaf = |leaf: Leaf| {
+                recorder.expose(&spot);
+                leaves.push(leaf);
+            };
+            if !covered {
+                leaf(Leaf::Recheck(node));
+            }
+            match (tensor, description.output) {
+                // More than one tensor guard on one value are all looked at again.
+                (Some(expected), output) => {
+                    leaf(Leaf::Tensor { expected, output });
+                    if self.checks(node).filter(|check| matches!(check, Check::Tensor(_))).count() > 1 {
+                        leaf(Leaf::Recheck(node));
+                    }
+                }
+                (None, Some(output)) => leaf(Leaf::Output(output)),
+                (None, None) => {}
+            }
+        }
+        for &child in &description.children {
+            if !self.descend(child, &spot, recorder, leaves)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Steps to a child and checks it.
+    fn descend(&mut self, child: usize, from: &Spot<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
+        let description = self.node(child);
+        let reached = description.step.take(from, recorder)?;
+        if recorder.records() && reached.proof == Proof::None {
+            recorder.expose(from);
+            leaves.push(Leaf::Subtree(child));
+            return self.visit(child, &reached, &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
+        }
+        match (description.segment, &reached.object, reached.spot()) {
+            (Some(segment), Some(object), Some(spot)) if self.memos.is_some() => {
+                if recorder.records() {
+                    recorder.expose(&spot);
+                    leaves.push(Leaf::Portal(child));
+                }
+                self.segment(child, segment, object)
+            }
+            _ => self.visit(child, &reached, recorder, leaves),
+        }
+    }
+
+    /// Whether all guards of a node hold for an object.
+    fn guards_hold(&self, node: usize, object: &Bound<'py, PyAny>) -> PyResult<bool> {
+        for check in self.checks(node) {
+            if !holds(self.set, check, object)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[inline]
+fn tensor_matches(set: &GuardSet, pattern: usize, object: &Bound<'_, PyAny>) -> bool {
+    let expected = &set.tree.tensors[pattern];
+    let Some(tensor) = expected.class.tensor(object) else { return false };
+    if !set.tree.patterns[pattern].matches(tensor) {
+        return false;
+    }
+    let name = pyo3::intern!(object.py(), "_dynamo_dynamic_indices");
+    !expected.no_dynamic_indices || expected.class.lacks(object, name).unwrap_or(false)
+}
+
+/// Whether a guard holds for an object.
+pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match check {
+        Check::Type(class) => class.is(&object.get_type()),
+        Check::Identity(held) => held.is(object),
+        Check::Equals(constant) => constant.matches(object),
+        Check::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
+        Check::Present => Ok(true),
+        Check::Absent => Ok(false),
+        Check::Length(length) => Ok(length_of(object)? == *length),
+        Check::DictKeys(keys) => dict_keys(keys, object),
+        Check::SetElements(elements) => set_elements(elements, object),
+        Check::Code(code) => match object.getattr(pyo3::intern!(object.py(), "__code__")) {
+            Ok(seen) => code.is(&seen),
+            Err(_) => Ok(false),
+        },
+    }
+}
+
+/// Records what makes a guard hold; false where the trail does not prove it.
+fn record<'py>(check: &Check, spot: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<bool> {
+    let same_object = spot.proof() == Proof::Object;
+    Ok(match check {
+        Check::Type(_) => recorder.class(spot),
+        Check::Identity(held) => same_object || held.by_address(),
+        Check::Equals(constant) => same_object || constant.is_singleton(),
+        Check::Present => true,
+        Check::Length(_) => recorder.length(spot) || recorder.dict_content(spot),
+        // One key has no order.
+        Check::DictKeys(keys) if keys.len() < 2 => recorder.dict_content(spot),
+        Check::DictKeys(_) => recorder.dict_unchanged(spot),
+        Check::SetElements(_) => same_object && spot.object().is_exact_instance_of::<PyFrozenSet>(),
+        Check::Code(_) => recorder.code(spot)?.proof != Proof::None,
+        Check::Tensor(_) | Check::Absent => false,
+    })
+}
+
+/// What the container's own type says, not an overridden `__len__`.
+fn length_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Ok(list) = object.cast::<PyList>() {
+        return Ok(list.len());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Ok(tuple.len());
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return Ok(dict.len());
+    }
+    if let Ok(set) = object.cast::<PySet>() {
+        return Ok(set.len());
+    }
+    object.len()
+}
+
+fn dict_keys(expected: &[DictKey], object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(dict) = object.cast::<PyDict>() else { return Ok(false) };
+    if dict.len() != expected.len() {
+        return Ok(false);
+    }
+    let fits = |(expected, seen): (&DictKey, Bound<'_, PyAny>)| match expected {
+        DictKey::Constant(constant) => constant.matches(&seen),
+        DictKey::Any => Ok(true),
+    };
+    if dict.is_exact_instance_of::<PyDict>() {
+        return dict.keys().iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?));
+    }
+    // An OrderedDict has an order of its own.
+    let keys = dict.try_iter_keys()?;
+    keys.into_iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?))
+}
+
+fn set_elements(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !object.is_instance_of::<PySet>() && !object.is_instance_of::<PyFrozenSet>() {
+        return Ok(false);
+    }
+    if object.len()? != expected.len() {
+        return Ok(false);
+    }
+    for element in object.try_iter()? {
+        let element = element?;
+        if !expected.iter().try_fold(false, |found, constant| Ok::<_, PyErr>(found || constant.matches(&element)?))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The keys in the order in which iterating gives them.
+trait IterKeys<'py> {
+    fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>>;
+}
+
+impl<'py> IterKeys<'py> for Bound<'py, PyDict> {
+    fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.as_any().try_iter()?.collect()
+    }
+}
+
+/// Torch's mode objects on this thread, as many as a state says there are.
+pub(crate) fn modes<'py>(py: Python<'py>, state: &TorchState) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let (functions, dispatches) = state.modes();
+    if functions == 0 && dispatches == 0 {
+        return Ok(Vec::new());
+    }
+    let torch = py.import("torch")?.getattr("_C")?;
+    let at = |name: &str, count: i64| (0..count).map(|i| torch.call_method1(name, (i,))).collect::<PyResult<Vec<_>>>();
+    let mut all = at("_get_function_stack_at", functions)?;
+    all.extend(at("_get_dispatch_stack_at", dispatches)?);
+    Ok(all)
+}
+
+/// Whether torch's modes are the ones that were active when it was captured. Their numbers are known to be equal.
+pub(crate) fn same_modes(py: Python<'_>, set: &GuardSet) -> PyResult<bool> {
+    let Some(state) = &set.torch else { return Ok(true) };
+    let now = modes(py, state)?;
+    set.modes.iter().zip(&now).try_fold(true, |same, (held, mode)| Ok(same && held.is(mode)?))
+}

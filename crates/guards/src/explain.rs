@@ -1,0 +1,368 @@
+//! Guards in words: as Python predicates, and what differs when one fails.
+//!
+//! The predicates use `L` (parameters), `G` (globals), `B` (builtins), `C` (free variables) and `torch`, and a few helpers:
+//! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the
+//! MRO. Nothing here is fast.
+
+use dynamlir_cpython_abi::objects::{Reached, Recorder, Spot};
+use dynamlir_torch_abi::{Field, Meta, State as TorchState};
+use pyo3::prelude::*;
+
+use crate::{
+    Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
+    builder::State,
+    check::holds,
+    tree::{Check, FUNCTION, Step},
+};
+
+/// A guard that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The Python expression that reaches the value.
+    pub source: String,
+    /// The predicate that is false.
+    pub guard: String,
+    /// What was expected, in words.
+    pub expected: String,
+    /// What is there.
+    pub seen: String,
+}
+
+/// The guards of a set as texts; they keep no objects.
+pub(crate) struct Texts {
+    guards: Vec<Listed>,
+    relations: Vec<(String, String)>,
+    torch: Vec<(&'static str, String, String)>,
+}
+
+struct Listed {
+    source: String,
+    /// One predicate, or for a tensor those of [`tensor_parts`].
+    parts: Vec<String>,
+    expected: String,
+}
+
+impl Texts {
+    pub fn new(py: Python<'_>, state: &State) -> Self {
+        let listed = |(source, guard): &(SourceId, Guard)| Listed {
+            source: state.sources.expression(*source),
+            parts: predicates(py, &state.sources, *source, guard),
+            expected: expectation(py, guard),
+        };
+        let relation = |relation: &Relation| {
+            let names: Vec<_> = crate::relation::members(relation).iter().map(|s| state.sources.expression(*s)).collect();
+            let predicate = match relation {
+                Relation::Same(..) => names.join(" is "),
+                Relation::Distinct(_) => format!("___all_different({})", names.join(", ")),
+                Relation::Storage(list) => {
+                    let groups: Vec<_> = list.iter().map(|member| format!("({}, {})", member.group, member.offset)).collect();
+                    format!("___storages([{}]) == [{}]", names.join(", "), groups.join(", "))
+                }
+            };
+            (names.join(", "), predicate)
+        };
+        Self {
+            guards: state.guards.iter().map(listed).collect(),
+            relations: state.relations.iter().map(relation).collect(),
+            torch: state.torch.as_ref().map(torch_parts).unwrap_or_default(),
+        }
+    }
+}
+
+/// Python's spelling of torch's dtypes, by number.
+fn dtype_name(number: &str) -> String {
+    let name = match number {
+        "5" => "float16",
+        "6" => "float32",
+        "7" => "float64",
+        "15" => "bfloat16",
+        "9" => "complex64",
+        "10" => "complex128",
+        _ => return format!("<dtype {number}>"),
+    };
+    format!("torch.{name}")
+}
+
+/// Name, value and predicate of each part of torch's state.
+fn torch_parts(state: &TorchState) -> Vec<(&'static str, String, String)> {
+    let predicate = |name: &str, value: &str| match name {
+        "grad mode" => format!("torch.is_grad_enabled() == {value}"),
+        "inference mode" => format!("torch.is_inference_mode_enabled() == {value}"),
+        "default dtype" => format!("torch.get_default_dtype() == {}", dtype_name(value)),
+        "deterministic algorithms" => format!("torch.are_deterministic_algorithms_enabled() == {value}"),
+        "deterministic warnings only" => format!("torch.is_deterministic_algorithms_warn_only_enabled() == {value}"),
+        "deterministic fill of memory" => format!("torch.utils.deterministic.fill_uninitialized_memory == {value}"),
+        "torch function modes" => format!("torch._C._len_torch_function_stack() == {value}"),
+        "dispatch modes" => format!("torch._C._len_torch_dispatch_stack() == {value}"),
+        "autocast" => format!("___autocast() == {value}"),
+        other => format!("___torch_state('{other}') == {value}"),
+    };
+    state.parts().into_iter().map(|(name, value)| (name, value.clone(), predicate(name, &value))).collect()
+}
+
+/// Where torch's states differ.
+fn torch_failures(expected: &TorchState) -> Vec<Failure> {
+    let now = TorchState::now().map(|now| now.parts()).unwrap_or_default();
+    let parts = torch_parts(expected).into_iter().zip(now);
+    let differing = parts.filter(|((_, value, _), (_, seen))| value != seen);
+    let failure = |((name, expected, guard), (_, seen)): ((&str, String, String), (_, String))| Failure {
+        source: name.to_owned(),
+        guard,
+        expected,
+        seen,
+    };
+    // The keys of the thread change with the modes; by themselves they say little.
+    let mut failures: Vec<_> = differing.map(failure).collect();
+    if failures.len() > 1 {
+        failures.retain(|failure| failure.source != "dispatch keys of the thread");
+    }
+    failures
+}
+
+/// The predicates of a tensor, in the order in which a difference is looked for.
+fn tensor_parts(value: &str, expected: &TensorMatch) -> Vec<String> {
+    let python = |flag: bool| if flag { "True" } else { "False" };
+    let meta = &expected.meta;
+    let mut parts = vec![
+        format!("___check_type_id({value}, {})  # {}", expected.class.address(), expected.class_name()),
+        format!("{value}.dtype == {}", expected.dtype_name()),
+        format!("{value}.device == torch.device('{}')", expected.device_name()),
+        format!("{value}.requires_grad == {}", python(meta.requires_grad)),
+        format!("{value}.shape == {}", expected.shape()),
+        format!("{value}.stride() == {}", expected.strides()),
+        format!("torch._C._dispatch_keys({value}).raw_repr() == {:#x}", meta.keys),
+    ];
+    if meta.sizes.iter().any(Option::is_none) {
+        parts[4] = format!("___match({value}.shape, {})", expected.shape().replace('_', "None"));
+    }
+    if meta.strides.iter().any(Option::is_none) {
+        parts[5] = format!("___match({value}.stride(), {})", expected.strides().replace('_', "None"));
+    }
+    if expected.no_dynamic_indices {
+        parts.push(format!("hasattr({value}, '_dynamo_dynamic_indices') == False"));
+    }
+    parts
+}
+
+/// Which of [`tensor_parts`] a field is about.
+fn tensor_part(field: Field) -> usize {
+    match field {
+        Field::DType => 1,
+        Field::Device => 2,
+        Field::RequiresGrad => 3,
+        Field::Dims | Field::Size(_) => 4,
+        Field::Stride(_) => 5,
+        Field::Keys => 6,
+    }
+}
+
+fn list(constants: &[Constant]) -> String {
+    constants.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn key_list(keys: &[DictKey]) -> String {
+    let text = |key: &DictKey| match key {
+        DictKey::Constant(constant) => constant.to_string(),
+        DictKey::Any => "___any".to_owned(),
+    };
+    format!("[{}]", keys.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
+fn short(py: Python<'_>, object: &Py<PyAny>) -> String {
+    text_of(object.bind(py))
+}
+
+fn text_of(object: &Bound<'_, PyAny>) -> String {
+    const LONGEST: usize = 100;
+    let text = object.repr().map_or_else(|_| format!("<{}>", object.get_type()), |text| text.to_string_lossy().into_owned());
+    let line = text.replace('\n', " ");
+    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).chain("…".chars()).collect() }
+}
+
+/// A guard as Python expressions; a tensor's are several.
+fn predicates(py: Python<'_>, sources: &Sources, source: SourceId, guard: &Guard) -> Vec<String> {
+    let value = sources.expression(source);
+    let identity = |object: &Py<PyAny>| format!("___check_obj_id({value}, {})  # {}", object.as_ptr() as usize, short(py, object));
+    vec![match guard {
+        Guard::Tensor(expected) => return tensor_parts(&value, expected),
+        Guard::Type(class) => format!("___check_type_id({value}, {})  # {}", class.as_ptr() as usize, short(py, class)),
+        Guard::Identity(object) => identity(object),
+        Guard::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
+        Guard::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
+        Guard::Equals(constant) => format!("{value} == {constant}"),
+        Guard::Present => presence(sources, source, ""),
+        Guard::Absent => presence(sources, source, "not "),
+        Guard::Length(length) => format!("len({value}) == {length}"),
+        Guard::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
+        Guard::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
+        Guard::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
+        Guard::Code(code) => format!("___check_obj_id({value}.__code__, {})  # {}", code.as_ptr() as usize, short(py, code)),
+    }]
+}
+
+fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
+    match sources.get(source) {
+        Source::Global(name) => format!("'{name}' {not}in G"),
+        Source::Builtin(name) => format!("'{name}' {not}in B"),
+        Source::Attr(base, name) => format!("'{name}' {not}in {}.__dict__", sources.expression(*base)),
+        Source::Item(base, key) => format!("{key} {not}in {}", sources.expression(*base)),
+        Source::GlobalOf(base, name) => format!("'{name}' {not}in {}.__globals__", sources.expression(*base)),
+        Source::BuiltinOf(base, name) => format!("'{name}' {not}in {}.__builtins__", sources.expression(*base)),
+        Source::Member(base, table, name) => format!("'{name}' {not}in {}.{table}", sources.expression(*base)),
+        Source::Slot(base, name) | Source::GetAttr(base, name) => format!("{not}hasattr({}, '{name}')", sources.expression(*base)),
+        _ => format!("{} is {not}___something", sources.expression(source)),
+    }
+}
+
+/// What a guard expects, in words.
+fn expectation(py: Python<'_>, guard: &Guard) -> String {
+    match guard {
+        Guard::Tensor(expected) => format!("{expected:?}"),
+        Guard::Type(class) => short(py, class),
+        Guard::Identity(object) | Guard::Code(object) => short(py, object),
+        Guard::Equals(constant) => constant.to_string(),
+        Guard::Present => "something".to_owned(),
+        Guard::Absent => "nothing".to_owned(),
+        Guard::Length(length) => format!("{length} elements"),
+        Guard::DictKeys(keys) => format!("the keys {}", key_list(keys)),
+        Guard::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
+    }
+}
+
+impl GuardSet {
+    /// The guards as Python predicates, in the order in which they were added.
+    #[must_use]
+    pub fn code_parts(&self) -> Vec<String> {
+        let valid = std::iter::once("___guarded_code.valid".to_owned());
+        let torch = self.texts.torch.iter().map(|(_, _, predicate)| predicate.clone());
+        let guards = self.texts.guards.iter().flat_map(|listed| listed.parts.iter().cloned());
+        let relations = self.texts.relations.iter().map(|(_, predicate)| predicate.clone());
+        valid.chain(torch).chain(guards).chain(relations).collect()
+    }
+
+    /// The first guard that does not hold.
+    ///
+    /// # Errors
+    /// What Python code raised that had to be run.
+    pub fn explain(&self, roots: Roots<'_, '_>) -> PyResult<Option<Failure>> {
+        Ok(self.search(roots, true)?.into_iter().next())
+    }
+
+    /// All guards that do not hold.
+    ///
+    /// # Errors
+    /// As for `explain`.
+    pub fn failures(&self, roots: Roots<'_, '_>) -> PyResult<Vec<Failure>> {
+        self.search(roots, false)
+    }
+
+    fn search(&self, roots: Roots<'_, '_>, first: bool) -> PyResult<Vec<Failure>> {
+        let py = roots.function.py();
+        if !self.is_valid() {
+            let word = |text: &str| text.to_owned();
+            let (expected, seen) = (word("everything it refers to is alive"), word("something has died"));
+            return Ok(vec![Failure { source: word("entry"), guard: word("___guarded_code.valid"), expected, seen }]);
+        }
+        let mut found = Vec::new();
+        if let Some(torch) = &self.torch {
+            found = torch_failures(torch);
+            if found.is_empty() && !crate::check::same_modes(py, self)? {
+                let text = |text: &str| text.to_owned();
+                let (guard, expected) = (text("___same_torch_modes()"), text("the modes it was captured under"));
+                found.push(Failure { source: text("torch modes"), guard, expected, seen: text("others of the same number") });
+            }
+        }
+        for ((node, check), listed) in self.tree.checks.iter().zip(&self.texts.guards) {
+            if first && !found.is_empty() {
+                return Ok(found);
+            }
+            let value = self.value(*node, roots)?;
+            found.extend(self.failure(check, listed, value.as_ref())?);
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        // Relations compare what guards have found to be there.
+        let mut values = Vec::new();
+        for (node, description) in self.tree.nodes.iter().enumerate() {
+            if let Some(output) = description.output {
+                values.resize_with(values.len().max(output + 1), || None);
+                values[output] = self.value(node, roots)?;
+            }
+        }
+        for (relation, (source, predicate)) in self.relations.iter().zip(&self.texts.relations) {
+            if !relation.holds(&values)? {
+                let (source, guard) = (source.clone(), predicate.clone());
+                found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Walks to a node, without remembering anything.
+    fn value<'py>(&self, node: usize, roots: Roots<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let description = &self.tree.nodes[node];
+        if node == FUNCTION {
+            return Ok(Some(roots.function.clone()));
+        }
+        let Some(parent) = description.parent else {
+            let slot = self.tree.locals.iter().find(|(_, local)| *local == node).map(|(slot, _)| *slot);
+            return Ok(slot.and_then(|slot| roots.locals.get(slot).copied().flatten()).cloned());
+        };
+        let Some(from) = self.value(parent, roots)? else { return Ok(None) };
+        let mut recorder = Recorder::off(from.py(), self.abi);
+        let reached: Reached<'py> = match &description.step {
+            Step::Root => Reached::unproven(None),
+            step => step.take(&Spot::unproven(from), &mut recorder)?,
+        };
+        Ok(reached.object)
+    }
+
+    fn failure(&self, check: &Check, listed: &Listed, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
+        let holds = match value {
+            Some(value) => holds(self, check, value)?,
+            None => matches!(check, Check::Absent),
+        };
+        if holds {
+            return Ok(None);
+        }
+        let part = |part: usize, expected: String, seen: String| {
+            let guard = listed.parts.get(part).or(listed.parts.last()).cloned().unwrap_or_default();
+            Some(Failure { source: listed.source.clone(), guard, expected, seen })
+        };
+        let Some(value) = value else { return Ok(part(0, listed.expected.clone(), "nothing".to_owned())) };
+        if let Check::Tensor(expected) = check {
+            let (index, expected, seen) = tensor_difference(&self.tree.tensors[*expected], value);
+            return Ok(part(index, expected, seen));
+        }
+        let seen = match check {
+            Check::Type(_) => text_of(value.get_type().as_any()),
+            Check::Length(_) => format!("{} elements", value.len().map_or_else(|_| "no".to_owned(), |n| n.to_string())),
+            _ => text_of(value),
+        };
+        Ok(part(0, listed.expected.clone(), seen))
+    }
+}
+
+/// The part of a tensor's guard that fails, what it expects and what is there.
+fn tensor_difference(expected: &TensorMatch, value: &Bound<'_, PyAny>) -> (usize, String, String) {
+    let class = || (0, expected.class_name().to_owned(), text_of(value.get_type().as_any()));
+    let Some(seen) = expected.class.tensor(value).and_then(|tensor| Meta::of(tensor).ok()) else { return class() };
+    let Some(field) = expected.meta.difference(&seen) else {
+        return (7, "no dimensions marked dynamic".to_owned(), "some are".to_owned());
+    };
+    let attribute = |name: &str| value.getattr(name).map_or_else(|_| "?".to_owned(), |value| text_of(&value));
+    let python = |flag: bool| if flag { "True" } else { "False" }.to_owned();
+    let (wanted, found) = match field {
+        Field::DType => (expected.dtype_name().to_owned(), attribute("dtype")),
+        Field::Device => (expected.device_name().to_owned(), attribute("device")),
+        Field::RequiresGrad => (python(expected.meta.requires_grad), python(seen.requires_grad)),
+        Field::Dims | Field::Size(_) => (expected.shape(), attribute("shape")),
+        Field::Stride(_) => {
+            let strides = value.call_method0("stride").map_or_else(|_| "?".to_owned(), |value| text_of(&value));
+            (expected.strides(), strides)
+        }
+        Field::Keys => (format!("{:#x}", expected.meta.keys), format!("{:#x}", seen.keys)),
+    };
+    (tensor_part(field), wanted, found)
+}

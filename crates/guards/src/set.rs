@@ -1,0 +1,159 @@
+//! The finished guard set.
+
+use std::sync::Mutex;
+
+use dynamlir_cpython_abi::{Abi, abi, objects::Pins};
+use dynamlir_torch_abi::State as TorchState;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+
+use crate::{
+    GuardError,
+    builder::State,
+    check::{Memos, Run},
+    explain::Texts,
+    relation::Related,
+    tree::{FUNCTION, Tree},
+};
+
+/// Where the paths begin: the frame as its function was called.
+#[derive(Clone, Copy)]
+pub struct Roots<'a, 'py> {
+    /// The function, for its globals, builtins and closure.
+    pub function: &'a Bound<'py, PyAny>,
+    /// Values of the parameters, in the order of the frame's slots; None for one that is unbound.
+    pub locals: &'a [Option<&'a Bound<'py, PyAny>>],
+}
+
+/// What a check collects: the graph's tensors first. Kept by the caller between calls, so that it is allocated once.
+#[derive(Default)]
+pub struct Inputs<'py> {
+    pub(crate) values: Vec<Option<Bound<'py, PyAny>>>,
+    /// References taken on the way.
+    pub(crate) passing: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+impl<'py> Inputs<'py> {
+    /// The tensors of the graph, in the order in which they were first given to [`crate::GuardBuilder::collect`].
+    #[must_use]
+    pub fn tensors(&self, count: usize) -> &[Option<Bound<'py, PyAny>>] {
+        &self.values[..count.min(self.values.len())]
+    }
+
+    /// Lets go of all objects; keeps the memory.
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.passing.clear();
+    }
+}
+
+/// How a check ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Everything is as it was captured.
+    Pass,
+    /// Something is not.
+    Fail,
+    /// Python code that had to be run raised.
+    Error(PyErr),
+}
+
+/// The guards of one capture. See the crate's documentation.
+pub struct GuardSet {
+    pub(crate) tree: Tree,
+    pub(crate) relations: Vec<Related>,
+    pub(crate) pins: Pins,
+    pub(crate) torch: Option<TorchState>,
+    pub(crate) abi: &'static Abi,
+    /// Torch's modes when it was captured, outermost first: functions', then dispatch's.
+    pub(crate) modes: Vec<crate::held::Held>,
+    /// What is remembered of checks that passed.
+    memos: Mutex<Memos>,
+    /// For people to read.
+    pub(crate) texts: Texts,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl GuardSet {
+    pub(crate) fn new(py: Python<'_>, state: &State) -> Result<Self, GuardError> {
+        let abi = abi(py).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+        let pins = Pins::new(py)?;
+        let tree = Tree::new(py, &pins, state)?;
+        let relations = state.relations.iter().map(|relation| Related::new(relation, &tree)).collect();
+        let outputs = tree.nodes.iter().filter(|node| node.output.is_some()).count();
+        let modes = match &state.torch {
+            Some(torch) => {
+                crate::check::modes(py, torch)?.iter().map(|mode| crate::held::Held::new(&pins, mode)).collect::<Result<_, _>>()?
+            }
+            None => Vec::new(),
+        };
+        Ok(Self {
+            memos: Mutex::new(Memos::new(tree.segments)),
+            inputs: state.collected.len(),
+            relations,
+            pins,
+            texts: Texts::new(py, state),
+            torch: state.torch,
+            abi,
+            modes,
+            outputs,
+            tree,
+        })
+    }
+
+    /// Whether it can ever pass again: false once something that it holds weakly has died.
+    #[must_use]
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.pins.alive()
+    }
+
+    /// Makes it fail from now on.
+    pub fn invalidate(&self) {
+        self.pins.kill();
+    }
+
+    /// How many tensors a passing check collects for the graph.
+    #[must_use]
+    pub fn input_count(&self) -> usize {
+        self.inputs
+    }
+
+    /// Whether all guards hold. If so, `inputs` has the graph's tensors.
+    pub fn check<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> Outcome {
+        inputs.clear();
+        if !self.is_valid() || self.torch.as_ref().is_some_and(|state| !state.holds()) {
+            return Outcome::Fail;
+        }
+        inputs.values.resize_with(self.outputs, || None);
+        match self.verify(roots, inputs) {
+            // Python code that ran meanwhile may have let something die.
+            Ok(true) if self.is_valid() => Outcome::Pass,
+            Ok(_) => Outcome::Fail,
+            Err(error) => Outcome::Error(error),
+        }
+    }
+
+    fn verify<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> PyResult<bool> {
+        // Taken by another thread, or by this one further up the stack: then nothing is remembered this time.
+        let mut kept = self.memos.try_lock().ok();
+        let mut run = Run::new(self, roots.function.py(), kept.as_deref_mut(), inputs);
+        for &(slot, node) in &self.tree.locals {
+            if !run.root(node, roots.locals.get(slot).copied().flatten())? {
+                return Ok(false);
+            }
+        }
+        if !self.tree.nodes[FUNCTION].children.is_empty() && !run.root(FUNCTION, Some(roots.function))? {
+            return Ok(false);
+        }
+        if !self.modes.is_empty() && !crate::check::same_modes(roots.function.py(), self)? {
+            return Ok(false);
+        }
+        for relation in &self.relations {
+            if !relation.holds(&inputs.values)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

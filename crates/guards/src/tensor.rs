@@ -1,0 +1,87 @@
+//! What a guard knows of a tensor.
+
+use std::{fmt, sync::Arc};
+
+use dynamlir_cpython_abi::objects::TensorClass;
+use dynamlir_torch_abi::Meta;
+use pyo3::prelude::*;
+
+use crate::GuardError;
+
+/// Metadata of a tensor. Made from a tensor, then loosened where the capture does not depend on it.
+#[derive(Clone)]
+pub struct TensorMatch {
+    /// Dtype, device, sizes, strides, dispatch keys, whether a gradient is wanted.
+    pub meta: Meta,
+    /// Whether `_dynamo_dynamic_indices` (set by `mark_dynamic`) must be absent.
+    pub no_dynamic_indices: bool,
+    pub(crate) class: Arc<TensorClass>,
+    class_name: Arc<str>,
+    /// As Python spells them: `torch.float32`, `cpu`.
+    dtype: Arc<str>,
+    device: Arc<str>,
+}
+
+impl TensorMatch {
+    /// The metadata of a tensor.
+    ///
+    /// # Errors
+    /// When it is none, or when this torch's tensors cannot be read.
+    pub fn of(tensor: &Bound<'_, PyAny>) -> Result<Self, GuardError> {
+        let class_name = tensor.get_type().fully_qualified_name()?.to_string();
+        let no_tensor = |why: &str| GuardError::NotATensor(format!("an object of type {class_name}{why}"));
+        let class = TensorClass::of(tensor)?.ok_or_else(|| no_tensor(""))?;
+        let meta = class.tensor(tensor).map(Meta::of).ok_or_else(|| no_tensor(""))?;
+        Ok(Self {
+            meta: meta.map_err(|error| no_tensor(&format!(": {error}")))?,
+            no_dynamic_indices: true,
+            class: Arc::new(class),
+            dtype: tensor.getattr("dtype")?.str()?.to_string().into(),
+            device: tensor.getattr("device")?.str()?.to_string().into(),
+            class_name: class_name.into(),
+        })
+    }
+
+    /// The class's qualified name.
+    pub(crate) fn class_name(&self) -> &str {
+        &self.class_name
+    }
+
+    pub(crate) fn dtype_name(&self) -> &str {
+        &self.dtype
+    }
+
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device
+    }
+
+    /// Equal for matches that say the same.
+    pub(crate) fn canon(&self) -> String {
+        format!("{} {:?} {}", self.class.address(), self.meta, self.no_dynamic_indices)
+    }
+
+    /// The sizes as a Python tuple; `_` where one may vary.
+    pub(crate) fn shape(&self) -> String {
+        tuple(&self.meta.sizes)
+    }
+
+    /// The strides as a Python tuple.
+    pub(crate) fn strides(&self) -> String {
+        tuple(&self.meta.strides)
+    }
+}
+
+impl fmt::Debug for TensorMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}, {}, {}, {})", self.class_name, self.dtype, self.device, self.shape(), self.strides())
+    }
+}
+
+/// Numbers as a Python tuple.
+fn tuple(numbers: &[Option<i64>]) -> String {
+    let texts: Vec<_> = numbers.iter().map(|n| n.map_or("_".to_owned(), |n| n.to_string())).collect();
+    match texts.as_slice() {
+        [one] => format!("({one},)"),
+        many => format!("({})", many.join(", ")),
+    }
+}

@@ -1,0 +1,342 @@
+//! Sources and guards as a tree: each node is one step from its parent, so what several paths share is walked once.
+
+use std::collections::HashMap;
+
+use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
+use dynamlir_torch_abi::{Pattern, TorchError};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyString},
+};
+
+use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Source, SourceId, TensorMatch, builder::State, held::Held};
+use std::sync::Arc;
+
+/// How a node's value is reached from its parent's.
+pub(crate) enum Step {
+    /// A root: nothing is stepped.
+    Root,
+    Pinned(Pin),
+    Attr(Py<PyString>),
+    Slot(Py<PyString>),
+    TypeAttr(Py<PyString>),
+    GetAttr(Py<PyString>),
+    Type,
+    Item(Py<PyAny>),
+    Index(usize),
+    DictKey(usize),
+    DictValue(usize),
+    Globals,
+    Builtins,
+    Defaults,
+    KwDefaults,
+    Closure,
+    Cell,
+    Code,
+    MethodFunction,
+    MethodSelf,
+    ContextVar,
+}
+
+/// A guard, ready to be checked.
+pub(crate) enum Check {
+    Type(Held),
+    Identity(Held),
+    Equals(Constant),
+    /// Index of the description, which equal guards share.
+    Tensor(usize),
+    Present,
+    Absent,
+    Length(usize),
+    DictKeys(Arc<[DictKey]>),
+    SetElements(Arc<[Constant]>),
+    Code(Held),
+}
+
+/// One value.
+pub(crate) struct Node {
+    pub step: Step,
+    pub parent: Option<usize>,
+    /// Indices into the tree's checks.
+    pub checks: Vec<usize>,
+    pub children: Vec<usize>,
+    /// Where the value is put by a check that passes.
+    pub output: Option<usize>,
+    /// Whether what is below it has a trail of its own: number of the segment.
+    pub segment: Option<usize>,
+}
+
+/// The tree of one guard set.
+pub(crate) struct Tree {
+    pub nodes: Vec<Node>,
+    /// Each guard with its node, in the order they were added.
+    pub checks: Vec<(usize, Check)>,
+    /// Slot and node of each parameter that is looked at.
+    pub locals: Vec<(usize, usize)>,
+    pub tensors: Vec<TensorMatch>,
+    /// The same, ready for comparing.
+    pub patterns: Vec<Pattern>,
+    pub segments: usize,
+    /// The node of each guarded or collected source.
+    pub of_source: HashMap<SourceId, usize>,
+}
+
+/// The frame's function is the first node.
+pub(crate) const FUNCTION: usize = 0;
+
+/// Subtrees with at least this many nodes get a segment of their own: what changes in one is verified there only.
+const SEGMENT: usize = 48;
+
+struct Builder<'a, 'py> {
+    py: Python<'py>,
+    pins: &'a Pins,
+    state: &'a State,
+    tree: Tree,
+    known: HashMap<(usize, String), usize>,
+    tensors: HashMap<String, usize>,
+}
+
+impl Tree {
+    /// Builds the tree of what a capture said.
+    pub fn new(py: Python<'_>, pins: &Pins, state: &State) -> Result<Self, GuardError> {
+        let root = Node { step: Step::Root, parent: None, checks: Vec::new(), children: Vec::new(), output: None, segment: Some(0) };
+        let tree = Self {
+            nodes: vec![root],
+            checks: Vec::new(),
+            locals: Vec::new(),
+            tensors: Vec::new(),
+            patterns: Vec::new(),
+            segments: 1,
+            of_source: HashMap::new(),
+        };
+        let mut builder = Builder { py, pins, state, tree, known: HashMap::new(), tensors: HashMap::new() };
+        for (source, guard) in &state.guards {
+            builder.guard(*source, guard)?;
+        }
+        let related = state.relations.iter().flat_map(crate::relation::members);
+        for source in state.collected.iter().copied().chain(related) {
+            let node = builder.node(source)?;
+            let next = builder.tree.outputs();
+            builder.tree.nodes[node].output.get_or_insert(next);
+        }
+        let mut tree = builder.tree;
+        for node in &mut tree.nodes {
+            node.checks.sort_by_key(|&check| tree.checks[check].1.cost());
+        }
+        tree.cut();
+        Ok(tree)
+    }
+
+    fn outputs(&self) -> usize {
+        self.nodes.iter().filter(|node| node.output.is_some()).count()
+    }
+
+    /// Gives large subtrees segments of their own.
+    fn cut(&mut self) {
+        let mut sizes = vec![1; self.nodes.len()];
+        // Children come after their parents.
+        for node in (1..self.nodes.len()).rev() {
+            sizes[node] += self.nodes[node]
+                .children
+                .iter()
+                .map(|&child| if self.nodes[child].segment.is_some() { 1 } else { sizes[child] })
+                .sum::<usize>();
+            let stores = |child: &usize| matches!(self.nodes[*child].step, Step::Attr(_));
+            let is_local = self.locals.iter().any(|(_, local)| *local == node);
+            if is_local || (sizes[node] >= SEGMENT && self.nodes[node].children.iter().any(stores)) {
+                self.nodes[node].segment = Some(self.segments);
+                self.segments += 1;
+            }
+        }
+    }
+}
+
+impl Builder<'_, '_> {
+    fn guard(&mut self, source: SourceId, guard: &Guard) -> Result<(), GuardError> {
+        let node = self.node(source)?;
+        let hold = |object: &Py<PyAny>| Held::new(self.pins, object.bind(self.py));
+        let check = match guard {
+            Guard::Type(class) => Check::Type(hold(class)?),
+            Guard::Identity(object) => Check::Identity(hold(object)?),
+            Guard::Equals(constant) => Check::Equals(constant.clone()),
+            Guard::Tensor(expected) => {
+                let next = self.tree.tensors.len();
+                let index = *self.tensors.entry(expected.canon()).or_insert(next);
+                if index == next {
+                    let torch = |error: TorchError| GuardError::NotATensor(error.message().to_owned());
+                    self.tree.patterns.push(Pattern::new(expected.meta.clone()).map_err(torch)?);
+                    self.tree.tensors.push(expected.clone());
+                }
+                Check::Tensor(index)
+            }
+            Guard::Present => Check::Present,
+            Guard::Absent => Check::Absent,
+            Guard::Length(length) => Check::Length(*length),
+            Guard::DictKeys(keys) => Check::DictKeys(keys.clone()),
+            Guard::SetElements(elements) => Check::SetElements(elements.clone()),
+            Guard::Code(code) => Check::Code(hold(code)?),
+        };
+        self.tree.nodes[node].checks.push(self.tree.checks.len());
+        self.tree.checks.push((node, check));
+        Ok(())
+    }
+
+    /// The node of a source, with those before it.
+    fn node(&mut self, source: SourceId) -> Result<usize, GuardError> {
+        if let Some(&node) = self.tree.of_source.get(&source) {
+            return Ok(node);
+        }
+        let node = self.make(source)?;
+        self.tree.of_source.insert(source, node);
+        Ok(node)
+    }
+
+    fn make(&mut self, source: SourceId) -> Result<usize, GuardError> {
+        let state = self.state;
+        let source = state.sources.get(source);
+        let base = match source.base() {
+            Some(base) => self.node(base)?,
+            None => FUNCTION,
+        };
+        let py = self.py;
+        let string = |name: &str| PyString::intern(py, name).unbind();
+        Ok(match source {
+            Source::Local { slot, .. } => {
+                let slot = *slot as usize;
+                if let Some((_, node)) = self.tree.locals.iter().find(|(known, _)| *known == slot) {
+                    return Ok(*node);
+                }
+                let node = self.push(Step::Root);
+                self.tree.locals.push((slot, node));
+                node
+            }
+            Source::Global(name) | Source::GlobalOf(_, name) => {
+                let globals = self.child(base, "globals", || Step::Globals);
+                self.item(globals, &Constant::string(py, name))
+            }
+            Source::Builtin(name) | Source::BuiltinOf(_, name) => {
+                let builtins = self.child(base, "builtins", || Step::Builtins);
+                self.item(builtins, &Constant::string(py, name))
+            }
+            Source::Free { index, .. } | Source::Closure { index, .. } => {
+                let closure = self.child(base, "closure", || Step::Closure);
+                let cell = self.index(closure, *index);
+                self.child(cell, "cell", || Step::Cell)
+            }
+            Source::Held { id, .. } => {
+                let pin = self.pins.pin(state.held[id.0 as usize].bind(py))?;
+                self.child(FUNCTION, &format!("held {}", id.0), || Step::Pinned(pin))
+            }
+            Source::Attr(_, name) => self.child(base, &format!("attr {name}"), || Step::Attr(string(name))),
+            Source::Slot(_, name) => self.child(base, &format!("slot {name}"), || Step::Slot(string(name))),
+            Source::TypeAttr(_, name) => self.child(base, &format!("type attr {name}"), || Step::TypeAttr(string(name))),
+            Source::GetAttr(_, name) => self.child(base, &format!("getattr {name}"), || Step::GetAttr(string(name))),
+            Source::Type(_) => self.child(base, "type", || Step::Type),
+            Source::Item(_, key) => self.item(base, key),
+            Source::Index(_, index) => self.index(base, *index),
+            Source::DictKey(_, index) => self.child(base, &format!("key {index}"), || Step::DictKey(*index as usize)),
+            Source::DictValue(_, index) => self.child(base, &format!("value {index}"), || Step::DictValue(*index as usize)),
+            Source::Default(_, index) => {
+                let defaults = self.child(base, "defaults", || Step::Defaults);
+                self.index(defaults, *index)
+            }
+            Source::KwDefault(_, name) => {
+                let defaults = self.child(base, "kwdefaults", || Step::KwDefaults);
+                self.item(defaults, &Constant::string(py, name))
+            }
+            Source::Cell(_) => self.child(base, "cell", || Step::Cell),
+            Source::Code(_) => self.child(base, "code", || Step::Code),
+            Source::MethodFunction(_) => self.child(base, "function", || Step::MethodFunction),
+            Source::MethodSelf(_) => self.child(base, "self", || Step::MethodSelf),
+            Source::Member(_, table, name) => self.member(base, *table, name),
+            Source::ContextVar(_) => self.child(base, "context", || Step::ContextVar),
+        })
+    }
+
+    fn push(&mut self, step: Step) -> usize {
+        self.tree.nodes.push(Node { step, parent: None, checks: Vec::new(), children: Vec::new(), output: None, segment: None });
+        self.tree.nodes.len() - 1
+    }
+
+    fn child(&mut self, parent: usize, key: &str, step: impl FnOnce() -> Step) -> usize {
+        if let Some(&node) = self.known.get(&(parent, key.to_owned())) {
+            return node;
+        }
+        let node = self.push(step());
+        self.tree.nodes[parent].children.push(node);
+        self.tree.nodes[node].parent = Some(parent);
+        self.known.insert((parent, key.to_owned()), node);
+        node
+    }
+
+    fn item(&mut self, parent: usize, key: &Constant) -> usize {
+        let object = key.object().clone_ref(self.py);
+        self.child(parent, &format!("item {}", key.canon()), || Step::Item(object))
+    }
+
+    fn index(&mut self, parent: usize, index: u32) -> usize {
+        self.child(parent, &format!("index {index}"), || Step::Index(index as usize))
+    }
+
+    fn member(&mut self, parent: usize, table: ModuleTable, name: &str) -> usize {
+        let attribute = PyString::intern(self.py, table.attribute()).unbind();
+        let table = self.child(parent, &format!("attr {table}"), || Step::Attr(attribute));
+        self.item(table, &Constant::string(self.py, name))
+    }
+}
+
+impl Check {
+    /// Cheap checks, and those that others rely on, come first.
+    fn cost(&self) -> u8 {
+        match self {
+            Self::Present | Self::Absent => 0,
+            Self::Type(_) => 1,
+            Self::Identity(_) | Self::Code(_) => 2,
+            Self::Tensor(_) => 3,
+            Self::Length(_) => 4,
+            Self::Equals(_) => 5,
+            Self::DictKeys(_) | Self::SetElements(_) => 6,
+        }
+    }
+}
+
+impl Step {
+    /// Takes the step.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn take<'py>(&self, from: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<Reached<'py>> {
+        let py = from.object().py();
+        match self {
+            Self::Root => Ok(Reached::unproven(None)),
+            Self::Pinned(pin) => Ok(recorder.pinned(pin)),
+            Self::Attr(name) => recorder.instance_attr(from, name.bind(py)),
+            Self::Slot(name) => recorder.slot(from, name.bind(py)),
+            Self::TypeAttr(name) => Ok(recorder.type_attr(from, name.bind(py))),
+            Self::GetAttr(name) => match from.object().getattr(name.bind(py)) {
+                Ok(value) => Ok(Reached::unproven(Some(value))),
+                Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(Reached::unproven(None)),
+                Err(error) => Err(error),
+            },
+            Self::Type => Ok(recorder.type_of(from)),
+            Self::Item(key) => recorder.dict_item(from, key.bind(py)),
+            Self::Index(index) => Ok(recorder.index(from, *index)),
+            Self::DictKey(index) => recorder.dict_entry(from, *index, false),
+            Self::DictValue(index) => recorder.dict_entry(from, *index, true),
+            Self::Globals => recorder.globals(from),
+            Self::Builtins => recorder.builtins(from),
+            Self::Defaults => recorder.defaults(from),
+            Self::KwDefaults => recorder.kwdefaults(from),
+            Self::Closure => recorder.closure(from),
+            Self::Cell => recorder.cell(from),
+            Self::Code => recorder.code(from),
+            Self::MethodFunction => recorder.method_function(from),
+            Self::MethodSelf => recorder.method_self(from),
+            Self::ContextVar => {
+                let missing = PyDict::new(py);
+                let value = from.object().call_method1("get", (&missing,))?;
+                Ok(Reached::unproven((!value.is(&missing)).then_some(value)))
+            }
+        }
+    }
+}
