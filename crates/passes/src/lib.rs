@@ -3,8 +3,10 @@
 
 pub mod alias_scopes;
 pub mod approximate_math;
+pub mod bf16_as_bits;
 pub mod decompose;
 pub mod emit;
+pub mod expand_copies;
 pub mod functionalize;
 pub mod fuse;
 pub mod hoist_scratch;
@@ -12,6 +14,7 @@ pub mod legalize_arith;
 pub mod loop_locations;
 pub mod plan;
 pub mod schedule;
+pub mod signed_addresses;
 pub mod to_linalg;
 
 use dynamlir_dialect::pass::{Pass, register};
@@ -29,7 +32,11 @@ pub const PASSES: &[&Pass] = &[
     &loop_locations::PASS,
     &approximate_math::PASS,
     &legalize_arith::PASS,
+    &bf16_as_bits::PASS,
+    &expand_copies::PASS,
     &alias_scopes::PASS,
+    &signed_addresses::MARK,
+    &signed_addresses::PASS,
     &fuse::PASS,
     &fuse::verify::PASS,
     &to_linalg::PASS,

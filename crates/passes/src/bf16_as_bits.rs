@@ -1,0 +1,110 @@
+//! `dynamo-bf16-as-bits`: kernels keep `bf16` numbers as the 16-bit integers that they are in memory.
+//!
+//! Generated code never computes in `bf16`, it loads, selects and stores it. LLVM nevertheless widens a `bf16` that lives
+//! longer than its basic block to `f32`, and calls `__truncsfbf2` to store it: once per element, and not every libgcc has
+//! that function. As integers the same numbers stay what they are.
+//!
+//! ```mlir
+//! %0 = memref.load %x[%i] : memref<8xbf16>      // before
+//! %1 = arith.extf %0 : bf16 to f32
+//!
+//! %0 = memref.load %x[%i] : memref<8xi16>       // after
+//! %1 = arith.extui %0 : i16 to i32
+//! %2 = arith.shli %1, %c16 : i32
+//! %3 = arith.bitcast %2 : i32 to f32
+//! ```
+//!
+//! Runs after `dynamo-legalize-arith`, which has made integer arithmetic of rounding to `bf16`. A function in which some
+//! other operation works on `bf16` is left as it is.
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Type, Value},
+    pass::{Config, Pass, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-bf16-as-bits", description: "Keep bf16 numbers as 16-bit integers in kernels", run };
+
+/// Operations that do not care whether they move numbers or bits.
+const MOVERS: &[&str] = &["arith.bitcast", "arith.constant", "arith.extf", "arith.select", "func.func", "func.return"];
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    for function in module.body().map(Block::ops).unwrap_or_default() {
+        let mut ops = Vec::new();
+        function.walk(&mut |op| ops.push(op));
+        if function.is("func.func") && ops.iter().copied().any(touches) && ops.iter().all(|&op| !touches(op) || can_move(op)) {
+            ops.into_iter().for_each(rewrite);
+        }
+    }
+    Ok(())
+}
+
+fn blocks(op: Op) -> Vec<Block> {
+    (0..op.num_regions()).flat_map(|i| op.region(i).blocks()).collect()
+}
+
+fn is_bf16(ty: Type) -> bool {
+    ty.element().to_string() == "bf16"
+}
+
+/// Whether a `bf16` goes into the operation or comes out of it or of its blocks.
+fn touches(op: Op) -> bool {
+    let args = blocks(op).into_iter().flat_map(Block::args);
+    op.operands().into_iter().chain(op.results()).chain(args).any(|value| is_bf16(value.ty()))
+}
+
+fn can_move(op: Op) -> bool {
+    let name = op.name();
+    MOVERS.contains(&name.as_str()) || name.starts_with("memref.") || name.starts_with("scf.")
+}
+
+fn rewrite(op: Op) {
+    if op.is("arith.extf") && op.operand(0).ty().to_string() == "i16" {
+        return replace(op, widened(op)); // its operand, defined before, is bits by now
+    }
+    if op.is("arith.constant") && is_bf16(op.result(0).ty()) {
+        return replace(op, constant(op));
+    }
+    for value in op.results().into_iter().chain(blocks(op).into_iter().flat_map(Block::args)) {
+        if is_bf16(value.ty()) {
+            value.set_type(as_bits(value.ty()));
+        }
+    }
+    if let Some(ty) = op.attr("function_type").and_then(Attr::as_type) {
+        let bits = |types: Vec<Type>| types.into_iter().map(|ty| if is_bf16(ty) { as_bits(ty) } else { ty }).collect::<Vec<_>>();
+        let ty = Type::function(op.ctx(), &bits(ty.function_inputs()), &bits(ty.function_results()));
+        op.set_attr("function_type", ty.as_attr());
+    }
+    if op.is("arith.bitcast") && op.operand(0).ty() == op.result(0).ty() {
+        replace(op, op.operand(0));
+    }
+}
+
+fn replace(op: Op, value: Value) {
+    op.result(0).replace_all_uses_with(value);
+    op.erase();
+}
+
+/// The same type with bits for numbers.
+fn as_bits(ty: Type) -> Type {
+    Type::parse(ty.ctx(), &ty.to_string().replace("bf16", "i16")).unwrap_or(ty)
+}
+
+/// The upper half of an `f32` is the `bf16` of the same value.
+fn widened(op: Op) -> Value {
+    let (builder, ctx) = (Builder::before(op), op.ctx());
+    let (word, single, ty) = (Type::int(ctx, 32), Type::f32(ctx), op.result(0).ty());
+    let wide = builder.value("arith.extui", &[op.operand(0)], word, &[]);
+    let by = builder.value("arith.constant", &[], word, &[("value", Attr::int_of(word, 16))]);
+    let bits = builder.value("arith.shli", &[wide, by], word, &[]);
+    let number = builder.value("arith.bitcast", &[bits], single, &[]);
+    if ty == single { number } else { builder.value("arith.extf", &[number], ty, &[]) }
+}
+
+fn constant(op: Op) -> Value {
+    let number = op.attr("value").and_then(Attr::as_f64).unwrap_or_default();
+    // A `bf16` is an `f32` whose lower half is zero, so nothing is rounded here.
+    let bits = ((number as f32).to_bits() >> 16) as i16;
+    let ty = Type::int(op.ctx(), 16);
+    Builder::before(op).value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, bits.into()))])
+}

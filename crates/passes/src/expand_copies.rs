@@ -1,0 +1,57 @@
+//! `dynamo-expand-copies`: copies between strided buffers as loops.
+//!
+//! A kernel whose arithmetic folds away (`x * 1`) is the identity; bufferization makes a `memref.copy` of it. Where both sides are
+//! contiguous that becomes a `memcpy`. Anything else would become a call of `memrefCopy`, a function of MLIR's runner
+//! library that takes descriptors and looks at each element through them.
+//!
+//! ```mlir
+//! memref.copy %x, %y : memref<2x3xf32, strided<[15, 1]>> to memref<2x3xf32>                        // before
+//! linalg.generic {…} ins(%x : …) outs(%y : …) { ^bb0(%in: f32, %out: f32): linalg.yield %in : f32 }  // after
+//! ```
+
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Op, Type},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-expand-copies", description: "Turn copies between strided buffers into linalg.generic", run };
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut copies = Vec::new();
+    module.walk(&mut |op| {
+        if op.is("memref.copy") && !op.operands().iter().all(|buffer| is_contiguous(buffer.ty())) {
+            copies.push(op);
+        }
+    });
+    copies.into_iter().try_for_each(expand)
+}
+
+/// Whether the elements follow each other, wherever the first is.
+fn is_contiguous(ty: Type) -> bool {
+    let mut expected = 1;
+    ty.shape().into_iter().zip(ty.strides()).rev().all(|(size, stride)| {
+        let fits = size == 1 || stride == expected;
+        expected *= size;
+        fits
+    })
+}
+
+fn expand(copy: Op) -> PassResult {
+    let (builder, ctx) = (Builder::before(copy), copy.ctx());
+    let ty = copy.operand(0).ty();
+    let dims: Vec<_> = (0..ty.rank()).map(|i| format!("d{i}")).collect();
+    let dims = dims.join(", ");
+    let parse = |text: &str| Attr::parse(ctx, text).ok_or_else(|| PassError::at(copy, format!("cannot build {text}")));
+    let map = Attr::affine_map(ctx, &format!("({dims}) -> ({dims})"));
+    let attrs = [
+        ("indexing_maps", Attr::array(ctx, &[map, map])),
+        ("iterator_types", Attr::array(ctx, &vec![parse("#linalg.iterator_type<parallel>")?; ty.rank()])),
+        ("operandSegmentSizes", parse("array<i32: 1, 1>")?),
+    ];
+    let element = ty.element();
+    let (_, body) = builder.op_with_body("linalg.generic", &copy.operands(), &[], &attrs, &[element, element]);
+    Builder::at_end(body, copy.loc()).op("linalg.yield", &[body.args()[0]], &[], &[]);
+    copy.erase();
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `dynamo-mark-backward` and `dynamo-signed-addresses`: address arithmetic may go backwards.
+//!
+//! A flipped tensor is read through negative strides. `finalize-memref-to-llvm` however writes every address as
+//! `getelementptr inbounds|nuw` over products that are `nsw, nuw`: with a negative stride each of these is poison from the
+//! second element on, and LLVM is free to drop the base address (it does).
+//!
+//! ```mlir
+//! %1 = llvm.mul %i, %minus_one overflow<nsw, nuw> : i64             // before
+//! %2 = llvm.getelementptr inbounds|nuw %arg0[%1] : …
+//!
+//! %1 = llvm.mul %i, %minus_one : i64                                // after
+//! %2 = llvm.getelementptr %arg0[%1] : …
+//! ```
+//!
+//! The strides are gone once the addresses are there, so the first pass, on memrefs, notes which functions have a negative
+//! one, and the second clears all flags in those and removes the note. Other functions keep them: they help the vectorizer.
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op},
+    pass::{Config, Pass, PassResult},
+};
+
+/// The first pass.
+pub const MARK: Pass = Pass { name: "dynamo-mark-backward", description: "Mark kernels that read or write by negative strides", run: mark };
+
+/// The second pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-signed-addresses",
+    description: "Clear the overflow flags of the address arithmetic of marked kernels",
+    run: clear,
+};
+
+const NOTE: &str = "dynamo.backward";
+
+/// What addresses are computed with.
+const ARITHMETIC: &[&str] = &["llvm.add", "llvm.getelementptr", "llvm.mul", "llvm.shl", "llvm.sub"];
+
+const FLAGS: &[&str] = &["noWrapFlags", "overflowFlags"];
+
+fn functions(module: Op, kind: &str) -> Vec<Op> {
+    let ops = module.body().map(Block::ops).unwrap_or_default();
+    ops.into_iter().filter(|op| op.is(kind)).collect()
+}
+
+fn mark(module: Op, _config: &Config) -> PassResult {
+    for function in functions(module, "func.func") {
+        let args = function.body().map(Block::args).unwrap_or_default();
+        // All memory of a kernel is its arguments' or its own; what it allocates is laid out forwards.
+        if args.iter().any(|arg| arg.ty().is_memref() && arg.ty().strides().iter().any(|&stride| stride < 0)) {
+            function.set_attr(NOTE, Attr::unit(function.ctx()));
+        }
+    }
+    Ok(())
+}
+
+fn clear(module: Op, _config: &Config) -> PassResult {
+    for function in functions(module, "llvm.func") {
+        if !function.remove_attr(NOTE) {
+            continue;
+        }
+        let mut ops = Vec::new();
+        function.walk(&mut |op| ops.push(op));
+        ops.into_iter().filter(|op| ARITHMETIC.iter().any(|name| op.is(name))).for_each(without_flags);
+    }
+    Ok(())
+}
+
+/// Puts the same operation without flags in the place of `op`: they are properties, which cannot be edited one by one.
+fn without_flags(op: Op) {
+    let attrs: Vec<_> = op.attrs().into_iter().filter(|(name, _)| !FLAGS.contains(&name.as_str())).collect();
+    let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+    let value = Builder::before(op).value(&op.name(), &op.operands(), op.result(0).ty(), &attrs);
+    op.result(0).replace_all_uses_with(value);
+    op.erase();
+}

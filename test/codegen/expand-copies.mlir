@@ -1,0 +1,23 @@
+// RUN: dynamlir-opt %s --dynamo-expand-copies | FileCheck %s
+
+// Where elements do not follow each other, a copy is a loop.
+
+// CHECK-LABEL: func.func @strided
+// CHECK: linalg.generic {indexing_maps = [#[[SAME:.*]], #[[SAME]]], iterator_types = ["parallel", "parallel"]} ins(%arg0 : {{.*}}) outs(%arg1 : {{.*}}) {
+// CHECK: ^bb0(%[[IN:.*]]: i8, %{{.*}}: i8):
+// CHECK: linalg.yield %[[IN]] : i8
+// CHECK-NOT: memref.copy
+func.func @strided(%x: memref<2x3xi8, strided<[15, 1]>>, %y: memref<2x3xi8>) {
+  memref.copy %x, %y : memref<2x3xi8, strided<[15, 1]>> to memref<2x3xi8>
+  return
+}
+
+// Contiguous memory, wherever it begins, is left to `memcpy`. The stride of one single row says nothing.
+
+// CHECK-LABEL: func.func @contiguous
+// CHECK: memref.copy
+// CHECK-NOT: linalg.generic
+func.func @contiguous(%x: memref<1x3xi8, strided<[15, 1], offset: 4>>, %y: memref<1x3xi8>) {
+  memref.copy %x, %y : memref<1x3xi8, strided<[15, 1], offset: 4>> to memref<1x3xi8>
+  return
+}
