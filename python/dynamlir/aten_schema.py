@@ -37,6 +37,9 @@ _MUTATES_WHEN: dict[str, str] = {
     "aten._native_batch_norm_legit_functional.default": "training",
 }
 
+# In-place operators that compute in their operand's element type, where their variant would choose another.
+_KEEP_DTYPE = frozenset({"aten.cumsum_.default", "aten.cumprod_.default"})
+
 # In-place operators whose variant is not found by dropping the underscore.
 _FUNCTIONAL: dict[str, str] = {
     "aten._native_batch_norm_legit.default": "aten._native_batch_norm_legit_functional.default",
@@ -115,7 +118,7 @@ def info(op: OpOverload) -> SchemaInfo:
 
 
 def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """All arguments in schema order, defaults filled in."""
+    """All arguments in schema order, defaults filled in, and what the defaults mean where a variant has others."""
     full: list[Any] = []
     for position, argument in enumerate(info(op).arguments):
         if position < len(args) and not argument.keyword_only:
@@ -124,6 +127,8 @@ def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             full.append(kwargs[argument.name])
         else:
             full.append(argument.default)
+    if info(op).name in _KEEP_DTYPE and full[-1] is None:
+        full[-1] = full[0].dtype
     return full
 
 

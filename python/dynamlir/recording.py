@@ -107,7 +107,8 @@ class OutputRecord:
     kind: str
     id: int = -1
     version: int = 0
-    is_view: bool = False
+    base: tuple[str, int] | None = None
+    """What it is a view of, an `identity.Base`."""
     const: Any = None
 
 

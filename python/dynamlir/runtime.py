@@ -15,6 +15,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from . import logs, reasons, report
+from .identity import Steps, aliases, root_of
 from .recording import Recording
 
 MAX_VARIANTS = 8
@@ -32,13 +33,7 @@ class Variant:
         self._random = recording.has_random
         self._no_grad = any(record.requires_grad for record in recording.inputs)
         self._bumps = [(at, count) for at, count in enumerate(recording.input_bumps) if count]
-        aliased = {value for op in recording.ops for value, alias in zip(op.result_ids, op.aliases) if alias >= 0}
-        inputs = {record.id for record in recording.inputs}
-        self._detached = [
-            at
-            for at, output in enumerate(recording.outputs)
-            if output.kind == "value" and output.id in aliased and output.id not in inputs and not output.is_view
-        ]
+        self._identity = Steps(recording)
         self._versions = [
             (at, output.version)
             for at, output in enumerate(recording.outputs)
@@ -46,7 +41,7 @@ class Variant:
         ]
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
         self.plain = not (
-            self._captures or self._random or self._no_grad or self._bumps or self._detached or self._versions
+            self._captures or self._random or self._no_grad or self._bumps or self._identity or self._versions
         ) and (self._nested is None)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
@@ -70,16 +65,13 @@ class Variant:
             if not tensor.is_inference():
                 for _ in range(count):
                     torch.autograd.graph.increment_version(tensor)
-        self._finish(outputs)
+        self._finish(outputs, arguments)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
 
-    def _finish(self, outputs: list[Any]) -> None:
-        replaced: dict[int, Any] = {}
-        for at in self._detached:
-            old = outputs[at]
-            if id(old) not in replaced:
-                replaced[id(old)] = (old, old.detach())
-            outputs[at] = replaced[id(old)][1]
+    def _finish(self, outputs: list[Any], arguments: Sequence[Any]) -> None:
+        if self._identity:
+            with torch.no_grad():
+                self._identity.apply(outputs, arguments)
         for at, version in self._versions:
             tensor = outputs[at]
             if not tensor.is_inference():
@@ -174,20 +166,4 @@ def _is_flat(spec: Any) -> bool:
 
 def _shares_with_input(recording: Recording, value: int) -> bool:
     """Whether a value lives in an input's storage: then it shares the input's version counter."""
-    inputs = {record.id for record in recording.inputs}
-    producers = aliases(recording)
-    while value not in inputs:
-        if value not in producers:
-            return False
-        value = producers[value]
-    return True
-
-
-def aliases(recording: Recording) -> dict[int, int]:
-    """Each value that shares an operand's storage, with that operand's value."""
-    return {
-        value: op.operands[alias]
-        for op in recording.ops
-        for value, alias in zip(op.result_ids, op.aliases)
-        if alias >= 0
-    }
+    return root_of(value, aliases(recording)) in {record.id for record in recording.inputs}

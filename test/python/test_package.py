@@ -33,7 +33,7 @@ def test_views_alias_and_name_no_mutation() -> None:
     found = recorded(lambda x: x.t()[1:], torch.ones(3, 4))
     assert all(op.is_view for op in found.ops)
     assert found.ops[-1].results[0][1:] == ((3, 3), (1, 4), 1)
-    assert found.outputs[0].is_view
+    assert found.outputs[0].base == ("input", 0)
 
 
 def test_overlapping_inputs_share_a_storage_number() -> None:

@@ -62,9 +62,9 @@ fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Re
 /// Inputs of one storage group must lie at the traced distance from each other.
 fn groups(specs: &[InputSpec], pointers: &[*mut u8]) -> Result<(), String> {
     for (i, spec) in specs.iter().enumerate() {
-        let Some(group) = spec.storage else { continue };
+        let Some(group) = spec.storage.filter(|_| lies_somewhere(spec)) else { continue };
         // Groups are few and small; the first member is the reference for the others.
-        let Some(first) = specs[..i].iter().position(|s| s.storage == Some(group)) else {
+        let Some(first) = specs[..i].iter().position(|s| s.storage == Some(group) && lies_somewhere(s)) else {
             continue;
         };
         if storage_start(spec, pointers[i]) != storage_start(&specs[first], pointers[first]) {
@@ -72,6 +72,11 @@ fn groups(specs: &[InputSpec], pointers: &[*mut u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether it has elements: torch gives tensors without any the address 0.
+fn lies_somewhere(spec: &InputSpec) -> bool {
+    spec.layout.span().is_some()
 }
 
 fn storage_start(spec: &InputSpec, pointer: *mut u8) -> usize {
@@ -114,6 +119,9 @@ mod tests {
         let specs = [spec(0, Some(1), false), spec(8, Some(1), false), spec(0, None, false)];
         assert_eq!(groups(&specs, &[at(4096), at(4096 + 32), at(64)]), Ok(()));
         assert!(groups(&specs, &[at(4096), at(4096 + 36), at(64)]).is_err());
+        let mut empty = spec(8, Some(1), false);
+        empty.layout.sizes = vec![0];
+        assert_eq!(groups(&[empty, specs[0].clone()], &[at(0), at(4096)]), Ok(()));
     }
 
     #[test]
