@@ -37,6 +37,11 @@ REASONS: dict[str, Reason] = {
         Reason("higher-order-op", "The graph holds an operation with subgraphs.", "Not supported yet."),
         Reason("metadata-mutation", "set_, resize_ or .data changes a tensor's storage or shape.", "Avoid it."),
         Reason(
+            "overlap",
+            "An operation writes memory that it also reads, so its result depends on the order of eager's loops.",
+            "Clone one of its operands.",
+        ),
+        Reason(
             "no-functional-variant",
             "A mutating operation has no variant that returns the new value.",
             "Use an out-of-place operation.",

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import aten_schema, layouts
+from . import aten_schema, identity, layouts, overlap
 from .fakes import Faker, check_supported
 from .reasons import Fallback, Location
 from .recording import (
@@ -146,6 +146,11 @@ class OpRecorder(TorchDispatchMode):
             seen.add(id(fake))
         return bumps
 
+    def bases(self, leaves: Sequence[Any]) -> list[identity.Base | None]:
+        """What each of the graph's outputs is a view of, as eager has it."""
+        facts = [self.eager_facts.get(id(leaf), {}) for leaf in leaves]
+        return identity.observed(leaves, self._inputs, {at for at, fact in enumerate(facts) if "is_view" in fact})
+
     def _fresh(self, meta: TensorMeta) -> int:
         value = self._next
         self._next += 1
@@ -199,6 +204,8 @@ class OpRecorder(TorchDispatchMode):
     def _ordinary(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
         tensors = _tensors(full)
         written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
+        if written:
+            overlap.check(func, tensors, written)
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
