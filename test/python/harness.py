@@ -103,7 +103,7 @@ def observe(outcome: Outcome) -> list[tuple[str, Any]]:
                 continue
             storage = tensor.untyped_storage()
             alive.append(storage)
-            if storage.nbytes():
+            if storage.nbytes() and tensor.numel():
                 facts.append((f"{label} memory", storages.setdefault(storage._cdata, label)))
             if not tensor.is_inference() and tensor._is_view() and tensor._base is not None:
                 base = tensor._base
