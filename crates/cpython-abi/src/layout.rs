@@ -82,6 +82,10 @@ pub(crate) struct ThreadLayout {
 pub(crate) struct CodeLayout {
     /// `int`: how many slots of `localsplus` are locals.
     pub locals_count: usize,
+    /// `int`: how many of them are free variables.
+    pub free_count: usize,
+    /// A tuple of strings.
+    pub local_names: usize,
     pub instructions: usize,
 }
 

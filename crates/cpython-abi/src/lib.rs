@@ -10,6 +10,7 @@
 mod abi;
 pub mod call;
 pub mod cell;
+pub mod code;
 mod error;
 pub mod exception;
 mod extra;

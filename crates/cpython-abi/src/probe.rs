@@ -14,7 +14,7 @@ use pyo3::{
 };
 
 use crate::{
-    Abi, Frame, Owner, Refusal, Thread, abi,
+    Abi, Frame, Owner, Refusal, Thread, abi, code,
     symbols::EvalFunction,
     thread::{EVAL_BREAKER, value_of},
     types,
@@ -68,8 +68,8 @@ fn asked<T>(answer: PyResult<T>) -> Result<T, Refusal> {
 fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), Refusal> {
     let function = sentinel.function;
     let thread = frame.thread();
-    let code = asked(function.getattr("__code__"))?;
-    check(frame.code_address() == code.as_ptr().cast(), "code")?;
+    let its_code = asked(function.getattr("__code__"))?;
+    check(frame.code_address() == its_code.as_ptr().cast(), "code")?;
     check(same(frame.function().as_ref(), &function.clone()), "function")?;
     check(same(frame.globals().as_ref(), &asked(function.getattr("__globals__"))?), "globals")?;
     check(same(frame.builtins().as_ref(), &asked(function.getattr("__builtins__"))?), "builtins")?;
@@ -79,12 +79,14 @@ fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), R
     for (index, arg) in sentinel.args.iter().enumerate() {
         check(same(frame.local(index).as_ref(), arg), "locals")?;
     }
+    let names = asked(code::local_names(abi(frame.py())?, &its_code))?;
+    check(asked(names.eq(("first", "second")))? && asked(code::free_count(abi(frame.py())?, &its_code))? == 0, "names of locals")?;
     check(frame.next_unit() == 0, "instruction pointer")?;
     let limit: i32 = asked(frame.py().import("sys").and_then(|sys| sys.call_method0("getrecursionlimit")?.extract()))?;
     check(thread.recursion_limit() == limit, "recursion limit")?;
     check((1..=thread.recursion_limit()).contains(&thread.recursion_remaining()), "recursion")?;
     check(!thread.is_watched() || asked(is_watched(frame.py()))?, "trace function")?;
-    examine_link(frame, &code)?;
+    examine_link(frame, &its_code)?;
     examine_handled(thread)
 }
 

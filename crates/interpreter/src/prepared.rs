@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dynamlir_bytecode::{Code, Instruction, Opcode};
-use dynamlir_cpython_abi::{Abi, CodeSlot};
+use dynamlir_cpython_abi::{Abi, CodeSlot, code};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyString, PyTuple},
@@ -71,13 +71,13 @@ pub(crate) fn prepare(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, 
     if let Some(found) = SLOT.get(abi, code) {
         return found;
     }
-    let made = Arc::new(make(table, code));
+    let made = Arc::new(make(abi, table, code));
     SLOT.set(abi, code, made.clone());
     made
 }
 
-fn make(table: &VersionTable, code: &Bound<'_, PyAny>) -> Preparation {
-    let parts = Parts::read(code).map_err(|error| format!("unreadable code object: {error}"))?;
+fn make(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, PyAny>) -> Preparation {
+    let parts = Parts::read(abi, code).map_err(|error| format!("unreadable code object: {error}"))?;
     let decoded = Code::decode(table.version, &parts.instructions, &parts.handlers).map_err(|error| error.to_string())?;
     let ops = decoded
         .instructions
@@ -123,29 +123,22 @@ struct Parts {
     stack_size: usize,
 }
 
+/// The strings of a tuple.
+fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<Py<PyString>>> {
+    tuple.iter().map(|name| Ok(name.cast_into::<PyString>()?.unbind())).collect()
+}
+
 impl Parts {
-    fn read(code: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn read(abi: &'static Abi, code: &Bound<'_, PyAny>) -> PyResult<Self> {
         let bytes = |name: &str| Ok::<_, PyErr>(code.getattr(name)?.cast_into::<PyBytes>()?.as_bytes().to_vec());
-        let names = |name: &str| {
-            let tuple = code.getattr(name)?.cast_into::<PyTuple>()?;
-            tuple.iter().map(|name| Ok(name.cast_into::<PyString>()?.unbind())).collect::<PyResult<Vec<_>>>()
-        };
-        let mut local_names = names("co_varnames")?;
-        // A cell that is an argument lies in the argument's slot.
-        let variables: Vec<String> = code.getattr("co_varnames")?.extract()?;
-        for cell in names("co_cellvars")? {
-            let name = cell.bind(code.py()).to_string();
-            if !variables.contains(&name) {
-                local_names.push(cell);
-            }
-        }
-        let first_free = local_names.len();
-        local_names.extend(names("co_freevars")?);
+        // `co_varnames` and its like would be computed and kept by the code object.
+        let local_names = strings(&code::local_names(abi, code)?)?;
+        let first_free = local_names.len() - code::free_count(abi, code)?;
         Ok(Self {
             instructions: bytes("co_code")?,
             handlers: bytes("co_exceptiontable")?,
             consts: code.getattr("co_consts")?.cast_into::<PyTuple>()?.iter().map(Bound::unbind).collect(),
-            names: names("co_names")?,
+            names: strings(&code.getattr("co_names")?.cast_into::<PyTuple>()?)?,
             local_names,
             first_free,
             flags: code.getattr("co_flags")?.extract()?,

@@ -30,7 +30,7 @@ pub(super) static LAYOUT: Layout = Layout {
         exc_info: 120,
         eval_breaker: EvalBreaker::Interpreter(100),
     },
-    code: CodeLayout { locals_count: 76, instructions: 184 },
+    code: CodeLayout { locals_count: 76, free_count: 92, local_names: 96, instructions: 184 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
     leaving: Leaving::Caller,

@@ -32,7 +32,7 @@ pub(super) static LAYOUT: Layout = Layout {
         exc_info: 104,
         eval_breaker: EvalBreaker::Interpreter(368),
     },
-    code: CodeLayout { locals_count: 72, instructions: 192 },
+    code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 192 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
     leaving: Leaving::Default,

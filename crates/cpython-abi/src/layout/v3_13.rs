@@ -32,7 +32,7 @@ pub(super) static LAYOUT: Layout = Layout {
         exc_info: 120,
         eval_breaker: EvalBreaker::Thread(24),
     },
-    code: CodeLayout { locals_count: 72, instructions: 200 },
+    code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 200 },
     types: TypeLayout { version_tag: 384 },
     dict_version: None,
     leaving: Leaving::Call,

@@ -1,0 +1,41 @@
+//! What code objects have that no attribute shows, or that an attribute would compute and keep.
+
+use std::ffi::c_int;
+
+use pyo3::{
+    exceptions::PyTypeError,
+    ffi::{self, PyObject, PyTypeObject},
+    prelude::*,
+    types::PyTuple,
+};
+
+use crate::Abi;
+
+unsafe extern "C" {
+    static mut PyCode_Type: PyTypeObject;
+}
+
+/// Anything but a code object has something else at those places.
+fn check(code: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: the object is alive; of the type object only the address is taken.
+    let is_code = unsafe { std::ptr::eq(ffi::Py_TYPE(code.as_ptr()), &raw mut PyCode_Type) };
+    if is_code { Ok(()) } else { Err(PyTypeError::new_err("not a code object")) }
+}
+
+/// The names of the local slots: variables, cells that are not arguments, free variables. Borrows the code; a new reference.
+pub fn local_names<'py>(abi: &'static Abi, code: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    check(code)?;
+    // SAFETY: the layout says that a tuple lies there, which the code object keeps alive; we take a reference.
+    let names = unsafe {
+        Bound::from_borrowed_ptr_or_err(code.py(), code.as_ptr().byte_add(abi.layout.code.local_names).cast::<*mut PyObject>().read())?
+    };
+    Ok(names.cast_into::<PyTuple>()?)
+}
+
+/// How many free variables a code object has: the last of the local slots.
+pub fn free_count(abi: &'static Abi, code: &Bound<'_, PyAny>) -> PyResult<usize> {
+    check(code)?;
+    // SAFETY: the layout says that an int lies there.
+    let count = unsafe { code.as_ptr().byte_add(abi.layout.code.free_count).cast::<c_int>().read() };
+    Ok(count as usize)
+}
