@@ -9,6 +9,7 @@ from typing import Any
 
 from . import logs, native, reasons, report
 from .backend import dynamlir_backend
+from .capture.api import Unsupported, compile
 from .report import CompileReport
 
 __version__ = "0.1.0"
@@ -59,8 +60,10 @@ def load(path: str, stage: str | None = None) -> Any:
 
 __all__ = [
     "CompileReport",
+    "Unsupported",
     "__version__",
     "backend",
+    "compile",
     "compiles",
     "counters",
     "explain_last",

@@ -9,6 +9,7 @@ import sys
 
 TOPICS: dict[str, str] = {
     "graph": "the fx graph handed over and the ATen operations recorded from it",
+    "recompiles": "which guard failed when a function is compiled again",
     "fallback": "why a graph, or one call of it, ran as plain eager",
     "decomposition": "which operations were replaced by torch's own decomposition, and which could not be",
     "extern": "operations left to torch's library, with route and Python line",

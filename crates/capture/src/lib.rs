@@ -16,4 +16,4 @@ pub mod stop;
 mod tensors;
 pub mod torch;
 
-pub use run::{Captured, Tables, capture};
+pub use run::{Captured, Stopped, Tables, capture};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dynamlir_guards::SourceId;
+use dynamlir_frame::{Instance, Recipe};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType},
@@ -13,46 +13,6 @@ use crate::{
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
-
-/// How to make a value.
-#[derive(Debug)]
-pub enum Recipe {
-    /// What a source reaches: an argument, or something reached from one.
-    Source(SourceId),
-    /// A result of the graph.
-    Output(usize),
-    /// This very object.
-    Constant(Py<PyAny>),
-    /// A tuple.
-    Tuple(Vec<Recipe>),
-    /// A list.
-    List(Vec<Recipe>),
-    /// A set, or a frozen one.
-    Set(Vec<Recipe>, bool),
-    /// A dict.
-    Dict(Vec<(Recipe, Recipe)>),
-    /// A subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's.
-    TupleClass(Py<PyAny>, Vec<Recipe>),
-    /// An instance of a class of the user's, made without its `__init__`.
-    Instance(Instance),
-    /// The first use of an object that is used again.
-    Keep(usize, Box<Recipe>),
-    /// A further use.
-    Kept(usize),
-}
-
-/// An instance by its parts.
-#[derive(Debug)]
-pub struct Instance {
-    /// Its class.
-    pub class: Py<PyAny>,
-    /// The builtin class whose `__new__` and item protocol it uses: object, dict, OrderedDict, list.
-    pub base: Py<PyAny>,
-    /// Items, for dicts (key, value) and lists (the key is unused).
-    pub items: Vec<(Recipe, Recipe)>,
-    /// What stands in its `__dict__`.
-    pub attributes: Vec<(String, Recipe)>,
-}
 
 /// Collects recipes and the fakes that the graph must return.
 #[derive(Default)]
@@ -69,7 +29,7 @@ impl<'py> Capture<'py> {
         let object = &value.object;
         if self.torch.is_fake(object) {
             if let Some((_, source)) = self.real_of(object) {
-                return Ok(Recipe::Source(source));
+                return Ok(Recipe::Input(self.guards.collect(source)));
             }
             let known = outputs.fakes.iter().position(|fake| fake.is(object));
             return Ok(Recipe::Output(known.unwrap_or_else(|| {
@@ -78,7 +38,7 @@ impl<'py> Capture<'py> {
             })));
         }
         if let Some(source) = self.source(value) {
-            return Ok(Recipe::Source(source));
+            return Ok(Recipe::Input(self.guards.collect(source)));
         }
         if self.torch.is_primitive(object) || object.is_instance_of::<PyType>() {
             return Ok(Recipe::Constant(object.clone().unbind()));
@@ -158,14 +118,14 @@ impl<'py> Capture<'py> {
         let mut attributes = Vec::new();
         if let Some(dict) = instance_dict(object) {
             for (key, value) in dict.iter() {
-                attributes.push((key.extract()?, self.recipe(&Tracked::new(value), outputs)?));
+                attributes.push((key.clone().unbind(), self.recipe(&Tracked::new(value), outputs)?));
             }
         }
-        Ok(Recipe::Instance(Instance {
+        Ok(Recipe::Instance(Box::new(Instance {
             class: class.clone().into_any().unbind(),
             base: base.into_any().unbind(),
             items,
             attributes,
-        }))
+        })))
     }
 }

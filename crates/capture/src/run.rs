@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
+use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::with_policy;
+use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -13,7 +15,7 @@ use pyo3::{
 
 use crate::{
     effects::Effects,
-    outputs::{Outputs, Recipe},
+    outputs::Outputs,
     policy::CapturePolicy,
     state::{Capture, Halt, Input, State, Tracked},
     stop::{Stop, reason},
@@ -44,10 +46,20 @@ pub struct Captured {
     pub guards: GuardBuilder,
     /// The tensors that the graph is given, in order of its placeholders.
     pub inputs: Vec<Input>,
+    /// Where they stand among what the guards collect.
+    pub tensors: Vec<usize>,
     /// What the call returns.
     pub recipe: Recipe,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
+}
+
+/// A frame that cannot be captured whole: why, and under which assumptions that is so.
+pub struct Stopped {
+    /// The reason.
+    pub stop: Stop,
+    /// What was assumed until then.
+    pub guards: GuardBuilder,
 }
 
 /// Calls `function` on fakes. The outer error is the compiler's own; the inner one says why the frame cannot be captured.
@@ -57,7 +69,7 @@ pub fn capture<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
-) -> PyResult<Result<Captured, Stop>> {
+) -> PyResult<Result<Captured, Stopped>> {
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -65,15 +77,25 @@ pub fn capture<'py>(
     let state = State::new(&session, tables.effects.clone(), tables.torch.clone());
     let outcome = attempt(py, &state, function, args, kwargs, steps);
     session.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-    match outcome? {
+    let outcome = outcome?;
+    let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    state.guards.torch_state(torch_state);
+    match outcome {
         Ok((recipe, kept)) => {
             let (graph, inputs) = finish(&state, &kept);
+            let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running"));
             };
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, recipe, session: session.unbind() }))
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, recipe, session: session.unbind() }))
         }
-        Err(stop) => Ok(Err(stop)),
+        Err(stop) => {
+            state.graph.take();
+            let Ok(state) = Rc::try_unwrap(state) else {
+                return Err(PyRuntimeError::new_err("a frame of the capture is still running"));
+            };
+            Ok(Err(Stopped { stop, guards: state.guards }))
+        }
     }
 }
 
@@ -125,9 +147,6 @@ fn finish(state: &State, kept: &[usize]) -> (Graph<Py<PyAny>>, Vec<Input>) {
     let inputs = state.inputs.take();
     let mut used: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
     let inputs: Vec<Input> = kept.iter().filter_map(|at| used.get_mut(*at).and_then(Option::take)).collect();
-    for input in &inputs {
-        state.guards.collect(input.source);
-    }
     let placeholders: Vec<_> = inputs.iter().map(|input| input.node).collect();
     (state.graph.take().with_placeholders(&placeholders), inputs)
 }

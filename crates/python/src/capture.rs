@@ -2,9 +2,8 @@
 
 use std::cell::OnceCell;
 
-use dynamlir_capture::{Captured, Tables};
+use dynamlir_capture::{Captured, Tables, stop::Stop};
 use dynamlir_graph::{Argument, Graph, Kind};
-use dynamlir_guards::GuardSet;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySlice, PyTuple},
@@ -17,7 +16,7 @@ thread_local! {
     static TABLES: OnceCell<Tables> = const { OnceCell::new() };
 }
 
-fn tables(py: Python<'_>) -> PyResult<Tables> {
+pub fn tables(py: Python<'_>) -> PyResult<Tables> {
     TABLES.with(|cell| {
         if let Some(tables) = cell.get() {
             return Ok(tables.clone());
@@ -31,7 +30,7 @@ fn tables(py: Python<'_>) -> PyResult<Tables> {
 #[pyclass(unsendable, frozen)]
 pub struct CapturedFrame {
     graph: Graph<Py<PyAny>>,
-    guards: GuardSet,
+    code_parts: Vec<String>,
     sources: Vec<String>,
     inputs: Vec<Py<PyAny>>,
     session: Py<PyAny>,
@@ -52,12 +51,24 @@ pub fn capture<'py>(
     let outcome = dynamlir_capture::capture(&tables(py)?, function, args.unwrap_or(&empty), kwargs, steps)?;
     let Captured { graph, guards, inputs, session, .. } = match outcome {
         Ok(captured) => captured,
-        Err(stop) => return Ok((stop.reason, stop.message, stop.location).into_pyobject(py)?.into_any()),
+        Err(stopped) => return Ok(stop_tuple(py, stopped.stop)?.into_any()),
     };
     let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
     let guards = guards.build(py)?;
     let inputs = inputs.into_iter().map(|input| input.real).collect();
-    Ok(Bound::new(py, CapturedFrame { graph, guards, sources, inputs, session })?.into_any())
+    Ok(Bound::new(py, CapturedFrame::new(graph, guards.code_parts(), sources, inputs, session))?.into_any())
+}
+
+impl CapturedFrame {
+    /// The parts of a capture that backends and people look at.
+    pub fn new(graph: Graph<Py<PyAny>>, code_parts: Vec<String>, sources: Vec<String>, inputs: Vec<Py<PyAny>>, session: Py<PyAny>) -> Self {
+        Self { graph, code_parts, sources, inputs, session }
+    }
+}
+
+/// `(reason, message, location)`
+pub fn stop_tuple(py: Python<'_>, stop: Stop) -> PyResult<Bound<'_, PyTuple>> {
+    (stop.reason, stop.message, stop.location).into_pyobject(py)
 }
 
 #[pymethods]
@@ -128,7 +139,7 @@ impl CapturedFrame {
     /// The guards as Python predicates.
     #[getter]
     fn code_parts(&self) -> Vec<String> {
-        self.guards.code_parts()
+        self.code_parts.clone()
     }
 }
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from .. import config, native, reasons, report
+from .. import config, logs, native, reasons, report
 from ..reasons import Fallback
 from . import backends
 
@@ -26,13 +27,42 @@ class Compiler:
         self.fullgraph = fullgraph
         self.settings = settings
         self.backend = backends.resolve(backend)
+        self.steps: Callable[..., None] | None = None
         self.graphs: list[backends.Captured] = []
 
-    def compile(self, captured: backends.Captured) -> backends.Runner:
-        """A callable for a captured graph; `Fallback` when there is none."""
-        runner = backends.compile_captured(captured, self.backend, self.settings)
+    def may_compile(self, entries: int, limit: int, misses: list[str]) -> bool:
+        """Whether one more entry may be made; ``misses`` says which guard of each entry failed."""
+        if entries:
+            logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
+        if entries < limit:
+            return True
+        if not self._limit_noted:
+            self._limit_noted = True
+            message = f"{self.name} has {entries} entries; the last one fails at {misses[-1] if misses else '?'}"
+            reasons.note("cache-limit", message)
+            warnings.warn(f"dynamlir: {message}; calls that no entry fits run as plain Python", stacklevel=2)
+        return False
+
+    _limit_noted = False
+
+    def compile(self, frame: Any) -> backends.Runner | None:
+        """A callable for a captured frame; None when it is for plain Python."""
+        captured = backends.Captured.of(self.name, frame)
+        try:
+            runner = backends.compile_captured(captured, self.backend, self.settings)
+        except Fallback as failure:
+            self.stopped(failure.reason, failure.message, failure.location)
+            return None
         self.graphs.append(captured)
         return runner
+
+    def failed(self, error: BaseException) -> bool:
+        """Whether a call whose graph raised is to be repeated as plain Python."""
+        if not isinstance(error, native.module().RunError):
+            return False
+        reasons.note("run-error", f"{type(error).__name__}: {error}")
+        report.bump("calls_repeated_eagerly")
+        return True
 
     def stopped(self, reason: str, message: str, location: reasons.Location) -> None:
         """A frame could not be captured whole: it runs as plain Python, or raises under ``fullgraph``."""
@@ -68,7 +98,11 @@ def compile(
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = _function(model)
     name = getattr(function, "__qualname__", type(model).__qualname__)
-    return native.module().CompiledFunction(function, bound, model, Compiler(name, backend, fullgraph, settings))
+    compiled = native.module().CompiledFunction(function, bound, model, Compiler(name, backend, fullgraph, settings))
+    for attribute in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(model, attribute):
+            setattr(compiled, attribute, getattr(model, attribute))
+    return compiled
 
 
 def _function(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
@@ -117,13 +151,3 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Mod
 
 def _recompile(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
     return _compile_module(module, compiler)
-
-
-def is_reason(error: BaseException) -> Fallback | None:
-    """The `Fallback` that an exception is or was caused by."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, Fallback):
-            return seen
-        seen = seen.__cause__
-    return None

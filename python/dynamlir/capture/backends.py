@@ -6,6 +6,7 @@ A backend gets a `Captured` and returns a callable that takes the graph's input 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,27 +28,23 @@ class Captured:
 
     name: str
     session: Session
-    nodes: Sequence[fx.GraphNode]
-    kept: Sequence[int]
-    """Which of the session's inputs the recording uses, in order."""
+    frame: Any
+    """The native ``CapturedFrame``."""
     inputs: Sequence[torch.Tensor]
-    """The real tensors behind the used inputs, as example inputs."""
+    """The real tensors of the first call, as example inputs."""
     text: str
     """The torch-level graph."""
-    table: str
-    source: str
-    """Python source of the graph (the ``"python"`` backend)."""
-    namespace: dict[str, Any]
-    """What the free names of ``source`` stand for."""
-    _module: torch.fx.GraphModule | None = None
 
-    @property
+    @staticmethod
+    def of(name: str, frame: Any) -> Captured:
+        """From a native ``CapturedFrame``."""
+        return Captured(name, frame.session, frame, frame.inputs, frame.text)
+
+    @functools.cached_property
     def module(self) -> torch.fx.GraphModule:
         """The graph for torch's tools."""
-        if self._module is None:
-            fakes = [self.session.faker.known(real) for real in self.inputs]
-            self._module = fx.export(self.nodes, fakes, self.name)
-        return self._module
+        fakes = [self.session.faker.known(real) for real in self.inputs]
+        return fx.export(self.frame.nodes(), fakes, "Captured")
 
 
 def _native(captured: Captured, settings: config.Options) -> Runner:
@@ -59,8 +56,9 @@ def _native(captured: Captured, settings: config.Options) -> Runner:
 
 
 def _python(captured: Captured, settings: config.Options) -> Runner:
-    namespace = {"torch": torch, **captured.namespace}
-    exec(compile(captured.source, f"<dynamlir graph of {captured.name}>", "exec"), namespace)
+    source, bound = captured.frame.python_source()
+    namespace = {"torch": torch, **bound}
+    exec(compile(source, f"<dynamlir graph of {captured.name}>", "exec"), namespace)
     return namespace["compiled_fn"]
 
 

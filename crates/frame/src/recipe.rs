@@ -1,0 +1,128 @@
+//! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
+
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
+};
+
+/// How to make a value.
+#[derive(Debug)]
+pub enum Recipe {
+    /// What the guards collected under this number: an argument, or something reached from one.
+    Input(usize),
+    /// A result of the graph.
+    Output(usize),
+    /// This very object.
+    Constant(Py<PyAny>),
+    /// A tuple.
+    Tuple(Vec<Recipe>),
+    /// A list.
+    List(Vec<Recipe>),
+    /// A set, or a frozen one.
+    Set(Vec<Recipe>, bool),
+    /// A dict.
+    Dict(Vec<(Recipe, Recipe)>),
+    /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's.
+    TupleClass(Py<PyAny>, Vec<Recipe>),
+    /// An instance of a class of the user's, made without its `__init__`.
+    Instance(Box<Instance>),
+    /// The first use of an object that is used again.
+    Keep(usize, Box<Recipe>),
+    /// A further use.
+    Kept(usize),
+}
+
+/// An instance by its parts.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its class.
+    pub class: Py<PyAny>,
+    /// The builtin class whose `__new__` and item protocol it uses: object, dict, OrderedDict, list.
+    pub base: Py<PyAny>,
+    /// Items: for dicts key and value, for lists the value alone counts.
+    pub items: Vec<(Recipe, Recipe)>,
+    /// What stands in its `__dict__`.
+    pub attributes: Vec<(Py<PyAny>, Recipe)>,
+}
+
+/// What recipes draw from.
+pub struct Supply<'a, 'py> {
+    /// What the guards collected.
+    pub inputs: &'a [Option<Bound<'py, PyAny>>],
+    /// The graph's results.
+    pub outputs: &'a [Bound<'py, PyAny>],
+    /// Objects kept for a further use.
+    pub kept: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+impl Recipe {
+    /// Makes the value.
+    pub fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let lost = || pyo3::exceptions::PyRuntimeError::new_err("an output recipe names what is not there");
+        Ok(match self {
+            Self::Input(at) => supply.inputs.get(*at).cloned().flatten().ok_or_else(lost)?,
+            Self::Output(at) => supply.outputs.get(*at).cloned().ok_or_else(lost)?,
+            Self::Constant(object) => object.bind(py).clone(),
+            Self::Tuple(items) => PyTuple::new(py, all(py, items, supply)?)?.into_any(),
+            Self::List(items) => PyList::new(py, all(py, items, supply)?)?.into_any(),
+            Self::Set(items, false) => PySet::new(py, all(py, items, supply)?)?.into_any(),
+            Self::Set(items, true) => PyFrozenSet::new(py, all(py, items, supply)?)?.into_any(),
+            Self::Dict(entries) => {
+                let dict = PyDict::new(py);
+                for (key, value) in entries {
+                    dict.set_item(key.make(py, supply)?, value.make(py, supply)?)?;
+                }
+                dict.into_any()
+            }
+            Self::TupleClass(class, items) => {
+                let items = PyTuple::new(py, all(py, items, supply)?)?;
+                let class = class.bind(py);
+                // Struct sequences have a `__new__` of their own, which takes the items.
+                if class.hasattr("n_sequence_fields")? {
+                    class.call1((items,))?
+                } else {
+                    py.get_type::<PyTuple>().getattr("__new__")?.call1((class, items))?
+                }
+            }
+            Self::Instance(instance) => instance.make(py, supply)?,
+            Self::Keep(number, recipe) => {
+                let made = recipe.make(py, supply)?;
+                if supply.kept.len() <= *number {
+                    supply.kept.resize(number + 1, None);
+                }
+                supply.kept[*number] = Some(made.clone());
+                made
+            }
+            Self::Kept(number) => supply.kept.get(*number).cloned().flatten().ok_or_else(lost)?,
+        })
+    }
+}
+
+impl Instance {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (class, base) = (self.class.bind(py), self.base.bind(py));
+        let made = base.getattr("__new__")?.call1((class,))?;
+        if base.is(py.get_type::<PyList>()) {
+            let append = base.getattr("append")?;
+            for (_, value) in &self.items {
+                append.call1((&made, value.make(py, supply)?))?;
+            }
+        } else if !self.items.is_empty() {
+            let set = base.getattr("__setitem__")?;
+            for (key, value) in &self.items {
+                set.call1((&made, key.make(py, supply)?, value.make(py, supply)?))?;
+            }
+        }
+        if !self.attributes.is_empty() {
+            let set = py.get_type::<PyAny>().getattr("__setattr__")?;
+            for (name, value) in &self.attributes {
+                set.call1((&made, name, value.make(py, supply)?))?;
+            }
+        }
+        Ok(made)
+    }
+}
+
+fn all<'py>(py: Python<'py>, items: &[Recipe], supply: &mut Supply<'_, 'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    items.iter().map(|item| item.make(py, supply)).collect()
+}
