@@ -29,6 +29,14 @@ pub(crate) struct Evaluator {
     place: RefCell<Option<Rc<Place>>>,
     /// Counts down to the next look.
     countdown: Cell<u32>,
+    /// A function that does nothing, at whose start CPython does what waits.
+    idle: Py<PyAny>,
+}
+
+/// [`Evaluator::idle`], made before anything can wait for it.
+fn idle(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static IDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    IDLE.get_or_try_init(py, || py.eval(c"lambda: None", None, None).map(Bound::unbind)).map(|idle| idle.clone_ref(py))
 }
 
 thread_local! {
@@ -60,11 +68,8 @@ impl Evaluator {
 
     /// Does what waits. Signal handlers, finalizers and pending calls are no part of the program that is evaluated.
     pub fn checkpoint(&self, thread: Thread<'_>) -> PyResult<()> {
-        static IDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let py = thread.py();
         let _away = Listening::new(None);
-        let idle = IDLE.get_or_try_init(py, || py.eval(c"lambda: None", None, None).map(Bound::unbind))?;
-        thread.checkpoint(idle.bind(py))
+        thread.checkpoint(self.idle.bind(thread.py()))
     }
 
     /// An exception for C code that lies between the frames of an aborted evaluation.
@@ -116,6 +121,7 @@ pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOn
         aborted: Cell::new(false),
         place: RefCell::new(None),
         countdown: Cell::new(BLIND_INTERVAL),
+        idle: idle(py).map_err(|error| Refusal::Probe(error.to_string()))?,
     });
     let _restore = Restore { former: CURRENT.replace(Some(evaluator.clone())) };
     let _listening = Listening::new(Some(run::handler));
