@@ -27,7 +27,166 @@ func.func @f(%m: i64) {
 
 // -----
 
-// workspace: bytes.
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{expected a function of module @kernels, got @k}}
+  dynamo.launch @k(%m) : (memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// launch: what a kernel gets is an address, so the operands are exactly what it takes.
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{there is no kernel @kernels::@missing}}
+  dynamo.launch @kernels::@missing(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+}
+
+// -----
+
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{has 1 operands, its kernel takes 2}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<4xf32>, memref<4xf32>)
+}
+
+// -----
+
+// A size,
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xf32>', its kernel takes 'memref<8xf32>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<8xf32>)
+}
+
+// -----
+
+// an element type,
+func.func @f(%m: memref<4xf16>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xf16>', its kernel takes 'memref<4xi16>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf16>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<4xi16>)
+}
+
+// -----
+
+// a bool that is not a byte,
+func.func @f(%m: memref<4xi1>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xi1>', its kernel takes 'memref<4xi1>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xi1>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<4xi1>)
+}
+
+// -----
+
+// a rank,
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xf32>', its kernel takes 'memref<2x2xf32>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<2x2xf32>)
+}
+
+// -----
+
+// a stride,
+func.func @f(%m: memref<2x4xf32, strided<[1, 2]>>) {
+  // expected-error @+1 {{operand 0 is 'memref<2x4xf32, strided<[1, 2]>>', its kernel takes 'memref<2x4xf32>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<2x4xf32, strided<[1, 2]>>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<2x4xf32>)
+}
+
+// -----
+
+// an offset that the kernel would add once more,
+func.func @f(%m: memref<4xf32, strided<[1], offset: 2>>) {
+  // expected-error @+1 {{its kernel takes 'memref<4xf32, strided<[1], offset: 2>>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32, strided<[1], offset: 2>>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<4xf32, strided<[1], offset: 2>>)
+}
+
+// -----
+
+// a number that nobody knows.
+func.func @f(%m: memref<?xf32>) {
+  // expected-error @+1 {{operand 0 is 'memref<?xf32>', its kernel takes 'memref<?xf32>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<?xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<?xf32>)
+}
+
+// -----
+
+// The signature counts where the kernel takes bare pointers; without one, nothing fits.
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xf32>', its kernel takes 'memref<5xf32>'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  llvm.func @k(!llvm.ptr) attributes {dynamo.signature = () -> memref<5xf32>}
+}
+
+// -----
+
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{operand 0 is 'memref<4xf32>', its kernel takes '!llvm.ptr'}}
+  dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  llvm.func @k(!llvm.ptr)
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expected the result types of its kernel}}
+  %0 = dynamo.launch @kernels::@k(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(tensor<4xf32>) -> tensor<4xi1>
+}
+
+// -----
+
+// workspace: bytes, and how many.
 func.func @f() {
   // expected-error @+1 {{result #0 must be 1D memref of 8-bit signless integer values}}
   dynamo.workspace : memref<64xf32>
@@ -36,7 +195,15 @@ func.func @f() {
 
 // -----
 
-// buffer: inside the workspace, also where the sum does not fit 64 bits.
+func.func @f() {
+  // expected-error @+1 {{expected a number of bytes, got 'memref<?xi8>'}}
+  dynamo.workspace : memref<?xi8>
+  return
+}
+
+// -----
+
+// buffer: inside the workspace and aligned to its elements, also where the sum does not fit 64 bits.
 func.func @f(%ws: memref<64xi8>) {
   // expected-error @+1 {{expected a byte offset that is not negative}}
   dynamo.buffer %ws[-64] : memref<64xi8> -> memref<4xf32>
@@ -77,6 +244,30 @@ func.func @f(%ws: memref<64xi8>) {
 
 // -----
 
+func.func @f(%ws: memref<64xi8>) {
+  // expected-error @+1 {{reaches 4 bytes before its workspace}}
+  dynamo.buffer %ws[4] : memref<64xi8> -> memref<3xf32, strided<[-1]>>
+  return
+}
+
+// -----
+
+func.func @f(%ws: memref<64xi8>) {
+  // expected-error @+1 {{expected a byte offset that is a multiple of the element's 8 bytes}}
+  dynamo.buffer %ws[12] : memref<64xi8> -> memref<1xf64>
+  return
+}
+
+// -----
+
+func.func @f(%ws: memref<64xi8>) {
+  // expected-error @+1 {{expected elements of a torch type, got 'memref<4xindex>'}}
+  dynamo.buffer %ws[0] : memref<64xi8> -> memref<4xindex>
+  return
+}
+
+// -----
+
 func.func @f(%ws: memref<64xi32>) {
   // expected-error @+1 {{operand #0 must be 1D memref of 8-bit signless integer values}}
   dynamo.buffer %ws[0] : memref<64xi32> -> memref<4xf32>
@@ -89,6 +280,30 @@ func.func @f(%ws: memref<64xi32>) {
 func.func @f() {
   // expected-error @+1 {{expected builtin.memref, but found 'tensor<4xf32>'}}
   dynamo.output_buffer : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{expected a fresh tensor: no offset, and strides that are not negative}}
+  dynamo.output_buffer : memref<4xf32, strided<[1], offset: 2>>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{expected a fresh tensor: no offset, and strides that are not negative}}
+  dynamo.output_buffer : memref<4xf32, strided<[-1]>>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{is larger than any memory}}
+  dynamo.output_buffer : memref<4x4xf32, strided<[4611686018427387904, 1]>>
   return
 }
 
@@ -119,6 +334,14 @@ func.func @f(%m: memref<4xf32>) {
 
 // -----
 
+func.func @f(%m: memref<4xf32>) {
+  // expected-error @+1 {{expected either outs or results}}
+  dynamo.extern c_shim "aten.sin.default"(%m) outs(%m) args [#dynamo.operand<0>] : (memref<4xf32>) -> memref<4xf32>, (memref<4xf32>)
+  return
+}
+
+// -----
+
 // check_range: the operand itself comes back.
 func.func @f(%i: tensor<4xi64>) {
   // expected-error @+1 {{returns its operand if that is a tensor, else nothing}}
@@ -131,5 +354,13 @@ func.func @f(%i: tensor<4xi64>) {
 func.func @f(%i: memref<4xi64>) {
   // expected-error @+1 {{returns its operand if that is a tensor, else nothing}}
   dynamo.check_range %i in [0, 10) "index out of range" : (memref<4xi64>) -> tensor<4xi64>
+  return
+}
+
+// -----
+
+func.func @f(%i: memref<4xi32>) {
+  // expected-error @+1 {{expected indices of type i64, got 'memref<4xi32>'}}
+  dynamo.check_range %i in [0, 10) "index out of range" : (memref<4xi32>) -> ()
   return
 }

@@ -5,8 +5,8 @@
 
 // The graph after outlining, and after planning.
 
-// CHECK-LABEL: func.func @kernels
-func.func @kernels(%x: tensor<4xf32>) {
+// CHECK-LABEL: func.func @outlined
+func.func @outlined(%x: tensor<4xf32>) {
   // CHECK: dynamo.launch @kernels::@add_0(%arg0, %arg0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   dynamo.launch @kernels::@add_0(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   // CHECK: dynamo.launch @kernels::@iota_0() : () -> (tensor<4xi64>, tensor<4xi64>)
@@ -53,4 +53,26 @@ func.func @planned(%x: memref<4x8xf32, strided<[1, 4], offset: 2>>) -> memref<4x
   dynamo.commit
   // CHECK: return %[[O]]
   return %o : memref<4x8xf32>
+}
+
+// Once a kernel takes bare pointers, its signature says what they point at: here a bool, which is a byte, at any offset.
+// CHECK-LABEL: func.func @lowered
+func.func @lowered(%x: memref<4x1xi1, strided<[2, 9], offset: 5>>, %y: memref<4x1xui8>) {
+  dynamo.launch @kernels::@lowered(%x, %y) : (memref<4x1xi1, strided<[2, 9], offset: 5>>, memref<4x1xui8>) -> ()
+  return
+}
+
+module @kernels {
+  func.func @add_0(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = dynamo.add %x, %y : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func @iota_0() -> (tensor<4xi64>, tensor<4xi64>) {
+    %0 = dynamo.iota 0 : tensor<4xi64>
+    return %0, %0 : tensor<4xi64>, tensor<4xi64>
+  }
+  func.func private @k(memref<4x8xf32, strided<[1, 4]>>, memref<4x8xf32>)
+  // CHECK: llvm.func @lowered
+  // CHECK-SAME: dynamo.signature = (memref<4x1xi8, strided<[2, 1]>>) -> memref<4x1xi8>
+  llvm.func @lowered(!llvm.ptr, !llvm.ptr) attributes {dynamo.signature = (memref<4x1xi8, strided<[2, 1]>>) -> memref<4x1xi8>}
 }

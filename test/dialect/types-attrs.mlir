@@ -24,7 +24,7 @@ func.func private @arguments() attributes {test = {
 // CHECK-LABEL: func.func private @outputs
 // CHECK-SAME: [#dynamo.output<result 0>, #dynamo.output<arg 1>, #dynamo.output<arg_view 1, [2, 3], [3, 1], 4>,
 // CHECK-SAME: #dynamo.output<result_view 0, [], [], 0>, #dynamo.output<none>, #dynamo.output<same 2>, #dynamo.output<constant -3>]
-func.func private @outputs() attributes {dynamo.outputs = [
+func.func private @outputs(tensor<4xf32>, tensor<8xf32>) -> tensor<f32> attributes {dynamo.outputs = [
   #dynamo.output<result 0>, #dynamo.output<arg 1>, #dynamo.output<arg_view 1, [2, 3], [3, 1], 4>,
   #dynamo.output<result_view 0, [], [], 0>, #dynamo.output<none>, #dynamo.output<same 2>, #dynamo.output<constant -3>]}
 

@@ -37,19 +37,3 @@ func.func @results(%x: tensor<3xf32> {dynamo.strides = array<i64: 1>, dynamo.off
     attributes {dynamo.entry, dynamo.outputs = []} {
   return %x : tensor<3xf32>
 }
-
-// -----
-
-// expected-error @+1 {{not functional: dynamo.mutates must name an argument of the result's type}}
-func.func @mutates(%x: tensor<3xf32> {dynamo.strides = array<i64: 1>, dynamo.offset = 0}) -> (tensor<3xf32> {dynamo.mutates = 1})
-    attributes {dynamo.entry, dynamo.outputs = []} {
-  return %x : tensor<3xf32>
-}
-
-// -----
-
-// expected-error @+1 {{not functional: #dynamo.output<result 0> names nothing}}
-func.func @outputs(%x: tensor<3xf32> {dynamo.strides = array<i64: 1>, dynamo.offset = 0})
-    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
-  return
-}

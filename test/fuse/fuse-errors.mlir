@@ -37,17 +37,6 @@ module {
 
 module {
   module @kernels {
-    // expected-error@+1 {{expected increasing reduced dims of a domain of rank 2, got [1, 0]}}
-    func.func @k(%x: tensor<4x8xf32>) attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1, 0>} {
-      return
-    }
-  }
-}
-
-// -----
-
-module {
-  module @kernels {
     // expected-error@+1 {{expected argument of shape [4, 8] (domain) or [4] (row), got tensor<8xf32>}}
     func.func @k(%x: tensor<8xf32>) attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1>} {
       return
@@ -110,29 +99,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'dynamo.neg' may not stand outside a kernel}}
   %0 = dynamo.neg %x : tensor<4xf32>
   return %0 : tensor<4xf32>
-}
-
-// -----
-
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{expected a launch of a function in module @kernels}}
-  %0 = dynamo.launch @kernels::@gone(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  return %0 : tensor<4xf32>
-}
-
-// -----
-
-module {
-  func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {
-    // expected-error@+1 {{expected the types of kernel @k}}
-    %0 = dynamo.launch @kernels::@k(%x) : (tensor<4xf32>) -> tensor<8xf32>
-    return %0 : tensor<8xf32>
-  }
-  module @kernels {
-    func.func @k(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
-      return %x : tensor<4xf32>
-    }
-  }
 }
 
 // -----

@@ -20,14 +20,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dy
 
 // -----
 
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.outputs = []} {
-  // expected-error @+1 {{there is no kernel @missing}}
-  %0 = dynamo.launch @kernels::@missing(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  return %0 : tensor<4xf32>
-}
-
-// -----
-
 func.func @main() attributes {dynamo.entry, dynamo.outputs = []} {
   return
 }

@@ -5,6 +5,8 @@
 module @kernels {
 
 // CHECK-LABEL: func.func @two_results
+// What is read and what is written, in memory.
+// CHECK-SAME: dynamo.signature = (memref<4x8xf32, strided<[1, 4]>>, memref<4x8xf32>) -> (memref<4x8xf32>, memref<4x8xf32>)
 // CHECK: %[[X:.*]] = bufferization.to_tensor
 // CHECK: %[[Y:.*]] = bufferization.to_tensor
 // CHECK: %[[R:.*]]:2 = linalg.generic {indexing_maps = [#[[ID:.*]], #[[ID]], #[[ID]], #[[ID]]], iterator_types = ["parallel", "parallel"]}

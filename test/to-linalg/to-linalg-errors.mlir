@@ -21,13 +21,6 @@ func.func @empty() attributes {dynamo.kernel, dynamo.domain = array<i64: 0>, dyn
 
 // -----
 
-// expected-error @+1 {{'dynamo.reduced_dims' leaves a domain of 1 dimensions}}
-func.func @out_of_range() attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64: 1>} {
-  return
-}
-
-// -----
-
 func.func @shape_primitive(%x: memref<4xf32>, %out: memref<4xf32>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
   %a = bufferization.to_tensor %x restrict : memref<4xf32> to tensor<4xf32>
@@ -111,6 +104,29 @@ func.func @computed_table(%x: memref<4xf32>, %i: memref<4xi64>, %out: memref<4xf
   %t = dynamo.neg %a : tensor<4xf32>
   // expected-error @+1 {{expected a table that the kernel loads}}
   %0 = dynamo.gather %t[%b] : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
+  bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// The signature has what is read first and what is written last.
+// expected-error @+1 {{expected a kernel that writes its last arguments and loads only the others}}
+func.func @written_first(%out: memref<4xf32>, %x: memref<4xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
+  %a = bufferization.to_tensor %x restrict : memref<4xf32> to tensor<4xf32>
+  bufferization.materialize_in_destination %a in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// Arguments do not alias, so one that is read and written would be read before and after.
+// expected-error @+1 {{expected a kernel that writes its last arguments and loads only the others}}
+func.func @read_and_written(%out: memref<4xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
+  %a = bufferization.to_tensor %out restrict : memref<4xf32> to tensor<4xf32>
+  %0 = dynamo.neg %a : tensor<4xf32>
   bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
   return
 }

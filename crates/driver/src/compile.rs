@@ -3,7 +3,11 @@
 use std::{path::PathBuf, time::Instant};
 
 use dynamlir_codegen::{compile_kernels, packed, pipelines::Stage};
-use dynamlir_dialect::{Session, context::module_op, ir::Op};
+use dynamlir_dialect::{
+    Session,
+    context::module_op,
+    ir::{Attr, Builder, Op},
+};
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Jit, Kernel, Plan};
 use melior::ir::Module;
@@ -81,7 +85,8 @@ fn compile_module(
     let (linalg, llvm) = (number("linalg"), number("llvm"));
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let plan = read(module_op(module))?;
-    report.kernels.clone_from(&plan.kernels);
+    let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+    report.kernels = names.clone();
     report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();
     report.workspace_bytes = plan.workspace_bytes;
 
@@ -89,10 +94,10 @@ fn compile_module(
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);
     let mut found = if cached { take_known(module_op(module)) } else { Taken::default() };
     report.kernels_reused = found.known.len();
-    if plan.kernels.iter().any(|name| !found.known.iter().any(|(known, _)| known == name)) {
+    if names.iter().any(|name| !found.known.iter().any(|(known, _)| known == name)) {
         advance(session, module, (from.max(linalg), llvm), &dumper, &mut report, check)?;
         check()?;
-        let fresh = code(module_op(module), &plan, &found, &dumper, &mut report)?;
+        let fresh = code(module_op(module), &names, &found, &dumper, &mut report)?;
         for (name, kernel) in fresh {
             if let Some((_, key)) = found.keys.iter().find(|(known, _)| *known == name) {
                 cache::keep(key.clone(), kernel.clone());
@@ -100,8 +105,7 @@ fn compile_module(
             found.known.push((name, kernel));
         }
     }
-    let kernels = plan
-        .kernels
+    let kernels = names
         .iter()
         .map(|name| found.known.iter().find(|(known, _)| known == name).map(|(_, kernel)| kernel.clone()))
         .collect::<Option<Vec<_>>>()
@@ -116,7 +120,19 @@ struct Taken {
     keys: Vec<(String, String)>,
 }
 
-/// Removes the kernels that are compiled already.
+/// Leaves of a kernel what launches are held against.
+fn declare(kernel: Op) {
+    let ctx = kernel.ctx();
+    let kept = kernel.attrs().into_iter().filter(|(name, _)| ["sym_name", "function_type", "dynamo.signature"].contains(&name.as_str()));
+    let mut attrs = vec![("sym_visibility".to_owned(), Attr::str(ctx, "private"))];
+    attrs.extend(kept);
+    let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+    let builder = Builder::before(kernel);
+    builder.insert(builder.detached("func.func", &[], &[], &attrs, 1));
+    kernel.erase();
+}
+
+/// Takes the bodies of the kernels that are compiled already.
 fn take_known(module: Op) -> Taken {
     let mut taken = Taken::default();
     let Some(body) = kernels_module(module).and_then(Op::body) else { return taken };
@@ -125,7 +141,7 @@ fn take_known(module: Op) -> Taken {
         match cache::find(&key) {
             Some(kernel) => {
                 taken.known.push((name, kernel));
-                func.erase();
+                declare(func);
             }
             None => taken.keys.push((name, key)),
         }
@@ -134,9 +150,9 @@ fn take_known(module: Op) -> Taken {
 }
 
 /// Machine code for the kernels that are not known yet.
-fn code(module: Op, plan: &Plan, taken: &Taken, dumper: &Dumper, report: &mut Report) -> Result<Vec<(String, Kernel)>, Error> {
+fn code(module: Op, names: &[String], taken: &Taken, dumper: &Dumper, report: &mut Report) -> Result<Vec<(String, Kernel)>, Error> {
     let kernels = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
-    let names: Vec<String> = plan.kernels.iter().filter(|name| !taken.known.iter().any(|(known, _)| known == *name)).cloned().collect();
+    let names: Vec<String> = names.iter().filter(|name| !taken.known.iter().any(|(known, _)| known == *name)).cloned().collect();
     let mut settings = dynamlir_codegen::Options { kernels: names.clone(), ..Default::default() };
     settings.keep_ir = dumper.is_on();
     settings.keep_assembly = dumper.is_on();

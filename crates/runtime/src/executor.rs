@@ -9,7 +9,8 @@ use dynamlir_torch_abi::{BelowAutograd, OwnedTensor, TensorRef, TorchAbi, TorchE
 use crate::check::Check;
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::jit::Kernel;
-use crate::lower::{Op, PlanError, Program, lower};
+use crate::layout::Layout;
+use crate::lower::{ExternStep, Op, PlanError, Program, lower};
 use crate::outputs::{self, OutputValue};
 use crate::plan::Plan;
 use crate::verify::verify;
@@ -89,7 +90,8 @@ impl Executable {
             return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), kernels.len())));
         }
         let program = lower(&plan)?;
-        let externs = program.externs.iter().map(|step| Prepared::new(abi, &plan.externs[step.call], step, py)).collect();
+        let prepared = |step: &ExternStep| Prepared::new(abi, &plan.externs[step.call], step, py).map_err(PlanError);
+        let externs = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
         Ok(Self { abi, plan, program, kernels, externs, pool: Mutex::new(Vec::new()) })
     }
 
@@ -204,6 +206,11 @@ impl Executable {
         let tensors = |sources: &[_]| sources.iter().map(|s| workspace.tensor(*s, inputs)).collect::<Result<Vec<_>, _>>();
         let (operands, outs) = (tensors(&step.operands)?, tensors(&step.outs)?);
         let results = self.externs[index].call(self.abi, call, &operands, &outs, py).map_err(failed)?;
+        if let Some((number, sizes)) = resized(&outs, &call.result_layouts)? {
+            let message = format!("its result {number} has sizes {sizes:?}, others were expected");
+            workspace.forget(&step.outs);
+            return Err(failed(PythonError { message, payload: None }));
+        }
         if step.results.is_empty() {
             return Ok(());
         }
@@ -225,4 +232,15 @@ impl Executable {
         }
         Ok(())
     }
+}
+
+/// An `out` that no longer has the layout it was lent with: torch resizes, and so moves, one of the wrong shape.
+fn resized<'a>(outs: &[TensorRef<'a>], layouts: &[Option<Layout>]) -> Result<Option<(usize, &'a [i64])>, TorchError> {
+    for (i, (out, layout)) in outs.iter().zip(layouts).enumerate() {
+        let (sizes, strides) = (out.sizes()?, out.strides()?);
+        if layout.as_ref().is_some_and(|layout| sizes != layout.sizes || strides != layout.strides) {
+            return Ok(Some((i, sizes)));
+        }
+    }
+    Ok(None)
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use dynamlir_torch_abi::{BelowAutograd, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{Base, BelowAutograd, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
 
 use crate::Layout;
 use crate::lower::ExternStep;
@@ -49,15 +49,21 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Self {
-        let native = native(abi, call, step, py);
+    /// Prepares a call, or says why there is no such call.
+    pub(crate) fn new(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Result<Self, String> {
+        let text = py.signature(&call.schema).ok_or_else(|| format!("torch has no operator {}", call.schema))?;
+        let signature = Signature::parse(&text);
+        if let Ok(signature) = &signature {
+            check(call, step, signature)?;
+        }
+        let native = signature.and_then(|signature| native(abi, call, step, &signature));
         let (route, reason) = match &native {
             Ok(op) => (op.route(), String::new()),
             Err(e) => (Route::Python, e.message().to_owned()),
         };
         let report = ExternReport { schema: call.schema.clone(), location: call.location.clone(), route, reason };
         let own = call.schema.starts_with("aten.") || call.schema.starts_with("prims.");
-        Self { native: native.ok(), report, lend_copies: !own }
+        Ok(Self { native: native.ok(), report, lend_copies: !own })
     }
 
     /// Whether the op is not torch's own.
@@ -104,12 +110,29 @@ impl Prepared {
     }
 }
 
-fn native(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Result<OpCall, TorchError> {
+/// Holds a call against what torch says of the operator.
+fn check(call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<(), String> {
+    let (schema, location) = (&call.schema, &call.location);
+    let wrong = |what: String| Err(format!("{schema} ({location}) {what}"));
+    if signature.writes {
+        return wrong("writes to its arguments: the plan knows nothing of that".to_owned());
+    }
+    if call.args.len() != signature.args.len() {
+        return wrong(format!("takes {} arguments, {} are given", signature.args.len(), call.args.len()));
+    }
+    let tensors = signature.results.iter().all(|ty| ty.base == Base::Tensor && !ty.list);
+    let expected = step.outs.len().max(step.results.len());
+    if tensors && expected != 0 && expected != signature.results.len() {
+        return wrong(format!("returns {} tensors, {expected} are expected", signature.results.len()));
+    }
+    Ok(())
+}
+
+fn native(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<OpCall, TorchError> {
     if call.route == Route::Python {
         return Err(TorchError::new("the plan asks for Python"));
     }
-    let text = py.signature(&call.schema).ok_or_else(|| TorchError::new("torch does not know the op"))?;
-    OpCall::prepare(abi, call.route, &Signature::parse(&text)?, &call.args, &step.operand_types, step.outs.len())
+    OpCall::prepare(abi, call.route, signature, &call.args, &step.operand_types, step.outs.len())
 }
 
 fn message(message: impl Into<String>) -> PythonError {

@@ -12,6 +12,9 @@ pub struct Layout {
     pub offset: i64,
 }
 
+/// No memory is larger: what lies farther away is nowhere.
+const FAR: u64 = 1 << 56;
+
 impl Layout {
     /// The row-major layout with offset 0.
     #[must_use]
@@ -50,7 +53,7 @@ impl Layout {
         Some((low.checked_mul(bytes)?, high.checked_add(1)?.checked_mul(bytes)?))
     }
 
-    /// Whether the numbers make sense at all.
+    /// Whether the numbers make sense at all. Sums of a few distances of checked layouts do not overflow.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.sizes.len() != self.strides.len() {
             return Err(format!("{} sizes but {} strides", self.sizes.len(), self.strides.len()));
@@ -58,13 +61,40 @@ impl Layout {
         if self.sizes.iter().any(|&s| s < 0) {
             return Err(format!("negative size in {:?}", self.sizes));
         }
-        if self.span().is_none() && !self.sizes.contains(&0) {
-            return Err("the layout spans more bytes than an address can count".to_owned());
+        let is_far = |bytes: i64| bytes.unsigned_abs() > FAR;
+        match self.span() {
+            Some((low, high)) if is_far(low) || is_far(high) => return Err("the layout spans more bytes than there are".to_owned()),
+            None if !self.sizes.contains(&0) => return Err("the layout spans more bytes than an address can count".to_owned()),
+            _ => {}
         }
-        if self.offset.checked_mul(self.element_bytes()).is_none() {
-            return Err("the offset overflows".to_owned());
+        if self.offset.checked_mul(self.element_bytes()).is_none_or(is_far) {
+            return Err(format!("an offset of {} elements lies beyond any memory", self.offset));
         }
         Ok(())
+    }
+
+    /// Whether torch has tensors with these strides: it knows none that run backwards.
+    pub(crate) fn is_torchlike(&self) -> bool {
+        self.strides.iter().all(|&stride| stride >= 0)
+    }
+
+    /// Whether an element may be shown twice. Says so of some layouts, with interleaved dimensions, that show each once.
+    pub(crate) fn may_repeat(&self) -> bool {
+        let mut dims: Vec<(u64, i64)> = self
+            .strides
+            .iter()
+            .zip(&self.sizes)
+            .filter(|(_, size)| **size > 1)
+            .map(|(stride, size)| (stride.unsigned_abs(), *size))
+            .collect();
+        dims.sort_unstable();
+        let mut reached = 0_u64;
+        !self.sizes.contains(&0)
+            && dims.into_iter().any(|(stride, size)| {
+                let inside = stride <= reached;
+                reached = stride.saturating_mul(size as u64 - 1).saturating_add(reached);
+                inside
+            })
     }
 
     /// Whether both reach the same memory from the same element 0: strides of dimensions of size one do not matter.
@@ -101,6 +131,29 @@ mod tests {
         let l = Layout { dtype: DType::F64, sizes: vec![i64::MAX, 2], strides: vec![i64::MAX, 1], offset: 0 };
         assert!(l.check().is_err());
         assert!(Layout { dtype: DType::F64, sizes: vec![1], strides: vec![], offset: 0 }.check().is_err());
+    }
+
+    #[test]
+    fn distances_that_no_memory_has_are_refused() {
+        let l = |sizes: &[i64], offset| Layout { offset, ..Layout::contiguous(DType::F64, sizes) };
+        assert_eq!(l(&[4], 1 << 40).check(), Ok(()));
+        assert!(l(&[4], i64::MIN).check().is_err());
+        assert!(l(&[4], i64::MAX / 8).check().is_err());
+        assert!(l(&[1 << 55], 0).check().is_err());
+        // Nothing is reached, however far the strides go.
+        assert_eq!(l(&[0, 1 << 62], 0).check(), Ok(()));
+    }
+
+    #[test]
+    fn repeated_elements_are_noticed() {
+        let l = |sizes: &[i64], strides: &[i64]| Layout { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec(), offset: 0 };
+        assert!(!l(&[2, 3, 4], &[12, 4, 1]).may_repeat());
+        assert!(!l(&[3, 2], &[1, 8]).may_repeat());
+        assert!(!l(&[4, 1], &[-1, 0]).may_repeat());
+        assert!(l(&[4], &[0]).may_repeat());
+        assert!(l(&[4, 4], &[1, 1]).may_repeat());
+        assert!(l(&[4, 2], &[2, 6]).may_repeat());
+        assert!(!l(&[4, 0], &[0, 1]).may_repeat());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
 //! [`omp`], on the thread pool that torch uses.
 
+mod bounds;
 mod check;
 mod executor;
 mod externs;
@@ -26,4 +27,4 @@ pub use jit::{Jit, JitError, Kernel, PackedFn};
 pub use layout::Layout;
 pub use lower::PlanError;
 pub use outputs::OutputValue;
-pub use plan::{Const, ExternCall, InputSpec, Output, Plan, Reg, Step};
+pub use plan::{Const, ExternCall, InputSpec, KernelSpec, Output, Plan, Reg, Step};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::bounds;
 use crate::check::Check;
 use crate::plan::{Output, Plan, Reg, Step};
 use crate::{DType, Layout};
@@ -131,21 +132,30 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     l.out.input_binds = vec![Vec::new(); n];
     l.out.input_reach = vec![None; n];
     for (i, input) in plan.inputs.iter().enumerate() {
-        input.layout.check().map_err(|e| PlanError(format!("input {i}: {e}")))?;
+        tensor_layout(&input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
         let base = -input.layout.offset * input.layout.element_bytes();
         l.define(i, Place { root: Root::Input(i), base, layout: input.layout.clone() })?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
-        l.step(step).map_err(|PlanError(e)| PlanError(format!("step {i}: {e}")))?;
+        let origin = || plan.origins.get(i).cloned().unwrap_or_else(|| format!("step {i}"));
+        l.step(step).map_err(|PlanError(e)| PlanError(format!("{}: {e}", origin())))?;
     }
     if !l.committed && plan.inputs.iter().any(|i| i.mutated || i.version_bumps > 0) {
         return err("inputs are mutated but there is no commit");
     }
     l.results()?;
-    check_outputs(plan)?;
+    for (i, output) in plan.outputs.iter().enumerate() {
+        l.output(i, output).map_err(|PlanError(e)| PlanError(format!("output {i}: {e}")))?;
+    }
     let mut program = l.out;
     add_releases(&mut program);
     Ok(program)
+}
+
+/// Whether torch can have a tensor of this layout.
+fn tensor_layout(layout: &Layout) -> Result<(), PlanError> {
+    layout.check().map_err(PlanError)?;
+    if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.strides)) }
 }
 
 impl Lowering<'_> {
@@ -169,7 +179,7 @@ impl Lowering<'_> {
     }
 
     fn new_slot(&mut self, reg: Reg, layout: &Layout) -> Result<usize, PlanError> {
-        layout.check().map_err(PlanError)?;
+        tensor_layout(layout)?;
         let slot = self.out.slots.len();
         self.out.slots.push(layout.clone());
         self.out.slot_binds.push(Vec::new());
@@ -212,33 +222,38 @@ impl Lowering<'_> {
         }
     }
 
-    /// A register must stay inside its root; what an input's storage holds is only known when it is called.
+    /// A register must stay inside its root.
     fn check_bounds(&mut self, place: &Place) -> Result<(), PlanError> {
-        let Some((low, high)) = place.span() else {
-            return Ok(());
-        };
-        let (start, end) = match place.root {
-            Root::Workspace => (0, self.plan.workspace_bytes as i64),
-            Root::Slot(slot) => self.out.slots[slot].span().unwrap_or((0, 0)),
-            Root::Input(i) => {
-                let (start, end) = self.plan.inputs[i].layout.span().unwrap_or((0, 0));
-                if low < start || high > end {
-                    let (l, h) = self.out.input_reach[i].unwrap_or((low, high));
-                    self.out.input_reach[i] = Some((l.min(low), h.max(high)));
+        if let (Some((low, high)), Root::Input(i)) = (bounds::inside(place, self.plan, &self.out.slots)?, place.root) {
+            let (l, h) = self.out.input_reach[i].unwrap_or((low, high));
+            self.out.input_reach[i] = Some((l.min(low), h.max(high)));
+        }
+        Ok(())
+    }
+
+    /// What is written may be written, and no other register of the step sees it.
+    fn check_writes(&self, read: &[Reg], written: &[Reg]) -> Result<(), PlanError> {
+        for (i, &reg) in written.iter().enumerate() {
+            let place = self.place(reg)?;
+            bounds::writable(place, self.plan, self.committed)?;
+            for &other in read.iter().chain(&written[..i]) {
+                if !bounds::apart(place, self.place(other)?, &self.plan.inputs) {
+                    return err("what is written overlaps with another operand");
                 }
-                return Ok(());
             }
-        };
-        if low < start || high > end {
-            return err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"));
         }
         Ok(())
     }
 
     fn launch(&mut self, kernel: usize, args: &[Reg]) -> Result<(), PlanError> {
-        if kernel >= self.plan.kernels.len() {
+        let Some(spec) = self.plan.kernels.get(kernel) else {
             return err(format!("there is no kernel {kernel}"));
+        };
+        if args.len() != spec.arguments || spec.written > spec.arguments {
+            return err(format!("{} takes {} arguments, {} are given", spec.name, spec.arguments, args.len()));
         }
+        let (read, written) = args.split_at(spec.arguments - spec.written);
+        self.check_writes(read, written)?;
         let row = self.row(args)?;
         self.out.ops.push(Op::Launch { kernel, row });
         Ok(())
@@ -281,9 +296,13 @@ impl Lowering<'_> {
             return err("an extern call has both outs and results");
         }
         for &reg in outs {
-            if matches!(self.place(reg)?.root, Root::Input(_)) && !self.committed {
-                return err(format!("{} writes an input before the commit", spec.schema));
+            if matches!(self.place(reg)?.root, Root::Input(_)) {
+                return err(format!("{} writes an input", spec.schema));
             }
+        }
+        self.check_writes(operands, outs)?;
+        if !outs.is_empty() && outs.len() != spec.result_layouts.len() {
+            return err(format!("{} has {} outs but {} layouts", spec.schema, outs.len(), spec.result_layouts.len()));
         }
         let operand_types = operands.iter().map(|&r| Ok(self.place(r)?.layout.dtype)).collect::<Result<_, PlanError>>()?;
         let operands = operands.iter().map(|&r| self.source(r)).collect::<Result<_, _>>()?;
@@ -315,6 +334,7 @@ impl Lowering<'_> {
         if let Some(handle) = self.handle_of[reg] {
             return Ok(Source::Handle(handle));
         }
+        tensor_layout(&place.layout)?;
         let handle = self.out.handles.len();
         self.out.handles.push(place.clone());
         self.handle_of[reg] = Some(handle);
@@ -330,34 +350,35 @@ impl Lowering<'_> {
             if self.out.results.iter().any(|(s, _)| *s == slot) {
                 return err(format!("result {i} shares its memory with another result"));
             }
+            tensor_layout(&place.layout)?;
             let layout = (place.layout != self.out.slots[slot]).then(|| place.layout.clone());
             self.out.results.push((slot, layout));
         }
         Ok(())
     }
-}
 
-fn check_outputs(plan: &Plan) -> Result<(), PlanError> {
-    let (args, results) = (plan.inputs.len(), plan.results.len());
-    for (i, output) in plan.outputs.iter().enumerate() {
-        let good = match output {
-            Output::Result(r) => *r < results,
-            Output::Arg(a) => *a < args,
-            Output::ArgView { arg, sizes, strides, .. } => *arg < args && sizes.len() == strides.len(),
-            Output::ResultView { result, sizes, strides, .. } => *result < results && sizes.len() == strides.len(),
-            Output::Same(o) => *o < i,
-            Output::None | Output::Const(_) => true,
-        };
-        if !good {
-            return err(format!("output {i} names something that does not exist"));
-        }
-        if let Output::Result(r) = output
-            && plan.outputs[..i].contains(&Output::Result(*r))
-        {
-            return err(format!("output {i} repeats result {r}; it should be 'same'"));
+    /// An output names what exists, and a view stays inside it.
+    fn output(&mut self, i: usize, output: &Output) -> Result<(), PlanError> {
+        let plan = self.plan;
+        let missing = || PlanError("it names something that does not exist".to_owned());
+        match output {
+            Output::Result(r) if plan.outputs[..i].contains(output) => err(format!("it repeats result {r}; it should be 'same'")),
+            Output::Result(r) => plan.results.get(*r).map(|_| ()).ok_or_else(missing),
+            Output::Arg(a) => plan.inputs.get(*a).map(|_| ()).ok_or_else(missing),
+            Output::ArgView { arg, sizes, strides, offset } => {
+                let input = plan.inputs.get(*arg).ok_or_else(missing)?;
+                let start = -input.layout.offset * input.layout.element_bytes();
+                self.check_bounds(&bounds::view(Root::Input(*arg), start, input.layout.dtype, (sizes, strides, *offset))?)
+            }
+            Output::ResultView { result, sizes, strides, offset } => {
+                let place = self.place(*plan.results.get(*result).ok_or_else(missing)?)?;
+                let view = bounds::view(place.root, place.first(), place.layout.dtype, (sizes, strides, *offset))?;
+                self.check_bounds(&view)
+            }
+            Output::Same(o) if *o >= i => Err(missing()),
+            Output::Same(_) | Output::None | Output::Const(_) => Ok(()),
         }
     }
-    Ok(())
 }
 
 /// Frees each tensor that is no result after the last op that touches it.

@@ -53,11 +53,12 @@ pub(crate) fn build(
         outputs.push(match output {
             Output::ArgView { arg, sizes, strides, offset } => {
                 let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.offset;
-                Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset + moved)?))
+                Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved))?))
             }
             Output::ResultView { result, sizes, strides, offset } => {
                 let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
-                Some(OutputValue::Tensor(base.as_strided(sizes, strides, *offset)?))
+                // The result's own offset was 0 when it was traced.
+                Some(OutputValue::Tensor(base.as_strided(sizes, strides, offset + base.storage_offset()?)?))
             }
             _ => None,
         });

@@ -15,6 +15,12 @@
 //! # Commit
 //!
 //! Steps before [`Step::Commit`] write no input. A plan without mutations may leave it out.
+//!
+//! # Trust
+//!
+//! Kernels are code, and so is what they read and write through an argument's layout: whoever makes a plan sees to it that a
+//! launch's arguments have the layouts that the kernel was compiled for. Everything else is checked when a plan is loaded: registers,
+//! bounds, overlaps, counts, operators.
 
 use dynamlir_torch_abi::{Arg, DType, Route};
 
@@ -46,9 +52,9 @@ pub enum Step {
     OutputBuffer { dst: Reg, layout: Layout },
     /// The memory of `src`, seen differently.
     View { dst: Reg, src: Reg, layout: Layout },
-    /// A kernel on the addresses of element 0 of each argument.
+    /// A kernel on the addresses of element 0 of each argument. What it writes overlaps with no other argument.
     Launch { kernel: usize, args: Vec<Reg> },
-    /// An op of torch. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
+    /// An op of torch that writes nothing but `outs`, which are no inputs. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
     /// the results are dropped.
     Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
     /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise
@@ -104,6 +110,17 @@ pub enum Output {
     Const(Const),
 }
 
+/// What a plan says of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelSpec {
+    /// Its symbol.
+    pub name: String,
+    /// How many arguments it has.
+    pub arguments: usize,
+    /// How many of them, the last ones, it writes. The others it only reads.
+    pub written: usize,
+}
+
 /// A whole graph.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
@@ -113,6 +130,8 @@ pub struct Plan {
     pub workspace_bytes: usize,
     /// What to do.
     pub steps: Vec<Step>,
+    /// What each step stands for in the program, for messages; missing ones are known by their number.
+    pub origins: Vec<String>,
     /// Registers whose tensors outlive the run: output buffers, extern results or views of them, none twice.
     pub results: Vec<Reg>,
     /// The version counter each result should carry; missing ones are 0.
@@ -122,5 +141,5 @@ pub struct Plan {
     /// The ops that `Extern` steps name.
     pub externs: Vec<ExternCall>,
     /// The kernels that `Launch` steps name.
-    pub kernels: Vec<String>,
+    pub kernels: Vec<KernelSpec>,
 }

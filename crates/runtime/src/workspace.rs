@@ -2,7 +2,7 @@
 //!
 //! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once.
 
-use std::alloc::{self, handle_alloc_error};
+use std::alloc;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -26,8 +26,8 @@ impl Block {
     pub(crate) fn new(bytes: usize) -> Result<Self, String> {
         let layout = alloc::Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|e| e.to_string())?;
         // SAFETY: the size is not zero.
-        let data = NonNull::new(unsafe { alloc::alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        Ok(Self { data, layout })
+        let data = NonNull::new(unsafe { alloc::alloc(layout) });
+        data.map(|data| Self { data, layout }).ok_or_else(|| format!("there is no memory for a workspace of {bytes} bytes"))
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -148,6 +148,17 @@ impl Workspace {
             Source::Handle(h) => self.handles[h].as_ref().map(|c| &c.tensor),
         };
         tensor.map(OwnedTensor::as_ref).ok_or_else(|| TorchError::new("a tensor is used before it is made"))
+    }
+
+    /// Drops the tensor objects of these sources: somebody has changed them.
+    pub(crate) fn forget(&mut self, sources: &[Source]) {
+        for source in sources {
+            match *source {
+                Source::Handle(h) => self.handles[h] = None,
+                Source::Slot(s) => self.slots[s] = None,
+                Source::Input(_) => {}
+            }
+        }
     }
 
     /// Drops what belongs to a finished run.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use dynamlir_runtime::{
-    Const, DType, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, Layout, Output, OutputValue, OwnedTensor, Plan, PythonCalls,
-    PythonError, Route, RunError, Step, TensorRef, TorchAbi, omp,
+    Const, DType, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, KernelSpec, Layout, Output, OutputValue, OwnedTensor, Plan,
+    PythonCalls, PythonError, Route, RunError, Step, TensorRef, TorchAbi, omp,
 };
 use dynamlir_torch_abi::InitArgs;
 
@@ -44,6 +44,7 @@ impl Fake {
             ("aten.mm.default", "aten::mm(Tensor self, Tensor mat2) -> Tensor"),
             ("aten.addmm.default", "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
             ("aten.relu.default", "aten::relu(Tensor self) -> Tensor"),
+            ("aten.relu_.default", "aten::relu_(Tensor(a!) self) -> Tensor(a!)"),
             ("aten.t.default", "aten::t(Tensor(a) self) -> Tensor(a)"),
             ("mine.double.default", "mine::double(Tensor self, Other x) -> Tensor"),
         ];
@@ -130,6 +131,7 @@ fn chain() -> Plan {
             Step::Commit,
             Step::Launch { kernel: 0, args: vec![6, 0] },
         ],
+        origins: Vec::new(),
         results: vec![6, 5],
         versions: vec![2],
         outputs: vec![
@@ -144,7 +146,7 @@ fn chain() -> Plan {
             call("aten.mm.default", vec![A::Operand(0), A::Operand(1)], m()),
             call("aten.relu.default", vec![A::Operand(0)], m()),
         ],
-        kernels: vec!["add_one".to_owned()],
+        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1 }],
     }
 }
 
@@ -215,7 +217,7 @@ fn python_calls_and_results_that_alias_or_differ() {
             call("aten.t.default", vec![A::Operand(0)], m()),
             ExternCall { location: location.to_owned(), ..call("mine.double.default", vec![A::Operand(0), A::None], m()) },
         ],
-        kernels: vec!["add_one".to_owned()],
+        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1 }],
         ..Plan::default()
     };
     let exe = Executable::new(abi, plan("here"), kernel(), &mut py).expect("loads");
@@ -240,6 +242,66 @@ fn python_calls_and_results_that_alias_or_differ() {
         }
         other => panic!("expected a failure, got {:?}", other.map(|o| o.len())),
     }
+}
+
+#[test]
+fn operators_are_held_against_their_schemas() {
+    let Some(abi) = torch() else { return };
+    let plan = |schema: &str, args: &[A], results: usize| {
+        let layouts = vec![Some(f32s(&[2, 2])); results];
+        Plan {
+            inputs: vec![input(f32s(&[2, 2]), false)],
+            steps: vec![Step::Extern { call: 0, operands: vec![0], outs: vec![], results: (1..=results).collect() }],
+            externs: vec![ExternCall { result_layouts: layouts, ..call(schema, args.to_vec(), f32s(&[2, 2])) }],
+            ..Plan::default()
+        }
+    };
+    let refused = |plan: Plan| match Executable::new(abi, plan, vec![], &mut Fake::new()) {
+        Ok(_) => panic!("a plan was accepted"),
+        Err(error) => error.to_string(),
+    };
+    assert!(refused(plan("aten.gone.default", &[A::Operand(0)], 1)).contains("torch has no operator aten.gone.default"));
+    let few = refused(plan("aten.mm.default", &[A::Operand(0)], 1));
+    assert!(few.contains("aten.mm.default (model.py:3) takes 2 arguments, 1 are given"), "{few}");
+    assert!(refused(plan("aten.relu.default", &[A::Operand(0)], 2)).contains("returns 1 tensors, 2 are expected"));
+    assert!(refused(plan("aten.relu_.default", &[A::Operand(0)], 1)).contains("writes to its arguments"));
+}
+
+#[test]
+fn an_out_of_another_shape_is_an_error_and_no_moved_memory() {
+    let Some(abi) = torch() else { return };
+    let mut py = Fake::new();
+    // A product of two 2x2 matrices does not fit, and torch would make room in a tensor of its own.
+    let plan = |buffer: Step, results: Vec<usize>| Plan {
+        inputs: vec![input(f32s(&[2, 2]), false)],
+        workspace_bytes: 64,
+        steps: vec![buffer, Step::Extern { call: 0, operands: vec![0, 0], outs: vec![1], results: vec![] }],
+        outputs: results.iter().map(|_| Output::Result(0)).collect(),
+        results,
+        externs: vec![call("aten.mm.default", vec![A::Operand(0), A::Operand(1)], f32s(&[1, 2]))],
+        ..Plan::default()
+    };
+    let x = floats(&[1.0; 4], &[2, 2]);
+    let small = f32s(&[1, 2]);
+    for plan in [
+        plan(Step::OutputBuffer { dst: 1, layout: small.clone() }, vec![1]),
+        plan(Step::Buffer { dst: 1, byte_offset: 0, layout: small }, vec![]),
+    ] {
+        let exe = Executable::new(abi, plan, vec![], &mut py).expect("loads");
+        for _ in 0..2 {
+            let Err(RunError::Failed(failure)) = exe.run(&[x.as_ref()], &mut py) else { panic!("expected a failure") };
+            assert_eq!(failure.schema.as_deref(), Some("aten.mm.default"));
+        }
+    }
+}
+
+#[test]
+fn more_memory_than_there_is_is_an_error() {
+    let Some(abi) = torch() else { return };
+    let plan = Plan { workspace_bytes: 1 << 60, ..Plan::default() };
+    let exe = Executable::new(abi, plan, vec![], &mut Fake::new()).expect("loads");
+    let Err(RunError::Failed(failure)) = exe.run(&[], &mut Fake::new()) else { panic!("expected a failure") };
+    assert!(failure.message.contains("no memory for a workspace"), "{}", failure.message);
 }
 
 #[test]

@@ -192,6 +192,8 @@ impl ShimCall {
                 c.doubles.push(items.iter().map(number).collect::<Option<Box<_>>>().ok_or_else(mismatch)?);
                 self.words.extend([Word::Const(address(&c.doubles)), Word::Const(items.len() as u64)]);
             }
+            // The C function takes as many as its type says, whatever number it is given.
+            ('m', Arg::List(items)) if ty.length.is_some_and(|length| length != items.len()) => return Err(mismatch()),
             ('m', Arg::List(items)) => {
                 let bit = |a: &Arg| {
                     if let Arg::Bool(v) = a { Some(i32::from(*v)) } else { None }

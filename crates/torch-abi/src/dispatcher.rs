@@ -176,7 +176,7 @@ pub(crate) fn as_strided(
         name: c"aten::as_strided".to_owned(),
         overload: c"".to_owned(),
         values: vec![Value::Tensor(0), list(sizes), list(strides), Value::Boxed(Box::new(Value::Bits(offset as u64)))],
-        results: vec![Ty { base: Base::Tensor, optional: false, list: false, list_optional: false }],
+        results: vec![Ty::TENSOR],
     };
     let mut results = call.call(abi, &[tensor])?;
     results.pop().ok_or_else(|| TorchError::new("as_strided returned nothing"))

@@ -120,8 +120,16 @@ impl OpCall {
             return results.into_iter().map(|t| Ok(t.as_ref().is_defined()?.then_some(t))).collect();
         }
         // A C function with `out` parameters has written already and returned nothing.
+        if !results.is_empty() && results.len() != outs.len() {
+            return Err(TorchError::new(format!("{} tensors came back, {} were expected", results.len(), outs.len())));
+        }
         for (out, result) in outs.iter().zip(&results) {
-            out.copy_from(result.as_ref())?;
+            let result = result.as_ref();
+            // A copy would broadcast and convert.
+            if result.sizes()? != out.sizes()? || result.dtype()? != out.dtype()? {
+                return Err(TorchError::new(format!("a result of sizes {:?} is not what was expected", result.sizes()?)));
+            }
+            out.copy_from(result)?;
         }
         Ok(Vec::new())
     }

@@ -30,6 +30,13 @@ pub struct Ty {
     pub list: bool,
     /// The list itself may be None.
     pub list_optional: bool,
+    /// The length of a list that has to have one (`bool[3]`). An `int[2]` is filled up by torch.
+    pub length: Option<usize>,
+}
+
+impl Ty {
+    /// One tensor, always there.
+    pub(crate) const TENSOR: Self = Self { base: Base::Tensor, optional: false, list: false, list_optional: false, length: None };
 }
 
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`, parsed.
@@ -45,6 +52,8 @@ pub struct Signature {
     /// Whether an argument is a list of a fixed number of symbolic integers (`SymInt[2]`). torch refuses the list that the C ABI
     /// builds for it.
     pub symbolic_lists: bool,
+    /// Whether the op writes to an argument (`Tensor(a!)`).
+    pub writes: bool,
 }
 
 impl Signature {
@@ -64,7 +73,8 @@ impl Signature {
         };
         let fixed = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         let symbolic_lists = text.split("SymInt[").skip(1).any(fixed);
-        Ok(Self { name: name.to_owned(), overload: overload.to_owned(), args, results, symbolic_lists })
+        let writes = text[open..close].contains('!');
+        Ok(Self { name: name.to_owned(), overload: overload.to_owned(), args, results, symbolic_lists, writes })
     }
 }
 
@@ -103,7 +113,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 /// The type of `Tensor(a!)[]? name=default`.
 fn argument_type(text: &str) -> Ty {
-    let (mut word, mut marks, mut depth) = (String::new(), String::new(), 0);
+    let (mut word, mut marks, mut digits, mut depth) = (String::new(), String::new(), String::new(), 0);
     for c in text.chars() {
         match c {
             '(' => depth += 1,
@@ -111,8 +121,7 @@ fn argument_type(text: &str) -> Ty {
             _ if depth > 0 => {}
             ' ' => break,
             '?' | '[' | ']' => marks.push(c),
-            // The length in `int[2]` says nothing that a call needs.
-            _ if marks.ends_with('[') => {}
+            _ if marks.ends_with('[') => digits.push(c),
             _ => word.push(c),
         }
     }
@@ -131,7 +140,8 @@ fn argument_type(text: &str) -> Ty {
         _ => Base::Other,
     };
     let list = marks.contains('[');
-    Ty { base, list, optional: marks.starts_with('?'), list_optional: list && marks.ends_with('?') }
+    let length = if base == Base::Bool { digits.parse().ok() } else { None };
+    Ty { base, list, optional: marks.starts_with('?'), list_optional: list && marks.ends_with('?'), length }
 }
 
 #[cfg(test)]
@@ -150,8 +160,8 @@ mod tests {
         )
         .expect("parses");
         assert_eq!((s.name.as_str(), s.overload.as_str(), s.args.len(), s.results.len()), ("aten::convolution", "", 9, 1));
-        assert_eq!(s.args[2], Ty { base: Base::Tensor, optional: true, list: false, list_optional: false });
-        assert_eq!(s.args[3], Ty { base: Base::Int, optional: false, list: true, list_optional: false });
+        assert_eq!(s.args[2], Ty { optional: true, ..Ty::TENSOR });
+        assert_eq!(s.args[3], Ty { base: Base::Int, list: true, ..Ty::TENSOR });
     }
 
     #[test]
@@ -162,8 +172,10 @@ mod tests {
         .expect("parses");
         assert_eq!((s.overload.as_str(), s.args.len(), s.results.len()), ("values_stable", 5, 2));
         assert!(s.args[1].optional && s.args[2].list && !s.args[2].optional && s.args[4].list);
-        assert_eq!(ty("Tensor?[] indices"), Ty { base: Base::Tensor, optional: true, list: true, list_optional: false });
-        assert_eq!(ty("float[]? scales=None"), Ty { base: Base::Float, optional: false, list: true, list_optional: true });
+        assert_eq!(ty("Tensor?[] indices"), Ty { optional: true, list: true, ..Ty::TENSOR });
+        assert_eq!(ty("float[]? scales=None"), Ty { base: Base::Float, list: true, list_optional: true, ..Ty::TENSOR });
+        assert_eq!((ty("bool[3] output_mask").length, ty("int[2] pad").length), (Some(3), None));
+        assert!(s.writes && !Signature::parse("aten::x(Tensor self) -> Tensor(a!)").expect("parses").writes);
         assert_eq!(Signature::parse("aten::x(Tensor self) -> Tensor(a)").expect("parses").results.len(), 1);
         assert!(Signature::parse("aten::x(Tensor self) -> ()").expect("parses").results.is_empty());
         assert!(Signature::parse("nonsense").is_err());

@@ -171,6 +171,16 @@ impl Type {
         }
         row_major(&self.shape())
     }
+    /// Strides and offset of a memref, `DYNAMIC` where they are unknown; None for another type, and for a layout that strides
+    /// cannot say.
+    pub fn strided(self) -> Option<(Vec<i64>, i64)> {
+        if !self.is_memref() {
+            return None;
+        }
+        let (mut strides, mut offset) = (vec![0; self.rank()], 0);
+        let found = unsafe { mlirMemRefTypeGetStridesAndOffset(self.0, strides.as_mut_ptr(), &raw mut offset) };
+        mlirLogicalResultIsSuccessHelper(found).then_some((strides, offset))
+    }
     /// Storage offset of a `!dynamo.tensor` or memref in elements, else 0.
     pub fn offset(self) -> i64 {
         if self.is_mutable() {

@@ -1,7 +1,8 @@
 //! `dynamo-verify-functional`: the contract of stage 01, checked.
 //!
 //! After functionalization no value is a `!dynamo.tensor`, no `dynamo.aten` aliases or mutates, each says which
-//! layouts eager saw, and the graph function says how its results become the user's outputs.
+//! layouts eager saw, and the graph function says how its results become the user's outputs. What the single attributes may
+//! say is checked by the dialect.
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op},
@@ -66,27 +67,8 @@ fn check_entry(func: Op) -> PassResult {
     if res.len() != results.len() || !res.iter().all(|attrs| mutated(attrs).is_some() != attrs.get("dynamo.strides").is_some()) {
         return fail("each result needs either dynamo.strides or dynamo.mutates");
     }
-    for (attrs, ty) in res.iter().zip(&results) {
-        if mutated(attrs).is_some_and(|i| usize::try_from(i).ok().and_then(|i| inputs.get(i)) != Some(ty)) {
-            return fail("dynamo.mutates must name an argument of the result's type");
-        }
-    }
-    let Some(outputs) = func.attr("dynamo.outputs").and_then(Attr::as_array) else {
+    if func.attr("dynamo.outputs").is_none() {
         return fail("no dynamo.outputs");
-    };
-    for (position, output) in outputs.iter().enumerate() {
-        let text = output.to_string();
-        let mut words = text.trim_start_matches("#dynamo.output<").trim_end_matches('>').split([' ', ',']);
-        let (kind, index) = (words.next().unwrap_or_default(), words.next().and_then(|word| word.parse::<usize>().ok()));
-        let limit = match kind {
-            "result" | "result_view" => res.iter().filter(|attrs| mutated(attrs).is_none()).count(),
-            "arg" | "arg_view" => inputs.len(),
-            "same" => position,
-            _ => continue,
-        };
-        if index.is_none_or(|index| index >= limit) {
-            return fail(&format!("{text} names nothing"));
-        }
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! A kernel as the planner hands it over: a domain, the dimensions reduced, primitives in order, and what escapes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Op, Value},
+    ir::{Block, Op, Type, Value},
     pass::PassError,
 };
 
@@ -58,9 +58,6 @@ impl Kernel {
             }
         }
         let rank = domain.len();
-        if reduced.iter().any(|&dim| dim < 0 || dim >= rank as i64) {
-            return Err(PassError::at(function, format!("'dynamo.reduced_dims' leaves a domain of {rank} dimensions")));
-        }
         let reduced: Vec<_> = reduced.into_iter().map(|dim| dim as usize).collect();
         let kept = (0..rank).filter(|dim| !reduced.contains(dim)).collect();
         let mut kernel = Self { domain, reduced, kept, ops, escapes, position: HashMap::new(), depth: HashMap::new() };
@@ -74,6 +71,20 @@ impl Kernel {
             kernel.check_escape(op)?;
         }
         Ok(kernel)
+    }
+
+    /// What the kernel reads and what it writes, as a function type: `dynamo.signature`. An argument is one or the other, and
+    /// the written ones come last.
+    pub(super) fn signature(&self, function: Op) -> Result<Type, PassError> {
+        let args = function.body().map(Block::args).unwrap_or_default();
+        let written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
+        let mut loaded = self.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0));
+        let (reads, writes) = args.split_at(args.len().saturating_sub(written.len()));
+        if !writes.iter().all(|arg| written.contains(arg)) || !loaded.all(|value| reads.contains(&value)) {
+            return Err(PassError::at(function, "expected a kernel that writes its last arguments and loads only the others"));
+        }
+        let types = |values: &[Value]| values.iter().map(|value| value.ty()).collect::<Vec<_>>();
+        Ok(Type::function(function.ctx(), &types(reads), &types(writes)))
     }
 
     fn check(&self, op: Op) -> Result<(), PassError> {

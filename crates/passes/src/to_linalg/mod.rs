@@ -24,6 +24,9 @@
 //! } -> tensor<4xf32>
 //! ```
 //!
+//! The kernel also gets its `dynamo.signature = (inputs) -> (outputs)`: what is read and what is written can be told from a
+//! body of primitives, and no longer from loops.
+//!
 //! Restrictions: static sizes of at least 1; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
 //! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
@@ -64,6 +67,7 @@ fn lower(function: Op) -> PassResult {
     let end = block.terminator().ok_or_else(|| PassError::at(function, "a kernel needs a terminator"))?;
     expand::run(block);
     let kernel = Kernel::read(function)?;
+    function.set_attr("dynamo.signature", kernel.signature(function)?.as_attr());
 
     let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
     let phases = phases::plan(&kernel);

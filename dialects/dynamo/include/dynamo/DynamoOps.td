@@ -73,11 +73,17 @@ def Dynamo_CheckRangeOp : Op<Dynamo_Dialect, "check_range"> {
 
 def Dynamo_Launchable : AnyTypeOf<[AnyRankedTensor, AnyStridedMemRef]>;
 
-def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch"> {
+def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "run a kernel function";
   let description = [{
     On tensors it returns the kernel's results. On memrefs it has no results:
     the last operands are written. The two forms do not mix.
+
+    On memrefs a kernel gets the address of each operand's element 0 and
+    nothing else. So shape, strides and element type are those that the kernel
+    takes; a bool or `ui8` operand is `i8` to the kernel, and the operand's
+    offset is its own. What a kernel takes stands in its argument types, or in
+    `dynamo.signature = (inputs) -> (outputs)` once those are bare pointers.
 
     ```mlir
     %r = dynamo.launch @kernels::@add_0(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
@@ -101,13 +107,14 @@ def Dynamo_WorkspaceOp : Op<Dynamo_Dialect, "workspace", [Pure]> {
   }];
   let results = (outs MemRefRankOf<[I8], [1]>:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Dynamo_BufferOp : Op<Dynamo_Dialect, "buffer", [Pure]> {
   let summary = "a buffer at a byte offset of the workspace";
   let description = [{
     Buffers whose values live at different times may overlap. A buffer of
-    static shape lies inside the workspace.
+    static shape lies inside the workspace, aligned to its elements.
 
     ```mlir
     %b = dynamo.buffer %ws[64] : memref<1024xi8> -> memref<4x8xf32>
@@ -128,6 +135,7 @@ def Dynamo_OutputBufferOp : Op<Dynamo_Dialect, "output_buffer"> {
   }];
   let results = (outs AnyStridedMemRef:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "route", [
@@ -136,10 +144,10 @@ def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "rout
 def Dynamo_ExternOp : Op<Dynamo_Dialect, "extern", [AttrSizedOperandSegments]> {
   let summary = "call an ATen operator through libtorch";
   let description = [{
-    With `outs` the operator writes there; else it allocates its results. The
-    routes, from cheap to dear: `c_shim`, the operator's own C function;
-    `dispatcher`, the C dispatcher; `python`, a Python call. `args` is as in
-    `dynamo.aten`.
+    With `outs` the operator writes there and has no results; else it allocates
+    its results. The routes, from cheap to dear: `c_shim`, the operator's own C
+    function; `dispatcher`, the C dispatcher; `python`, a Python call. `args` is
+    as in `dynamo.aten`.
 
     ```mlir
     dynamo.extern c_shim "aten.mm.default"(%a, %b) outs(%o) args [#dynamo.operand<0>, #dynamo.operand<1>]

@@ -1,0 +1,83 @@
+//! What a plan may look at and write to: windows inside their memory, and writes that meet nothing else.
+//!
+//! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so overlap is no matter of taste.
+
+use crate::lower::{Place, PlanError, Root};
+use crate::plan::{InputSpec, Plan};
+use crate::{DType, Layout};
+
+fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError(message.into()))
+}
+
+/// A register must stay inside its root. What it reaches of an input beyond the input's own bytes is returned: what the
+/// storage holds is only known when it is called.
+pub(crate) fn inside(place: &Place, plan: &Plan, slots: &[Layout]) -> Result<Option<(i64, i64)>, PlanError> {
+    // How an input's own memory is aligned is torch's business.
+    if !matches!(place.root, Root::Input(_)) && place.first() % place.layout.element_bytes() != 0 {
+        return err(format!("a window at byte {} is not aligned to its elements", place.first()));
+    }
+    let Some((low, high)) = place.span() else { return Ok(None) };
+    let (start, end) = match place.root {
+        Root::Workspace => (0, i64::try_from(plan.workspace_bytes).unwrap_or(i64::MAX)),
+        Root::Slot(slot) => slots[slot].span().unwrap_or((0, 0)),
+        Root::Input(i) => {
+            let (start, end) = plan.inputs[i].layout.span().unwrap_or((0, 0));
+            return Ok((low < start || high > end).then_some((low, high)));
+        }
+    };
+    if low < start || high > end {
+        return err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"));
+    }
+    Ok(None)
+}
+
+/// Whether a step may write there.
+pub(crate) fn writable(place: &Place, plan: &Plan, committed: bool) -> Result<(), PlanError> {
+    if place.layout.may_repeat() {
+        return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.sizes, place.layout.strides));
+    }
+    let Root::Input(i) = place.root else { return Ok(()) };
+    if !committed {
+        return err(format!("input {i} is written before the commit"));
+    }
+    let input = &plan.inputs[i];
+    if !input.mutated {
+        return err(format!("input {i} is written but not listed as mutated"));
+    }
+    let own = input.layout.span().unwrap_or((0, 0));
+    if place.span().is_some_and(|(low, high)| low < own.0 || high > own.1) {
+        return err(format!("input {i} is written outside of its own elements"));
+    }
+    Ok(())
+}
+
+/// Whether two registers share no byte, going by the outermost ones of each. Inputs that are not known to share a storage are
+/// compared when they are known.
+pub(crate) fn apart(a: &Place, b: &Place, inputs: &[InputSpec]) -> bool {
+    let (Some(left), Some(right)) = (a.span(), b.span()) else { return true };
+    let Some((from, to)) = origins(a.root, b.root, inputs) else { return true };
+    left.1 + from <= right.0 + to || right.1 + to <= left.0 + from
+}
+
+/// The addresses of two roots, from a common point; None where the roots have nothing in common.
+fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Root::Input(i), Root::Input(j)) if i != j => {
+            let shared = inputs[i].storage.is_some() && inputs[i].storage == inputs[j].storage;
+            let start = |i: usize| inputs[i].layout.offset * inputs[i].layout.element_bytes();
+            shared.then(|| (start(i), start(j)))
+        }
+        _ => (a == b).then_some((0, 0)),
+    }
+}
+
+/// A view with an offset of its own, of memory whose element 0 lies `first` bytes after its root.
+pub(crate) fn view(root: Root, first: i64, dtype: DType, (sizes, strides, offset): (&[i64], &[i64], i64)) -> Result<Place, PlanError> {
+    let layout = Layout { dtype, sizes: sizes.to_vec(), strides: strides.to_vec(), offset };
+    layout.check().map_err(PlanError)?;
+    if !layout.is_torchlike() || offset < 0 {
+        return err(format!("a tensor cannot have strides {strides:?} and offset {offset}"));
+    }
+    Ok(Place { root, base: first, layout })
+}

@@ -1,0 +1,217 @@
+//===- AttributeVerifiers.cpp - What dynamo.* attributes of others may say -===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The graph function and the kernels are plain functions; what makes them a
+// graph and kernels stands in their discardable attributes (see the stage
+// contracts in ARCHITECTURE.md). Passes and runtime read them without a second
+// look, so that each is checked here, wherever it stands.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dynamo/Dynamo.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace dynamlir::dynamo;
+
+/// `array<i64: …>` without a negative number. `who` starts the message.
+static LogicalResult checkCounts(Operation *op, Twine who, Attribute value) {
+  auto array = dyn_cast<DenseI64ArrayAttr>(value);
+  if (!array)
+    return op->emitOpError() << who << " must be an array of i64, got " << value;
+  if (llvm::any_of(array.asArrayRef(), [](int64_t number) { return number < 0; }))
+    return op->emitOpError() << who << " must not be negative, got " << value;
+  return success();
+}
+
+/// An integer from 0 up to `limit`.
+static LogicalResult checkNumber(Operation *op, Twine who, Attribute value, int64_t limit) {
+  auto number = dyn_cast<IntegerAttr>(value);
+  if (!number || !number.getType().isSignlessInteger(64) || number.getInt() < 0 || number.getInt() >= limit)
+    return op->emitOpError() << who << " must be an i64 from 0 to below " << limit << ", got " << value;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of functions
+//===----------------------------------------------------------------------===//
+
+/// What the user gets back names arguments, results and outputs that exist.
+static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value) {
+  auto outputs = dyn_cast<ArrayAttr>(value);
+  if (!outputs)
+    return function.emitOpError() << "'dynamo.outputs' must be an array of #dynamo.output, got " << value;
+  // A result that is written into an argument is nothing the user gets.
+  int64_t results = 0;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    results += !function.getResultAttr(i, "dynamo.mutates");
+  llvm::SmallBitVector taken(results);
+  for (auto [position, attribute] : llvm::enumerate(outputs)) {
+    auto output = dyn_cast<OutputAttr>(attribute);
+    if (!output)
+      return function.emitOpError() << "'dynamo.outputs' must be an array of #dynamo.output, got " << attribute;
+    int64_t limit = std::numeric_limits<int64_t>::max();
+    switch (output.getKind()) {
+    case OutputKind::result:
+    case OutputKind::result_view:
+      limit = results;
+      break;
+    case OutputKind::arg:
+    case OutputKind::arg_view:
+      limit = function.getNumArguments();
+      break;
+    case OutputKind::same:
+      limit = position;
+      break;
+    case OutputKind::none:
+    case OutputKind::constant:
+      continue;
+    }
+    if (output.getIndex() >= limit)
+      return function.emitOpError() << "output " << position << ", " << output << ", names nothing: there are " << limit;
+    if (output.getKind() != OutputKind::result)
+      continue;
+    if (taken.test(output.getIndex()))
+      return function.emitOpError() << "output " << position << " repeats result " << output.getIndex()
+                                    << ": the same object is #dynamo.output<same …>";
+    taken.set(output.getIndex());
+  }
+  return success();
+}
+
+/// What a kernel takes, in memory, once and for all: the launches are held
+/// against it when the kernel itself takes bare pointers.
+static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value) {
+  auto attribute = dyn_cast<TypeAttr>(value);
+  auto type = attribute ? dyn_cast<FunctionType>(attribute.getValue()) : FunctionType();
+  if (!type)
+    return kernel.emitOpError() << "'dynamo.signature' must be a function type, got " << value;
+  SmallVector<Type> taken(type.getInputs());
+  llvm::append_range(taken, type.getResults());
+  if (taken.size() != kernel.getNumArguments() || kernel.getNumResults() != 0)
+    return kernel.emitOpError() << "'dynamo.signature' has " << taken.size() << " operands, the kernel "
+                                << kernel.getNumArguments();
+  for (auto [i, expected, actual] : llvm::enumerate(taken, kernel.getArgumentTypes())) {
+    if (!isa<MemRefType>(expected))
+      return kernel.emitOpError() << "'dynamo.signature' must name memrefs, got " << expected;
+    // Bare pointers say nothing that could differ.
+    if (isa<ShapedType>(actual) && actual != expected)
+      return kernel.emitOpError() << "argument " << i << " is " << actual << ", in 'dynamo.signature' it is " << expected;
+  }
+  return success();
+}
+
+static LogicalResult checkReducedDims(Operation *kernel, Attribute value) {
+  if (failed(checkCounts(kernel, "'dynamo.reduced_dims'", value)))
+    return failure();
+  auto domain = kernel->getAttrOfType<DenseI64ArrayAttr>("dynamo.domain");
+  int64_t previous = -1;
+  for (int64_t dim : cast<DenseI64ArrayAttr>(value).asArrayRef()) {
+    if (dim <= previous || (domain && dim >= domain.size()))
+      return kernel->emitOpError() << "'dynamo.reduced_dims' must be increasing dimensions of 'dynamo.domain', got "
+                                   << value;
+    previous = dim;
+  }
+  return success();
+}
+
+LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  Attribute value = attribute.getValue();
+  bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.versions", "dynamo.arg_versions",
+                                        "dynamo.kernel", "dynamo.signature"},
+                                       name);
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (ofFunction && !function)
+    return op->emitOpError() << "'" << name << "' belongs to a function";
+  if ((name == "dynamo.entry" || name == "dynamo.kernel") && !isa<UnitAttr>(value))
+    return op->emitOpError() << "'" << name << "' must be a unit attribute, got " << value;
+  if (name == "dynamo.outputs")
+    return checkOutputs(function, value);
+  if (name == "dynamo.versions" || name == "dynamo.arg_versions" || name == "dynamo.domain")
+    return checkCounts(op, "'" + name + "'", value);
+  if (name == "dynamo.reduced_dims")
+    return checkReducedDims(op, value);
+  if (name == "dynamo.signature")
+    return checkSignature(function, value);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of the graph's arguments and results
+//===----------------------------------------------------------------------===//
+
+/// One stride per dimension. A memref's own layout says the same.
+static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute value) {
+  if (failed(checkCounts(op, who, value)))
+    return failure();
+  auto shaped = dyn_cast<ShapedType>(type);
+  if (!shaped || !shaped.hasRank())
+    return success();
+  ArrayRef<int64_t> strides = cast<DenseI64ArrayAttr>(value).asArrayRef();
+  if (static_cast<int64_t>(strides.size()) != shaped.getRank())
+    return op->emitOpError() << who << " must have a number per dimension of " << type << ", got " << value;
+  int64_t offset;
+  SmallVector<int64_t> own;
+  auto memref = dyn_cast<MemRefType>(type);
+  if (memref && succeeded(memref.getStridesAndOffset(own, offset)) && ArrayRef(own) != strides)
+    return op->emitOpError() << who << " are not those of " << type << ", got " << value;
+  return success();
+}
+
+static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute value) {
+  if (failed(checkNumber(op, who, value, std::numeric_limits<int64_t>::max())))
+    return failure();
+  int64_t offset;
+  SmallVector<int64_t> strides;
+  auto memref = dyn_cast<MemRefType>(type);
+  if (memref && succeeded(memref.getStridesAndOffset(strides, offset)) && offset != cast<IntegerAttr>(value).getInt())
+    return op->emitOpError() << who << " is not that of " << type << ", got " << value;
+  return success();
+}
+
+LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argument,
+                                                      NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  Attribute value = attribute.getValue();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitOpError() << "'" << name << "' belongs to an argument of a function";
+  std::string who = ("'" + name + "' of argument " + Twine(argument)).str();
+  Type type = function.getArgumentTypes()[argument];
+  if (name == "dynamo.strides")
+    return checkStrides(op, who, type, value);
+  if (name == "dynamo.offset")
+    return checkOffset(op, who, type, value);
+  if (name == "dynamo.storage")
+    return checkNumber(op, who, value, int64_t(1) << 32);
+  if (name == "dynamo.name" && !isa<StringAttr>(value))
+    return op->emitOpError() << who << " must be a string, got " << value;
+  return success();
+}
+
+LogicalResult DynamoDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned result,
+                                                         NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  Attribute value = attribute.getValue();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitOpError() << "'" << name << "' belongs to a result of a function";
+  std::string who = ("'" + name + "' of result " + Twine(result)).str();
+  Type type = function.getResultTypes()[result];
+  if (name == "dynamo.strides")
+    return checkStrides(op, who, type, value);
+  if (name != "dynamo.mutates")
+    return success();
+  if (failed(checkNumber(op, who, value, function.getNumArguments())))
+    return failure();
+  if (function.getArgumentTypes()[cast<IntegerAttr>(value).getInt()] != type)
+    return op->emitOpError() << who << " names an argument of another type than " << type;
+  for (unsigned other = 0; other < result; ++other)
+    if (function.getResultAttr(other, name) == value)
+      return op->emitOpError() << who << " names the argument that result " << other << " is written to";
+  return success();
+}

@@ -1,0 +1,263 @@
+//===- PlannedVerifiers.cpp - Calls, launches and buffers -----------------===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What `dynamo.aten` and the ops after outlining and planning may look like.
+// The runtime executes the planned ones by their types alone: a launch passes
+// bare addresses, so its operands must be exactly what the kernel was made for.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dynamo/Dynamo.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace dynamlir::dynamo;
+
+//===----------------------------------------------------------------------===//
+// Calls of ATen operators
+//===----------------------------------------------------------------------===//
+
+/// Every `#dynamo.operand<i>` in `attr`, at any depth, is in range; counts them.
+static LogicalResult checkOperandRefs(Operation *op, Attribute attr, int64_t count, llvm::SmallBitVector &used) {
+  if (auto operand = dyn_cast<OperandAttr>(attr)) {
+    if (operand.getIndex() < 0 || operand.getIndex() >= count)
+      return op->emitOpError() << "args name operand " << operand.getIndex() << " of " << count;
+    used.set(operand.getIndex());
+  }
+  if (auto array = dyn_cast<ArrayAttr>(attr))
+    for (Attribute element : array)
+      if (failed(checkOperandRefs(op, element, count, used)))
+        return failure();
+  return success();
+}
+
+/// What `dynamo.aten` and `dynamo.extern` share: the schema's form, and `args`
+/// that name each of `count` operands.
+static LogicalResult checkCall(Operation *op, StringRef schema, Attribute args, int64_t count) {
+  SmallVector<StringRef> parts;
+  schema.split(parts, '.');
+  if (parts.size() != 3 || schema.contains("::") || llvm::any_of(parts, [](StringRef part) { return part.empty(); }))
+    return op->emitOpError() << "expected a schema 'namespace.op.overload', got '" << schema << "'";
+  llvm::SmallBitVector used(count);
+  if (failed(checkOperandRefs(op, args, count, used)))
+    return failure();
+  if (!used.all())
+    return op->emitOpError() << "operand " << used.find_first_unset() << " is named by no argument";
+  return success();
+}
+
+LogicalResult AtenOp::verify() {
+  int64_t count = getInputs().size();
+  if (failed(checkCall(*this, getSchema(), getArgs(), count)))
+    return failure();
+  auto perResult = [&](StringRef name, std::optional<size_t> size, size_t expected) -> LogicalResult {
+    if (size && *size != expected)
+      return emitOpError() << "expected " << expected << " entries in '" << name << "', got " << *size;
+    return success();
+  };
+  auto sizeOf = [](auto attr) { return attr ? std::optional<size_t>(attr->size()) : std::nullopt; };
+  if (failed(perResult("aliases", sizeOf(getAliases()), getNumResults())) ||
+      failed(perResult("operand_strides", sizeOf(getOperandStrides()), count)) ||
+      failed(perResult("result_strides", sizeOf(getResultStrides()), getNumResults())))
+    return failure();
+  for (int64_t index : getMutates().value_or(ArrayRef<int64_t>{}))
+    if (index < 0 || index >= count)
+      return emitOpError() << "'mutates' names operand " << index << " of " << count;
+  for (int64_t index : getAliases().value_or(ArrayRef<int64_t>{}))
+    if (index < -1 || index >= count)
+      return emitOpError() << "'aliases' names operand " << index << " of " << count;
+  return success();
+}
+
+LogicalResult ExternOp::verify() {
+  if (!getOuts().empty() && getNumResults() != 0)
+    return emitOpError() << "expected either outs or results";
+  return checkCall(*this, getSchema(), getArgs(), getInputs().size());
+}
+
+LogicalResult CheckRangeOp::verify() {
+  SmallVector<Type> expected;
+  Type type = getOperand().getType();
+  if (isa<RankedTensorType>(type))
+    expected.push_back(type);
+  if (getChecked().getTypes() != ArrayRef(expected))
+    return emitOpError() << "returns its operand if that is a tensor, else nothing";
+  if (!cast<ShapedType>(type).getElementType().isInteger(64))
+    return emitOpError() << "expected indices of type i64, got " << type;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+LogicalResult LaunchOp::verify() {
+  bool tensors = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<TensorType>);
+  bool memrefs = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<MemRefType>);
+  if (tensors && memrefs)
+    return emitOpError() << "expected operands that are all tensors or all memrefs";
+  if (memrefs && getNumResults() != 0)
+    return emitOpError() << "on memrefs has no results: the last operands are written";
+  SymbolRefAttr kernel = getKernel();
+  if (kernel.getRootReference() != "kernels" || kernel.getNestedReferences().size() != 1)
+    return emitOpError() << "expected a function of module @kernels, got " << kernel;
+  return success();
+}
+
+/// The type that a torch element type has in a kernel's memory: bool is a
+/// byte, and kernels know no unsigned types.
+static Type memoryType(Type element) {
+  if (element.isInteger(1) || element.isUnsignedInteger(8))
+    return IntegerType::get(element.getContext(), 8);
+  return element;
+}
+
+/// Whether a kernel made for `taken` finds in `given` what it expects: the
+/// same elements at the same distances from element 0.
+static bool isTakenFor(MemRefType given, MemRefType taken) {
+  if (!given.hasStaticShape() || given.getShape() != taken.getShape() ||
+      memoryType(given.getElementType()) != taken.getElementType() ||
+      given.getMemorySpace() != taken.getMemorySpace())
+    return false;
+  int64_t givenOffset, takenOffset;
+  SmallVector<int64_t> givenStrides, takenStrides;
+  if (failed(given.getStridesAndOffset(givenStrides, givenOffset)) ||
+      failed(taken.getStridesAndOffset(takenStrides, takenOffset)) || takenOffset != 0)
+    return false;
+  for (auto [size, ours, theirs] : llvm::zip_equal(given.getShape(), givenStrides, takenStrides)) {
+    if (size == 0)
+      return true;
+    if (size != 1 && (ours != theirs || ShapedType::isDynamic(ours)))
+      return false;
+  }
+  return true;
+}
+
+/// The memrefs that a kernel takes: what `dynamo.signature` says, or, before
+/// there is one, its own argument types.
+static SmallVector<Type> takenMemRefs(FunctionOpInterface kernel) {
+  auto signature = kernel->getAttrOfType<TypeAttr>("dynamo.signature");
+  auto type = signature ? dyn_cast<FunctionType>(signature.getValue()) : FunctionType();
+  if (!type)
+    return llvm::to_vector(kernel.getArgumentTypes());
+  SmallVector<Type> types(type.getInputs());
+  llvm::append_range(types, type.getResults());
+  return types;
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = dyn_cast_or_null<FunctionOpInterface>(symbols.lookupNearestSymbolFrom(*this, getKernel()));
+  if (!kernel)
+    return emitOpError() << "there is no kernel " << getKernel();
+  auto differs = [&](Twine what) -> LogicalResult {
+    InFlightDiagnostic diag = emitOpError() << what;
+    diag.attachNote(kernel.getLoc()) << "the kernel is here";
+    return diag;
+  };
+  bool memrefs = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<MemRefType>);
+  SmallVector<Type> taken = llvm::to_vector(kernel.getArgumentTypes());
+  // Without an operand only the kernel knows which form this is.
+  bool planned = memrefs || (getInputs().empty() && getNumResults() == 0);
+  if (planned)
+    taken = takenMemRefs(kernel);
+  if (taken.size() != getInputs().size())
+    return differs("has " + Twine(getInputs().size()) + " operands, its kernel takes " + Twine(taken.size()));
+  for (auto [i, given, expected] : llvm::enumerate(getInputs().getTypes(), taken)) {
+    auto memref = dyn_cast<MemRefType>(given);
+    auto expectedMemRef = dyn_cast<MemRefType>(expected);
+    bool fits = memref ? expectedMemRef && isTakenFor(memref, expectedMemRef) : given == expected;
+    if (fits)
+      continue;
+    InFlightDiagnostic diag = emitOpError() << "operand " << i << " is " << given << ", its kernel takes " << expected;
+    diag.attachNote(kernel.getLoc()) << "the kernel is here";
+    return diag;
+  }
+  if (TypeRange(kernel.getResultTypes()) != TypeRange(getOutputs().getTypes()))
+    return differs("expected the result types of its kernel");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The elements that a window reaches, counted from its base: the lowest, and
+/// the highest plus one.
+struct Reach {
+  int64_t low, high;
+};
+} // namespace
+
+static bool addProduct(int64_t &sum, int64_t a, int64_t b) {
+  int64_t product;
+  return !llvm::MulOverflow(a, b, product) && !llvm::AddOverflow(sum, product, sum);
+}
+
+/// What a memref reaches; `overflow` where no number says it, nothing where it
+/// reaches nothing or does not say.
+static std::optional<Reach> reachOf(MemRefType type, bool &overflow) {
+  int64_t offset;
+  SmallVector<int64_t> strides;
+  if (!type.hasStaticShape() || failed(type.getStridesAndOffset(strides, offset)) || ShapedType::isDynamic(offset) ||
+      llvm::any_of(strides, ShapedType::isDynamic) || llvm::is_contained(type.getShape(), 0))
+    return std::nullopt;
+  Reach reach{offset, offset};
+  for (auto [size, stride] : llvm::zip_equal(type.getShape(), strides))
+    overflow |= !addProduct(stride < 0 ? reach.low : reach.high, size - 1, stride);
+  overflow |= llvm::AddOverflow(reach.high, int64_t(1), reach.high);
+  return reach;
+}
+
+static int64_t bytesOf(Type element) { return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8); }
+
+LogicalResult WorkspaceOp::verify() {
+  if (getResult().getType().hasStaticShape())
+    return success();
+  return emitOpError() << "expected a number of bytes, got " << getResult().getType();
+}
+
+LogicalResult BufferOp::verify() {
+  int64_t offset = getByteOffset();
+  if (offset < 0)
+    return emitOpError() << "expected a byte offset that is not negative";
+  auto type = cast<MemRefType>(getResult().getType()), workspace = cast<MemRefType>(getWorkspace().getType());
+  if (!type.getElementType().isIntOrFloat())
+    return emitOpError() << "expected elements of a torch type, got " << type;
+  int64_t width = bytesOf(type.getElementType());
+  if (offset % width != 0)
+    return emitOpError() << "expected a byte offset that is a multiple of the element's " << width << " bytes";
+  bool overflow = false;
+  std::optional<Reach> reach = reachOf(type, overflow);
+  if (!reach || !workspace.hasStaticShape())
+    return success();
+  int64_t start = offset, end = offset;
+  overflow |= !addProduct(start, reach->low, width) || !addProduct(end, reach->high, width);
+  if (overflow)
+    return emitOpError() << "reaches beyond any workspace";
+  if (start < 0)
+    return emitOpError() << "reaches " << -start << " bytes before its workspace";
+  if (end > workspace.getDimSize(0))
+    return emitOpError() << "reaches byte " << end << " of a workspace of " << workspace.getDimSize(0);
+  return success();
+}
+
+LogicalResult OutputBufferOp::verify() {
+  auto type = cast<MemRefType>(getResult().getType());
+  int64_t offset;
+  SmallVector<int64_t> strides;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return emitOpError() << "expected strides";
+  auto negative = [](int64_t stride) { return stride < 0 && !ShapedType::isDynamic(stride); };
+  if (offset != 0 || llvm::any_of(strides, negative))
+    return emitOpError() << "expected a fresh tensor: no offset, and strides that are not negative";
+  bool overflow = false;
+  reachOf(type, overflow);
+  if (overflow)
+    return emitOpError() << "is larger than any memory";
+  return success();
+}

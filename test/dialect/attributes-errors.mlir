@@ -1,0 +1,151 @@
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
+
+// The attributes that make a function the graph, or a kernel: passes and runtime rely on what they say.
+
+// entry, kernel and the like belong to functions.
+// expected-error @+1 {{'dynamo.entry' belongs to a function}}
+module attributes {dynamo.entry} {
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.entry' must be a unit attribute, got true}}
+func.func private @f() attributes {dynamo.entry = true}
+
+// -----
+
+// outputs: what there is.
+// expected-error @+1 {{'dynamo.outputs' must be an array of #dynamo.output, got 3}}
+func.func private @f() attributes {dynamo.outputs = 3}
+
+// -----
+
+// expected-error @+1 {{'dynamo.outputs' must be an array of #dynamo.output, got "x"}}
+func.func private @f() attributes {dynamo.outputs = ["x"]}
+
+// -----
+
+// expected-error @+1 {{output 0, #dynamo.output<result 1>, names nothing: there are 1}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.outputs = [#dynamo.output<result 1>]}
+
+// -----
+
+// A result that goes into an argument is nothing that the user gets.
+// expected-error @+1 {{output 0, #dynamo.output<result 0>, names nothing: there are 0}}
+func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 0}) attributes {dynamo.outputs = [#dynamo.output<result 0>]}
+
+// -----
+
+// expected-error @+1 {{output 0, #dynamo.output<arg_view 2, [1], [1], 0>, names nothing: there are 1}}
+func.func private @f(tensor<4xf32>) attributes {dynamo.outputs = [#dynamo.output<arg_view 2, [1], [1], 0>]}
+
+// -----
+
+// expected-error @+1 {{output 0, #dynamo.output<same 0>, names nothing: there are 0}}
+func.func private @f() attributes {dynamo.outputs = [#dynamo.output<same 0>]}
+
+// -----
+
+// expected-error @+1 {{output 1 repeats result 0: the same object is #dynamo.output<same …>}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 0>]}
+
+// -----
+
+// versions: counts.
+// expected-error @+1 {{'dynamo.versions' must be an array of i64, got [1]}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.versions = [1]}
+
+// -----
+
+// expected-error @+1 {{'dynamo.arg_versions' must not be negative, got array<i64: -1>}}
+func.func private @f() attributes {dynamo.arg_versions = array<i64: -1>}
+
+// -----
+
+// domain and reduced_dims: sizes, and increasing dimensions of them.
+// expected-error @+1 {{'dynamo.domain' must not be negative, got array<i64: 4, -1>}}
+func.func private @f() attributes {dynamo.kernel, dynamo.domain = array<i64: 4, -1>}
+
+// -----
+
+// expected-error @+1 {{'dynamo.reduced_dims' must be increasing dimensions of 'dynamo.domain', got array<i64: 1>}}
+func.func private @f() attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64: 1>}
+
+// -----
+
+// expected-error @+1 {{'dynamo.reduced_dims' must be increasing dimensions of 'dynamo.domain', got array<i64: 1, 0>}}
+func.func private @f() attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 4>, dynamo.reduced_dims = array<i64: 1, 0>}
+
+// -----
+
+// signature: the kernel's arguments, as memrefs.
+// expected-error @+1 {{'dynamo.signature' must be a function type, got "f"}}
+func.func private @f() attributes {dynamo.signature = "f"}
+
+// -----
+
+// expected-error @+1 {{'dynamo.signature' has 1 operands, the kernel 2}}
+llvm.func @f(!llvm.ptr, !llvm.ptr) attributes {dynamo.signature = () -> memref<4xf32>}
+
+// -----
+
+// expected-error @+1 {{argument 1 is 'memref<4xf32>', in 'dynamo.signature' it is 'memref<5xf32>'}}
+func.func private @f(memref<4xf32>, memref<4xf32>) attributes {dynamo.signature = (memref<4xf32>) -> memref<5xf32>}
+
+// -----
+
+// expected-error @+1 {{'dynamo.signature' must name memrefs, got 'tensor<4xf32>'}}
+func.func private @f(tensor<4xf32>) attributes {dynamo.signature = (tensor<4xf32>) -> ()}
+
+// -----
+
+// strides and offset: of the type's rank, and a memref's own.
+// expected-error @+1 {{'dynamo.strides' of argument 0 must have a number per dimension of 'tensor<4x4xf32>', got array<i64: 1>}}
+func.func private @f(tensor<4x4xf32> {dynamo.strides = array<i64: 1>})
+
+// -----
+
+// expected-error @+1 {{'dynamo.strides' of result 0 must not be negative, got array<i64: -1>}}
+func.func private @f() -> (tensor<4xf32> {dynamo.strides = array<i64: -1>})
+
+// -----
+
+// expected-error @+1 {{'dynamo.strides' of argument 0 are not those of 'memref<4xf32>', got array<i64: 2>}}
+func.func private @f(memref<4xf32> {dynamo.strides = array<i64: 2>})
+
+// -----
+
+// expected-error @+1 {{'dynamo.offset' of argument 0 must be an i64 from 0}}
+func.func private @f(tensor<4xf32> {dynamo.offset = -1})
+
+// -----
+
+// expected-error @+1 {{'dynamo.offset' of argument 0 is not that of 'memref<4xf32, strided<[1], offset: 3>>', got 2}}
+func.func private @f(memref<4xf32, strided<[1], offset: 3>> {dynamo.offset = 2})
+
+// -----
+
+// storage: a number; name: a string.
+// expected-error @+1 {{'dynamo.storage' of argument 0 must be an i64 from 0 to below 4294967296, got 4294967296}}
+func.func private @f(tensor<4xf32> {dynamo.storage = 4294967296})
+
+// -----
+
+// expected-error @+1 {{'dynamo.name' of argument 0 must be a string, got 1}}
+func.func private @f(tensor<4xf32> {dynamo.name = 1})
+
+// -----
+
+// mutates: an argument of the result's type, once.
+// expected-error @+1 {{'dynamo.mutates' of result 0 must be an i64 from 0 to below 1, got 1}}
+func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 1})
+
+// -----
+
+// expected-error @+1 {{'dynamo.mutates' of result 0 names an argument of another type than 'tensor<8xf32>'}}
+func.func private @f(tensor<4xf32>) -> (tensor<8xf32> {dynamo.mutates = 0})
+
+// -----
+
+// expected-error @+1 {{'dynamo.mutates' of result 1 names the argument that result 0 is written to}}
+func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 0}, tensor<4xf32> {dynamo.mutates = 0})
