@@ -2,7 +2,8 @@
 //!
 //! The predicates use `L` (parameters), `G` (globals), `B` (builtins), `C` (free variables) and `torch`, and a few helpers:
 //! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the
-//! MRO. Nothing here is fast.
+//! MRO and gives `___nothing` where nothing is. The guards themselves are stricter than `==`: types are equal, too. Nothing
+//! here is fast.
 
 use dynamlir_cpython_abi::objects::{Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
@@ -210,7 +211,8 @@ fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
         Source::BuiltinOf(base, name) => format!("'{name}' {not}in {}.__builtins__", sources.expression(*base)),
         Source::Member(base, table, name) => format!("'{name}' {not}in {}.{table}", sources.expression(*base)),
         Source::Slot(base, name) | Source::GetAttr(base, name) => format!("{not}hasattr({}, '{name}')", sources.expression(*base)),
-        _ => format!("{} is {not}___something", sources.expression(source)),
+        _ if not.is_empty() => format!("{} is not ___nothing", sources.expression(source)),
+        _ => format!("{} is ___nothing", sources.expression(source)),
     }
 }
 

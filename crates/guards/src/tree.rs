@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
-use pyo3::{
-    prelude::*,
-    types::{PyDict, PyString},
-};
+use pyo3::{prelude::*, types::PyString};
 
 use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Source, SourceId, TensorMatch, builder::State, held::Held};
 use std::sync::Arc;
@@ -332,11 +329,11 @@ impl Step {
             Self::Code => recorder.code(from),
             Self::MethodFunction => recorder.method_function(from),
             Self::MethodSelf => recorder.method_self(from),
-            Self::ContextVar => {
-                let missing = PyDict::new(py);
-                let value = from.object().call_method1("get", (&missing,))?;
-                Ok(Reached::unproven((!value.is(&missing)).then_some(value)))
-            }
+            Self::ContextVar => match from.object().call_method0("get") {
+                Ok(value) => Ok(Reached::unproven(Some(value))),
+                Err(error) if error.is_instance_of::<pyo3::exceptions::PyLookupError>(py) => Ok(Reached::unproven(None)),
+                Err(error) => Err(error),
+            },
         }
     }
 }
