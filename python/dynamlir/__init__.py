@@ -10,6 +10,8 @@ from typing import Any
 from . import logs, native, reasons, report
 from .backend import dynamlir_backend
 from .capture.api import Unsupported, compile
+from .capture.explain import explain
+from .capture.steps import trace_steps
 from .report import CompileReport
 
 __version__ = "0.1.0"
@@ -66,9 +68,11 @@ __all__ = [
     "compile",
     "compiles",
     "counters",
+    "explain",
     "explain_last",
     "fallbacks",
     "last_compile",
     "load",
     "reset",
+    "trace_steps",
 ]

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dynamlir_frame::Recipe;
-use dynamlir_graph::{Argument, Graph};
+use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::with_policy;
 use dynamlir_torch_abi::State as TorchState;
@@ -116,7 +116,7 @@ fn attempt<'py>(
     }
     let halt = |halt: Halt| match halt {
         Halt::Stop(stop) => stop,
-        Halt::Raise(error) => Stop { reason: reason::RAISED, message: error.to_string(), location: Vec::new() },
+        Halt::Raise(error) => Stop { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() },
     };
     let value = match finished.result {
         Ok(value) => value,
@@ -140,6 +140,20 @@ fn attempt<'py>(
         Ok(kept) => Ok(Ok((recipe, kept.extract()?))),
         Err(error) => Ok(Err(halt(capture.session_error(error)))),
     }
+}
+
+/// The lines of an exception's traceback, innermost first.
+fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
+    let mut lines = Vec::new();
+    let mut entry = error.traceback(py).map(Bound::into_any);
+    while let Some(traceback) = entry {
+        let code = traceback.getattr("tb_frame")?.getattr("f_code")?;
+        let text = |name: &str| code.getattr(name)?.extract::<String>();
+        lines.push((text("co_filename")?, traceback.getattr("tb_lineno")?.extract()?, text("co_name")?));
+        entry = Some(traceback.getattr("tb_next")?).filter(|next| !next.is_none());
+    }
+    lines.reverse();
+    Ok(lines)
 }
 
 /// The graph with the used placeholders first, and their inputs.

@@ -371,6 +371,8 @@ impl<'py> Capture<'py> {
             }
             container.clone()
         };
+        // Where no tensor was replaced the container itself will do, and stays the same object for `is`.
+        let made = if same_items(container, &made) { container.clone() } else { made };
         self.snapshots.borrow_mut().insert(key, made.clone().unbind());
         Ok(made)
     }
@@ -404,6 +406,22 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         capture.pin_type(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
+}
+
+/// Whether a copy holds the same objects as the original, in the same places.
+fn same_items(container: &Bound<'_, PyAny>, copy: &Bound<'_, PyAny>) -> bool {
+    let pairs = |lhs: &Bound<'_, PyAny>, rhs: &Bound<'_, PyAny>| -> PyResult<bool> {
+        for (left, right) in lhs.try_iter()?.zip(rhs.try_iter()?) {
+            if !left?.is(&right?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match (container.cast::<PyDict>(), copy.cast::<PyDict>()) {
+        (Ok(lhs), Ok(rhs)) => pairs(lhs.values().as_any(), rhs.values().as_any()).unwrap_or(false),
+        _ => pairs(container, copy).unwrap_or(false),
+    }
 }
 
 /// The registry's IDs are static; one that the recorder gives is looked up by its text.

@@ -82,7 +82,11 @@ impl<O> Graph<O> {
                 format!("{name} = {object}.{}({})", node.target.qualified, self.arguments(rest, &node.kwargs))
             }
             Kind::GetAttr => format!("{name} = {}", node.target.qualified),
-            Kind::Output => format!("return {}", self.arguments(&node.args, &[])),
+            // Backends get a tuple always; a reader sees what the function returns.
+            Kind::Output => match &node.args[..] {
+                [Argument::Tuple(items)] if items.len() == 1 => format!("return {}", self.text(&items[0])),
+                args => format!("return {}", self.arguments(args, &[])),
+            },
         }
     }
 }

@@ -3,10 +3,12 @@
 //! The boundary is here and nowhere else: the GIL is released while compiling, errors become exceptions in
 //! [`errors`], torch is asked for what only Python knows in [`torch`]. There is no logic beyond that.
 
+mod capture;
+mod compiled;
 mod errors;
 mod executable;
-mod guards;
 mod interpret;
+mod guards;
 mod torch;
 mod trace;
 
@@ -81,6 +83,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
+    module.add_class::<capture::CapturedFrame>()?;
+    module.add_class::<compiled::CompiledFunction>()?;
+    module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;
     Ok(())

@@ -96,7 +96,7 @@ def compile(
         return _compile_module(model, Compiler(type(model).__qualname__, backend, fullgraph, settings))
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
-    function, bound = _function(model)
+    function, bound = entry_point(model)
     name = getattr(function, "__qualname__", type(model).__qualname__)
     compiled = native.module().CompiledFunction(function, bound, model, Compiler(name, backend, fullgraph, settings))
     for attribute in functools.WRAPPER_ASSIGNMENTS:
@@ -105,13 +105,16 @@ def compile(
     return compiled
 
 
-def _function(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
-    """The Python function behind a callable, and the arguments it is bound to."""
+def entry_point(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
+    """The Python function whose frame is captured for a callable, and the arguments it is bound to."""
+    if isinstance(callable_, native.module().CompiledFunction):
+        callable_ = callable_.__wrapped__
+    elif isinstance(callable_, torch.nn.Module):
+        callable_ = getattr(callable_, "_orig_mod", callable_)
     if isinstance(callable_, types.FunctionType):
         return callable_, ()
-    if isinstance(callable_, types.MethodType):
-        function, bound = _function(callable_.__func__)
-        return function, (*bound, callable_.__self__)
+    if isinstance(callable_, types.MethodType) and isinstance(callable_.__func__, types.FunctionType):
+        return callable_.__func__, (callable_.__self__,)
     return _caller(), (callable_,)
 
 

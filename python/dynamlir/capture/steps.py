@@ -1,0 +1,87 @@
+"""The interpreter's step trace: per instruction the value stack after it, and the node it added to the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .. import native
+
+# They prepare the next instruction, or mark a place: nothing that a reader of the trace needs to see.
+_SILENT = frozenset({"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "COPY_FREE_VARS", "MAKE_CELL"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One instruction of the captured function."""
+
+    instruction: str
+    stack: tuple[str, ...]
+    node: str
+    """The line of the graph that it added, or the empty string."""
+
+    def __str__(self) -> str:
+        return f"{self.instruction} | [{', '.join(self.stack)}] | {self.node or '–'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class StepTrace:
+    """All steps of one capture, and its graph."""
+
+    steps: tuple[Step, ...]
+    graph: str
+
+    def __str__(self) -> str:
+        rows = [("Step", "Instruction", "Stack", "Graph (new node)")]
+        for number, step in enumerate(self.steps, 1):
+            rows.append((str(number), step.instruction, f"[{', '.join(step.stack)}]", step.node or "–"))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        lines.insert(1, "-|-".join("-" * width for width in widths))
+        return "\n".join(lines)
+
+
+def trace_steps(function: Callable[..., Any]) -> Callable[..., StepTrace]:
+    """``trace_steps(fn)(*args)`` captures one call of ``fn`` and shows each step of the interpreter."""
+
+    def run(*args: Any, **kwargs: Any) -> StepTrace:
+        seen: list[tuple[str, tuple[str, ...], int]] = []
+        target = getattr(function, "__wrapped__", function)
+        code = target.__code__
+
+        def note(at: types.CodeType, unit: int, name: str, arg: int, stack: list[str], nodes: int) -> None:
+            if at is code:
+                visible = tuple(entry for entry in stack if entry != "NULL")
+                seen.append((_show(at, unit, name), visible, nodes))
+
+        frame = native.module().capture(target, args, kwargs, note)
+        if isinstance(frame, tuple):
+            reason, message, _ = frame
+            raise RuntimeError(f"the function cannot be captured whole: {reason}: {message}")
+        lines = [line.strip() for line in frame.text.splitlines()[1:]]
+        inputs = sum(line.endswith("= placeholder") for line in lines)
+        operations = lines[inputs:-1]
+        steps = []
+        added = 0
+        for at, (name, _, _) in enumerate(seen):
+            last = at + 1 == len(seen)
+            stack = () if last else seen[at + 1][1]
+            total = len(operations) if last else seen[at + 1][2] - seen[0][2]
+            node = "; ".join(operations[added:total])
+            added = max(added, total)
+            if name.split()[0] not in _SILENT:
+                steps.append(Step(name, stack, lines[-1] if last else node))
+        return StepTrace(tuple(steps), frame.text)
+
+    return run
+
+
+def _show(code: types.CodeType, unit: int, name: str) -> str:
+    """``LOAD_FAST x``: the instruction with what its argument means."""
+    for instruction in dis.get_instructions(code):
+        if instruction.offset == 2 * unit:
+            return f"{name} {instruction.argrepr}".strip()
+    return name
