@@ -1,8 +1,9 @@
-//! `dynamo-approximate-math`: writes `exp` and `erf` on `f32` out as arithmetic that the vectorizer can work with.
+//! `dynamo-approximate-math`: writes `exp` and `erf` on `f32`, or on vectors of it, out as arithmetic that can be
+//! vectorized.
 //!
 //! Calls of vector math libraries spill every register round the call, and the library's `erf` costs several times what
-//! torch's own vector code spends. Both functions become polynomials after a range reduction, within about one unit in
-//! the last place; subnormal results, infinities and NaN are as they should be.
+//! torch's own vector code spends. Both functions become polynomials, within about one unit in the last place; subnormal
+//! results, infinities and NaN are as they should be.
 //!
 //! `f64` and all other functions stay calls. Option `keep=1` leaves everything as it is.
 
@@ -26,11 +27,11 @@ fn run(module: Op, config: &Config) -> PassResult {
         }
     });
     for op in ops {
-        let arithmetic = Arithmetic::before(op);
-        if op.result(0).ty() != arithmetic.real {
+        let ty = op.result(0).ty();
+        if ty != ty.with_element(Type::f32(op.ctx())) {
             continue;
         }
-        let x = op.operand(0);
+        let (arithmetic, x) = (Arithmetic::before(op), op.operand(0));
         let value = if op.is("math.exp") { arithmetic.exp(x) } else { arithmetic.erf(x) };
         op.result(0).replace_all_uses_with(value);
         op.erase();
@@ -38,30 +39,44 @@ fn run(module: Op, config: &Config) -> PassResult {
     Ok(())
 }
 
-/// Short names for building `f32` arithmetic.
+/// Short names for building arithmetic on `f32`, or on vectors of it.
 struct Arithmetic {
     builder: Builder,
     real: Type,
     word: Type,
+    bit: Type,
 }
 
 /// `arith.cmpf` predicates.
 const OGT: i64 = 2;
 const OLT: i64 = 4;
-const UNO: i64 = 14;
+
+/// Adding this to a number below 2^22 rounds it to an integer, which stands in the lowest bits of the sum with 126 added
+/// to it: moved to where an `f32` has its exponent, these bits are `2^(n - 1)`.
+const ROUNDING: f64 = 12_582_912.0 + 126.0;
+/// Below this `exp` takes a detour, so that subnormal results are rounded once: it computes 2^65 times the result.
+const SMALL: f64 = -80.0;
 
 impl Arithmetic {
     fn before(op: Op) -> Self {
-        Self { builder: Builder::before(op), real: Type::f32(op.ctx()), word: Type::int(op.ctx(), 32) }
+        let (ctx, real) = (op.ctx(), op.result(0).ty());
+        Self { builder: Builder::before(op), real, word: real.with_element(Type::int(ctx, 32)), bit: real.with_element(Type::int(ctx, 1)) }
     }
     fn real(&self, value: f64) -> Value {
-        self.builder.value("arith.constant", &[], self.real, &[("value", Attr::float_of(self.real, value))])
+        self.constant(self.real, Attr::float_of(self.real.element(), value))
     }
     fn word(&self, value: i64) -> Value {
-        self.builder.value("arith.constant", &[], self.word, &[("value", Attr::int_of(self.word, value))])
+        self.constant(self.word, Attr::int_of(self.word.element(), value))
+    }
+    fn constant(&self, ty: Type, element: Attr) -> Value {
+        let value = if ty.is_vector() { Attr::splat(ty, element) } else { element };
+        self.builder.value("arith.constant", &[], ty, &[("value", value)])
     }
     fn op(&self, name: &str, operands: &[Value]) -> Value {
         self.builder.value(name, operands, self.real, &[])
+    }
+    fn sub(&self, a: Value, b: Value) -> Value {
+        self.op("arith.subf", &[a, b])
     }
     fn mul(&self, a: Value, b: Value) -> Value {
         self.op("arith.mulf", &[a, b])
@@ -73,65 +88,101 @@ impl Arithmetic {
     fn integer(&self, name: &str, a: Value, b: Value) -> Value {
         self.builder.value(name, &[a, b], self.word, &[])
     }
-    /// `a` if the comparison holds, else `b`.
-    fn select(&self, predicate: i64, left: Value, right: Value, a: Value, b: Value) -> Value {
-        let ctx = self.builder.ctx();
-        let kind = [("predicate", Attr::i64(ctx, predicate))];
-        let holds = self.builder.value("arith.cmpf", &[left, right], Type::int(ctx, 1), &kind);
-        self.op("arith.select", &[holds, a, b])
+    fn compare(&self, predicate: i64, left: Value, right: Value) -> Value {
+        let kind = [("predicate", Attr::i64(self.builder.ctx(), predicate))];
+        self.builder.value("arith.cmpf", &[left, right], self.bit, &kind)
     }
-    /// A polynomial, highest coefficient first.
+    fn choose(&self, condition: Value, a: Value, b: Value) -> Value {
+        self.builder.value("arith.select", &[condition, a, b], a.ty(), &[])
+    }
+    /// No less than `low`; NaN stays.
+    fn at_least(&self, x: Value, low: f64) -> Value {
+        let low = self.real(low);
+        self.choose(self.compare(OLT, x, low), low, x)
+    }
+    /// No more than `high`; NaN stays.
+    fn at_most(&self, x: Value, high: f64) -> Value {
+        let high = self.real(high);
+        self.choose(self.compare(OGT, x, high), high, x)
+    }
+    /// A polynomial, highest coefficient first: the fewest operations, one after the other.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
         let (first, rest) = coefficients.split_first().expect("a polynomial has a coefficient");
         rest.iter().fold(self.real(*first), |sum, &coefficient| self.fma(sum, x, self.real(coefficient)))
     }
-    /// `2^n` for an integer from -126 to 127.
-    fn power_of_two(&self, n: Value) -> Value {
-        let exponent = self.integer("arith.addi", n, self.word(127));
-        self.op("arith.bitcast", &[self.integer("arith.shli", exponent, self.word(23))])
+    /// The same as a tree over the squares of `x`: for long polynomials, whose operations would wait for each other.
+    fn tree(&self, x: Value, coefficients: &[f64]) -> Value {
+        let mut terms: Vec<_> = coefficients.iter().rev().map(|&coefficient| self.real(coefficient)).collect();
+        let mut power = x;
+        while terms.len() > 1 {
+            terms = terms.chunks(2).map(|pair| if let [a, b] = *pair { self.fma(b, power, a) } else { pair[0] }).collect();
+            if terms.len() > 1 {
+                power = self.mul(power, power);
+            }
+        }
+        terms[0]
     }
 
     /// `exp(x) = 2^n exp(r)` with `n = round(x / ln 2)` and `r = x - n ln 2`, `ln 2` in two parts.
+    ///
+    /// NaN goes through the polynomial. Beyond the bounds the result is 0 or infinity anyway.
     fn exp(&self, x: Value) -> Value {
-        // Beyond these bounds the result is 0 or infinity anyway; NaN fails both comparisons and is put back last.
-        let (low, high) = (self.real(-105.0), self.real(89.0));
-        let bounded = self.select(OGT, x, low, x, low);
-        let bounded = self.select(OLT, bounded, high, bounded, high);
-        let n = self.op("math.roundeven", &[self.mul(bounded, self.real(std::f64::consts::LOG2_E))]);
+        let bounded = self.at_most(self.at_least(x, -104.0), 89.0);
+        let rounding = self.real(ROUNDING);
+        let shifted = self.fma(bounded, self.real(std::f64::consts::LOG2_E), rounding);
+        let n = self.sub(shifted, rounding);
         let r = self.fma(n, self.real(-0.693_359_375), bounded);
         let r = self.fma(n, self.real(2.121_944_400_546_905_8e-4), r);
-        let p = self.polynomial(
-            r,
-            &[1.987_569_15e-4, 1.398_199_950_7e-3, 8.333_451_907_3e-3, 4.166_579_589_4e-2, 1.666_666_545_9e-1, 5.000_000_120_1e-1],
-        );
-        let y = self.fma(p, self.mul(r, r), r);
-        let y = self.op("arith.addf", &[y, self.real(1.0)]);
-        // Two factors: 2^n itself leaves the range of normal numbers where the result is subnormal or just finite.
-        let n = self.builder.value("arith.fptosi", &[n], self.word, &[]);
-        let half = self.integer("arith.shrsi", n, self.word(1));
-        let rest = self.integer("arith.subi", n, half);
-        let y = self.mul(self.mul(y, self.power_of_two(half)), self.power_of_two(rest));
-        self.select(UNO, x, x, x, y)
+        // Twice exp(r), times half of 2^n: 2^n itself is no number where the result is just finite.
+        let p = self.polynomial(r, &[2.763_659_460e-3, 1.673_590_951e-2, 8.333_645_016e-2, 3.333_304_524e-1, 9.999_998_808e-1, 2.0, 2.0]);
+        let small = self.compare(OLT, bounded, self.real(SMALL));
+        let bits = self.builder.value("arith.bitcast", &[shifted], self.word, &[]);
+        let bits = self.choose(small, self.integer("arith.addi", bits, self.word(65)), bits);
+        let y = self.mul(p, self.op("arith.bitcast", &[self.integer("arith.shli", bits, self.word(23))]));
+        self.choose(small, self.mul(y, self.real(2.0_f64.powi(-65))), y)
     }
 
-    /// Near zero an odd polynomial; further out `sign(x) (1 - exp(q(|x|)))`, with `q` fitted to `ln(1 - erf)`.
+    /// Up to 1 an odd polynomial, further out a polynomial in the distance from a place where `erf` is nearly an `f32`.
     fn erf(&self, x: Value) -> Value {
         let t = self.op("math.absf", &[x]);
-        let square = self.mul(x, x);
-
-        let upper = self.polynomial(t, &[-1.728_534_7e-5, 3.831_971_26e-4]);
-        let lower = self.polynomial(t, &[-3.883_964_38e-3, 2.425_462_19e-2]);
-        let q = [-1.067_778_77e-1, -6.348_466_87e-1, -1.287_175_12e-1]
-            .into_iter()
-            .fold(self.fma(upper, square, lower), |sum, coefficient| self.fma(sum, t, self.real(coefficient)));
-        let q = self.fma(q, t, self.op("arith.negf", &[t]));
-        let far = self.op("arith.subf", &[self.real(1.0), self.exp(q)]);
+        // From 3.94 on the result is 1.
+        let u = self.sub(self.at_most(t, 3.94), self.real(2.470_566_988));
+        let far = self.tree(
+            u,
+            &[
+                1.040_703_637e-6,
+                2.246_618_465e-7,
+                -1.693_670_856e-5,
+                2.270_795_085e-5,
+                7.757_147_250e-5,
+                -2.919_208_491e-4,
+                3.291_152_243e-4,
+                4.887_353_862e-4,
+                -2.903_005_108e-3,
+                6.614_156_533e-3,
+                -9.559_547_529e-3,
+                9.420_985_356e-3,
+                -6.229_417_864e-3,
+                2.521_380_782e-3,
+            ],
+        );
+        // The constant by itself: in the tree each level would round a number near 1.
+        let far = self.fma(far, u, self.real(9.995_239_973e-1));
         let far = self.op("math.copysign", &[far, x]);
-
-        let p = self
-            .polynomial(square, &[-5.967_617_03e-4, 4.991_194_23e-3, -2.676_813_49e-2, 1.128_199_25e-1, -3.761_253_36e-1, 1.283_791_66e-1]);
+        let p = self.tree(
+            self.mul(x, x),
+            &[
+                7.806_903_886e-5,
+                -7.997_853_099e-4,
+                5.187_162_198e-3,
+                -2.685_334_720e-2,
+                1.128_357_872e-1,
+                -3.761_262_596e-1,
+                1.283_791_661e-1,
+            ],
+        );
         let near = self.fma(p, x, x);
         // NaN is not greater, and the polynomial hands it on.
-        self.select(OGT, t, self.real(0.927_734_375), far, near)
+        self.choose(self.compare(OGT, t, self.real(1.0)), far, near)
     }
 }

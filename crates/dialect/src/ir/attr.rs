@@ -58,6 +58,10 @@ impl Attr {
     pub fn scalar(ty: Type, value: f64) -> Self {
         if ty.is_float() { Self::float_of(ty, value) } else { Self::int_of(ty, value as i64) }
     }
+    /// `dense<element>` of a vector or tensor type.
+    pub fn splat(ty: Type, element: Self) -> Self {
+        Self(unsafe { mlirDenseElementsAttrSplatGet(ty.0, element.0) })
+    }
     /// `true` or `false`.
     pub fn bool(ctx: Ctx, value: bool) -> Self {
         Self(unsafe { mlirBoolAttrGet(ctx.0, value.into()) })

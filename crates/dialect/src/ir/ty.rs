@@ -108,6 +108,18 @@ impl Type {
     pub fn is_mutable(self) -> bool {
         unsafe { ffi::dynamoTypeIsMutableTensor(self.0) }
     }
+    /// Whether this is a vector.
+    pub fn is_vector(self) -> bool {
+        unsafe { mlirTypeIsAVector(self.0) }
+    }
+    /// A vector of the same shape with another element type; that type itself in place of a scalar.
+    pub fn with_element(self, element: Self) -> Self {
+        if !self.is_vector() {
+            return element;
+        }
+        let shape = self.shape();
+        Self(unsafe { mlirVectorTypeGet(shape.len() as isize, shape.as_ptr(), element.0) })
+    }
     /// Whether this is a float type.
     pub fn is_float(self) -> bool {
         unsafe { mlirTypeIsAFloat(self.0) }
