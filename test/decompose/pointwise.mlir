@@ -1,10 +1,11 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 
-// Constants are tensors, `max` hands NaN on, and what nothing uses is gone.
+// Constants are tensors, a choice hands on NaN and -0 as they are, and what nothing uses is gone.
 
 // CHECK-LABEL: func.func @relu
 // CHECK-NEXT: %[[ZERO:.*]] = dynamo.full 0.0{{.*}} -> tensor<4xf32>
-// CHECK-NEXT: %[[R:.*]] = dynamo.max %{{.*}}, %[[ZERO]] : tensor<4xf32>
+// CHECK-NEXT: %[[BELOW:.*]] = dynamo.compare lt %[[X:.*]], %[[ZERO]] : tensor<4xf32> -> tensor<4xi1>
+// CHECK-NEXT: %[[R:.*]] = dynamo.select %[[BELOW]], %[[ZERO]], %[[X]] : tensor<4xi1>, tensor<4xf32>
 // CHECK-NEXT: return %[[R]]
 func.func @relu(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = dynamo.aten "aten.relu.default"(%x) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>
@@ -75,9 +76,11 @@ func.func @powers(%x: tensor<4xf32>, %n: tensor<4xi64>) -> (tensor<4xf32>, tenso
 // The upper bound comes last and wins where the bounds cross; None is no bound.
 
 // CHECK-LABEL: func.func @clamp
-// CHECK: %[[LOW:.*]] = dynamo.max %[[X:.*]], %{{.*}}
-// CHECK: %[[BOTH:.*]] = dynamo.min %[[LOW]], %{{.*}}
-// CHECK: %[[ONE:.*]] = dynamo.min %[[X]], %{{.*}}
+// CHECK: %[[LOW:.*]] = dynamo.select %{{.*}}, %{{.*}}, %[[X:.*]] :
+// CHECK: %[[BEYOND:.*]] = dynamo.compare gt %[[LOW]], %{{.*}}
+// CHECK: %[[BOTH:.*]] = dynamo.select %[[BEYOND]], %{{.*}}, %[[LOW]] :
+// CHECK: %[[BEYOND:.*]] = dynamo.compare gt %[[X]], %{{.*}}
+// CHECK: %[[ONE:.*]] = dynamo.select %[[BEYOND]], %{{.*}}, %[[X]] :
 // CHECK: return %[[BOTH]], %[[ONE]]
 func.func @clamp(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %0 = dynamo.aten "aten.clamp.default"(%x) args [#dynamo.operand<0>, 2.0 : f64, -2.0 : f64] : (tensor<4xf32>) -> tensor<4xf32>
@@ -113,4 +116,36 @@ func.func @extern(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
     : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = dynamo.aten "aten.unheard_of.default"(%0) args [#dynamo.operand<0>] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %1 : tensor<4x4xf32>
+}
+
+// -----
+
+// A product and a sum that eager's kernel rounds once are one primitive; of integers they are two.
+
+// CHECK-LABEL: func.func @add_alpha
+// CHECK: %[[SUM:.*]] = dynamo.fma %{{.*}}, %{{.*}}, %arg0 : tensor<4xf32>
+// CHECK: %[[PRODUCT:.*]] = dynamo.mul
+// CHECK: %[[WHOLE:.*]] = dynamo.add %[[PRODUCT]], %arg1 : tensor<4xi32>
+// CHECK: return %[[SUM]], %[[WHOLE]]
+func.func @add_alpha(%x: tensor<4xf32>, %n: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xi32>) {
+  %0 = dynamo.aten "aten.add.Tensor"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>, 3 : i64] : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = dynamo.aten "aten.add.Tensor"(%n, %n) args [#dynamo.operand<0>, #dynamo.operand<1>, 3 : i64] : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  return %0, %1 : tensor<4xf32>, tensor<4xi32>
+}
+
+// -----
+
+// Eager asks a library for the gelu of a contiguous tensor, which finds NaN at infinity: x - x is added to the 1.
+
+// CHECK-LABEL: func.func @gelu
+// CHECK: dynamo.erf
+// CHECK: %[[NOTHING:.*]] = dynamo.sub %arg0, %arg0 : tensor<2x4xf32>
+// CHECK: dynamo.add %[[NOTHING]], %{{.*}} : tensor<2x4xf32>
+// CHECK: dynamo.erf
+// CHECK-NOT: dynamo.sub
+// CHECK: return
+func.func @gelu(%x: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+  %0 = dynamo.aten "aten.gelu.default"(%x) args [#dynamo.operand<0>, "none"] {operand_strides = [array<i64: 4, 1>]} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %1 = dynamo.aten "aten.gelu.default"(%x) args [#dynamo.operand<0>, "none"] {operand_strides = [array<i64: 1, 2>]} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %0, %1 : tensor<2x4xf32>, tensor<2x4xf32>
 }

@@ -114,6 +114,8 @@ func.func @two_floats(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   dynamo.atan2 %x, %y : tensor<4xf32>
   // CHECK: dynamo.hypot %arg0, %arg1 : tensor<4xf32>
   dynamo.hypot %x, %y : tensor<4xf32>
+  // CHECK: dynamo.fma %arg0, %arg1, %arg0 : tensor<4xf32>
+  dynamo.fma %x, %y, %x : tensor<4xf32>
   // CHECK: dynamo.copysign %arg0, %arg1 : tensor<4xf32>
   dynamo.copysign %x, %y : tensor<4xf32>
   // CHECK: dynamo.nextafter %arg0, %arg1 : tensor<4xf32>

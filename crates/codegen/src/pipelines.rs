@@ -44,6 +44,7 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
+/// - `dynamo-edge-math` before `dynamo-approximate-math`, which takes the `exp` it makes;
 /// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which takes the one-instruction math it leaves;
 /// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
 /// - `dynamo-bf16-as-bits` after `dynamo-legalize-arith`, which makes `bf16` something that is only moved;
@@ -52,7 +53,7 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-mark-backward,dynamo-expand-copies,\
     func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-hoist-scratch,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize,\
+    dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize,\
     expand-strided-metadata,lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-math-to-libm,convert-math-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
     finalize-memref-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,\

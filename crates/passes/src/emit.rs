@@ -134,6 +134,11 @@ impl Emit {
         assert_eq!(a.ty(), b.ty(), "operands of {name}");
         self.b.value(&format!("dynamo.{name}"), &[a, b], a.ty(), &[])
     }
+    /// `dynamo.fma`: `a * b + c`, rounded once.
+    pub fn fma(&self, a: Value, b: Value, c: Value) -> Value {
+        assert!(a.ty() == b.ty() && b.ty() == c.ty(), "operands of fma");
+        self.b.value("dynamo.fma", &[a, b, c], a.ty(), &[])
+    }
     /// `dynamo.compare`, to bool.
     pub fn compare(&self, predicate: &str, a: Value, b: Value) -> Value {
         assert_eq!(a.ty(), b.ty(), "operands of compare {predicate}");

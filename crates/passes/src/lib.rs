@@ -5,6 +5,7 @@ pub mod alias_scopes;
 pub mod approximate_math;
 pub mod bf16_as_bits;
 pub mod decompose;
+pub mod edge_math;
 pub mod emit;
 pub mod expand_copies;
 pub mod functionalize;
@@ -30,6 +31,7 @@ pub const PASSES: &[&Pass] = &[
     &decompose::verify::PASS,
     &hoist_scratch::PASS,
     &loop_locations::PASS,
+    &edge_math::PASS,
     &approximate_math::PASS,
     &legalize_arith::PASS,
     &bf16_as_bits::PASS,

@@ -5,8 +5,10 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use super::{
     Call, Lowering,
+    compare::bound,
     pointwise::float,
     promote::{Domain, fits},
+    shape::is_row_major,
 };
 use crate::emit::{Emit, Scalar};
 
@@ -51,7 +53,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
         d.done(d.e.select(inside, d.full(0.0), x))
     }),
     ("aten.gelu.default", |c| match c.str(1)?.as_str() {
-        "none" => only_float(c, |e, x| e.mul(x, normal_cdf(e, x))),
+        "none" => gelu(c),
         "tanh" => only_float(c, |e, x| {
             let (_, tanh) = gelu_tanh(e, x);
             e.mul(e.mul(e.full_like(x, 0.5), x), one_plus(e, tanh))
@@ -67,7 +69,13 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let kept = if kept.ty() == c.result_type(1) { kept } else { d.e.full(&c.result_shape(1), kept.ty().element(), 0.0) };
         Some(vec![d.done(value)?[0], kept])
     }),
-    ("aten.sigmoid_backward.default", |c| backward(c, |e, g, y| e.mul(g, e.mul(e.sub(e.full_like(y, 1.0), y), y)))),
+    ("aten.sigmoid_backward.default", |c| {
+        let d = Domain::only_float_of(c, &[0, 1])?;
+        let (g, y) = (d.get(0)?, d.get(1)?);
+        // In f16 each step is rounded.
+        let step = |v: Value| if d.element.to_string() == "f16" { d.stored(v) } else { v };
+        d.done(d.e.mul(step(d.e.mul(g, step(d.e.sub(d.full(1.0), y)))), y))
+    }),
     ("aten.tanh_backward.default", |c| backward(c, |e, g, y| e.mul(g, e.sub(e.full_like(y, 1.0), e.mul(y, y))))),
     ("aten.silu_backward.default", |c| {
         backward(c, |e, g, x| {
@@ -117,11 +125,10 @@ fn bounded(call: &Call, min: Option<Scalar>, max: Option<Scalar>) -> Option<Vec<
         return None;
     }
     let mut x = d.get(0)?;
-    if let Some(min) = min {
-        x = d.e.max(x, d.full(min));
-    }
-    if let Some(max) = max {
-        x = d.e.min(x, d.full(max));
+    for (limit, kind) in [(min, "max"), (max, "min")] {
+        if let Some(limit) = limit {
+            x = bound(&d, kind, x, d.round(limit));
+        }
     }
     d.done(x)
 }
@@ -168,6 +175,16 @@ fn softplus(call: &Call) -> Option<Vec<Value>> {
 fn normal_cdf(e: &Emit, x: Value) -> Value {
     let erf = e.erf(e.mul(x, e.full_like(x, FRAC_1_SQRT_2)));
     e.mul(one_plus(e, erf), e.full_like(x, 0.5))
+}
+
+/// x·Φ(x). For a contiguous tensor of more than one `f32` or `bf16` eager asks oneDNN, whose product at +∞ is NaN.
+fn gelu(call: &Call) -> Option<Vec<Value>> {
+    let d = Domain::only_float_of(call, &[0])?;
+    let x = d.get(0)?;
+    let erf = d.e.erf(d.e.mul(x, d.full(FRAC_1_SQRT_2)));
+    let library = ["f32", "bf16"].contains(&d.element.to_string().as_str()) && x.ty().numel() > 1 && is_row_major(call, 0);
+    let one = if library { d.e.add(d.e.sub(x, x), d.full(1.0)) } else { d.full(1.0) };
+    d.done(d.e.mul(x, d.e.mul(d.e.add(erf, one), d.full(0.5))))
 }
 
 /// √(2/π)

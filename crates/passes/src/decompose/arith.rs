@@ -47,8 +47,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     }),
     ("aten.addcmul.default", |c| {
         let d = Domain::number_of(c, &[0, 1, 2])?;
-        let product = d.e.mul(scaled(&d, c, 3, d.get(1)?)?, d.get(2)?);
-        d.done(d.e.add(d.get(0)?, product))
+        d.done(multiply_add(&d, scaled(&d, c, 3, d.get(1)?)?, d.get(2)?, d.get(0)?))
     }),
     ("aten.addcdiv.default", |c| {
         let d = Domain::only_float_of(c, &[0, 1, 2])?;
@@ -71,14 +70,20 @@ fn scaled(d: &Domain, call: &Call, i: usize, value: Value) -> Option<Value> {
     Some(d.e.mul(value, d.full(factor)))
 }
 
-/// `value` times the argument `alpha`, which eager rounds to the common dtype.
-fn times_alpha(d: &Domain, call: &Call, value: Value) -> Option<Value> {
+/// `a·b + c`; of floats eager's kernels round it once.
+fn multiply_add(d: &Domain, a: Value, b: Value, c: Value) -> Value {
+    if d.element.is_float() { d.e.fma(a, b, c) } else { d.e.add(d.e.mul(a, b), c) }
+}
+
+/// `a + sign·alpha·b`, with `alpha` rounded to the common dtype as eager does.
+fn add_scaled(d: &Domain, call: &Call, a: Value, b: Value, sign: i64) -> Option<Value> {
     let alpha = call.scalar(2).unwrap_or(Scalar::Int(1));
     if alpha.as_f64() == 1.0 {
-        return Some(value);
+        return Some(if sign < 0 { d.e.sub(a, b) } else { d.e.add(a, b) });
     }
     (d.element.is_float() || !matches!(alpha, Scalar::Float(_))).then_some(())?;
-    Some(d.e.mul(value, d.rounded(2)?))
+    let factor = d.rounded(2)?;
+    Some(multiply_add(d, if sign < 0 { d.e.neg(b) } else { b }, factor, a))
 }
 
 fn add(call: &Call) -> Option<Vec<Value>> {
@@ -88,12 +93,12 @@ fn add(call: &Call) -> Option<Vec<Value>> {
         let keep = call.scalar(2).is_none_or(Scalar::as_bool);
         return d.done(if keep { d.e.or(d.get(0)?, d.get(1)?) } else { d.get(0)? });
     }
-    d.done(d.e.add(d.get(0)?, times_alpha(&d, call, d.get(1)?)?))
+    d.done(add_scaled(&d, call, d.get(0)?, d.get(1)?, 1)?)
 }
 
 fn subtract(call: &Call, from: usize, what: usize) -> Option<Vec<Value>> {
     let d = Domain::number_of(call, &[from, what])?;
-    d.done(d.e.sub(d.get(from)?, times_alpha(&d, call, d.get(what)?)?))
+    d.done(add_scaled(&d, call, d.get(from)?, d.get(what)?, -1)?)
 }
 
 fn mul(call: &Call) -> Option<Vec<Value>> {
@@ -114,7 +119,10 @@ fn div_mode(call: &Call) -> Option<Vec<Value>> {
         Some("trunc") => {
             let d = Domain::number_of(call, &[0, 1])?;
             if d.element.is_float() {
-                return d.done(d.e.trunc(d.e.div(d.get(0)?, d.exact(1)?)));
+                let quotient = d.e.div(d.get(0)?, d.exact(1)?);
+                // By a single number eager computes in f32; else a 16-bit quotient is rounded first.
+                let single = call.tensor(1).is_none_or(|x| x.ty().numel() == 1);
+                return d.done(d.e.trunc(if single { quotient } else { d.stored(quotient) }));
             }
             let quotient = int_div(&d, d.get(0)?, d.divisor(1)?);
             d.done(quotient)
@@ -214,6 +222,8 @@ fn pow_scalar(call: &Call) -> Option<Vec<Value>> {
         if d.element.width() == 16 && d.element.to_string() == "f16" && exponent.abs() == 0.5 {
             return d.done(d.e.pow(x, d.full(exponent)));
         }
+        // Other exponents than those that have kernels are what they round to in the operand's type.
+        let exponent = if has_kernel(exponent) { exponent } else { d.round(Scalar::Float(exponent)).as_f64() };
         return d.done(pow_float(&d.e, x, exponent));
     }
     // Modulo 2^n, as repeated multiplication; a negative exponent raises.
@@ -234,6 +244,11 @@ fn pow_int(d: &Domain, x: Value, exponent: u64) -> Value {
         }
     }
     power
+}
+
+/// Exponents whose powers are products, roots and reciprocals.
+fn has_kernel(exponent: f64) -> bool {
+    [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0].contains(&exponent)
 }
 
 /// A float to a constant power; the exponents that eager has kernels for are products, roots and reciprocals.
@@ -277,9 +292,10 @@ fn lerp_scalar(call: &Call) -> Option<Vec<Value>> {
     let (start, end, weight) = (d.get(0)?, d.get(1)?, call.float(2)?);
     let span = d.e.sub(end, start);
     d.done(if weight.abs() < 0.5 {
-        d.e.add(start, d.e.mul(d.full(weight), span))
+        d.e.fma(d.full(weight), span, start)
     } else {
-        d.e.sub(end, d.e.mul(span, d.e.sub(d.full(1.0), d.full(weight))))
+        let rest = d.e.sub(d.full(1.0), d.full(weight));
+        d.e.fma(d.e.neg(span), rest, end)
     })
 }
 
@@ -288,7 +304,7 @@ fn lerp_tensor(call: &Call) -> Option<Vec<Value>> {
     let weight = call.tensor(2).filter(|w| broadcasts(&w.ty().shape(), &d.shape))?;
     let (start, end, weight) = (d.get(0)?, d.get(1)?, d.tensor(weight));
     let span = d.e.sub(end, start);
-    let from_start = d.e.add(start, d.e.mul(weight, span));
-    let from_end = d.e.sub(end, d.e.mul(span, d.e.sub(d.full(1.0), weight)));
+    let from_start = d.e.fma(weight, span, start);
+    let from_end = d.e.fma(d.e.neg(span), d.e.sub(d.full(1.0), weight), end);
     d.done(d.e.select(d.e.lt(d.e.abs(weight), d.full(0.5)), from_start, from_end))
 }

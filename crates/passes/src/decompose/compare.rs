@@ -6,7 +6,7 @@ use super::{
     Call, Lowering,
     promote::{Domain, broadcasts, fits},
 };
-use crate::emit::Emit;
+use crate::emit::{Emit, Scalar};
 
 /// The lowerings of this file.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -117,12 +117,33 @@ fn extreme(call: &Call, name: &str) -> Option<Vec<Value>> {
 fn ignoring_nan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0, 1])?;
     let (a, b) = (d.get(0)?, d.get(1)?);
-    let both = d.e.binary(kind, a, b);
     if !d.element.is_float() {
-        return d.done(both);
+        return d.done(d.e.binary(kind, a, b));
     }
-    let inner = d.e.select(d.e.ne(b, b), a, both);
-    d.done(d.e.select(d.e.ne(a, a), b, inner))
+    // Of two zeros the first; for bf16 the second.
+    let first = match (kind, d.element.to_string() == "bf16") {
+        ("max", false) => d.e.ge(a, b),
+        ("max", true) => d.e.gt(a, b),
+        (_, false) => d.e.le(a, b),
+        (_, true) => d.e.lt(a, b),
+    };
+    d.done(d.e.select(d.e.or(first, d.e.ne(b, b)), a, b))
+}
+
+/// `x`, or the number `bound` where `x` is below it (`max`) or above it (`min`). As in eager a NaN is `x` itself, and of
+/// two zeros too it is `x` that is taken; `dynamo.max` leaves that open.
+pub fn bound(d: &Domain, kind: &str, x: Value, bound: Scalar) -> Value {
+    let limit = d.full(bound);
+    if !d.element.is_float() || bound.as_f64().is_nan() {
+        return d.e.binary(kind, x, limit);
+    }
+    let beyond = if kind == "max" { d.e.lt(x, limit) } else { d.e.gt(x, limit) };
+    if d.element.to_string() != "f16" {
+        return d.e.select(beyond, limit, x);
+    }
+    // Chosen before it is widened: LLVM moves a cast out of such a choice, and turns `<` into `<=` there.
+    let stored = |v: Value| d.e.convert(v, d.element);
+    d.e.convert(d.e.select(beyond, stored(limit), stored(x)), d.compute)
 }
 
 /// The upper bound is applied last, so that it wins where the bounds cross; NaN passes through both.
@@ -136,11 +157,12 @@ fn clamp(call: &Call, min: Option<usize>, max: Option<usize>) -> Option<Vec<Valu
         return None;
     }
     let mut x = d.get(0)?;
-    if let Some(i) = min {
-        x = d.e.max(x, d.get(i)?);
-    }
-    if let Some(i) = max {
-        x = d.e.min(x, d.get(i)?);
+    for (i, kind) in [(min, "max"), (max, "min")] {
+        let Some(i) = i else { continue };
+        x = match call.scalar(i) {
+            Some(number) => bound(&d, kind, x, d.round(number)),
+            None => d.e.binary(kind, x, d.get(i)?),
+        };
     }
     d.done(x)
 }

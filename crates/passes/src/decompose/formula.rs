@@ -74,7 +74,7 @@ macro_rules! comparisons {
 }
 
 impl Num {
-    functions! { abs exp log log1p sqrt sin cos tan acos sinh cosh acosh erf erfc floor trunc }
+    functions! { abs exp expm1 log log1p sqrt sin cos tan acos sinh cosh acosh erf erfc floor trunc }
     comparisons! { eq ne lt le gt ge }
 
     /// Another value in the same formula.
@@ -105,6 +105,11 @@ impl Num {
     #[must_use]
     pub fn pow(self, exponent: impl Operand) -> Num {
         self.of(self.e.pow(self.v, exponent.like(self)))
+    }
+    /// `self · factor + term`, rounded once.
+    #[must_use]
+    pub fn fma(self, factor: Num, term: Num) -> Num {
+        self.of(self.e.fma(self.v, factor.v, term.v))
     }
     /// With the sign of another number.
     #[must_use]

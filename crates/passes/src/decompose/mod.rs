@@ -1,7 +1,7 @@
 //! `dynamo-decompose`: `ATen` ops become primitives.
 //!
-//! Before: `%1 = dynamo.aten "aten.relu.default"(%0) args [#dynamo.operand<0>] : (tensor<4xf32>) -> tensor<4xf32>`
-//! After:  `%c = dynamo.full 0.0 : f32 -> tensor<4xf32>` and `%1 = dynamo.max %0, %c : tensor<4xf32>`
+//! Before: `%1 = dynamo.aten "aten.rsqrt.default"(%0) args [#dynamo.operand<0>] : (tensor<4xi32>) -> tensor<4xf32>`
+//! After:  `%c = dynamo.convert %0 : tensor<4xi32> -> tensor<4xf32>` and `%1 = dynamo.rsqrt %c : tensor<4xf32>`
 //!
 //! An op is lowered by the table entry of its schema. Where there is none, or it declines, the function that the op
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an

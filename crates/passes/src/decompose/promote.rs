@@ -166,9 +166,17 @@ impl<'a> Domain<'a> {
     pub fn full(&self, value: impl Into<Scalar>) -> Value {
         self.e.full(&self.shape, self.compute, value)
     }
+    /// A number as eager takes it: in the common dtype.
+    pub fn round(&self, value: Scalar) -> Scalar {
+        rounded(value, self.element)
+    }
     /// Argument `i` as a number that eager takes as the common dtype.
     pub fn rounded(&self, i: usize) -> Option<Value> {
-        self.call.scalar(i).map(|value| self.full(rounded(value, self.element)))
+        self.call.scalar(i).map(|value| self.full(self.round(value)))
+    }
+    /// The value as it would be, had eager stored it: rounded to the common dtype.
+    pub fn stored(&self, value: Value) -> Value {
+        self.e.convert(self.e.convert(value, self.element), self.compute)
     }
     /// Rounds to the common dtype and converts to the op's result.
     pub fn done(&self, value: Value) -> Option<Vec<Value>> {

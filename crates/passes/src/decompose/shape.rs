@@ -1,8 +1,8 @@
 //! Arithmetic on dimensions, ranges and constants that several lowerings share.
 
-use dynamlir_dialect::ir::{Op, Type};
+use dynamlir_dialect::ir::{Attr, Op, Type};
 
-use super::call::wrap;
+use super::call::{Call, wrap};
 use crate::emit::Scalar;
 
 /// All of `dims` counted from the front.
@@ -17,6 +17,14 @@ pub(super) fn row_major(shape: &[i64]) -> Vec<i64> {
         strides[i - 1] = strides[i] * shape[i].max(1);
     }
     strides
+}
+
+/// Whether eager saw this operand of the op row-major. Without recorded layouts the values are as they stand.
+pub(super) fn is_row_major(call: &Call, operand: usize) -> bool {
+    let Some(layouts) = call.op.attr("operand_strides").and_then(Attr::as_array) else { return true };
+    let Some(seen) = layouts.get(operand).and_then(|strides| strides.as_i64s()) else { return false };
+    let shape = call.op.operand(operand).ty().shape();
+    shape.iter().zip(row_major(&shape)).zip(&seen).all(|((&size, dense), &seen)| size <= 1 || dense == seen)
 }
 
 /// Start, step and length of Python's `start:end:step` on a dimension: ends count from the back where negative and

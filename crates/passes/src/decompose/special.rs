@@ -7,23 +7,23 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 
 use super::{
     Call, Lowering,
-    pointwise::{float, float2},
+    pointwise::float,
     promote::{Domain, wide},
 };
-use crate::emit::Emit;
+use crate::emit::{Emit, Scalar};
 
 /// The lowerings of this file.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.logit.default", logit),
-    ("aten.xlogy.Tensor", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.xlogy.Scalar_Other", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.xlogy.Scalar_Self", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.special_xlogy.default", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.special_xlogy.other_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.special_xlogy.self_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log(y)))),
-    ("aten.special_xlog1py.default", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log1p(y)))),
-    ("aten.special_xlog1py.other_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log1p(y)))),
-    ("aten.special_xlog1py.self_scalar", |c| float2(c, |e, x, y| x_times_log(e, x, y, e.log1p(y)))),
+    ("aten.xlogy.Tensor", |c| x_times_log(c, Emit::log)),
+    ("aten.xlogy.Scalar_Other", |c| x_times_log(c, Emit::log)),
+    ("aten.xlogy.Scalar_Self", |c| x_times_log(c, Emit::log)),
+    ("aten.special_xlogy.default", |c| x_times_log(c, Emit::log)),
+    ("aten.special_xlogy.other_scalar", |c| x_times_log(c, Emit::log)),
+    ("aten.special_xlogy.self_scalar", |c| x_times_log(c, Emit::log)),
+    ("aten.special_xlog1py.default", |c| x_times_log(c, Emit::log1p)),
+    ("aten.special_xlog1py.other_scalar", |c| x_times_log(c, Emit::log1p)),
+    ("aten.special_xlog1py.self_scalar", |c| x_times_log(c, Emit::log1p)),
     ("aten.special_entr.default", |c| float(c, entropy)),
     ("aten.special_ndtr.default", |c| {
         // Eager composes it of 16-bit steps, whose errors are not ours to make.
@@ -42,18 +42,21 @@ fn logit(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     let mut x = d.get(0)?;
     let one = d.full(1.0);
-    if let Some(eps) = call.float(1) {
-        let (low, high) = (d.full(eps), d.full(1.0 - eps));
+    if let Some(eps) = call.scalar(1) {
+        // Both bounds are what they round to in the operand's type.
+        let eps = d.round(eps);
+        let (low, high) = (d.full(eps), d.full(d.round(Scalar::Float(1.0 - eps.as_f64()))));
         x = d.e.select(d.e.lt(x, low), low, d.e.select(d.e.gt(x, high), high, x));
     }
     d.done(d.e.log(d.e.div(x, d.e.sub(one, x))))
 }
 
-/// x·log, 0 where x is 0, NaN where y is.
-fn x_times_log(e: &Emit, x: Value, y: Value, log: Value) -> Value {
-    let zero = e.full_like(x, 0.0);
-    let product = e.select(e.eq(x, zero), zero, e.mul(x, log));
-    e.select(e.ne(y, y), y, product)
+/// x·log(y), 0 where x is 0, NaN where y is. A 16-bit logarithm is rounded before the product.
+fn x_times_log(call: &Call, log: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
+    let d = Domain::float_of(call, &[0, 1])?;
+    let (x, y, zero) = (d.get(0)?, d.get(1)?, d.full(0.0));
+    let product = d.e.select(d.e.eq(x, zero), zero, d.e.mul(x, d.stored(log(&d.e, y))));
+    d.done(d.e.select(d.e.ne(y, y), y, product))
 }
 
 /// -x·log(x); 0 at 0, -∞ below, NaN stays.
@@ -86,16 +89,39 @@ fn log_add(call: &Call, exp: fn(&Emit, Value) -> Value, unit: f64) -> Option<Vec
     d.done(e.select(same_infinity, a, sum))
 }
 
-/// x·2ⁿ. Eager takes the power in a type that depends on both operands; other mixtures than these stay extern.
+/// x·2ⁿ: for a float and an integer as C has it, otherwise by a power in a type that depends on both operands; other
+/// mixtures than these stay extern.
 fn ldexp(call: &Call) -> Option<Vec<Value>> {
-    let (x, exponent) = (call.tensor(0)?.ty(), call.tensor(1)?.ty());
-    let (from, to) = (x.element(), exponent.element());
-    let alike = from == to || !from.is_float() && !to.is_float();
-    let whole_exponent = x.rank() > 0 && from.is_float() && from.width() > 16 && !to.is_float();
-    let d = Domain::float_of(call, &[0, 1]).filter(|_| alike || whole_exponent)?;
+    let (from, to) = (call.tensor(0)?.ty().element(), call.tensor(1)?.ty().element());
+    if from.is_float() && to.is_int() && !to.is_bool() && call.result_type(0).element() == from {
+        return scale(call);
+    }
+    let d = Domain::float_of(call, &[0, 1]).filter(|_| from == to || !from.is_float() && !to.is_float())?;
     // A 16-bit power is rounded before the product.
-    let power = d.e.convert(d.e.convert(d.e.exp2(d.get(1)?), d.element), d.compute);
+    let power = d.stored(d.e.exp2(d.get(1)?));
     d.done(d.e.mul(d.get(0)?, power))
+}
+
+/// x·2ⁿ in doubles, rounded once: steps that may neither over- nor underflow before the last.
+fn scale(call: &Call) -> Option<Vec<Value>> {
+    let d = Domain::with(call, call.result_type(0).element());
+    let (e, word, double) = (&d.e, Type::int(call.e.ctx(), 64), Type::f64(call.e.ctx()));
+    let mut x = e.convert(d.get(0)?, double);
+    let n = e.broadcast_to(e.convert(call.tensor(1)?, word), &d.shape);
+    let number = |value: i64| e.full_like(n, value);
+    let bounded = |n: Value, low: i64, high: i64| e.max(e.min(n, number(high)), number(low));
+    let power = |n: Value| e.bitcast(e.shl(e.add(n, number(1023)), number(52)), double);
+    // A smaller type's numbers times 2³⁰⁰ or 2⁻³⁰⁰ are doubles still, and 0 or infinite in that type.
+    let mut n = bounded(n, -2200, 2200);
+    for _ in 0..if d.element.width() == 64 { 2 } else { 0 } {
+        // Short of the smallest normal number by a double's digits, or the last step would round a second time.
+        let (low, high) = (e.lt(n, number(-1022)), e.gt(n, number(1023)));
+        let step = e.select(low, number(-969), e.select(high, number(1023), number(0)));
+        x = e.mul(x, power(step));
+        n = e.sub(n, step);
+    }
+    let last = if d.element.width() == 64 { bounded(n, -1022, 1023) } else { bounded(n, -300, 300) };
+    Some(vec![e.convert(e.mul(x, power(last)), d.element)])
 }
 
 /// Σ lgamma(x - i/2) for i below p, plus a constant.
@@ -103,11 +129,15 @@ fn mvlgamma(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     let p = call.int(1).filter(|p| (1..=64).contains(p))?;
     let x = d.get(0)?;
-    let terms = (0..p).map(|i| d.e.lgamma(d.e.sub(x, d.full(i as f64 / 2.0))));
+    // Eager composes it of steps that are rounded one by one.
+    let terms = (0..p).map(|i| d.stored(d.e.lgamma(d.stored(d.e.sub(x, d.full(i as f64 / 2.0))))));
     let sum = terms.reduce(|a, b| d.e.add(a, b))?;
     let constant = (p * (p - 1)) as f64 * PI.ln() / 4.0;
-    d.done(d.e.add(sum, d.full(constant)))
+    d.done(d.e.add(d.stored(sum), d.full(constant)))
 }
+
+/// By how many powers of 2 a subnormal number is scaled up: more than the digits of a double.
+const LIFT: i64 = 60;
 
 /// Mantissa in [1/2, 1) and exponent, from the bits. Subnormal numbers are scaled up first.
 fn frexp(call: &Call) -> Option<Vec<Value>> {
@@ -118,12 +148,12 @@ fn frexp(call: &Call) -> Option<Vec<Value>> {
     let (digits, smallest, mask, half) =
         if width == 64 { (52, f64::MIN_POSITIVE, 0x7ff, 0x3fe_i64) } else { (23, f64::from(f32::MIN_POSITIVE), 0xff, 0x7e) };
     let subnormal = e.lt(e.abs(wide), e.full_like(wide, smallest));
-    let lift = f64::from(1u32 << 30);
+    let lift = 2f64.powi(LIFT as i32);
     let scaled = e.select(subnormal, e.mul(wide, e.full_like(wide, lift)), wide);
     let bits = e.bitcast(scaled, Type::int(e.ctx(), width));
     let number = |value: i64| e.full_like(bits, value);
     let biased = e.and(e.shr(bits, number(digits)), number(mask));
-    let lifted = e.select(subnormal, number(half + 30), number(half));
+    let lifted = e.select(subnormal, number(half + LIFT), number(half));
     let exponent = e.sub(biased, lifted);
     let kept = e.and(bits, number(!(mask << digits)));
     let mantissa = e.bitcast(e.or(kept, number(half << digits)), wide.ty().element());

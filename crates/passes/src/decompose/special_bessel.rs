@@ -16,9 +16,15 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_i1e.default", |c| lower(c, |x| odd(x, scaled_i(x, &I1)))),
     ("aten.special_modified_bessel_i0.default", |c| lower_wide(c, i0)),
     ("aten.special_modified_bessel_i1.default", |c| lower_wide(c, i1)),
-    ("aten.special_modified_bessel_k0.default", |c| lower_wide(c, |x| k(x, k0_near(x), tables::K0_FAR, false))),
+    ("aten.special_modified_bessel_k0.default", |c| {
+        lower_wide(c, |x| {
+            // In doubles, where half a subnormal `f32` is not 0: as in eager here, and only here.
+            let log = (0.5 * x.double()).log().to(x.element());
+            k(x, k0_near(x, log), tables::K0_FAR, false)
+        })
+    }),
     ("aten.special_modified_bessel_k1.default", |c| lower_wide(c, |x| k(x, k1_near(x), tables::K1_FAR, false))),
-    ("aten.special_scaled_modified_bessel_k0.default", |c| lower_wide(c, |x| k(x, k0_near(x), tables::K0_FAR, true))),
+    ("aten.special_scaled_modified_bessel_k0.default", |c| lower_wide(c, |x| k(x, k0_near(x, (0.5 * x).log()), tables::K0_FAR, true))),
     ("aten.special_scaled_modified_bessel_k1.default", |c| lower_wide(c, |x| k(x, k1_near(x), tables::K1_FAR, true))),
     ("aten.special_bessel_j0.default", |c| lower_wide(c, j0)),
     ("aten.special_bessel_j1.default", |c| lower_wide(c, j1)),
@@ -79,8 +85,9 @@ fn i1(x: Num) -> Num {
     odd(x, unscaled_i(x, &I1))
 }
 
-fn k0_near(x: Num) -> Num {
-    (x * x - 2.0).chebyshev(tables::K0_NEAR) - (0.5 * x).log() * (x.exp() * near_i(x, &I0))
+/// With log(x/2).
+fn k0_near(x: Num, log: Num) -> Num {
+    (x * x - 2.0).chebyshev(tables::K0_NEAR) - log * (x.exp() * near_i(x, &I0))
 }
 fn k1_near(x: Num) -> Num {
     (0.5 * x).log() * (x.exp() * near_i(x, &I1)) + (x * x - 2.0).chebyshev(tables::K1_NEAR) / x
@@ -139,7 +146,7 @@ fn j0(x: Num) -> Num {
 }
 fn j1(x: Num) -> Num {
     let size = x.abs();
-    odd(x, size.le(5.0).pick(j1_near(size), far_j(size, hankel1(size))))
+    size.le(5.0).pick(j1_near(x), odd(x, far_j(size, hankel1(size))))
 }
 fn y0(x: Num) -> Num {
     let near = ratio(x * x, ratios::Y0_TOP, ratios::Y0_BOTTOM) + FRAC_2_PI * x.log() * j0_near(x);

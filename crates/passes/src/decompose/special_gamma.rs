@@ -88,6 +88,8 @@ fn zeta(s: Num, q: Num) -> Num {
     let first = zeta_above(s, below.pick(1.0 - distance, q));
     let rest = zeta_above(s, distance) - zeta_above(s, 1.0 - q);
     let value = below.pick(first + s.is_odd().pick(-rest, rest), first);
+    // Here a factor of eager's series is infinite, and is multiplied by terms that have become 0.
+    let value = (value.eq(0.0) & (s.gt(2.5e13) | q.eq(f64::INFINITY))).pick(f64::NAN, value);
     let pole = q.le(0.0) & q.eq(q.floor());
     let value = (below & s.ne(s.floor())).pick(f64::NAN, value);
     let value = pole.pick(f64::INFINITY, value);
@@ -128,5 +130,5 @@ fn zeta_above(s: Num, q: Num) -> Num {
         rest = rest + factor / divisor;
         factor = factor * ((s + (k + 1.0)) / w);
     }
-    term.lt(sum * (f64::EPSILON / 2.0)).pick(sum, rest)
+    (term.lt(sum * (f64::EPSILON / 2.0)) | term.eq(0.0)).pick(sum, rest)
 }

@@ -47,7 +47,7 @@ const ERFCX: &[f64] = &[
     2.3551578691348034,
 ];
 
-/// A rational guess and two steps of Newton's method.
+/// A rational guess and two steps of Halley's method.
 fn erfinv(y: Num) -> Num {
     let size = y.abs();
     let square = y * y;
@@ -59,7 +59,11 @@ fn erfinv(y: Num) -> Num {
     let tail = top.copysign(y) / z.polynomial(&[1.637_067_8, 3.543_889_2, 1.0]);
     let mut x = size.le(0.7).pick(centre, tail);
     for _ in 0..2 {
-        x = x - (x.erf() - y) / (FRAC_2_SQRT_PI * (-(x * x)).exp());
+        // In the tail the distance from 1 is what has the digits.
+        let missing = (1.0 - size) - x.abs().erfc();
+        let excess = size.le(0.7).pick(x.erf() - y, y.lt(0.0).pick(-missing, missing));
+        let step = excess / (FRAC_2_SQRT_PI * (-(x * x)).exp());
+        x = x - step / (1.0 + x * step);
     }
     let edge = y.constant(f64::INFINITY).copysign(y);
     size.eq(1.0).pick(edge, size.gt(1.0).pick(f64::NAN, x))

@@ -1,7 +1,8 @@
-//! Chebyshev polynomials of an order that is a tensor: by the trigonometric and hyperbolic functions that they are.
+//! Chebyshev polynomials of an order that is a tensor: by their recurrence for low orders, else by the trigonometric and
+//! hyperbolic functions that they are.
 //!
-//! Eager runs the recurrence for low orders and for |x| > 1. The closed form is taken in doubles there, so that an
-//! `f32` result is as good; inside, for higher orders, eager's own formula is taken in its own type.
+//! Inside of [-1, 1] these are eager's own formulas. Outside eager runs the recurrence up to any order: there the closed
+//! form is taken in doubles, so that an `f32` result is as good.
 
 use dynamlir_dialect::ir::Value;
 
@@ -49,20 +50,39 @@ fn lower(call: &Call, kind: Kind, shifted: bool) -> Option<Vec<Value>> {
     let (x, n) = (Num { e: d.e, v: d.get(0)? }, Num { e: d.e, v: d.get(1)? }.trunc());
     let x = if shifted { x + x - 1.0 } else { x };
     // From here on eager's closed form takes over inside.
-    let limit = if kind == Kind::T || shifted { 6.0 } else { 8.0 };
+    let limit = if kind == Kind::T || shifted { 6 } else { 8 };
     let size = x.abs();
-    let high = inside(kind, x, n);
     let (wide, order) = (x.double(), n.double());
-    let low = inside(kind, wide, order).to(x.element());
     let value = outside(kind, wide, order).to(x.element());
     // The recurrence subtracts infinities two steps after the overflow.
-    let overflown = outside(kind, wide, order - 2.0).to(x.element()).abs().eq(f64::INFINITY) & n.ge(2.0);
-    let value = (overflown | x.is_nan() & n.ge(1.0)).pick(f64::NAN, value);
-    let value = size.lt(1.0).pick(n.gt(limit).pick(high, low), value);
+    let overflown = outside(kind, wide, order - 2.0).to(x.element()).abs().eq(f64::INFINITY);
+    let value = (overflown | x.is_nan()).pick(f64::NAN, value);
+    let value = size.lt(1.0).pick(inside(kind, x, n), value);
+    let value = recurrence(kind, x, n, limit, value);
     let value = size.eq(1.0).pick(edge(kind, x, n), value);
     // An order that no integer holds counts as negative.
     let value = (n.ge(0.0) & n.lt(9.3e18)).pick(value, x.constant(0.0));
     d.done(n.eq(0.0).pick(1.0, value).v)
+}
+
+/// Orders 1 to `limit`, each from the two before; `higher` for the others.
+fn recurrence(kind: Kind, x: Num, n: Num, limit: u32, higher: Num) -> Num {
+    let double = x + x;
+    let (mut before, mut last) = (
+        x.constant(1.0),
+        match kind {
+            Kind::T => x,
+            Kind::U => double,
+            Kind::V => double - 1.0,
+            Kind::W => double + 1.0,
+        },
+    );
+    let mut value = n.eq(1.0).pick(last, higher);
+    for k in 2..=limit {
+        (before, last) = (last, double.fma(last, -before));
+        value = n.eq(f64::from(k)).pick(last, value);
+    }
+    value
 }
 
 /// By the angle whose cosine x is.
@@ -79,12 +99,14 @@ fn inside(kind: Kind, x: Num, n: Num) -> Num {
 /// The same with hyperbolic functions of |x|; mirrored, V and W are each other, and odd orders change the sign.
 fn outside(kind: Kind, x: Num, n: Num) -> Num {
     let angle = x.abs().acosh();
-    let even = || ((n + 0.5) * angle).cosh() / (angle / 2.0).cosh();
-    let odd = || ((n + 0.5) * angle).sinh() / (angle / 2.0).sinh();
+    // Quotients of sinh(a) or cosh(a): with eᵃ taken out of both they overflow no sooner than they must.
+    let growth = (n * angle).exp();
+    let even = || growth * (1.0 + (-(n + n + 1.0) * angle).exp()) / (1.0 + (-angle).exp());
+    let odd = || growth * ((-(n + n + 1.0) * angle).expm1() / (-angle).expm1());
     let left = x.lt(0.0);
     let value = match kind {
         Kind::T => (n * angle).cosh(),
-        Kind::U => ((n + 1.0) * angle).sinh() / angle.sinh(),
+        Kind::U => growth * ((-2.0 * (n + 1.0) * angle).expm1() / (-2.0 * angle).expm1()),
         Kind::V => left.pick(odd(), even()),
         Kind::W => left.pick(even(), odd()),
     };

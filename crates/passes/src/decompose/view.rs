@@ -7,7 +7,7 @@ use dynamlir_dialect::ir::Value;
 
 use super::{
     Call, Lowering,
-    shape::{arg_offset, row_major, span, wrap_all},
+    shape::{arg_offset, is_row_major, row_major, span, wrap_all},
 };
 
 /// Schema and lowering.
@@ -233,17 +233,7 @@ fn as_strided(c: &Call) -> Option<Vec<Value>> {
 
 /// Whether a window of storage is the same window of the row-major operand 0.
 pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[i64], strides: &[i64], offset: i64) -> bool {
-    let shape = x.ty().shape();
-    let layouts = c.op.attr("operand_strides").and_then(dynamlir_dialect::ir::Attr::as_array);
-    // Without recorded layouts the values are as they stand: row-major.
-    let seen = match layouts {
-        Some(layouts) => match layouts.first().and_then(|a| a.as_i64s()) {
-            Some(seen) => seen,
-            None => return false,
-        },
-        None => row_major(&shape),
-    };
-    let dense = shape.iter().zip(row_major(&shape)).zip(&seen).all(|((&size, dense), &seen)| size <= 1 || dense == seen);
+    let dense = is_row_major(c, 0);
     let last = sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<i64>();
     let inside = sizes.contains(&0) || offset + last < x.ty().numel();
     // An argument's own offset, or a view's, would shift the window.

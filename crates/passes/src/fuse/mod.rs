@@ -144,8 +144,8 @@ fn elements(op: Op) -> Vec<Value> {
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
 fn weight(op: Op) -> Option<usize> {
     match op.name().strip_prefix("dynamo.")? {
-        "convert" | "bitcast" | "add" | "sub" | "mul" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl" | "shr"
-        | "compare" | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
+        "convert" | "bitcast" | "add" | "sub" | "mul" | "fma" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl"
+        | "shr" | "compare" | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
         "div" | "rem" | "sqrt" | "rsqrt" => Some(4),
         _ => None,
     }

@@ -58,6 +58,9 @@ const FLOAT_BINARY: &[(&str, &str)] = &[
     ("copysign", "math.copysign"),
 ];
 
+/// Float primitives of three operands that are one operation.
+const FLOAT_TERNARY: &[(&str, &str)] = &[("fma", "math.fma")];
+
 /// Binary integer primitives: on signed types, on `ui8`, on bool.
 const INT_BINARY: &[(&str, &str, &str, &str)] = &[
     ("add", "arith.addi", "arith.addi", "arith.ori"),
@@ -194,7 +197,11 @@ impl Scalars<'_> {
     }
 
     fn float(&mut self, name: &str, operands: &[Value], ty: Type) -> Option<Value> {
-        let table = if operands.len() == 1 { FLOAT_UNARY } else { FLOAT_BINARY };
+        let table = match operands.len() {
+            1 => FLOAT_UNARY,
+            2 => FLOAT_BINARY,
+            _ => FLOAT_TERNARY,
+        };
         if let Some((_, target)) = table.iter().find(|row| row.0 == name) {
             return Some(self.op(target, operands, ty));
         }

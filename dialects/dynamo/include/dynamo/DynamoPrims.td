@@ -101,6 +101,21 @@ def Dynamo_XorOp : BinaryPrim<"xor", Dynamo_IntTensor, "bitwise exclusive or", [
 def Dynamo_ShlOp : BinaryPrim<"shl", Dynamo_IntTensor, "x << y; 0 where y is out of range">;
 def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; y out of range gives 0, or -1 where x is negative">;
 
+def Dynamo_FmaOp : Prim<"fma", [Elementwise, SameOperandsAndResultType]> {
+  let summary = "x * y + z, rounded once";
+  let description = [{
+    For where eager's kernels do so. A product and a sum written apart are
+    rounded apart: nothing contracts them.
+
+    ```mlir
+    %r = dynamo.fma %x, %y, %z : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_FloatTensor:$lhs, Dynamo_FloatTensor:$rhs, Dynamo_FloatTensor:$addend);
+  let results = (outs Dynamo_FloatTensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs `,` $addend attr-dict `:` type($result)";
+}
+
 def Dynamo_PredicateAttr : Dynamo_Enum<"Predicate", "comparison", "predicate", [
     I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
     I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;

@@ -1,0 +1,150 @@
+//! `dynamo-edge-math`: writes functions whose vector variants err at the edges as formulas of others that do not.
+//!
+//! - `sinh` and `cosh`: the vector math library's variants are infinite before the result is.
+//! - `asinh` and `acosh`: its variants square the argument, which overflows; and `asinh` loses subnormal numbers.
+//! - `tan` on `f64`: its variant takes subnormal numbers for zeros.
+//!
+//! Before: `%1 = math.asinh %0 : f32`
+//! After: a formula with one `math.log1p` of `%0`, finite for every finite `%0`.
+//!
+//! The formulas are within a few units in the last place, as eager's own kernels are.
+
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Op, Type, Value},
+    pass::{Config, Pass, PassResult},
+};
+use std::f64::consts::{E, LN_2};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-edge-math", description: "Rewrite math functions whose vector variants err at the edges", run };
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut ops = Vec::new();
+    module.walk(&mut |op| {
+        if op.name().starts_with("math.") && op.num_operands() == 1 {
+            ops.push(op);
+        }
+    });
+    for op in ops {
+        let Some(formula) = Formula::before(op) else { continue };
+        let x = op.operand(0);
+        let value = match op.name().as_str() {
+            "math.sinh" => formula.sinh(x),
+            "math.cosh" => formula.cosh(x),
+            "math.asinh" => formula.asinh(x),
+            "math.acosh" => formula.acosh(x),
+            "math.tan" if formula.is_double => formula.tan(x),
+            _ => continue,
+        };
+        op.result(0).replace_all_uses_with(value);
+        op.erase();
+    }
+    Ok(())
+}
+
+/// Builds arithmetic on one type: `f32`, `f64` or a vector of them.
+struct Formula {
+    builder: Builder,
+    real: Type,
+    is_double: bool,
+}
+
+/// `arith.cmpf` ogt.
+const OGT: i64 = 2;
+
+impl Formula {
+    fn before(op: Op) -> Option<Self> {
+        let (ctx, real) = (op.ctx(), op.result(0).ty());
+        let is_double = real.with_element(Type::f64(ctx)) == real;
+        (is_double || real.with_element(Type::f32(ctx)) == real).then(|| Self { builder: Builder::before(op), real, is_double })
+    }
+    fn number(&self, value: f64) -> Value {
+        let scalar = Attr::float_of(self.real.element(), value);
+        let value = if self.real.is_vector() { Attr::splat(self.real, scalar) } else { scalar };
+        self.builder.value("arith.constant", &[], self.real, &[("value", value)])
+    }
+    fn op(&self, name: &str, operands: &[Value]) -> Value {
+        self.builder.value(name, operands, self.real, &[])
+    }
+    fn add(&self, a: Value, b: Value) -> Value {
+        self.op("arith.addf", &[a, b])
+    }
+    fn sub(&self, a: Value, b: Value) -> Value {
+        self.op("arith.subf", &[a, b])
+    }
+    fn mul(&self, a: Value, b: Value) -> Value {
+        self.op("arith.mulf", &[a, b])
+    }
+    fn div(&self, a: Value, b: Value) -> Value {
+        self.op("arith.divf", &[a, b])
+    }
+    /// `a * b + c`, rounded once.
+    fn fma(&self, a: Value, b: Value, c: Value) -> Value {
+        self.op("math.fma", &[a, b, c])
+    }
+    /// One of two values by whether `x` is above a bound; NaN is not.
+    fn above(&self, x: Value, bound: f64, yes: Value, no: Value) -> Value {
+        let ctx = self.builder.ctx();
+        let kind = [("predicate", Attr::i64(ctx, OGT))];
+        let holds = self.builder.value("arith.cmpf", &[x, self.number(bound)], self.real.with_element(Type::int(ctx, 1)), &kind);
+        self.op("arith.select", &[holds, yes, no])
+    }
+
+    /// Above this the exponential is, or may be, infinite while half of it is not.
+    fn limit(&self) -> f64 {
+        if self.is_double { 709.0 } else { 88.0 }
+    }
+    /// `t` up to the limit and `t - 1` beyond: `exp(t) / 2 = exp(t - 1) · e/2`.
+    fn lowered(&self, t: Value) -> Value {
+        self.above(t, self.limit(), self.sub(t, self.number(1.0)), t)
+    }
+    fn raised(&self, t: Value, exponential: Value, near: Value) -> Value {
+        self.above(t, self.limit(), self.mul(exponential, self.number(E / 2.0)), near)
+    }
+    /// With `e = exp(t) - 1`: `(e + e / (e + 1)) / 2`.
+    fn sinh(&self, x: Value) -> Value {
+        let t = self.op("math.absf", &[x]);
+        let e = self.op("math.expm1", &[self.lowered(t)]);
+        let quotient = self.div(e, self.add(e, self.number(1.0)));
+        let near = self.mul(self.add(e, quotient), self.number(0.5));
+        self.op("math.copysign", &[self.raised(t, e, near), x])
+    }
+    /// With `e = exp(t)`: `e/2 + 1/2e`.
+    fn cosh(&self, x: Value) -> Value {
+        let t = self.op("math.absf", &[x]);
+        let e = self.op("math.exp", &[self.lowered(t)]);
+        let half = self.number(0.5);
+        self.raised(t, e, self.fma(e, half, self.div(half, e)))
+    }
+
+    /// `ln(1 + near)`; `ln(2x)` where x is so large that nothing else counts and its square might overflow.
+    fn area(&self, x: Value, near: Value) -> Value {
+        let far = self.sub(x, self.number(1.0));
+        let log = self.op("math.log1p", &[self.above(x, 1e9, far, near)]);
+        self.add(log, self.above(x, 1e9, self.number(LN_2), self.number(0.0)))
+    }
+    /// `ln(t + √(t² + 1))`, where what is logarithmized exceeds 1 by `t + t² / (1 + √(t² + 1))`.
+    fn asinh(&self, x: Value) -> Value {
+        let t = self.op("math.absf", &[x]);
+        let one = self.number(1.0);
+        let root = self.op("math.sqrt", &[self.fma(t, t, one)]);
+        let near = self.add(t, self.div(self.mul(t, t), self.add(root, one)));
+        // Near 0 it is its argument; `log1p` too loses what is subnormal.
+        let value = self.above(t, if self.is_double { 1e-8 } else { 1e-4 }, self.area(t, near), t);
+        self.op("math.copysign", &[value, x])
+    }
+    /// `ln(x + √(x² - 1))`, where what is logarithmized exceeds 1 by `x - 1 + √(x - 1) √(x + 1)`: NaN below 1.
+    fn acosh(&self, x: Value) -> Value {
+        let one = self.number(1.0);
+        let t = self.sub(x, one);
+        let [low, high] = [t, self.add(x, one)].map(|side| self.op("math.sqrt", &[side]));
+        self.area(x, self.fma(low, high, t))
+    }
+
+    /// Near 0 the tangent is its argument.
+    fn tan(&self, x: Value) -> Value {
+        let t = self.op("math.absf", &[x]);
+        self.above(t, 1e-8, self.op("math.tan", &[x]), x)
+    }
+}

@@ -1,0 +1,77 @@
+// RUN: dynamlir-opt %s --dynamo-edge-math | FileCheck %s
+
+// sinh and cosh are infinite no sooner than they must: beyond the limit the exponential is taken of one less, and e/2
+// makes up for it.
+
+// CHECK-LABEL: func.func @sinh
+// CHECK-SAME: (%[[X:.*]]: f32)
+// CHECK: %[[T:.*]] = math.absf %[[X]]
+// CHECK: %[[LESS:.*]] = arith.subf %[[T]]
+// CHECK: %[[FAR:.*]] = arith.cmpf ogt, %[[T]], %{{.*}}
+// CHECK: %[[ARGUMENT:.*]] = arith.select %[[FAR]], %[[LESS]], %[[T]]
+// CHECK: %[[E:.*]] = math.expm1 %[[ARGUMENT]]
+// CHECK: %[[HALF_E:.*]] = arith.constant 1.35914087 : f32
+// CHECK: arith.mulf %[[E]], %[[HALF_E]]
+// CHECK: %[[R:.*]] = math.copysign %{{.*}}, %[[X]]
+// CHECK: return %[[R]]
+func.func @sinh(%x: f32) -> f32 {
+  %0 = math.sinh %x : f32
+  return %0 : f32
+}
+
+// CHECK-LABEL: func.func @cosh
+// CHECK-NOT: math.cosh
+// CHECK: arith.constant 7.090000e+02 : f64
+// CHECK: math.exp %{{.*}} : f64
+// CHECK: return
+func.func @cosh(%x: f64) -> f64 {
+  %0 = math.cosh %x : f64
+  return %0 : f64
+}
+
+// The inverses square nothing that is large: there they are ln(2x).
+
+// CHECK-LABEL: func.func @asinh
+// CHECK-SAME: (%[[X:.*]]: f32)
+// CHECK: %[[T:.*]] = math.absf %[[X]]
+// CHECK: %[[FAR:.*]] = arith.cmpf ogt, %[[T]], %{{.*}}
+// CHECK: %[[ARGUMENT:.*]] = arith.select %[[FAR]]
+// CHECK: math.log1p %[[ARGUMENT]]
+// CHECK: math.copysign %{{.*}}, %[[X]]
+func.func @asinh(%x: f32) -> f32 {
+  %0 = math.asinh %x : f32
+  return %0 : f32
+}
+
+// CHECK-LABEL: func.func @acosh
+// CHECK-COUNT-2: math.sqrt
+// CHECK: math.log1p
+// CHECK-NOT: math.acosh
+func.func @acosh(%x: f64) -> f64 {
+  %0 = math.acosh %x : f64
+  return %0 : f64
+}
+
+// The tangent of a subnormal double is that double; in single precision the library knows.
+
+// CHECK-LABEL: func.func @tan
+// CHECK-SAME: (%[[X:.*]]: f64, %[[Y:.*]]: f32)
+// CHECK: %[[LARGE:.*]] = arith.cmpf ogt
+// CHECK: arith.select %[[LARGE]], %{{.*}}, %[[X]]
+// CHECK: math.tan %[[Y]] : f32
+func.func @tan(%x: f64, %y: f32) -> (f64, f32) {
+  %0 = math.tan %x : f64
+  %1 = math.tan %y : f32
+  return %0, %1 : f64, f32
+}
+
+// Vectors are as their elements; other functions stay.
+
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: math.cosh
+// CHECK: math.sin %{{.*}} : f32
+func.func @others(%x: vector<8xf32>, %y: f32) -> (vector<8xf32>, f32) {
+  %0 = math.cosh %x : vector<8xf32>
+  %1 = math.sin %y : f32
+  return %0, %1 : vector<8xf32>, f32
+}
