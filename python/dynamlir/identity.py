@@ -76,7 +76,8 @@ class Steps:
 
     def __init__(self, recording: Recording) -> None:
         first: dict[int, int] = {}
-        self._copies: list[tuple[int, int]] = []
+        self.copies: list[tuple[int, int]] = []
+        """Outputs that are the same object as an earlier one, once that is mended."""
         steps: list[tuple[int, Base | None]] = []
         for at, (output, natural) in enumerate(zip(recording.outputs, made(recording))):
             if output.kind != "value":
@@ -87,9 +88,13 @@ class Steps:
             if same == at:
                 steps.append((at, output.base))
             else:
-                self._copies.append((at, same))
+                self.copies.append((at, same))
         # What is no view may be another's base, and the first view of a hidden tensor knows it for the others.
         self._steps = sorted(steps, key=lambda step: (step[1] is not None, step[1] != ("hidden", step[0])))
+
+    def described(self) -> list[tuple[int, str, int]]:
+        """The steps in order, as (output, kind of base, its number)."""
+        return [(at, *(("none", 0) if base is None else base)) for at, base in self._steps]
 
     def __bool__(self) -> bool:
         return bool(self._steps)
@@ -101,7 +106,7 @@ class Steps:
             if old.is_inference():
                 return  # inference tensors keep no bases
             outputs[at] = old.detach() if base is None else _view(old, at, base, outputs, arguments)
-        for at, same in self._copies:
+        for at, same in self.copies:
             outputs[at] = outputs[same]
 
 

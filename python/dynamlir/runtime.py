@@ -14,7 +14,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from . import logs, reasons, report
+from . import logs, native, reasons, report
 from .identity import Steps, aliases, root_of
 from .recording import Recording
 
@@ -67,6 +67,19 @@ class Variant:
                     torch.autograd.graph.increment_version(tensor)
         self._finish(outputs, arguments)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
+
+    def native(self) -> Callable[..., Any]:
+        """The same as one native object, for callers that check guards of their own and know how outputs are nested."""
+        return native.module().NativeGraph(
+            self._executable,
+            [fetch() for fetch in self._captures],
+            no_grad=self._no_grad,
+            random=self._random,
+            bumps=self._bumps,
+            bases=self._identity.described(),
+            copies=self._identity.copies,
+            versions=self._versions,
+        )
 
     def _finish(self, outputs: list[Any], arguments: Sequence[Any]) -> None:
         if self._identity:

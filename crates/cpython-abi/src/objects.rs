@@ -7,8 +7,8 @@ mod recorder;
 mod tensor;
 mod trail;
 
-pub use callable::{Arguments, Callee, callable, callee_of};
+pub use callable::{Arguments, Callee, callable, callable_type, callee_of};
 pub use pins::{Pin, Pins};
-pub use recorder::{Proof, Reached, Recorder, Spot};
-pub use tensor::{TensorClass, learn_tensors};
+pub use recorder::{Proof, Reached, Recorder, Spot, code_address};
+pub use tensor::{TensorClass, learn_tensors, tensor_of};
 pub use trail::Trail;

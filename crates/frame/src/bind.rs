@@ -1,9 +1,14 @@
 //! Binding arguments to parameters, as CPython does for a Python function.
+//!
+//! The values of a call's parameters are borrowed from the caller; only what binding makes (`*args`, `**kwargs`, defaults)
+//! is owned. A call that Python would refuse is not bound: Python says best what is wrong with it.
 
+use dynamlir_cpython_abi::objects::Arguments;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyString, PyTuple},
 };
+use smallvec::SmallVec;
 
 /// `CO_VARARGS`
 const VARARGS: u32 = 0x4;
@@ -20,11 +25,25 @@ pub struct Signature {
     names: Vec<Py<PyString>>,
 }
 
+/// What binding made.
+pub type Owned<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
+
 /// The values of a frame's first slots; None for a parameter that is not bound.
-pub type Locals<'py> = Vec<Option<Bound<'py, PyAny>>>;
+pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 8]>;
+
+/// Where a parameter's value is.
+#[derive(Clone, Copy)]
+enum Place<'a, 'py> {
+    Nowhere,
+    Borrowed(&'a Bound<'py, PyAny>),
+    Owned(usize),
+}
 
 impl Signature {
     /// Of a Python function's code.
+    ///
+    /// # Errors
+    /// When it is none.
     pub fn of(function: &Bound<'_, PyAny>) -> PyResult<Self> {
         let code = function.getattr("__code__")?;
         let number = |name: &str| code.getattr(name)?.extract::<usize>();
@@ -42,60 +61,109 @@ impl Signature {
         })
     }
 
-    /// Binds a call. None where Python raises a `TypeError`, which is left to Python.
-    pub fn bind<'py>(
+    /// The names of the parameters that have one, in the order of the slots.
+    pub fn names(&self) -> &[Py<PyString>] {
+        &self.names
+    }
+
+    /// Binds a call whose first arguments are `bound`. None where Python raises a `TypeError`, which is left to Python.
+    ///
+    /// # Errors
+    /// What Python raised on the way.
+    #[inline]
+    pub fn bind<'a, 'py>(
         &self,
         function: &Bound<'py, PyAny>,
-        bound: &[Bound<'py, PyAny>],
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Option<Locals<'py>>> {
+        bound: &'a [Bound<'py, PyAny>],
+        arguments: Arguments<'a, 'py>,
+        owned: &'a mut Owned<'py>,
+    ) -> PyResult<Option<Slots<'a, 'py>>> {
+        let positional = arguments.positional();
+        let plain = !arguments.has_keywords() && !self.varargs && !self.varkeywords && self.keyword_only == 0;
+        if plain && bound.len() + positional.len() == self.positional {
+            return Ok(Some(bound.iter().chain(positional).map(Some).collect()));
+        }
+        self.bind_all(function, bound, arguments, owned)
+    }
+
+    fn bind_all<'a, 'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        bound: &'a [Bound<'py, PyAny>],
+        arguments: Arguments<'a, 'py>,
+        owned: &'a mut Owned<'py>,
+    ) -> PyResult<Option<Slots<'a, 'py>>> {
         let py = function.py();
         let named = self.positional + self.keyword_only;
-        let mut locals: Locals<'py> = Vec::with_capacity(named + 2);
-        locals.extend(bound.iter().cloned().map(Some));
-        locals.extend(args.iter().map(Some));
-        let mut rest = if locals.len() > self.positional { locals.split_off(self.positional) } else { Vec::new() };
+        let mut values = bound.iter().chain(arguments.positional());
+        let mut places: SmallVec<[Place<'a, 'py>; 8]> = values.by_ref().take(self.positional).map(Place::Borrowed).collect();
+        let rest: SmallVec<[&Bound<'py, PyAny>; 4]> = values.collect();
         if !rest.is_empty() && !self.varargs {
             return Ok(None);
         }
-        locals.resize(named, None);
-        let extra = if self.varkeywords { Some(PyDict::new(py)) } else { None };
-        for (key, value) in kwargs.into_iter().flatten() {
-            let known = (self.positional_only..named).find(|at| self.names[*at].bind(py).as_any().eq(&key).unwrap_or(false));
-            match (known, &extra) {
-                (Some(at), _) if locals[at].is_none() => locals[at] = Some(value),
-                (None, Some(extra)) => extra.set_item(key, value)?,
+        places.resize(named, Place::Nowhere);
+        let mut extra = None;
+        for (key, value) in arguments.by_keyword() {
+            match self.find(&key) {
+                Some(at) if matches!(places[at], Place::Nowhere) => places[at] = Place::Borrowed(value),
+                None if self.varkeywords => extra.get_or_insert_with(|| PyDict::new(py)).set_item(key, value)?,
                 _ => return Ok(None),
             }
         }
-        if locals.iter().any(Option::is_none) && !self.fill_defaults(function, &mut locals)? {
+        if places.iter().any(|place| matches!(place, Place::Nowhere)) && !self.fill_defaults(function, &mut places, owned)? {
             return Ok(None);
         }
         if self.varargs {
-            locals.push(Some(PyTuple::new(py, rest.drain(..).flatten().collect::<Vec<_>>())?.into_any()));
+            places.push(Place::Owned(owned.len()));
+            owned.push(PyTuple::new(py, rest)?.into_any());
         }
-        locals.extend(extra.map(|extra| Some(extra.into_any())));
-        Ok(Some(locals))
+        if self.varkeywords {
+            places.push(Place::Owned(owned.len()));
+            owned.push(extra.unwrap_or_else(|| PyDict::new(py)).into_any());
+        }
+        let owned: &'a Owned<'py> = owned;
+        let value = |place: Place<'a, 'py>| match place {
+            Place::Nowhere => None,
+            Place::Borrowed(value) => Some(value),
+            Place::Owned(at) => Some(&owned[at]),
+        };
+        Ok(Some(places.into_iter().map(value).collect()))
+    }
+
+    /// The slot of the parameter that a keyword names.
+    fn find(&self, key: &Bound<'_, PyAny>) -> Option<usize> {
+        let candidates = self.positional_only..self.names.len();
+        // Names in code are interned, and so are most keywords.
+        let same = candidates.clone().find(|&at| self.names[at].as_ptr() == key.as_ptr());
+        same.or_else(|| candidates.into_iter().find(|&at| self.names[at].bind(key.py()).as_any().eq(key).unwrap_or(false)))
     }
 
     /// Whether all parameters have a value in the end.
-    fn fill_defaults<'py>(&self, function: &Bound<'py, PyAny>, locals: &mut Locals<'py>) -> PyResult<bool> {
-        if let Ok(defaults) = function.getattr("__defaults__")?.cast::<PyTuple>() {
+    fn fill_defaults<'py>(&self, function: &Bound<'py, PyAny>, places: &mut [Place<'_, 'py>], owned: &mut Owned<'py>) -> PyResult<bool> {
+        let py = function.py();
+        let mut fill = |place: &mut Place<'_, 'py>, value: Bound<'py, PyAny>| {
+            *place = Place::Owned(owned.len());
+            owned.push(value);
+        };
+        if let Ok(defaults) = function.getattr(pyo3::intern!(py, "__defaults__"))?.cast::<PyTuple>() {
             let first = self.positional.saturating_sub(defaults.len());
-            for at in first..self.positional {
-                if locals[at].is_none() {
-                    locals[at] = Some(defaults.get_item(at - first)?);
+            for (place, value) in places[first..self.positional].iter_mut().zip(defaults.iter()) {
+                if matches!(place, Place::Nowhere) {
+                    fill(place, value);
                 }
             }
         }
-        if let Ok(defaults) = function.getattr("__kwdefaults__")?.cast::<PyDict>() {
-            for at in self.positional..locals.len() {
-                if locals[at].is_none() {
-                    locals[at] = defaults.get_item(&self.names[at])?;
+        if self.keyword_only > 0
+            && let Ok(defaults) = function.getattr(pyo3::intern!(py, "__kwdefaults__"))?.cast::<PyDict>()
+        {
+            for (place, name) in places.iter_mut().zip(&self.names).skip(self.positional) {
+                if matches!(place, Place::Nowhere)
+                    && let Some(value) = defaults.get_item(name)?
+                {
+                    fill(place, value);
                 }
             }
         }
-        Ok(locals.iter().all(Option::is_some))
+        Ok(places.iter().all(|place| !matches!(place, Place::Nowhere)))
     }
 }

@@ -1,18 +1,25 @@
-//! The cache of a compiled callable: entries in the order in which they were made, scanned from the first.
+//! The cache of a code object: entries in the order in which they were made.
+//!
+//! It lives with the code object, so all functions that share the code share it, and it goes when the code goes. Entries are
+//! only ever appended; those whose guards can never pass again go when the next one is made.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use dynamlir_guards::{GuardSet, Inputs, Outcome, Roots};
-use pyo3::{prelude::*, types::PyTuple};
+use dynamlir_cpython_abi::{Abi, CodeSlot};
+use dynamlir_guards::GuardSet;
+use pyo3::prelude::*;
 
-use crate::recipe::{Recipe, Supply};
+use crate::{graph::Graph, recipe::Recipe};
 
 /// What an entry does when its guards pass.
 pub enum Run {
-    /// Calls the graph's runner with the collected tensors, and makes the result.
+    /// Runs a graph on the collected tensors, and makes the result.
     Graph {
-        /// Takes the graph's tensors, returns its results as a list or tuple.
-        runner: Py<PyAny>,
+        /// The graph.
+        graph: Box<dyn Graph>,
         /// Where the tensors it takes stand among what the guards collect.
         tensors: Vec<usize>,
         /// The result.
@@ -24,77 +31,109 @@ pub enum Run {
 
 /// One specialization.
 pub struct Entry {
+    /// Who made it: entries are used by callables of the same key only.
+    pub key: u64,
     /// When it holds.
     pub guards: GuardSet,
     /// What it does.
     pub run: Run,
 }
 
-/// The entries of one compiled callable.
+type Entries = Arc<Vec<Arc<Entry>>>;
+
+/// The entries of one code object.
 #[derive(Default)]
 pub struct Cache {
-    entries: Mutex<Arc<Vec<Arc<Entry>>>>,
+    entries: Mutex<Entries>,
+    /// The entry that fitted last, which is asked first.
+    recent: AtomicUsize,
 }
 
-/// What the cache has for a call.
-pub enum Hit<'py> {
-    /// The result of a graph.
-    Done(Bound<'py, PyAny>),
-    /// A graph raised: the call is for plain Python.
-    Failed(PyErr),
-    /// An entry says that this is for plain Python.
-    Plain,
-    /// No entry fits.
-    Miss,
+/// How many entries a code object may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// For callables of one key.
+    pub entries: usize,
+    /// In all.
+    pub accumulated: usize,
 }
+
+static SLOT: CodeSlot<Cache> = CodeSlot::new();
 
 impl Cache {
+    /// The cache of a code object, made if it has none.
+    pub fn of(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
+        SLOT.get(abi, code).unwrap_or_else(|| {
+            let cache = Arc::new(Self::default());
+            SLOT.set(abi, code, cache.clone());
+            cache
+        })
+    }
+
     /// The entries, the oldest first.
-    pub fn entries(&self) -> Arc<Vec<Arc<Entry>>> {
+    #[inline]
+    pub fn entries(&self) -> Entries {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The entries of one key, the oldest first.
+    pub fn of_key(&self, key: u64) -> Vec<Arc<Entry>> {
+        self.entries().iter().filter(|entry| entry.key == key).cloned().collect()
+    }
+
+    /// The order in which to ask entries: the one that fitted last, then the others from the first.
+    #[inline]
+    pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let recent = self.recent.load(Ordering::Relaxed);
+        let first = (recent < count).then_some(recent);
+        first.into_iter().chain((0..count).filter(move |&at| Some(at) != first))
+    }
+
+    /// Remembers which entry fitted.
+    #[inline]
+    pub(crate) fn hit(&self, at: usize) {
+        if self.recent.load(Ordering::Relaxed) != at {
+            self.recent.store(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one more entry of a key is within the limits.
+    pub fn has_room(&self, key: u64, limits: Limits) -> bool {
+        let entries = self.entries();
+        let alive = || entries.iter().filter(|entry| entry.guards.is_valid());
+        alive().count() < limits.accumulated && alive().filter(|entry| entry.key == key).count() < limits.entries
     }
 
     /// Adds an entry; those whose objects have died go.
     pub fn add(&self, entry: Entry) {
+        self.change(|list| {
+            list.retain(|entry| entry.guards.is_valid());
+            list.push(Arc::new(entry));
+        });
+    }
+
+    /// Forgets the entries of one key. Those that are running finish.
+    pub fn forget(&self, key: u64) {
+        self.change(|list| list.retain(|entry| entry.key != key));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>)) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list: Vec<Arc<Entry>> = entries.iter().filter(|entry| entry.guards.is_valid()).cloned().collect();
-        list.push(Arc::new(entry));
-        *entries = Arc::new(list);
+        let mut list = entries.to_vec();
+        change(&mut list);
+        let former = std::mem::replace(&mut *entries, Arc::new(list));
+        // What is dropped may run Python code, which may come back here.
+        drop(entries);
+        drop(former);
     }
+}
 
-    /// Forgets all entries.
-    pub fn clear(&self) {
-        *self.entries.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
-    }
-
-    /// Looks for an entry whose guards pass, and runs it.
-    pub fn call<'py>(&self, function: &Bound<'py, PyAny>, locals: &[Option<Bound<'py, PyAny>>]) -> PyResult<Hit<'py>> {
-        let py = function.py();
-        let references: Vec<_> = locals.iter().map(Option::as_ref).collect();
-        let mut inputs = Inputs::default();
-        for entry in self.entries().iter() {
-            match entry.guards.check(Roots { function, locals: &references }, &mut inputs) {
-                Outcome::Pass => {}
-                // What raises while it is looked at does not fit; Python raises it again, or something else matches.
-                Outcome::Fail | Outcome::Error(_) => continue,
-            }
-            return match &entry.run {
-                Run::Plain => Ok(Hit::Plain),
-                Run::Graph { runner, tensors, recipe } => {
-                    let values = inputs.tensors(entry.guards.input_count());
-                    let arguments: Vec<_> = tensors.iter().filter_map(|at| values.get(*at)?.as_ref()).collect();
-                    let arguments = PyTuple::new(py, arguments)?;
-                    match runner.bind(py).call1(arguments) {
-                        Err(error) => Ok(Hit::Failed(error)),
-                        Ok(results) => {
-                            let outputs: Vec<_> = results.try_iter()?.collect::<PyResult<_>>()?;
-                            let mut supply = Supply { inputs: values, outputs: &outputs, kept: Vec::new() };
-                            recipe.make(py, &mut supply).map(Hit::Done)
-                        }
-                    }
-                }
-            };
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // A code object may die anywhere; what entries own wants to know that the lock is held.
+        let entries = std::mem::take(self.entries.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if !entries.is_empty() {
+            Python::attach(|_| drop(entries));
         }
-        Ok(Hit::Miss)
     }
 }

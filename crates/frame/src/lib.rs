@@ -1,14 +1,20 @@
 //! Compiled callables: what happens between a call and the graph that answers it.
 //!
-//! Arguments are bound as Python binds them, the entries of the cache are scanned in order, and the first one whose guards
+//! Arguments are bound as Python binds them, the entries of the code object's cache are asked, and the first one whose guards
 //! pass runs its graph and rebuilds what the function returns. A miss is somebody else's business: capture and compiler come
-//! in through [`Cache`]'s user.
+//! in as a [`Compiler`], graphs as [`Graph`]s.
+//!
+//! *Architecture invariant:* no Python code runs between a guard hit and a native graph, nor between that and the result.
 #![forbid(unsafe_code)]
 
 mod bind;
 mod cache;
+mod call;
+mod graph;
 mod recipe;
 
-pub use bind::Signature;
-pub use cache::{Cache, Entry, Hit, Run};
-pub use recipe::{Instance, Recipe};
+pub use bind::{Owned, Signature, Slots};
+pub use cache::{Cache, Entry, Limits, Run};
+pub use call::{Callable, Compiler, Description, Miss, Next};
+pub use graph::{Failed, Graph, Objects, PythonGraph};
+pub use recipe::{Instance, Recipe, Supply};

@@ -37,7 +37,7 @@ pub enum Recipe {
 pub struct Instance {
     /// Its class.
     pub class: Py<PyAny>,
-    /// The builtin class whose `__new__` and item protocol it uses: object, dict, OrderedDict, list.
+    /// The builtin class whose `__new__` and item protocol it uses: object, dict, `OrderedDict`, list.
     pub base: Py<PyAny>,
     /// Items: for dicts key and value, for lists the value alone counts.
     pub items: Vec<(Recipe, Recipe)>,

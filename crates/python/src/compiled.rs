@@ -1,58 +1,73 @@
-//! `CompiledFunction`: what `dynamlir.compile` returns for a function.
+//! What `dynamlir.compile` returns for a function: the native callable with its compiler, and views of its cache.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use dynamlir_capture::{Captured, Stopped};
-use dynamlir_frame::{Cache, Entry, Hit, Run, Signature};
-use dynamlir_guards::{Failure, GuardSet, Roots};
+use dynamlir_cpython_abi::objects::{Arguments, callable, callable_type, callee_of};
+use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
+use dynamlir_guards::Failure;
 use pyo3::{
-    exceptions::{PyIndexError, PyRuntimeError},
+    exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
-    types::{PyDict, PyList, PyTuple, PyType},
+    types::{PyCFunction, PyDict, PyString, PyTuple, PyType},
 };
 
 use crate::{
     capture::{CapturedFrame, stop_tuple, tables},
-    guards,
+    errors::RunError,
+    graph::{Held, NativeGraph},
+    guards::{self, Told, told},
 };
 
-/// Entries that one callable may have, unless its compiler says otherwise.
-const LIMIT: usize = 8;
+/// How many entries there may be, unless the compiler says otherwise.
+const LIMITS: Limits = Limits { entries: 8, accumulated: 256 };
 
-/// A callable whose calls go to captured, compiled graphs.
-#[pyclass(frozen, weakref, dict)]
-pub struct CompiledFunction {
-    /// The Python function whose frame is captured.
-    function: Py<PyAny>,
-    /// Arguments that it is bound to.
-    bound: Vec<Py<PyAny>>,
-    /// What plain Python calls.
-    wrapped: Py<PyAny>,
-    /// `dynamlir.capture.api.Compiler`
-    compiler: Py<PyAny>,
-    signature: Signature,
-    cache: Cache,
+/// A `dynamlir.capture.api.Compiler` behind a callable.
+struct PythonCompiler {
+    object: Py<PyAny>,
+    /// Whether it was told that there is no room.
+    full: AtomicBool,
 }
 
-impl CompiledFunction {
-    fn bound<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
-        self.bound.iter().map(|object| object.bind(py).clone()).collect()
+fn retry(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<RunError>(py)
+}
+
+impl PythonCompiler {
+    /// The first failing guard of each entry, as text.
+    fn misses(miss: &Miss<'_, '_>) -> Vec<String> {
+        let entries = miss.callable.cache().of_key(miss.callable.key());
+        let explain = |entry: &Arc<Entry>| entry.guards.explain(miss.roots()).ok().flatten();
+        entries.iter().filter_map(explain).map(|failure| describe(&failure)).collect()
     }
 
-    fn plain<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-        self.wrapped.bind(py).call(args, kwargs)
+    /// Asks whether one more entry may be made; Python warns when it may not.
+    fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
+        let cache = miss.callable.cache();
+        let room = cache.has_room(miss.callable.key(), LIMITS);
+        if !room && self.full.swap(true, Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let entries = cache.of_key(miss.callable.key()).len();
+        let limit = if room { entries + 1 } else { entries };
+        let compiler = self.object.bind(miss.function.py());
+        compiler.call_method1("may_compile", (entries, limit, Self::misses(miss)))?.is_truthy()
     }
 
-    /// Captures and compiles a call that no entry fits.
-    fn specialize<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<()> {
+    /// Captures and compiles the call.
+    fn specialize(&self, miss: &Miss<'_, '_>) -> PyResult<()> {
+        let py = miss.function.py();
         guards::prepare(py)?;
-        let mut all = self.bound(py);
-        all.extend(args.iter());
-        let all = PyTuple::new(py, all)?;
-        let compiler = self.compiler.bind(py);
+        let compiler = self.object.bind(py);
         let steps = compiler.getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
-        match dynamlir_capture::capture(&tables(py)?, self.function.bind(py), &all, kwargs, steps)? {
+        let (cache, key) = (miss.callable.cache(), miss.callable.key());
+        match dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)? {
             Err(Stopped { stop, guards }) => {
-                self.cache.add(Entry { guards: guards.build(py)?, run: Run::Plain });
+                cache.add(Entry { key, guards: guards.build(py)?, run: Run::Plain });
                 compiler.call_method1("stopped", stop_tuple(py, stop)?)?;
             }
             Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
@@ -61,154 +76,181 @@ impl CompiledFunction {
                 let guards = guards.build(py)?;
                 let captured = Bound::new(py, CapturedFrame::new(graph, guards.code_parts(), sources, inputs, session))?;
                 let runner = compiler.call_method1("compile", (captured,))?;
-                let run = if runner.is_none() { Run::Plain } else { Run::Graph { runner: runner.unbind(), tensors, recipe } };
-                self.cache.add(Entry { guards, run });
+                let run = if runner.is_none() {
+                    Run::Plain
+                } else {
+                    let graph: Box<dyn Graph> = match runner.cast::<NativeGraph>() {
+                        Ok(native) => Box::new(Held(native.clone().unbind())),
+                        Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
+                    };
+                    Run::Graph { graph, tensors, recipe }
+                };
+                cache.add(Entry { key, guards, run });
             }
         }
         Ok(())
     }
+}
 
-    /// The failing guard of each entry, as text.
-    fn misses(&self, py: Python<'_>, locals: &[Option<Bound<'_, PyAny>>]) -> Vec<String> {
-        let references: Vec<_> = locals.iter().map(Option::as_ref).collect();
-        let function = self.function.bind(py);
-        let explain = |guards: &GuardSet| guards.explain(Roots { function, locals: &references });
-        self.cache.entries().iter().filter_map(|entry| explain(&entry.guards).ok().flatten().map(|failure| describe(&failure))).collect()
+impl Compiler for PythonCompiler {
+    fn miss<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
+        if !self.may_compile(miss)? {
+            return Ok(Next::Plain);
+        }
+        self.specialize(miss)?;
+        Ok(Next::Again)
+    }
+
+    fn failed(&self, py: Python<'_>, error: &PyErr) {
+        if let Err(error) = self.object.bind(py).call_method1("failed", (error.value(py),)) {
+            error.write_unraisable(py, Some(self.object.bind(py)));
+        }
+    }
+
+    fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {
+        visit(&self.object);
     }
 }
 
-#[pymethods]
-impl CompiledFunction {
-    #[new]
-    fn new(function: Bound<'_, PyAny>, bound: Vec<Py<PyAny>>, wrapped: Py<PyAny>, compiler: Py<PyAny>) -> PyResult<Self> {
-        let signature = Signature::of(&function)?;
-        Ok(Self { function: function.unbind(), bound, wrapped, compiler, signature, cache: Cache::default() })
-    }
-
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-        let function = self.function.bind(py);
-        let Some(locals) = self.signature.bind(function, &self.bound(py), args, kwargs)? else {
-            return self.plain(py, args, kwargs);
-        };
-        match self.cache.call(function, &locals)? {
-            Hit::Done(value) => return Ok(value),
-            Hit::Plain => return self.plain(py, args, kwargs),
-            Hit::Failed(error) => return self.failed(py, error, args, kwargs),
-            Hit::Miss => {}
-        }
-        let compiler = self.compiler.bind(py);
-        let misses = self.misses(py, &locals);
-        if !compiler.call_method1("may_compile", (self.cache.entries().len(), LIMIT, misses))?.is_truthy()? {
-            return self.plain(py, args, kwargs);
-        }
-        self.specialize(py, args, kwargs)?;
-        match self.cache.call(function, &locals)? {
-            Hit::Done(value) => Ok(value),
-            Hit::Failed(error) => self.failed(py, error, args, kwargs),
-            Hit::Plain | Hit::Miss => self.plain(py, args, kwargs),
-        }
-    }
-
-    fn __get__<'py>(slf: &Bound<'py, Self>, instance: &Bound<'py, PyAny>, _owner: Option<&Bound<'py, PyType>>) -> PyResult<Bound<'py, PyAny>> {
-        if instance.is_none() {
-            return Ok(slf.clone().into_any());
-        }
-        slf.py().import("types")?.getattr("MethodType")?.call1((slf, instance))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<dynamlir.compile of {}>", self.wrapped.bind(py).repr()?))
-    }
-
-    /// What was compiled.
-    #[getter]
-    fn __wrapped__<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.wrapped.bind(py).clone()
-    }
-
-    /// The entries, as a sequence.
-    #[getter]
-    fn _cache(slf: &Bound<'_, Self>) -> CacheView {
-        CacheView { owner: slf.clone().unbind() }
-    }
-
-    /// Forgets all entries.
-    fn reset(&self) {
-        self.cache.clear();
-    }
-
-    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        visit.call(&self.function)?;
-        visit.call(&self.wrapped)?;
-        visit.call(&self.compiler)?;
-        self.bound.iter().try_for_each(|object| visit.call(object))
-    }
+/// Makes a callable: `plain` is what plain Python calls, `function` what is captured, with `bound` before the arguments. With
+/// `skip_first` the first argument of each call is dropped.
+#[pyfunction]
+#[pyo3(signature = (function, bound, plain, compiler, skip_first=false))]
+pub fn compiled_function<'py>(
+    function: Bound<'py, PyAny>,
+    bound: Vec<Bound<'py, PyAny>>,
+    plain: Bound<'py, PyAny>,
+    compiler: Py<PyAny>,
+    skip_first: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let py = function.py();
+    let key = NEXT.fetch_add(1, Ordering::Relaxed);
+    let description = Description { function, bound, skips_first: skip_first, plain, key };
+    let compiler = PythonCompiler { object: compiler, full: AtomicBool::new(false) };
+    callable(py, Box::new(Callable::new(description, Box::new(compiler))?))
 }
 
-impl CompiledFunction {
-    /// A graph raised. Nothing of the caller's was written, so plain Python can say what eager says.
-    fn failed<'py>(
-        &self,
-        py: Python<'py>,
-        error: PyErr,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        if self.compiler.bind(py).call_method1("failed", (error.value(py),))?.is_truthy()? {
-            return self.plain(py, args, kwargs);
-        }
-        Err(error)
-    }
+fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
+    callee_of(object).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
-/// The entries of a `CompiledFunction`, as a sequence.
+/// The type of compiled functions, with what people look at.
+pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    let class = callable_type(py)?.clone();
+    let property = py.import("builtins")?.getattr("property")?;
+    let attribute = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, property.call1((get,))?);
+    attribute("__wrapped__", wrap_pyfunction!(wrapped, py)?)?;
+    attribute("_cache", wrap_pyfunction!(cache_of, py)?)?;
+    attribute("reset", wrap_pyfunction!(reset_of, py)?)?;
+    Ok(class)
+}
+
+/// What was compiled.
+#[pyfunction]
+fn wrapped(compiled: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    Ok(of(compiled)?.wrapped().clone_ref(compiled.py()))
+}
+
+/// The entries, as a sequence.
+#[pyfunction]
+fn cache_of(compiled: Bound<'_, PyAny>) -> PyResult<CacheView> {
+    of(&compiled)?;
+    Ok(CacheView { owner: compiled.unbind() })
+}
+
+/// Forgets all entries.
+#[pyfunction]
+fn reset_of(compiled: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyCFunction>> {
+    of(&compiled)?;
+    let (py, owner) = (compiled.py(), compiled.unbind());
+    PyCFunction::new_closure(py, None, None, move |args, _| {
+        of(owner.bind(args.py()))?.reset();
+        Ok::<_, PyErr>(())
+    })
+}
+
+/// The entries of a compiled function, as a sequence.
 #[pyclass(frozen)]
 pub struct CacheView {
-    owner: Py<CompiledFunction>,
+    owner: Py<PyAny>,
+}
+
+impl CacheView {
+    fn entries(&self, py: Python<'_>) -> PyResult<Vec<Arc<Entry>>> {
+        let callable = of(self.owner.bind(py))?;
+        Ok(callable.cache().of_key(callable.key()))
+    }
 }
 
 #[pymethods]
 impl CacheView {
-    fn __len__(&self) -> usize {
-        self.owner.get().cache.entries().len()
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.entries(py)?.len())
     }
 
-    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<(EntryGuards, Option<Py<PyAny>>)> {
-        let entries = self.owner.get().cache.entries();
+    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<CacheEntry> {
+        let entries = self.entries(py)?;
         let at = if index < 0 { index + entries.len() as isize } else { index };
-        let Some(entry) = usize::try_from(at).ok().and_then(|at| entries.get(at)) else {
-            return Err(PyIndexError::new_err("no such entry"));
+        let entry = usize::try_from(at).ok().and_then(|at| entries.get(at)).ok_or_else(|| PyIndexError::new_err("no such entry"))?;
+        let guards = Py::new(py, EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() })?;
+        let compiled = match &entry.run {
+            Run::Graph { graph, .. } => graph.callable(py),
+            Run::Plain => py.None(),
         };
-        let runner = match &entry.run {
-            Run::Graph { runner, .. } => Some(runner.clone_ref(py)),
-            Run::Plain => None,
-        };
-        Ok((EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() }, runner))
+        Ok(CacheEntry { guards, compiled })
+    }
+}
+
+/// One entry. Unpacks as `guards, compiled`.
+#[pyclass(frozen)]
+pub struct CacheEntry {
+    /// The guards; callable with `(L, G)`.
+    #[pyo3(get)]
+    guards: Py<EntryGuards>,
+    /// Runs the graph; None for one that is plain Python.
+    #[pyo3(get)]
+    compiled: Py<PyAny>,
+}
+
+#[pymethods]
+impl CacheEntry {
+    /// The guards, by their usual name.
+    #[getter]
+    fn check_fn(&self, py: Python<'_>) -> Py<EntryGuards> {
+        self.guards.clone_ref(py)
+    }
+
+    fn __len__(&self) -> usize {
+        2
+    }
+
+    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Py<PyAny>> {
+        match index {
+            0 => Ok(self.guards.clone_ref(py).into_any()),
+            1 => Ok(self.compiled.clone_ref(py)),
+            _ => Err(PyIndexError::new_err("an entry is its guards and its compiled graph")),
+        }
     }
 }
 
 /// The guards of one entry.
 #[pyclass(frozen)]
 pub struct EntryGuards {
-    owner: Py<CompiledFunction>,
-    entry: std::sync::Arc<Entry>,
+    owner: Py<PyAny>,
+    entry: Arc<Entry>,
 }
 
 impl EntryGuards {
-    fn with_locals<'py, R>(
-        &self,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        check: impl FnOnce(Roots<'_, 'py>) -> R,
-    ) -> PyResult<R> {
-        let py = args.py();
-        let owner = self.owner.get();
-        let function = owner.function.bind(py);
-        let locals = owner.signature.bind(function, &owner.bound(py), args, kwargs)?;
-        let locals = locals.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))?;
-        let references: Vec<_> = locals.iter().map(Option::as_ref).collect();
-        Ok(check(Roots { function, locals: &references }))
+    /// The guards that fail for a call with these arguments.
+    fn failures<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<Failure>> {
+        let mut values: Vec<_> = args.iter().collect();
+        let names: Vec<_> = kwargs.into_iter().flatten().map(|(name, value)| (name, values.push(value)).0).collect();
+        let names = PyTuple::new(args.py(), names)?;
+        let owner = self.owner.bind(args.py());
+        let arguments = Arguments::new(args.py(), &values, Some(&names));
+        let found = of(owner)?.with_slots(arguments, |roots| self.entry.guards.failures(roots))?;
+        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))?
     }
 }
 
@@ -220,20 +262,33 @@ impl EntryGuards {
         self.entry.guards.code_parts()
     }
 
-    /// Whether all guards hold for these arguments.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn check_all<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<bool> {
-        let guards = &self.entry.guards;
-        let failure = self.with_locals(args, kwargs, |roots| guards.explain(roots))??;
-        Ok(failure.is_none())
+    /// Whether everything that the guards refer to is alive.
+    #[getter]
+    fn valid(&self) -> bool {
+        self.entry.guards.is_valid()
     }
 
-    /// The first guard that fails for these arguments, with what is expected and what is seen; empty if none does.
+    /// Whether all guards hold for a call with these arguments.
     #[pyo3(signature = (*args, **kwargs))]
-    fn failing_guards<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyList>> {
-        let guards = &self.entry.guards;
-        let failure = self.with_locals(args, kwargs, |roots| guards.explain(roots))??;
-        PyList::new(args.py(), failure.map(|failure| describe(&failure)))
+    fn check_all<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<bool> {
+        Ok(self.failures(args, kwargs)?.is_empty())
+    }
+
+    /// The guards that fail for a call with these arguments, with what is expected and what is seen.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn failing_guards<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<FailedGuard>> {
+        Ok(self.failures(args, kwargs)?.into_iter().map(|failure| FailedGuard { told: told(failure) }).collect())
+    }
+
+    /// Whether all guards hold in a frame with these parameters. Globals are those of the function, whatever `globals` says.
+    #[pyo3(signature = (locals, globals=None))]
+    fn __call__<'py>(&self, locals: &Bound<'py, PyDict>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
+        let _ = globals;
+        let owner = self.owner.bind(locals.py());
+        let callable = of(owner)?;
+        let values: Vec<_> =
+            callable.parameters(locals.py()).map(|name: Bound<'py, PyString>| locals.get_item(name)).collect::<PyResult<_>>()?;
+        Ok(callable.with_locals(locals.py(), &values, |roots| self.entry.guards.failures(roots))?.is_empty())
     }
 
     fn __len__(&self) -> usize {
@@ -242,6 +297,48 @@ impl EntryGuards {
 
     fn __repr__(&self) -> String {
         format!("GuardSet([\n  {}\n])", self.entry.guards.code_parts().join("\n  "))
+    }
+}
+
+/// A guard that does not hold.
+#[pyclass(frozen)]
+pub struct FailedGuard {
+    told: Told,
+}
+
+#[pymethods]
+impl FailedGuard {
+    /// The Python expression that reaches the value.
+    #[getter]
+    fn source(&self) -> &str {
+        &self.told.0
+    }
+
+    /// The predicate that is false.
+    #[getter]
+    fn guard(&self) -> &str {
+        &self.told.1
+    }
+
+    /// What was expected.
+    #[getter]
+    fn expected(&self) -> &str {
+        &self.told.2
+    }
+
+    /// What is there.
+    #[getter]
+    fn seen(&self) -> &str {
+        &self.told.3
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Guard({})", self.told.1)
+    }
+
+    fn __str__(&self) -> String {
+        let (_, guard, expected, seen) = &self.told;
+        format!("{guard}: expected {expected}, seen {seen}")
     }
 }
 

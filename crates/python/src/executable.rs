@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use dynamlir_driver::{Compiled, Options, Report};
-use dynamlir_runtime::{self as runtime, Const, OutputValue};
+use dynamlir_runtime::{self as runtime, OutputValue};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
@@ -12,6 +12,7 @@ use pyo3::{
 
 use crate::{
     errors::{NativeError, RunError},
+    graph::constant,
     torch::{self, Calls},
 };
 
@@ -54,6 +55,11 @@ impl Executable {
         Ok(Self { inner, report, tensor_type: py.import("torch")?.getattr("Tensor")?.unbind() })
     }
 
+    /// The compiled graph.
+    pub fn inner(&self) -> &runtime::Executable {
+        &self.inner
+    }
+
     fn outputs<'py>(calls: &Calls<'py>, made: Vec<OutputValue>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = calls.py;
         let list = PyList::empty(py);
@@ -63,8 +69,7 @@ impl Executable {
                 OutputValue::Arg(i) => inputs.get_item(i)?,
                 OutputValue::None => py.None().into_bound(py),
                 OutputValue::Same(i) => list.get_item(i)?,
-                OutputValue::Const(Const::Int(value)) => value.into_pyobject(py)?.into_any(),
-                OutputValue::Const(other) => return Err(NativeError::new_err(format!("constant {other:?} has no Python form"))),
+                OutputValue::Const(value) => constant(py, &value)?,
             };
             list.append(object)?;
         }

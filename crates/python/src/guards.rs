@@ -283,9 +283,9 @@ impl GuardSet {
 }
 
 /// A failure as Python sees it: (source, guard, expected, seen).
-type Told = (String, String, String, String);
+pub type Told = (String, String, String, String);
 
-fn told(failure: Failure) -> Told {
+pub fn told(failure: Failure) -> Told {
     (failure.source, failure.guard, failure.expected, failure.seen)
 }
 

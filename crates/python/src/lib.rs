@@ -7,6 +7,7 @@ mod capture;
 mod compiled;
 mod errors;
 mod executable;
+mod graph;
 mod interpret;
 mod guards;
 mod torch;
@@ -84,7 +85,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;
-    module.add_class::<compiled::CompiledFunction>()?;
+    module.add("CompiledFunction", compiled::function_type(py)?)?;
+    module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
+    module.add_class::<graph::NativeGraph>()?;
     module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use crate::{RawHandle, TorchError};
+use crate::{RawHandle, TensorRef, TorchError};
 
 /// What autograd knows of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct TensorSample {
     pub autograd: Autograd,
     /// `tensor.untyped_storage()._cdata`
     pub storage: usize,
+    /// `tensor.data_ptr()`
+    pub data: usize,
+    /// `tensor.element_size()`
+    pub element_bytes: usize,
 }
 
 /// How many sizes and strides are kept inside `TensorImpl`; more are in an array of their own, sizes first.
@@ -61,6 +65,8 @@ pub(crate) struct ImplLayout {
     pub storage: usize,
     pub autograd_meta: usize,
     pub wanted: Option<WantedLayout>,
+    /// In `StorageImpl`: the address of its memory.
+    pub data: Option<usize>,
 }
 
 /// Places in `AutogradMeta`: a gradient is wanted if the byte is set or the word is not zero.
@@ -72,10 +78,16 @@ pub(crate) struct WantedLayout {
     pub grad_fn: usize,
 }
 
+/// Words of a `StorageImpl` that may be searched.
+const STORAGE_SEARCHED: usize = 6;
+
 /// Words of an `AutogradMeta` that may be searched: every supported version is longer.
 const AUTOGRAD_SEARCHED: usize = 19;
 
 static LAYOUT: OnceLock<ImplLayout> = OnceLock::new();
+
+/// The bit of `ADInplaceOrView` among a tensor's dispatch keys, which inference tensors lack.
+static VIEW_BIT: OnceLock<u64> = OnceLock::new();
 
 /// The layout, once [`learn`] has succeeded.
 #[inline]
@@ -83,16 +95,18 @@ pub(crate) fn layout() -> Option<&'static ImplLayout> {
     LAYOUT.get()
 }
 
-/// Learns the layout from samples; the first success decides.
+/// Learns the layout from samples; the first success decides. `view_bit` is the raw representation of a set of the one key
+/// `ADInplaceOrView`.
 ///
 /// # Errors
 /// When no layout explains all of them.
 ///
 /// # Safety
 /// Each `cdata` is the address of a live `TensorImpl`.
-pub unsafe fn learn(samples: &[TensorSample]) -> Result<(), TorchError> {
+pub unsafe fn learn(samples: &[TensorSample], view_bit: u64) -> Result<(), TorchError> {
     // SAFETY: as the caller promises.
     let found = unsafe { find(samples) }?;
+    VIEW_BIT.get_or_init(|| view_bit);
     LAYOUT.get_or_init(|| found);
     Ok(())
 }
@@ -141,7 +155,13 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
     }
     // SAFETY: as the caller promises; the place of the autograd metadata is known now.
     let wanted = unsafe { find_wanted(samples, autograd_meta) };
-    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted })
+    // SAFETY: the samples' storages are alive, and a `StorageImpl` is longer than what is searched.
+    let stored = |s: &TensorSample, at: usize| unsafe { (s.storage as *const usize).add(at).read() };
+    let start = |s: &TensorSample| s.data - s.storage_offset as usize * s.element_bytes;
+    let with_memory: Vec<_> = samples.iter().filter(|s| s.data != 0).collect();
+    let mut places = (1..STORAGE_SEARCHED).filter(|&at| with_memory.iter().all(|s| stored(s, at) == start(s)));
+    let data = places.next().filter(|_| with_memory.len() > 2);
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, data })
 }
 
 /// Where `AutogradMeta` says that a gradient is wanted; None if the samples do not tell.
@@ -231,6 +251,14 @@ impl ImplView {
         self.word(self.layout.storage_offset) as i64
     }
 
+    /// Where the storage's memory begins, if that can be read. Memory that is shared until it is written is not copied.
+    #[inline]
+    pub fn storage_data(self) -> Option<*mut u8> {
+        let place = self.layout.data?;
+        // SAFETY: the tensor's storage is alive as the tensor is, and the place was learnt. A tensor without storage has null.
+        unsafe { (self.storage() as *const *mut u8).as_ref().map(|first| std::ptr::from_ref(first).add(place).read()) }
+    }
+
     /// Whether a gradient is wanted; `ask` is torch's own function, for where that could not be learnt.
     #[inline]
     pub fn requires_grad(self, ask: unsafe extern "C" fn(*const c_void) -> bool) -> bool {
@@ -247,6 +275,35 @@ impl ImplView {
     }
 }
 
+impl TensorRef<'_> {
+    fn view(self) -> Result<ImplView, TorchError> {
+        let layout = layout().ok_or_else(|| TorchError::new("the layout of this torch's tensors was not learnt"))?;
+        // SAFETY: a TensorRef is a live handle; undefined tensors point to a singleton that is a TensorImpl too.
+        Ok(unsafe { ImplView::new(self.raw(), layout) })
+    }
+
+    /// Whether it was made in inference mode, and so keeps no versions and no bases.
+    ///
+    /// # Errors
+    /// When the layout of tensors was not learnt.
+    pub fn is_inference(self) -> Result<bool, TorchError> {
+        Ok(self.view()?.keys() & VIEW_BIT.get().copied().unwrap_or_default() == 0)
+    }
+
+    /// The address of element 0, for reading: memory that several tensors share until one of them writes stays shared.
+    ///
+    /// # Errors
+    /// When the layout of tensors was not learnt.
+    #[inline]
+    pub fn read_ptr(self, element_bytes: usize) -> Result<*const u8, TorchError> {
+        let view = self.view()?;
+        match view.storage_data() {
+            Some(start) => Ok(start.wrapping_offset((view.storage_offset() * element_bytes as i64) as isize)),
+            None => self.data_ptr().map(<*mut u8>::cast_const),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,7 +312,7 @@ mod tests {
     type Fake = [u64; 24];
 
     fn sample(memory: &mut Fake, sizes: &[i64], strides: &[i64], outer: &[i64], autograd: Autograd) -> TensorSample {
-        memory[2] = 0x5000;
+        memory[2] = memory.as_ptr() as u64;
         memory[3] = u64::from(autograd != Autograd::Absent) * 0x6000;
         memory[7] = sizes.len() as u64;
         if sizes.len() <= INLINE {
@@ -274,7 +331,9 @@ mod tests {
             device: (0, -1),
             keys: 0xabcd,
             autograd,
-            storage: 0x5000,
+            storage: memory.as_ptr() as usize,
+            data: 0,
+            element_bytes: 4,
         }
     }
 
@@ -291,7 +350,7 @@ mod tests {
         let layout = unsafe { find(&samples) }.expect("a layout");
         assert_eq!(
             layout,
-            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted: None }
+            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted: None, data: None }
         );
     }
 

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use crate::dtype::DTypeCodes;
 use crate::ffi::{C10, Functions, Handle};
 use crate::state::GuardFunctions;
+use crate::thread::ThreadFunctions;
 use crate::{DType, Library, TorchError};
 
 static ABI: OnceLock<TorchAbi> = OnceLock::new();
@@ -49,6 +50,7 @@ pub struct TorchAbi {
     pub(crate) wrap: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
     /// Absent where this torch exports them under other names.
     pub(crate) guards: Option<GuardFunctions>,
+    pub(crate) thread: ThreadFunctions,
     lib_dir: Option<PathBuf>,
 }
 
@@ -98,6 +100,7 @@ impl TorchAbi {
             codes: DTypeCodes::read(&f),
             f,
             guards: GuardFunctions::load(cpu, c10_library),
+            thread: ThreadFunctions::load(cpu, c10_library),
             c10,
             cpu,
             device_cpu,

@@ -23,6 +23,7 @@ mod shim_table;
 mod signature;
 mod state;
 mod tensor;
+mod thread;
 
 pub use dtype::DType;
 pub use error::TorchError;
@@ -35,3 +36,4 @@ pub use op::{Arg, OpCall, Route};
 pub use signature::{Base, Signature, Ty};
 pub use state::State;
 pub use tensor::{OwnedTensor, RawHandle, TensorRef};
+pub use thread::{NoGrad, RandomState};

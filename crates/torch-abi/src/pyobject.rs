@@ -48,15 +48,15 @@ impl TorchAbi {
     /// # Errors
     /// When torch cannot make one; a Python exception may then be set.
     pub fn to_pyobject(&self, tensor: TensorRef<'_>) -> Result<*mut c_void, TorchError> {
-        if let Some(to_pyobject) = self.f.to_pyobject {
-            let mut object = std::ptr::null_mut();
-            // SAFETY: borrows the handle; a null type means torch.Tensor; the reference in `object` is new.
-            self.check(unsafe { to_pyobject(tensor.raw(), std::ptr::null_mut(), &raw mut object) })?;
-            return Ok(object);
+        if let Some(wrap) = self.wrap {
+            // SAFETY: a handle is the address of an at::Tensor, which is a TensorBase; THPVariable_Wrap borrows it.
+            let object = unsafe { wrap(tensor.raw()) };
+            return if object.is_null() { Err(TorchError::new("torch could not wrap a tensor")) } else { Ok(object) };
         }
-        let wrap = self.wrap.ok_or_else(|| TorchError::new("libtorch_python is not loaded"))?;
-        // SAFETY: a handle is the address of an at::Tensor, which is a TensorBase; THPVariable_Wrap borrows it.
-        let object = unsafe { wrap(tensor.raw()) };
-        if object.is_null() { Err(TorchError::new("torch could not wrap a tensor")) } else { Ok(object) }
+        let to_pyobject = self.f.to_pyobject.ok_or_else(|| TorchError::new("libtorch_python is not loaded"))?;
+        let mut object = std::ptr::null_mut();
+        // SAFETY: borrows the handle; a null type means torch.Tensor; the reference in `object` is new.
+        self.check(unsafe { to_pyobject(tensor.raw(), std::ptr::null_mut(), &raw mut object) })?;
+        Ok(object)
     }
 }

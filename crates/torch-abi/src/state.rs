@@ -88,9 +88,14 @@ impl GuardFunctions {
             return [0; 2];
         }
         // SAFETY: two words that live as long as this thread, which alone writes them.
-        unsafe { address.read() }
+        let keys = unsafe { address.read() };
+        // Taking a key out again leaves the bit of its backend behind, which by itself means nothing.
+        keys.map(|set| set & !BACKENDS)
     }
 }
+
+/// The bits of a set of dispatch keys that name backends (`c10::BackendComponent`); functionalities follow.
+const BACKENDS: u64 = (1 << 15) - 1;
 
 /// Device types that autocast knows, as torch numbers them.
 const AUTOCAST_DEVICES: [(i8, &str); 8] =

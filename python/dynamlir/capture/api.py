@@ -98,7 +98,8 @@ def compile(
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
     name = getattr(function, "__qualname__", type(model).__qualname__)
-    compiled = native.module().CompiledFunction(function, bound, model, Compiler(name, backend, fullgraph, settings))
+    compiler = Compiler(name, backend, fullgraph, settings)
+    compiled = native.module().compiled_function(function, list(bound), model, compiler)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(model, attribute):
             setattr(compiled, attribute, getattr(model, attribute))
@@ -130,16 +131,14 @@ def _caller() -> types.FunctionType:
 def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
     """The same module with another ``__call__``: it shares the attributes, parameters and hooks of ``module``."""
     kind = type(module)
-    run = native.module().CompiledFunction(_caller(), (module,), module, compiler)
-
-    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return run(*args, **kwargs)
+    # Python calls it with the view first, which stands for the module that it is bound to.
+    run = native.module().compiled_function(_caller(), [module], module, compiler, skip_first=True)
 
     def reduce(self: torch.nn.Module, protocol: Any = None) -> Any:
         return _recompile, (module, compiler)
 
     members = {
-        "__call__": call,
+        "__call__": run,
         "__reduce_ex__": reduce,
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

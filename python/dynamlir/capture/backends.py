@@ -52,7 +52,7 @@ def _native(captured: Captured, settings: config.Options) -> Runner:
 
     variant, made = compile_recording(captured.session.recording, captured.session.mode, settings, captured.name)
     report.add(made)
-    return lambda *tensors: variant(tensors)
+    return variant.native()
 
 
 def _python(captured: Captured, settings: config.Options) -> Runner:

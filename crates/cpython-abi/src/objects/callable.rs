@@ -16,7 +16,7 @@ use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyTuple, PyTupleMethods, PyType},
+    types::{PyString, PyTuple, PyTupleMethods, PyType},
 };
 
 // Exported by every CPython that we support, though the stable ABI has them only since 3.12.
@@ -39,6 +39,12 @@ pub trait Callee: Any + Send + Sync {
     /// # Errors
     /// Whatever the call raises.
     fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>>;
+
+    /// What `repr` says.
+    ///
+    /// # Errors
+    /// What Python raised.
+    fn describe(&self, py: Python<'_>) -> PyResult<String>;
 
     /// Names each Python object that it holds strongly, for the garbage collector. Must not run Python code.
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
@@ -67,6 +73,18 @@ impl<'a, 'py> Arguments<'a, 'py> {
     /// How many are passed by keyword.
     fn keywords(&self) -> usize {
         self.names.map_or(0, |names| names.len().min(self.values.len()))
+    }
+
+    /// Whether any is passed by keyword.
+    #[inline]
+    pub fn has_keywords(&self) -> bool {
+        self.names.is_some_and(|names| !names.is_empty())
+    }
+
+    /// The same without the first positional one.
+    #[must_use]
+    pub fn without_first(self) -> Self {
+        if self.positional().is_empty() { self } else { Self { values: &self.values[1..], ..self } }
     }
 
     /// Those passed by position.
@@ -120,7 +138,7 @@ const METHOD_DESCRIPTOR: u64 = 1 << 17;
 /// # Errors
 /// When Python is out of memory.
 pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, PyAny>> {
-    let class = class(py)?.as_type_ptr();
+    let class = callable_type(py)?.as_type_ptr();
     // SAFETY: the type is ours, so its allocator gives memory of the size of `Object`, zeroed but for the head.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
@@ -134,7 +152,7 @@ pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, P
 
 /// The callee behind a callable object, if it is of that type.
 pub fn callee_of<'a, T: Callee>(object: &'a Bound<'_, PyAny>) -> Option<&'a T> {
-    if !object.get_type().is(class(object.py()).ok()?) {
+    if !object.get_type().is(callable_type(object.py()).ok()?) {
         return None;
     }
     // SAFETY: the type is ours; the callee lives as long as the object, but for one that the garbage collector has cleared,
@@ -249,6 +267,20 @@ unsafe extern "C" fn descr_get(this: *mut ffi::PyObject, object: *mut ffi::PyObj
     }
 }
 
+unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: CPython passes an object of our type, with the lock held.
+    let (py, callee) = unsafe { (Python::assume_attached(), (*this.cast::<Object>()).callee.as_deref()) };
+    let describe = || callee.map_or_else(|| Ok("<a cleared callable>".to_owned()), |callee| callee.describe(py));
+    let text = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    match text {
+        Ok(text) => PyString::new(py, &text).into_ptr().cast(),
+        Err(error) => {
+            error.restore(py);
+            ptr::null_mut()
+        }
+    }
+}
+
 fn method_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static METHOD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     Ok(METHOD.get_or_try_init(py, || Ok::<_, PyErr>(py.import("types")?.getattr("MethodType")?.unbind()))?.bind(py))
@@ -267,8 +299,11 @@ const fn member(name: *const c_char, offset: usize) -> ffi::PyMemberDef {
     ffi::PyMemberDef { name, type_code: PYSSIZET, offset: offset as ffi::Py_ssize_t, flags: 1, doc: ptr::null() }
 }
 
-/// The type, made once.
-fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+/// The type of callable objects, made once.
+///
+/// # Errors
+/// When Python is out of memory.
+pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = CLASS.get_or_try_init(py, || {
         let offsets = [
@@ -296,6 +331,7 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             slot(ffi::Py_tp_clear, clear as *mut c_void),
             slot(ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
             slot(ffi::Py_tp_descr_get, descr_get as *mut c_void),
+            slot(ffi::Py_tp_repr, repr as *mut c_void),
             slot(ffi::Py_tp_new, refuse as *mut c_void),
             slot(ffi::Py_tp_members, offsets.as_ptr().cast_mut().cast()),
             slot(ffi::Py_tp_getset, attributes.as_mut_ptr().cast()),
@@ -303,7 +339,7 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         ];
         let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL | METHOD_DESCRIPTOR;
         let mut spec = ffi::PyType_Spec {
-            name: c"dynamlir.Compiled".as_ptr(),
+            name: c"dynamlir.CompiledFunction".as_ptr(),
             basicsize: size_of::<Object>() as c_int,
             itemsize: 0,
             flags: flags as c_uint,

@@ -474,6 +474,17 @@ impl<'py> Recorder<'py> {
     }
 }
 
+/// The address of a Python function's code; None for what is no Python function.
+#[inline]
+pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
+    let kinds = Kinds::get(function.py()).ok()?;
+    if function.get_type_ptr().cast() != kinds.function.as_ptr() {
+        return None;
+    }
+    // SAFETY: all functions have their code there, in every supported version.
+    Some(unsafe { function.as_ptr().byte_add(at::FUNCTION_CODE).cast::<usize>().read() })
+}
+
 fn get_item<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     dict.get_item(key)
 }

@@ -18,6 +18,22 @@ pub struct TensorClass {
     storage: Storage,
 }
 
+/// The tensor that an object is, of whatever class.
+///
+/// # Errors
+/// When torch cannot be imported.
+#[inline]
+pub fn tensor_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<TensorRef<'a>>> {
+    let tensor = tensor_type(object.py())?.as_type_ptr();
+    let class = object.get_type_ptr();
+    // SAFETY: both are live types.
+    if class != tensor && unsafe { ffi::PyType_IsSubtype(class, tensor) } == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the object is alive for 'a and an instance of a subclass of torch.Tensor.
+    Ok(TorchAbi::get().ok().and_then(|abi| unsafe { abi.tensor_of(object.as_ptr().cast()) }.ok()))
+}
+
 /// Where instances of a class keep attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Storage {
@@ -178,8 +194,11 @@ pub fn learn_tensors<'py>(py: Python<'py>) -> PyResult<()> {
         (computed(&[3, 3])?, Autograd::Computed),
     ];
     let samples = tensors.iter().map(|(tensor, autograd)| sample(&torch, tensor, *autograd)).collect::<PyResult<Vec<_>>>()?;
+    let internal = torch.getattr("_C")?;
+    let key = internal.getattr("DispatchKey")?.getattr("ADInplaceOrView")?;
+    let view_bit: u64 = internal.getattr("DispatchKeySet")?.call1((key,))?.call_method0("raw_repr")?.extract()?;
     // SAFETY: the tensors are alive until the end of this function.
-    unsafe { learn(&samples) }.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
+    unsafe { learn(&samples, view_bit) }.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
 }
 
 fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Autograd) -> PyResult<TensorSample> {
@@ -195,5 +214,7 @@ fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Auto
         keys: torch.getattr("_C")?.call_method1("_dispatch_keys", (tensor,))?.call_method0("raw_repr")?.extract()?,
         autograd,
         storage: tensor.call_method0("untyped_storage")?.getattr("_cdata")?.extract()?,
+        data: tensor.call_method0("data_ptr")?.extract()?,
+        element_bytes: tensor.call_method0("element_size")?.extract()?,
     })
 }

@@ -1,0 +1,291 @@
+//! The compiled callable: bind, find the entry that fits, run its graph, make the result; on a miss ask the compiler.
+
+use std::sync::Arc;
+
+use dynamlir_cpython_abi::{
+    Abi, abi,
+    objects::{Arguments, Callee, code_address},
+};
+use dynamlir_guards::{Inputs, Outcome, Roots};
+use pyo3::{
+    exceptions::PyRuntimeError,
+    prelude::*,
+    types::{PyDict, PyString, PyTuple},
+};
+use smallvec::SmallVec;
+
+use crate::{
+    bind::{Owned, Signature},
+    cache::{Cache, Entry, Run},
+    graph::{Failed, Objects},
+    recipe::Supply,
+};
+
+/// A call that no entry fits.
+pub struct Miss<'a, 'py> {
+    /// The callable.
+    pub callable: &'a Callable,
+    /// The function whose frame is to be captured.
+    pub function: &'a Bound<'py, PyAny>,
+    /// The values of its parameters.
+    pub slots: &'a [Option<&'a Bound<'py, PyAny>>],
+    /// The arguments as given, without those that the callable adds.
+    pub arguments: Arguments<'a, 'py>,
+}
+
+/// What a call does after a miss.
+pub enum Next<'py> {
+    /// Asks the entries once more: one was added.
+    Again,
+    /// Runs as plain Python.
+    Plain,
+    /// Returns this.
+    Return(Bound<'py, PyAny>),
+}
+
+/// Capture and compiler, as a callable sees them.
+pub trait Compiler: Send + Sync {
+    /// Handles a miss, usually by adding an entry to the cache.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn miss<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>>;
+
+    /// A graph failed before anything of the caller's was written; plain Python is next.
+    fn failed(&self, py: Python<'_>, error: &PyErr);
+
+    /// Names each Python object that it holds strongly.
+    fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
+}
+
+/// A callable whose calls go to captured, compiled graphs.
+pub struct Callable {
+    /// The Python function whose frame is captured.
+    function: Py<PyAny>,
+    /// Its code when it was compiled: another one is another function.
+    code: usize,
+    /// Arguments that it is bound to.
+    bound: Vec<Py<PyAny>>,
+    /// Whether the first argument of a call is not for the function: the view of a module that is bound already.
+    skips_first: bool,
+    /// What plain Python calls, with the arguments as given.
+    plain: Py<PyAny>,
+    signature: Signature,
+    cache: Arc<Cache>,
+    key: u64,
+    abi: &'static Abi,
+    compiler: Box<dyn Compiler>,
+}
+
+/// What a callable is made of.
+pub struct Description<'py> {
+    /// The Python function whose frame is captured.
+    pub function: Bound<'py, PyAny>,
+    /// Arguments that it is bound to.
+    pub bound: Vec<Bound<'py, PyAny>>,
+    /// Whether the first argument of each call is dropped.
+    pub skips_first: bool,
+    /// What plain Python calls, with the same arguments.
+    pub plain: Bound<'py, PyAny>,
+    /// Callables of the same key share entries.
+    pub key: u64,
+}
+
+/// What the entries have for a call.
+enum Hit<'py> {
+    Done(Bound<'py, PyAny>),
+    Plain,
+    Miss,
+}
+
+impl Callable {
+    /// Makes a callable.
+    ///
+    /// # Errors
+    /// When the function is none of Python's.
+    pub fn new(description: Description<'_>, compiler: Box<dyn Compiler>) -> PyResult<Self> {
+        let Description { function, bound, skips_first, plain, key } = description;
+        let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+        let code = function.getattr("__code__")?;
+        Ok(Self {
+            signature: Signature::of(&function)?,
+            cache: Cache::of(abi, &code),
+            code: code.as_ptr() as usize,
+            function: function.unbind(),
+            bound: bound.into_iter().map(Bound::unbind).collect(),
+            skips_first,
+            plain: plain.unbind(),
+            key,
+            abi,
+            compiler,
+        })
+    }
+
+    /// What was compiled.
+    pub fn wrapped(&self) -> &Py<PyAny> {
+        &self.plain
+    }
+
+    /// The function whose frame is captured.
+    pub fn function(&self) -> &Py<PyAny> {
+        &self.function
+    }
+
+    /// The cache of its code.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// Whose entries it uses.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Forgets its entries.
+    pub fn reset(&self) {
+        self.cache.forget(self.key);
+    }
+
+    /// Binds arguments as a call would, and does something with the values of the parameters; None if they do not fit.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn with_slots<'a, 'py, R>(&self, arguments: Arguments<'a, 'py>, then: impl FnOnce(Roots<'_, 'py>) -> R) -> PyResult<Option<R>> {
+        let function = self.function.bind(arguments.py());
+        let bound = self.bound(arguments.py());
+        let mut owned = Owned::new();
+        let slots = self.signature.bind(function, &bound, arguments, &mut owned)?;
+        Ok(slots.map(|slots| then(Roots { function, locals: &slots })))
+    }
+
+    /// The names of the parameters that have one, in the order of the slots.
+    pub fn parameters<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyString>> {
+        self.signature.names().iter().map(move |name| name.bind(py).clone())
+    }
+
+    /// Does something with the values of a frame's parameters.
+    pub fn with_locals<'py, R>(&self, py: Python<'py>, values: &[Option<Bound<'py, PyAny>>], then: impl FnOnce(Roots<'_, 'py>) -> R) -> R {
+        let locals: Vec<_> = values.iter().map(Option::as_ref).collect();
+        then(Roots { function: self.function.bind(py), locals: &locals })
+    }
+
+    fn bound<'py>(&self, py: Python<'py>) -> SmallVec<[Bound<'py, PyAny>; 2]> {
+        self.bound.iter().map(|object| object.bind(py).clone()).collect()
+    }
+
+    /// Asks the entries.
+    fn look_up<'py>(&self, roots: Roots<'_, 'py>) -> PyResult<Hit<'py>> {
+        let mut inputs = Inputs::default();
+        let entries = self.cache.entries();
+        for at in self.cache.order(entries.len()) {
+            let entry = &entries[at];
+            if entry.key != self.key {
+                continue;
+            }
+            match entry.guards.check(roots, &mut inputs) {
+                Outcome::Pass => {
+                    self.cache.hit(at);
+                    return self.run(roots.function.py(), entry, &inputs);
+                }
+                // What raises while it is looked at does not fit; Python raises it again, or something else matches.
+                Outcome::Fail | Outcome::Error(_) => {}
+            }
+        }
+        Ok(Hit::Miss)
+    }
+
+    fn run<'py>(&self, py: Python<'py>, entry: &Entry, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
+        let Run::Graph { graph, tensors, recipe } = &entry.run else { return Ok(Hit::Plain) };
+        let values = inputs.tensors(entry.guards.input_count());
+        let arguments: SmallVec<[&Bound<'py, PyAny>; 8]> = tensors.iter().filter_map(|&at| values.get(at)?.as_ref()).collect();
+        let mut results = Objects::new();
+        match graph.run(py, &arguments, &mut results) {
+            Ok(()) => recipe.make(py, &mut Supply { inputs: values, outputs: &results, kept: Vec::new() }).map(Hit::Done),
+            Err(Failed::Raise(error)) => Err(error),
+            Err(Failed::Before(error)) => {
+                self.compiler.failed(py, &error);
+                Ok(Hit::Plain)
+            }
+        }
+    }
+
+    fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        arguments.forward(self.plain.bind(arguments.py()))
+    }
+}
+
+impl Callee for Callable {
+    fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let py = arguments.py();
+        let arguments = if self.skips_first { arguments.without_first() } else { arguments };
+        let function = self.function.bind(py);
+        if code_address(function) != Some(self.code) {
+            return self.call_plain(arguments);
+        }
+        let bound = self.bound(py);
+        let mut owned = Owned::new();
+        let Some(slots) = self.signature.bind(function, &bound, arguments, &mut owned)? else {
+            return self.call_plain(arguments);
+        };
+        let roots = Roots { function, locals: &slots };
+        match self.look_up(roots)? {
+            Hit::Done(value) => return Ok(value),
+            Hit::Plain => return self.call_plain(arguments),
+            Hit::Miss => {}
+        }
+        // What a compiler does may drop owned references anywhere.
+        match Python::attach(|_| self.compiler.miss(&Miss { callable: self, function, slots: &slots, arguments }))? {
+            Next::Return(value) => return Ok(value),
+            Next::Plain => return self.call_plain(arguments),
+            Next::Again => {}
+        }
+        match self.look_up(roots)? {
+            Hit::Done(value) => Ok(value),
+            Hit::Plain | Hit::Miss => self.call_plain(arguments),
+        }
+    }
+
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<dynamlir.compile of {}>", self.plain.bind(py).repr()?))
+    }
+
+    fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {
+        visit(&self.function);
+        visit(&self.plain);
+        self.bound.iter().for_each(&mut *visit);
+        self.compiler.referents(visit);
+    }
+}
+
+impl<'a, 'py> Miss<'a, 'py> {
+    /// The arguments as the function would be called with: those it is bound to, then those given by position.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn positional(&self) -> PyResult<Bound<'py, PyTuple>> {
+        let py = self.function.py();
+        PyTuple::new(py, self.callable.bound(py).into_iter().chain(self.arguments.positional().iter().cloned()).collect::<Vec<_>>())
+    }
+
+    /// The arguments given by keyword.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn keywords(&self) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(self.function.py());
+        for (name, value) in self.arguments.by_keyword() {
+            dict.set_item(name, value)?;
+        }
+        Ok(dict)
+    }
+
+    /// Where paths begin.
+    pub fn roots(&self) -> Roots<'a, 'py> {
+        Roots { function: self.function, locals: self.slots }
+    }
+
+    /// The interpreter.
+    pub fn abi(&self) -> &'static Abi {
+        self.callable.abi
+    }
+}

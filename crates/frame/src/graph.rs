@@ -1,0 +1,58 @@
+//! What runs when the guards of an entry pass.
+
+use pyo3::{prelude::*, types::PyTuple};
+use smallvec::SmallVec;
+
+/// Objects of one run.
+pub type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
+
+/// Why a graph gave no results.
+pub enum Failed {
+    /// Nothing of the caller's was written: plain Python may do it all over, and raise what it raises.
+    Before(PyErr),
+    /// This is what the call raises.
+    Raise(PyErr),
+}
+
+/// A compiled graph: tensors in, tensors out.
+pub trait Graph: Send + Sync {
+    /// Runs it. Results are appended to `results`.
+    ///
+    /// # Errors
+    /// See [`Failed`].
+    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed>;
+
+    /// As a Python callable, for people to look at.
+    fn callable(&self, py: Python<'_>) -> Py<PyAny>;
+}
+
+/// A graph that somebody else's backend compiled: a Python callable that returns a list or tuple.
+pub struct PythonGraph {
+    callable: Py<PyAny>,
+    /// Whether an exception means that nothing was written.
+    retry: fn(Python<'_>, &PyErr) -> bool,
+}
+
+impl PythonGraph {
+    /// Wraps a callable; `retry` tells which of its exceptions are [`Failed::Before`].
+    pub fn new(callable: Py<PyAny>, retry: fn(Python<'_>, &PyErr) -> bool) -> Self {
+        Self { callable, retry }
+    }
+}
+
+impl Graph for PythonGraph {
+    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
+        let mut call = || {
+            let returned = self.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
+            for result in returned.try_iter()? {
+                results.push(result?);
+            }
+            Ok(())
+        };
+        call().map_err(|error| if (self.retry)(py, &error) { Failed::Before(error) } else { Failed::Raise(error) })
+    }
+
+    fn callable(&self, py: Python<'_>) -> Py<PyAny> {
+        self.callable.clone_ref(py)
+    }
+}

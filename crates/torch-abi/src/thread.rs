@@ -1,0 +1,156 @@
+//! State of the thread that a graph's run changes for a while, and puts back.
+
+use std::ffi::{CStr, c_void};
+use std::marker::PhantomData;
+
+use crate::ffi::Handle;
+use crate::{Library, OwnedTensor, TensorRef, TorchAbi, TorchError};
+
+/// Functions by their C++ names; each is optional, and what needs an absent one says so.
+pub(crate) struct ThreadFunctions {
+    grad_enabled: Option<unsafe extern "C" fn() -> bool>,
+    set_grad: Option<unsafe extern "C" fn(bool)>,
+    /// `const at::Generator& at::detail::getDefaultCPUGenerator()`: borrowed for ever.
+    generator: Option<unsafe extern "C" fn() -> *const c_void>,
+    /// `at::Tensor at::Generator::get_state() const`: writes a new reference to where the first argument points.
+    get_state: Option<unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut c_void>,
+    /// `void at::Generator::set_state(const at::Tensor&)`: borrows both.
+    set_state: Option<unsafe extern "C" fn(*const c_void, Handle)>,
+    /// `at::Tensor at::_ops::detach::call(const at::Tensor&)`: borrows; writes a new reference to where the first argument points.
+    detach: Option<unsafe extern "C" fn(*mut *mut c_void, Handle) -> *mut c_void>,
+    /// `int64_t at::TensorBase::_version() const`: borrows. Throws for an inference tensor.
+    version: Option<unsafe extern "C" fn(Handle) -> i64>,
+    /// C++ `operator new`, for the handle of a tensor that was returned by value.
+    operator_new: Option<unsafe extern "C" fn(usize) -> *mut *mut c_void>,
+}
+
+impl ThreadFunctions {
+    pub(crate) fn load(cpu: Library, c10: Library) -> Self {
+        fn find(library: Library, name: &CStr) -> Option<*mut c_void> {
+            library.symbol(name)
+        }
+        // SAFETY: each name fixes the parameters; the results are what torch's headers declare. A class returned by value is
+        // written to where a hidden first argument points.
+        unsafe {
+            use std::mem::transmute as cast;
+            Self {
+                grad_enabled: find(c10, c"_ZN3c108GradMode10is_enabledEv").map(|p| cast::<*mut c_void, unsafe extern "C" fn() -> bool>(p)),
+                set_grad: find(c10, c"_ZN3c108GradMode11set_enabledEb").map(|p| cast::<*mut c_void, unsafe extern "C" fn(bool)>(p)),
+                generator: find(cpu, c"_ZN2at6detail22getDefaultCPUGeneratorEv")
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(p)),
+                get_state: find(cpu, c"_ZNK2at9Generator9get_stateEv")
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut c_void>(p)),
+                set_state: find(cpu, c"_ZN2at9Generator9set_stateERKNS_6TensorE")
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*const c_void, Handle)>(p)),
+                detach: find(cpu, c"_ZN2at4_ops6detach4callERKNS_6TensorE")
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, Handle) -> *mut c_void>(p)),
+                version: find(cpu, c"_ZNK2at10TensorBase8_versionEv").map(|p| cast::<*mut c_void, unsafe extern "C" fn(Handle) -> i64>(p)),
+                operator_new: find(cpu, c"_Znwm").map(|p| cast::<*mut c_void, unsafe extern "C" fn(usize) -> *mut *mut c_void>(p)),
+            }
+        }
+    }
+}
+
+/// While it lives, nothing on this thread is recorded for gradients.
+pub struct NoGrad {
+    /// None if that was so before.
+    restore: Option<unsafe extern "C" fn(bool)>,
+    /// Not Send: the state is a thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl NoGrad {
+    /// Switches grad mode off.
+    ///
+    /// # Errors
+    /// When this torch does not export the switch.
+    pub fn enter(abi: &'static TorchAbi) -> Result<Self, TorchError> {
+        let (Some(is), Some(set)) = (abi.thread.grad_enabled, abi.thread.set_grad) else {
+            return Err(TorchError::new("this torch does not export grad mode"));
+        };
+        // SAFETY: plain functions on this thread's state.
+        let on = unsafe { is() };
+        if on {
+            // SAFETY: as above.
+            unsafe { set(false) };
+        }
+        Ok(Self { restore: on.then_some(set), _thread: PhantomData })
+    }
+}
+
+impl Drop for NoGrad {
+    fn drop(&mut self) {
+        if let Some(set) = self.restore {
+            // SAFETY: as in `enter`.
+            unsafe { set(true) };
+        }
+    }
+}
+
+impl TensorRef<'_> {
+    /// A tensor over the same memory that is no view and knows no gradient; versions are shared.
+    ///
+    /// # Errors
+    /// When this torch does not export it.
+    pub fn detach(self) -> Result<OwnedTensor, TorchError> {
+        let f = &TorchAbi::get()?.thread;
+        let (Some(detach), Some(new)) = (f.detach, f.operator_new) else {
+            return Err(TorchError::new("this torch does not export detach"));
+        };
+        // SAFETY: borrows a live handle; the result is written to memory of the size of an `at::Tensor`, which is one pointer,
+        // allocated as deleting the handle expects.
+        unsafe {
+            let handle = new(size_of::<*mut c_void>());
+            detach(handle, self.raw());
+            OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))
+        }
+    }
+
+    /// How often it was written in place; None for an inference tensor, which does not count.
+    ///
+    /// # Errors
+    /// When this torch does not tell.
+    pub fn version(self) -> Result<Option<i64>, TorchError> {
+        if self.is_inference()? {
+            return Ok(None);
+        }
+        let version = TorchAbi::get()?.thread.version.ok_or_else(|| TorchError::new("this torch does not export versions"))?;
+        // SAFETY: borrows a live handle of a tensor that counts.
+        Ok(Some(unsafe { version(self.raw()) }))
+    }
+}
+
+/// The state of the CPU's default random number generator.
+pub struct RandomState {
+    state: OwnedTensor,
+    generator: *const c_void,
+    set: unsafe extern "C" fn(*const c_void, Handle),
+}
+
+impl RandomState {
+    /// The state now.
+    ///
+    /// # Errors
+    /// When this torch does not export it.
+    pub fn save(abi: &'static TorchAbi) -> Result<Self, TorchError> {
+        let f = &abi.thread;
+        let (Some(generator), Some(get), Some(set), Some(new)) = (f.generator, f.get_state, f.set_state, f.operator_new) else {
+            return Err(TorchError::new("this torch does not export its random number generator"));
+        };
+        // SAFETY: the generator is a singleton; the state is written to memory of the size of an `at::Tensor`, which is one
+        // pointer, allocated as deleting the handle expects.
+        unsafe {
+            let generator = generator();
+            let handle = new(size_of::<*mut c_void>());
+            get(handle, generator);
+            let state = OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))?;
+            Ok(Self { state, generator, set })
+        }
+    }
+
+    /// Puts the state back.
+    pub fn restore(&self) {
+        // SAFETY: the generator is a singleton, and the tensor is a state that it gave.
+        unsafe { (self.set)(self.generator, self.state.as_ref().raw()) };
+    }
+}
