@@ -29,8 +29,10 @@ def interpreters() -> dict[str, str]:
     found = {"{}.{}".format(*sys.version_info): sys.executable}
     for version in ("3.11", "3.12", "3.13"):
         pattern = os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")
-        for path in filter(None, [shutil.which(f"python{version}"), *sorted(glob.glob(pattern))]):
-            found.setdefault(version, path)
+        for path in filter(None, [*sorted(glob.glob(pattern)), shutil.which(f"python{version}")]):
+            # What is on the path may be a stand-in for versions that are not there.
+            if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+                found.setdefault(version, path)
     return found
 
 

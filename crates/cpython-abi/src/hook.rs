@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use pyo3::{exceptions::PySystemError, ffi, prelude::*};
+use pyo3::{exceptions::PySystemError, ffi, prelude::*, sync::OnceLockExt};
 
 use crate::{Abi, Evaluated, Frame, Refusal, Thread, abi, probe::probe, symbols::EvalFunction};
 
@@ -91,7 +91,8 @@ pub struct Hook(());
 pub fn install(py: Python<'_>) -> Result<Hook, Refusal> {
     static EXAMINED: OnceLock<Result<(), Refusal>> = OnceLock::new();
     let abi = abi(py)?;
-    EXAMINED.get_or_init(|| probe(py, abi)).clone()?;
+    // The sentinel's call may hand the lock to a thread that comes here too.
+    EXAMINED.get_or_init_py_attached(py, || probe(py, abi)).clone()?;
     let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
     INSTALLED.get_or_init(|| abi);
     // SAFETY: the lock is held, and the interpreter is this thread's.
@@ -110,13 +111,10 @@ pub fn install(py: Python<'_>) -> Result<Hook, Refusal> {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
-        *users -= 1;
-        if *users > 0 {
-            return;
-        }
         Python::attach(|_| {
-            let Some(&abi) = INSTALLED.get() else { return };
+            let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+            *users -= 1;
+            let Some(&abi) = INSTALLED.get().filter(|_| *users == 0) else { return };
             // SAFETY: the lock is held, and only functions of this type are stored. A hook that was installed over ours keeps
             // it, as one that hands everything on.
             unsafe {
