@@ -12,6 +12,7 @@ from .recording import dtype_name
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 
+
 def check_supported(tensor: torch.Tensor) -> None:
     """Raise `Fallback` unless ``tensor`` is a plain, strided CPU tensor of a known element type."""
     kind = type(tensor)

@@ -1,16 +1,19 @@
 """Strides as eager's kernels give them, where the results of operations on fakes have others.
 
-Fakes take shortcuts written in Python. They are right wherever strides say where an element lies. But the stride of a
-dimension of one element says nothing, nor do those of a tensor without elements: eager's loops leave there what they
-happen to compute, and a program sees it (``stride()`` tells). In these cases the kernel itself is asked.
+Fakes take shortcuts written in Python. Of some operations they have the layout wrong; a table here says what eager's
+kernels do. Otherwise they are right wherever strides say where an element lies. But the stride of a dimension of one
+element says nothing, nor do those of a tensor without elements: eager's loops leave there what they happen to compute,
+and a program sees it (``stride()`` tells). In these cases the kernel itself is asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -29,8 +32,29 @@ _LIKE_OPERAND = frozenset(
     }
 )  # fmt: skip
 
-# On fakes these forget the order of the dimensions.
-_WRONG_ON_FAKES = frozenset({_aten.copysign.Tensor})
+# Kernels that allocate a row-major result whatever the operand's layout is.
+_ROW_MAJOR = frozenset(
+    {
+        _aten.log_sigmoid_forward.default, _aten.rrelu_with_noise.default, _aten.pow.Scalar, _aten.isin.Tensor_Tensor,
+        _aten.isin.Tensor_Scalar,
+    }
+)  # fmt: skip
+
+# Kernels that know two layouts, row-major and channels last, and take the one that the first operand's strides suggest.
+_ROW_MAJOR_OR_CHANNELS_LAST = frozenset(
+    {
+        _aten.native_batch_norm.default, _aten._native_batch_norm_legit.default,
+        _aten._native_batch_norm_legit.no_stats, _aten._native_batch_norm_legit_no_training.default,
+        _aten.native_group_norm.default, _aten.channel_shuffle.default, _aten.native_channel_shuffle.default,
+        _aten.reflection_pad3d.default, _aten.replication_pad3d.default,
+    }
+)  # fmt: skip
+
+# Kernels that write into a copy of the first operand, laid out as `clone` does it.
+_LIKE_CLONE = frozenset({_aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor})
+
+# Pointwise kernels whose fakes take the operands in another order: laid out as their sum would be.
+_LIKE_SUM = frozenset({_aten.copysign.Tensor, _aten.xlogy.Tensor})
 
 _MOST_BYTES = 1 << 26
 """Operands above are not tried, for they cost time: what the fakes say stands."""
@@ -41,13 +65,18 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     if func in _VIEWS:
         strides = _run(func, positional, keywords, "meta").stride()
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
+    if func.namespace != "aten":
+        return out
+    known = _known_strides(func, positional, out)
+    if known is not None:
+        return _first_restrided(out, known)
     if not _follows_operands(func):
         return out
     operands = _tensors((positional, keywords))
     results = _tensors(out)
     if any(result is operand for result in results for operand in operands):
         return out
-    if not (func in _WRONG_ON_FAKES or any(map(_is_open, operands)) or any(not result.numel() for result in results)):
+    if not (any(map(_is_open, operands)) or any(not result.numel() for result in results)):
         return out
     if sum(operand.numel() * operand.element_size() for operand in operands) > _MOST_BYTES:
         return out
@@ -56,11 +85,69 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     except Exception:  # zeros are no operand for it; the fakes have accepted the call
         return out
     leaves, spec = pytree.tree_flatten(out)
-    return pytree.tree_unflatten([_restride(*pair) for pair in zip(leaves, pytree.tree_leaves(real))], spec)
+    pairs = zip(leaves, pytree.tree_leaves(real))
+    return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
+
+
+def _known_strides(func: OpOverload, positional: tuple[Any, ...], out: Any) -> tuple[int, ...] | None:
+    """The strides of the (first) result by the tables above; None where they say nothing."""
+    first = out[0] if isinstance(out, (tuple, list)) and out else out
+    if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
+        return None
+    if func in _ROW_MAJOR:
+        return _strides(first.shape, torch.contiguous_format)
+    if func in _ROW_MAJOR_OR_CHANNELS_LAST:
+        return _strides(first.shape, suggest_memory_format(positional[0]))
+    with _disable_current_modes():
+        if func is _aten.roll.default and positional[2] and first.numel():
+            return _rolled(_meta(positional[0]), positional[1], positional[2]).stride()
+        if func in _LIKE_CLONE:
+            return torch.empty_like(_meta(positional[0])).stride()
+        if func in _LIKE_SUM:
+            return torch.add(_meta(positional[0]), _meta(positional[1])).stride()
+        if _meets_number(func, positional, out):
+            return torch.add(_meta(positional[0]), torch.empty((), device="meta")).stride()
+    return None
+
+
+def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torch.Tensor:
+    """Eager's kernel puts two parts together, one dimension after the other."""
+    for shift, dim in zip(shifts, dims):
+        start = -shift % x.shape[dim]
+        x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+    return x
+
+
+def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool:
+    """Whether a permuted tensor with a dimension of one element meets a number that the kernel makes a tensor: the loop
+    over two operands leaves that dimension another stride than the one over a single operand, which fakes show."""
+    if torch.Tag.pointwise not in func.tags or len(positional) < 2 or not isinstance(out, torch.Tensor):
+        return False
+    x, number = positional[:2]
+    if not isinstance(x, torch.Tensor) or not isinstance(number, (int, float)) or out.shape != x.shape:
+        return False
+    takes_tensor = str(func._schema.arguments[1].type) == "Tensor"
+    return takes_tensor and 1 in x.shape and bool(x.numel()) and not x.is_contiguous() and not _is_open(x)
+
+
+def _strides(shape: torch.Size, memory_format: torch.memory_format) -> tuple[int, ...]:
+    with _disable_current_modes():
+        return torch.empty(shape, memory_format=memory_format, device="meta").stride()
+
+
+def _meta(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
+    """``out`` with these strides in its first result; log_sigmoid's buffer, of the same shape, is laid out alike."""
+    if isinstance(out, torch.Tensor):
+        return _restride(out, strides)
+    return type(out)([_restride(leaf, strides) if leaf.shape == out[0].shape else leaf for leaf in out])
 
 
 def _follows_operands(func: OpOverload) -> bool:
-    if torch.Tag.nondeterministic_seeded in func.tags or func.namespace != "aten":
+    if torch.Tag.nondeterministic_seeded in func.tags:
         return False
     return torch.Tag.pointwise in func.tags or func in _LIKE_OPERAND
 
@@ -88,10 +175,15 @@ def _run(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any]
         return func(*positional, **keywords)
 
 
-def _restride(result: Any, real: Any) -> Any:
-    if not isinstance(real, torch.Tensor) or real.stride() == result.stride() or real.shape != result.shape:
+def _restrided_as(result: Any, real: Any) -> Any:
+    usable = isinstance(real, torch.Tensor) and real.shape == result.shape
+    return _restride(result, real.stride()) if usable else result
+
+
+def _restride(result: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    if result.stride() == strides:
         return result
-    return torch.empty_strided(result.shape, real.stride(), dtype=result.dtype, device=result.device)
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -137,6 +137,11 @@ class OpRecorder(TorchDispatchMode):
         """Whether a value is one of the graph's inputs itself."""
         return any(record.id == value for record in self.recording.inputs)
 
+    @property
+    def input_fakes(self) -> list[torch.Tensor]:
+        """The fakes of the inputs, in order."""
+        return self._inputs
+
     def input_bumps(self) -> list[int]:
         """Per input, how often its version counter was bumped; inputs given twice are counted once."""
         seen: set[int] = set()

@@ -29,8 +29,10 @@ from .recorder import OpRecorder, is_stranger, parse_stack
 from .recording import OutputRecord, Recording
 
 # Composites that take another path on tensor subclasses, fakes among them: what eager's own path makes of the result,
-# and how often it writes into it or, as max_pool1d does to an image without batch, squeezes it in place.
+# whether that is row-major whatever the operand's layout is, and how often it writes into it or, as max_pool1d does to
+# an image without batch, squeezes it in place.
 _NO_VIEW = frozenset({"max_pool1d"})
+_ROW_MAJOR = frozenset({"max_pool1d", "one_hot"})
 _EAGER_VERSION: dict[str, Callable[[torch.Tensor], int]] = {
     "max_pool1d": lambda result: int(result.dim() == 2),
     "linalg_matrix_rank": lambda result: 1,
@@ -58,7 +60,10 @@ class _Runner(torch.fx.Interpreter):
         elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
             self.autocasts.pop()
         if n.op == "call_function" and isinstance(result, torch.Tensor):
-            self._amend(getattr(n.target, "__name__", ""), result)
+            name = getattr(n.target, "__name__", "")
+            if name in _ROW_MAJOR:
+                result = result.contiguous()
+            self._amend(name, result)
         return result
 
     def _amend(self, name: str, result: torch.Tensor) -> None:

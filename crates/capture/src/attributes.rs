@@ -28,6 +28,13 @@ enum ClassAttr<'py> {
     Plain(Bound<'py, PyAny>),
 }
 
+/// What the frame did to an attribute of an existing object.
+enum Overlay<'py> {
+    Untouched,
+    Deleted,
+    Set(Bound<'py, PyAny>),
+}
+
 const TABLES: [ModuleTable; 3] = [ModuleTable::Parameters, ModuleTable::Buffers, ModuleTable::Modules];
 
 impl<'py> Capture<'py> {
@@ -78,9 +85,9 @@ impl<'py> Capture<'py> {
             };
         }
         match self.written_attr(owner, &key) {
-            Some(Some(value)) => return self.met(value),
-            Some(None) => return self.missing_attr(owner, source, name, &key),
-            None => {}
+            Overlay::Set(value) => return self.met(value),
+            Overlay::Deleted => return self.missing_attr(owner, source, name, &key),
+            Overlay::Untouched => {}
         }
         let stored = self.guards.attr(source, &key);
         if let Some(dict) = instance_dict(owner)
@@ -115,13 +122,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    fn missing_attr(
-        &self,
-        owner: &Bound<'py, PyAny>,
-        source: SourceId,
-        name: &Bound<'py, PyString>,
-        key: &str,
-    ) -> Outcome<Tracked<'py>> {
+    fn missing_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>, key: &str) -> Outcome<Tracked<'py>> {
         let getattr = lookup(&owner.get_type(), "__getattr__")?;
         if getattr.is_some_and(|function| self.torch.is_module_getattr(&function)) {
             for table in TABLES {
@@ -227,32 +228,34 @@ impl<'py> Capture<'py> {
         }
         let value = value.map(|value| value.object.clone().unbind());
         let mut written = self.written.borrow_mut();
-        match written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
-            Some(entry) => entry.value = value,
-            None => {
-                let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
-                let stored = self.guards.attr(source, &key);
-                match &before {
-                    // What stands there decides whether it was set back.
-                    Some(before) => {
-                        if !self.guards.equals(stored, before.bind(self.py)).map_err(|error| Halt::Raise(error.into()))? {
-                            drop(written);
-                            return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
-                        }
+        if let Some(entry) = written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
+            entry.value = value;
+        } else {
+            let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
+            let stored = self.guards.attr(source, &key);
+            match &before {
+                // What stands there decides whether it was set back.
+                Some(before) => {
+                    if !self.guards.equals(stored, before.bind(self.py)).map_err(|error| Halt::Raise(error.into()))? {
+                        drop(written);
+                        return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
                     }
-                    None => self.guards.absent(stored),
                 }
-                written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before });
+                None => self.guards.absent(stored),
             }
+            written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before });
         }
         Ok(())
     }
 
     /// What the frame has written to an attribute of an existing object, if it has.
-    fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Option<Option<Bound<'py, PyAny>>> {
+    fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
         let written = self.written.borrow();
-        let entry = written.iter().find(|entry| entry.owner.is(owner) && entry.name == key)?;
-        Some(entry.value.as_ref().map(|value| value.bind(self.py).clone()))
+        match written.iter().find(|entry| entry.owner.is(owner) && entry.name == key) {
+            None => Overlay::Untouched,
+            Some(Written { value: None, .. }) => Overlay::Deleted,
+            Some(Written { value: Some(value), .. }) => Overlay::Set(value.bind(self.py).clone()),
+        }
     }
 
     /// Whether every write to an existing object was set back. Replaying the others is for later.

@@ -43,6 +43,27 @@ impl<'py> Capture<'py> {
                 all.extend_from_slice(args);
                 return self.call(&function, &all, kwargs);
             }
+            "partial" => {
+                let function = self.part(object, "func")?;
+                let given = self.part(object, "args")?;
+                let mut all = self.unpack(&given, given.object.len()?)?;
+                all.extend_from_slice(args);
+                let named = self.part(object, "keywords")?;
+                let mut merged: Keywords<'py> = Vec::new();
+                for (key, _) in named.object.cast::<PyDict>().map_err(PyErr::from)?.iter() {
+                    let name: String = key.extract()?;
+                    if !kwargs.iter().any(|(given, _)| *given == name) {
+                        merged.push((name, self.get_item(&named, &Tracked::new(key))?));
+                    }
+                }
+                merged.extend(kwargs.iter().cloned());
+                return self.call(&function, &all, &merged);
+            }
+            "CompiledFunction" => {
+                // Inside of a capture it is what it was made of.
+                let inner = self.part(object, "__wrapped__")?;
+                return self.call(&inner, args, kwargs);
+            }
             "_lru_cache_wrapper" => {
                 // Calling it would leave a fake in the user's cache.
                 let inner = self.part(object, "__wrapped__")?;
@@ -227,7 +248,7 @@ impl<'py> Capture<'py> {
         }
         let metaclass = object.get_type();
         let meta_call = lookup(&metaclass, "__call__")?;
-        if let Some(call) = meta_call.filter(|call| call.is_exact_instance_of::<PyFunction>()) {
+        if let Some(call) = meta_call.filter(pyo3::types::PyAnyMethods::is_exact_instance_of::<PyFunction>) {
             let mut all = vec![class.clone()];
             all.extend_from_slice(args);
             return self.call(&Tracked::new(call), &all, kwargs);
@@ -249,13 +270,7 @@ impl<'py> Capture<'py> {
         Ok((PyTuple::new(self.py, given)?, keywords))
     }
 
-    fn call_native(
-        &self,
-        callable: &Tracked<'py>,
-        effect: Effect,
-        args: &[Tracked<'py>],
-        kwargs: &Keywords<'py>,
-    ) -> Outcome<Tracked<'py>> {
+    fn call_native(&self, callable: &Tracked<'py>, effect: Effect, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let object = &callable.object;
         if let Some(source) = self.source(callable)
             && !self.torch.is_primitive(object)
@@ -265,8 +280,8 @@ impl<'py> Capture<'py> {
         }
         match effect {
             Effect::Special(special) => self.call_special(callable, special, args, kwargs),
-            Effect::Torch => self.torch_call(object, args, kwargs),
-            Effect::SetsState => self.torch_call(object, args, kwargs),
+            // What sets the thread's state is a node, too: a graph that runs elsewhere must set it.
+            Effect::Torch | Effect::SetsState => self.torch_call(object, args, kwargs),
             Effect::ReadsState => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 self.returned(object.call(given, Some(&keywords)))
@@ -377,14 +392,8 @@ impl<'py> Capture<'py> {
                 self.returned(callable.object.call1((&value.object, class)))
             }
             (Special::Type, [value]) => self.class_of(value),
-            (Special::Type, _) => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                self.returned(callable.object.call(given, Some(&keywords)))
-            }
             (Special::Iter, [value]) => self.iter(value),
-            (Special::Len, [value]) if self.torch.is_fake(&value.object) => {
-                Ok(Tracked::new(value.object.getattr("shape")?.get_item(0)?))
-            }
+            (Special::Len, [value]) if self.torch.is_fake(&value.object) => Ok(Tracked::new(value.object.getattr("shape")?.get_item(0)?)),
             (Special::Len, [value]) => {
                 if let Some(source) = self.source_of(&value.object)
                     && self.torch.is_container(&value.object)

@@ -96,7 +96,11 @@ impl<'py> Capture<'py> {
         {
             self.pin_type(&container.object, source)?;
             let found = container.object.contains(&item.object)?;
-            if found { self.guards.present(entry) } else { self.guards.absent(entry) }
+            if found {
+                self.guards.present(entry);
+            } else {
+                self.guards.absent(entry);
+            }
             return Ok(found);
         }
         Ok(self.readable(container)?.contains(&item.object)?)
@@ -142,9 +146,11 @@ impl<'py> Capture<'py> {
     }
 
     /// `iter(value)`.
+    #[expect(clippy::iter_not_returning_iterator, reason = "it is Python's iter")]
     pub fn iter(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_fake(&value.object) {
-            let parts = self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
+            let parts =
+                self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
             return Ok(Tracked::new(parts.object.try_iter()?.into_any()));
         }
         let readable = self.readable(value)?;

@@ -7,9 +7,9 @@
 mod attributes;
 mod calls;
 mod containers;
+pub mod effects;
 pub mod outputs;
 mod policy;
-pub mod effects;
 mod run;
 pub mod state;
 pub mod stop;

@@ -123,7 +123,7 @@ fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
 }
 
 impl Policy for CapturePolicy {
-    fn enter<'py>(&self, frame: &mut Activation<'py>) -> Run<()> {
+    fn enter(&self, frame: &mut Activation<'_>) -> Run<()> {
         let capture = self.at(frame.py());
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
@@ -154,17 +154,19 @@ impl Policy for CapturePolicy {
         self.steps.is_some()
     }
 
-    fn step<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Run<()> {
+    fn step(&self, frame: &Activation<'_>, instruction: &Instruction) -> Run<()> {
         let Some(steps) = &self.steps else { return Ok(()) };
         let py = frame.py();
         let capture = self.at(py);
         let stack: Vec<String> = frame.stack().iter().map(|value| capture.describe_value(value)).collect();
         let nodes = self.state.graph.borrow().nodes().len();
-        dynamlir_interpreter::suspended(|| steps.call1(py, (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, nodes)))?;
+        dynamlir_interpreter::suspended(|| {
+            steps.call1(py, (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, nodes))
+        })?;
         Ok(())
     }
 
-    fn escape<'py>(&self, value: &Value<'py>) -> Run<()> {
+    fn escape(&self, value: &Value<'_>) -> Run<()> {
         let capture = self.at(value.get().py());
         capture.run(capture.settle(&capture.tracked(value)))
     }
@@ -213,7 +215,7 @@ impl Policy for CapturePolicy {
         capture.run(capture.is_same(&capture.tracked(lhs), &capture.tracked(rhs)))
     }
 
-    fn truth<'py>(&self, value: &Value<'py>) -> Run<bool> {
+    fn truth(&self, value: &Value<'_>) -> Run<bool> {
         let capture = self.at(value.get().py());
         capture.run(capture.truth(&capture.tracked(value)))
     }
@@ -404,7 +406,13 @@ impl Policy for CapturePolicy {
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
     }
 
-    fn import_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, fromlist: &Value<'py>, level: &Value<'py>) -> Run<Value<'py>> {
+    fn import_name<'py>(
+        &self,
+        frame: &Activation<'py>,
+        name: &Bound<'py, PyString>,
+        fromlist: &Value<'py>,
+        level: &Value<'py>,
+    ) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
         let loaded = frame.py().import("sys")?.getattr("modules")?.contains(name)?;
         if !loaded {
@@ -493,7 +501,9 @@ impl<'py> Capture<'py> {
         if frame.place().outer().is_none() {
             return Ok(Some(self.guards.free(index, &name)));
         }
-        Ok(self.source_of(&function).map(|base| self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
+        Ok(self
+            .source_of(&function)
+            .map(|base| self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
     }
 
     /// The items of an argument tuple, each with its source.
@@ -526,7 +536,8 @@ impl<'py> Capture<'py> {
             return format!("ConstVar({})", object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
         }
         if object.is_instance_of::<PyFunction>() || object.is_callable() {
-            let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
+            let name: String =
+                object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
             return format!("Callable({name})");
         }
         format!("Var({})", crate::state::type_name(object))

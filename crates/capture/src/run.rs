@@ -116,7 +116,9 @@ fn attempt<'py>(
     }
     let halt = |halt: Halt| match halt {
         Halt::Stop(stop) => stop,
-        Halt::Raise(error) => Stop { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() },
+        Halt::Raise(error) => {
+            Stop { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
+        }
     };
     let value = match finished.result {
         Ok(value) => value,

@@ -1,6 +1,6 @@
 //! What a capture knows: where existing objects came from, which fakes are which nodes, what was assumed.
 
-use std::{cell::RefCell, collections::{HashMap, HashSet}, ops::Deref, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, ops::Deref, rc::Rc};
 
 use dynamlir_graph::{Graph, Line, NodeId};
 use dynamlir_guards::{Guard, GuardBuilder, Source, SourceId, TensorMatch};
@@ -92,9 +92,7 @@ pub struct State {
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
-    lines: RefCell<HashMap<usize, (Py<PyAny>, Rc<Lines>)>>,
-    /// Functions whose code and identity are guarded already.
-    pub(crate) pinned: RefCell<HashSet<usize>>,
+    lines: RefCell<LinesByCode>,
     /// Where the value that the captured frame returns came from.
     pub(crate) returned: RefCell<Option<SourceId>>,
 }
@@ -109,6 +107,9 @@ pub(crate) struct Written {
     /// What the object itself stores under the name.
     pub before: Option<Py<PyAny>>,
 }
+
+/// By the address of a code object, which is kept alive.
+type LinesByCode = HashMap<usize, (Py<PyAny>, Rc<Lines>)>;
 
 /// File, function name, and the lines of a code object's units.
 struct Lines {
@@ -150,7 +151,6 @@ impl State {
             made: RefCell::default(),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
-            pinned: RefCell::default(),
             returned: RefCell::default(),
         })
     }
@@ -346,11 +346,8 @@ impl<'py> Capture<'py> {
             copy.into_any()
         } else if let Ok(items) = container.cast_exact::<PyTuple>() {
             self.guards.length(source, items.len());
-            let copy: Vec<_> = items
-                .iter()
-                .enumerate()
-                .map(|(at, item)| self.element(item, Source::Index(source, at as u32)))
-                .collect::<Outcome<_>>()?;
+            let copy: Vec<_> =
+                items.iter().enumerate().map(|(at, item)| self.element(item, Source::Index(source, at as u32))).collect::<Outcome<_>>()?;
             PyTuple::new(py, copy)?.into_any()
         } else if let Ok(items) = container.cast::<PyDict>() {
             self.guards.dict_keys(source, items).map_err(|error| Halt::Raise(error.into()))?;

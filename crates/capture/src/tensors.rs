@@ -17,14 +17,39 @@ use crate::{
 
 /// Attributes and methods that show what a fake has not: memory, contents, identity, autograd.
 const ESCAPES: &[&str] = &[
-    "__array__", "__array_interface__", "__cuda_array_interface__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__reduce__",
-    "__reduce_ex__", "__setstate__", "_cdata", "_typed_storage", "backward", "cpu", "cuda", "data_ptr", "grad", "grad_fn", "is_shared",
-    "numpy", "pin_memory", "register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "share_memory_",
-    "storage", "untyped_storage", "_backward_hooks",
+    "__array__",
+    "__array_interface__",
+    "__cuda_array_interface__",
+    "__deepcopy__",
+    "__dlpack__",
+    "__dlpack_device__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__setstate__",
+    "_cdata",
+    "_typed_storage",
+    "backward",
+    "cpu",
+    "cuda",
+    "data_ptr",
+    "grad",
+    "grad_fn",
+    "is_shared",
+    "numpy",
+    "pin_memory",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "requires_grad_",
+    "retain_grad",
+    "share_memory_",
+    "storage",
+    "untyped_storage",
+    "_backward_hooks",
 ];
 
 /// Methods whose result is a Python value that depends on contents.
-const CONTENTS: &[&str] = &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
+const CONTENTS: &[&str] =
+    &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
 
 /// How the operator functions are written on tensors in the torch-level graph.
 const TORCH_NAMES: &[(&str, &str)] = &[
@@ -49,13 +74,21 @@ impl<'py> Capture<'py> {
     /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
     pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         let function = self.py.import("operator")?.getattr(name)?;
-        let qualified = TORCH_NAMES.iter().find(|(known, _)| *known == name).map_or_else(|| format!("operator.{name}"), |(_, torch)| (*torch).to_owned());
+        let qualified = TORCH_NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or_else(|| format!("operator.{name}"), |(_, torch)| (*torch).to_owned());
         let base = name.trim_end_matches('_');
         self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], false)
     }
 
     /// A call of a torch function, tensor method or operator overload.
-    pub fn torch_call(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
+    pub fn torch_call(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &[(String, Tracked<'py>)],
+    ) -> Outcome<Tracked<'py>> {
         let name: String = callable.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "op".to_owned());
         if let Ok(receiver) = callable.getattr("__self__")
             && self.torch.is_fake(&receiver)
@@ -64,7 +97,7 @@ impl<'py> Capture<'py> {
             all.extend_from_slice(args);
             return self.method_call(&name, &all, kwargs);
         }
-        if self.is_tensor_method(callable) && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
+        if is_tensor_method(callable) && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
             return self.method_call(&name, args, kwargs);
         }
         let qualified = qualified_name(callable, &name);
@@ -86,10 +119,6 @@ impl<'py> Capture<'py> {
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
         self.node_call(&method, target, args, kwargs, true)
-    }
-
-    fn is_tensor_method(&self, callable: &Bound<'py, PyAny>) -> bool {
-        callable.getattr("__objclass__").is_ok_and(|class| class.getattr("__name__").is_ok_and(|name| name.to_string().starts_with("Tensor")))
     }
 
     /// Runs `callable` on fakes and notes the node. For a method the first argument is the receiver it is bound to.
@@ -124,7 +153,8 @@ impl<'py> Capture<'py> {
             Ok(result) => result,
             Err(error) => return Err(self.session_error(error)),
         };
-        let writes = target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
+        let writes =
+            target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
         if !self.torch.any_fake(&result) && !writes {
             // A question about metadata: answered, nothing to do when the graph runs.
             return Ok(Tracked::new(result));
@@ -187,7 +217,8 @@ impl<'py> Capture<'py> {
                     let getattr = self.py.import("builtins")?.getattr("getattr")?;
                     let target = Target::new(&key, "getattr", getattr.unbind());
                     let receiver = self.argument(fake)?;
-                    let node = self.graph.borrow_mut().call_function(target, vec![receiver, Argument::Str(key)], vec![], Some(self.location()));
+                    let node =
+                        self.graph.borrow_mut().call_function(target, vec![receiver, Argument::Str(key)], vec![], Some(self.location()));
                     self.bind(&value, node);
                 }
                 Ok(Tracked::new(value))
@@ -245,6 +276,11 @@ impl<'py> Capture<'py> {
         let shown = value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
         Ok(Argument::Object(value.clone().unbind(), shown))
     }
+}
+
+/// Whether this is a method of `Tensor` that is not bound yet.
+fn is_tensor_method(callable: &Bound<'_, PyAny>) -> bool {
+    callable.getattr("__objclass__").is_ok_and(|class| class.getattr("__name__").is_ok_and(|name| name.to_string().starts_with("Tensor")))
 }
 
 /// `torch.relu`, `torch.nn.functional.linear`, `torch.ops.aten.add.Tensor`.

@@ -106,7 +106,8 @@ impl Torch {
         if self.is_fake(value) {
             return true;
         }
-        if let Ok(items) = value.cast_exact::<PyTuple>() {
+        // Named tuples and torch's struct sequences, too.
+        if let Ok(items) = value.cast::<PyTuple>() {
             return items.iter().any(|item| self.any_fake(&item));
         }
         if let Ok(items) = value.cast_exact::<pyo3::types::PyList>() {

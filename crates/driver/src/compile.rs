@@ -86,7 +86,7 @@ fn compile_module(
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let plan = read(module_op(module))?;
     let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
-    report.kernels = names.clone();
+    report.kernels.clone_from(&names);
     report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();
     report.workspace_bytes = plan.workspace_bytes;
 

@@ -36,7 +36,7 @@ pub fn read(module: Op) -> Result<Plan, Error> {
     }
     let body = main.body().filter(|_| main.region(0).blocks().len() == 1);
     let body = body.ok_or_else(|| at(main, "expected a graph function of one block"))?;
-    let functions = kernels_module(module).and_then(Op::body).map(|body| body.ops()).unwrap_or_default();
+    let functions = kernels_module(module).and_then(Op::body).map(dynamlir_dialect::ir::Block::ops).unwrap_or_default();
     let mut reader = Reader {
         plan: Plan::default(),
         regs: HashMap::new(),

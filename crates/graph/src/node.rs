@@ -262,7 +262,10 @@ mod tests {
         graph.output(Argument::Node(mul));
         let graph = graph.with_placeholders(&[x, w]);
         assert_eq!(graph.verify(), Ok(()));
-        assert_eq!(graph.to_string(), "Graph:\n    x = placeholder\n    w = placeholder\n    sum_0 = x.sum()\n    mul_0 = [sum_0, w].mul()\n    return mul_0\n");
+        assert_eq!(
+            graph.to_string(),
+            "Graph:\n    x = placeholder\n    w = placeholder\n    sum_0 = x.sum()\n    mul_0 = [sum_0, w].mul()\n    return mul_0\n"
+        );
     }
 
     #[test]

@@ -15,17 +15,19 @@ use pyo3::{
 use crate::{Value, evaluator::suspended};
 
 /// The functions made so far, by opcode number and argument.
-static FUNCTIONS: Mutex<Option<HashMap<(u8, u32), Py<PyAny>>>> = Mutex::new(None);
+/// By version and number.
+type Functions = HashMap<(u8, u32), Py<PyAny>>;
+
+static FUNCTIONS: Mutex<Option<Functions>> = Mutex::new(None);
 
 /// Runs an instruction that takes one or two operands and leaves one result.
 pub(crate) fn run<'py>(version: Version, instruction: &Instruction, operands: &[Value<'py>]) -> PyResult<Bound<'py, PyAny>> {
     let py = operands[0].get().py();
     let function = function(py, version, instruction, operands.len())?;
-    suspended(|| function.call1(PyTuple::new(py, operands.iter().map(Value::get))?)).map_err(|error| {
+    suspended(|| function.call1(PyTuple::new(py, operands.iter().map(Value::get))?)).inspect_err(|error| {
         // The function is nobody's business.
         let rest = error.traceback(py).and_then(|entry| entry.getattr("tb_next").ok());
         error.set_traceback(py, rest.and_then(|rest| rest.cast_into::<PyTraceback>().ok()));
-        error
     })
 }
 

@@ -98,7 +98,7 @@ pub struct FunctionParts<'py> {
 #[expect(unused_variables, reason = "the names document the operations")]
 pub trait Policy {
     /// Whether frames of this code are evaluated here; a reason if not. Asked before the first instruction.
-    fn admit<'py>(&self, code: &Bound<'py, PyAny>) -> Result<(), &'static str> {
+    fn admit(&self, code: &Bound<'_, PyAny>) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -108,7 +108,7 @@ pub trait Policy {
     }
 
     /// A frame starts, or goes on after a yield. Its locals are in place; sources may be given to them.
-    fn enter<'py>(&self, frame: &mut Activation<'py>) -> Outcome<()> {
+    fn enter(&self, frame: &mut Activation<'_>) -> Outcome<()> {
         Ok(())
     }
 
@@ -121,12 +121,12 @@ pub trait Policy {
     }
 
     /// An instruction is about to run.
-    fn step<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Outcome<()> {
+    fn step(&self, frame: &Activation<'_>, instruction: &Instruction) -> Outcome<()> {
         Ok(())
     }
 
     /// A value with a source moves to where the source is not known.
-    fn escape<'py>(&self, value: &Value<'py>) -> Outcome<()> {
+    fn escape(&self, value: &Value<'_>) -> Outcome<()> {
         Ok(())
     }
 
@@ -156,7 +156,7 @@ pub trait Policy {
     }
 
     /// `bool(value)`
-    fn truth<'py>(&self, value: &Value<'py>) -> Outcome<bool> {
+    fn truth(&self, value: &Value<'_>) -> Outcome<bool> {
         Ok(concrete::truth(value.get())?)
     }
 
@@ -274,6 +274,7 @@ pub trait Policy {
     }
 
     /// `iter(value)`
+    #[expect(clippy::iter_not_returning_iterator, reason = "it is Python's iter")]
     fn iter<'py>(&self, value: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(value.get().try_iter()?.into_any().into())
     }

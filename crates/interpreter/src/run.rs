@@ -57,12 +57,11 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     }
 }
 
+/// A code object that is evaluated here, and what is known of it.
+type Admitted<'py> = (Bound<'py, PyAny>, Arc<Preparation>);
+
 /// Whether a frame is evaluated here. If not, why; no reason where CPython's part is no evaluation.
-fn admit<'py>(
-    frame: &Frame<'py>,
-    evaluator: &Evaluator,
-    from_c: bool,
-) -> Result<(Bound<'py, PyAny>, Arc<Preparation>), Option<Cow<'static, str>>> {
+fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result<Admitted<'py>, Option<Cow<'static, str>>> {
     let thread = frame.thread();
     if thread.is_watched() {
         return Err(Some("traced or profiled".into()));
@@ -138,35 +137,34 @@ impl<'py> Activation<'py> {
             (Ok(()), None) => None,
         };
         loop {
-            let (unwind, raised) = match pending.take() {
-                Some(pending) => pending,
-                None => {
-                    let instruction = &prepared.code.instructions[at];
-                    self.set_unit(instruction);
-                    let stepped = if steps { evaluator.policy.step(self, instruction) } else { Ok(()) };
-                    let outcome = stepped.and_then(|()| (prepared.ops[at])(self, instruction));
-                    let unwind = match outcome {
-                        _ if evaluator.aborted.get() => Unwind::Abort,
-                        Ok(Flow::Next) => {
-                            at += 1;
-                            continue;
-                        }
-                        Ok(Flow::Jump(unit)) => {
-                            at = prepared.code.index[unit as usize] as usize;
-                            continue;
-                        }
-                        Ok(Flow::Return(value)) => match self.finish(&value) {
-                            Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
-                            Err(unwind) => unwind,
-                        },
-                        Ok(Flow::Suspend) => match self.suspend() {
-                            Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
-                            Err(unwind) => unwind,
-                        },
+            let (unwind, raised) = if let Some(pending) = pending.take() {
+                pending
+            } else {
+                let instruction = &prepared.code.instructions[at];
+                self.set_unit(instruction);
+                let stepped = if steps { evaluator.policy.step(self, instruction) } else { Ok(()) };
+                let outcome = stepped.and_then(|()| (prepared.ops[at])(self, instruction));
+                let unwind = match outcome {
+                    _ if evaluator.aborted.get() => Unwind::Abort,
+                    Ok(Flow::Next) => {
+                        at += 1;
+                        continue;
+                    }
+                    Ok(Flow::Jump(unit)) => {
+                        at = prepared.code.index[unit as usize] as usize;
+                        continue;
+                    }
+                    Ok(Flow::Return(value)) => match self.finish(&value) {
+                        Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
                         Err(unwind) => unwind,
-                    };
-                    (unwind, Raised { handlers: instruction.next - 1, start: instruction.start, unit: instruction.unit as i32 })
-                }
+                    },
+                    Ok(Flow::Suspend) => match self.suspend() {
+                        Ok(()) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
+                        Err(unwind) => unwind,
+                    },
+                    Err(unwind) => unwind,
+                };
+                (unwind, Raised { handlers: instruction.next - 1, start: instruction.start, unit: instruction.unit as i32 })
             };
             self.keywords = None;
             match self.handle(unwind, &raised) {

@@ -113,7 +113,16 @@ impl CapturedFrame {
             };
             let location = node.location.clone();
             let fields = (node.kind.name(), self.graph.name(id), &node.target.base, &node.target.qualified, target);
-            list.append(node_class.call1((fields.0, fields.1, fields.2, fields.3, fields.4, PyTuple::new(py, args)?, kwargs, location))?)?;
+            list.append(node_class.call1((
+                fields.0,
+                fields.1,
+                fields.2,
+                fields.3,
+                fields.4,
+                PyTuple::new(py, args)?,
+                kwargs,
+                location,
+            ))?)?;
         }
         Ok(list)
     }

@@ -12,7 +12,11 @@ use pyo3::{
 /// Calls `callable`; all Python code beneath is evaluated by the interpreter.
 #[pyfunction]
 #[pyo3(signature = (callable, /, *args, **kwargs))]
-pub fn interpret<'py>(callable: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+pub fn interpret<'py>(
+    callable: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let finished = with_policy(callable.py(), Rc::new(Concrete), || callable.call(args, kwargs));
     finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?.result
 }

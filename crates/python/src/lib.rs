@@ -3,13 +3,15 @@
 //! The boundary is here and nowhere else: the GIL is released while compiling, errors become exceptions in
 //! [`errors`], torch is asked for what only Python knows in [`torch`]. There is no logic beyond that.
 
+#![expect(clippy::needless_pass_by_value, clippy::unused_self, reason = "pyo3 hands arguments over by value, and calls methods on self")]
+
 mod capture;
 mod compiled;
 mod errors;
 mod executable;
 mod graph;
-mod interpret;
 mod guards;
+mod interpret;
 mod torch;
 mod trace;
 

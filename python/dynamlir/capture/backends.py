@@ -57,7 +57,7 @@ def _native(captured: Captured, settings: config.Options) -> Runner:
 
 def _python(captured: Captured, settings: config.Options) -> Runner:
     source, bound = captured.frame.python_source()
-    namespace = {"torch": torch, **bound}
+    namespace = {"__name__": "dynamlir.graph", "torch": torch, **bound}
     exec(compile(source, f"<dynamlir graph of {captured.name}>", "exec"), namespace)
     return namespace["compiled_fn"]
 

@@ -17,15 +17,12 @@ pub(crate) fn load_method<'py>(frame: &mut Activation<'py>, instruction: &Instru
     let name = frame.name(instruction.arg);
     let method = frame.policy().load_method(frame.peek(0), &name)?;
     frame.drop_top(1);
-    match method.this {
-        Some(this) => {
-            frame.push(method.callable);
-            frame.push(this);
-        }
-        None => {
-            frame.push(Value::NULL);
-            frame.push(method.callable);
-        }
+    if let Some(this) = method.this {
+        frame.push(method.callable);
+        frame.push(this);
+    } else {
+        frame.push(Value::NULL);
+        frame.push(method.callable);
     }
     Ok(Flow::Next)
 }

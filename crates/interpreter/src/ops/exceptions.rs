@@ -12,7 +12,7 @@ use super::{Done, Flow, arithmetic::bool_value};
 use crate::{Activation, Unwind};
 
 /// An exception that has its traceback entry.
-pub(crate) fn again<'py>(value: &Bound<'py, PyAny>) -> Unwind {
+pub(crate) fn again(value: &Bound<'_, PyAny>) -> Unwind {
     match value.cast::<PyBaseException>() {
         Ok(_) => Unwind::Reraise(PyErr::from_value(value.clone())),
         Err(error) => Unwind::Raise(error.into()),

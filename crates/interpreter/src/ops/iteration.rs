@@ -13,15 +13,12 @@ pub(crate) fn get_iter<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Don
 
 /// In 3.11 the end of the loop drops the iterator and jumps.
 pub(crate) fn for_iter<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    match frame.policy().next(frame.peek(0))? {
-        Some(item) => {
-            frame.push(item);
-            Ok(Flow::Next)
-        }
-        None => {
-            frame.drop_top(1);
-            Ok(Flow::Jump(target(instruction)))
-        }
+    if let Some(item) = frame.policy().next(frame.peek(0))? {
+        frame.push(item);
+        Ok(Flow::Next)
+    } else {
+        frame.drop_top(1);
+        Ok(Flow::Jump(target(instruction)))
     }
 }
 

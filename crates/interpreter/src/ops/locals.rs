@@ -7,7 +7,7 @@ use super::{Done, Flow};
 use crate::{Activation, Outcome, Value, concrete};
 use pyo3::prelude::*;
 
-fn load<'py>(frame: &mut Activation<'py>, slot: usize) -> Outcome<()> {
+fn load(frame: &mut Activation<'_>, slot: usize) -> Outcome<()> {
     let value = frame.local(slot);
     if value.is_null() {
         return Err(frame.unbound(slot));

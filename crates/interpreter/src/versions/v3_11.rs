@@ -15,6 +15,7 @@ fn wraps_yield(instruction: &Instruction) -> bool {
     instruction.opcode == Opcode::AsyncGenWrap
 }
 
+#[expect(clippy::match_same_arms, reason = "a row for each opcode, in the order of the documentation")]
 fn op(instruction: &Instruction) -> Option<Op> {
     Some(match instruction.opcode {
         Opcode::Nop | Opcode::Precall => stack::nop,

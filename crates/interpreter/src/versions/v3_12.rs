@@ -10,6 +10,7 @@ use crate::ops::{
 
 pub(super) static TABLE: VersionTable = VersionTable { version: Version::V3_12, op, wraps_yield: intrinsics::wraps_yield };
 
+#[expect(clippy::match_same_arms, reason = "a row for each opcode, in the order of the documentation")]
 fn op(instruction: &Instruction) -> Option<Op> {
     Some(match instruction.opcode {
         Opcode::Nop => stack::nop,

@@ -44,17 +44,17 @@ fn known_range(x: Value) -> Option<(i64, i64)> {
 }
 
 /// Index tensors are `i64` or `i32`; bytes and bools are masks, whose results have sizes that depend on values.
-fn as_index(c: &Call, index: Value) -> Option<Value> {
+pub(super) fn as_index(c: &Call, index: Value) -> Option<Value> {
     let element = index.ty().element();
     (element.is_int() && !element.is_bool() && element.width() >= 32).then(|| c.e.convert(index, index_type(c)))
 }
 
-fn index_type(c: &Call) -> Type {
+pub(super) fn index_type(c: &Call) -> Type {
     Type::int(c.e.ctx(), 64)
 }
 
 /// The index, known to be in `0..size`. Negative ones count from the end if `wraps`, else they are out of range.
-fn checked(c: &Call, index: Value, size: i64, wraps: bool) -> Value {
+pub(super) fn checked(c: &Call, index: Value, size: i64, wraps: bool) -> Value {
     if index.ty().numel() == 0 {
         return index;
     }
@@ -105,6 +105,10 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
 }
 
 fn gather(c: &Call) -> Option<Vec<Value>> {
+    // Of no elements, the index may be of any type and shape.
+    if c.result_type(0).numel() == 0 {
+        return Some(vec![c.e.full(&c.result_shape(0), c.result_type(0).element(), 0i64)]);
+    }
     let (table, index) = (c.tensor(0)?, as_index(c, c.tensor(2)?)?);
     let one_d = |x: Value| if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x };
     let (table, index) = (one_d(table), one_d(index));
@@ -164,7 +168,7 @@ fn index(c: &Call) -> Option<Vec<Value>> {
 }
 
 /// The shape that two shapes broadcast to.
-fn broadcast_shapes(mut a: Vec<i64>, mut b: Vec<i64>) -> Option<Vec<i64>> {
+pub(super) fn broadcast_shapes(mut a: Vec<i64>, mut b: Vec<i64>) -> Option<Vec<i64>> {
     let rank = a.len().max(b.len());
     for list in [&mut a, &mut b] {
         list.splice(0..0, std::iter::repeat_n(1, rank - list.len()));

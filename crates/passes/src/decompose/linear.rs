@@ -106,7 +106,7 @@ fn renorm(c: &Call) -> Option<Vec<Value>> {
     let (x, p, most) = (c.tensor(0)?, c.float(1)?, c.float(3)?);
     let (shape, element) = (x.ty().shape(), x.ty().element());
     let dim = c.dim(2, shape.len())?;
-    if p.is_infinite() || p <= 0.0 || !element.is_float() {
+    if p <= 0.0 || !element.is_float() || (p.is_infinite() && x.ty().numel() == 0) {
         return None;
     }
     let x = c.e.convert(x, wide(element));
@@ -117,6 +117,8 @@ fn renorm(c: &Call) -> Option<Vec<Value>> {
         sum(size)
     } else if p == 2.0 {
         c.e.sqrt(sum(c.e.mul(x, x)))
+    } else if p.is_infinite() {
+        c.e.reduce("max", size, &others, true)
     } else {
         let total = sum(c.e.pow(size, c.e.full_like(size, p)));
         c.e.pow(total, c.e.full_like(total, 1.0 / p))

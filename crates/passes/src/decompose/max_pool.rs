@@ -17,7 +17,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
 ];
 
 /// What is smaller than every number of the type.
-fn least(element: Type) -> Scalar {
+pub(super) fn least(element: Type) -> Scalar {
     match (element.is_float(), element.is_unsigned()) {
         (true, _) => Scalar::Float(f64::NEG_INFINITY),
         (_, true) => Scalar::Int(0),

@@ -4,6 +4,7 @@ use dynamlir_dialect::ir::{Type, Value};
 
 use super::{
     Call, Lowering, arith,
+    index::broadcast_shapes,
     promote::{to_float, wide},
 };
 use crate::emit::{Emit, Scalar};
@@ -274,11 +275,12 @@ fn vector_norm(e: &Emit, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Optio
 /// The norm of the difference.
 fn dist(call: &Call) -> Option<Vec<Value>> {
     let (a, b, e) = (call.tensor(0)?, call.tensor(1)?, call.e);
-    let (a_shape, b_shape) = (a.ty().shape(), b.ty().shape());
-    if a.ty().element() != b.ty().element() || a_shape != b_shape || !a.ty().element().is_float() {
+    if a.ty().element() != b.ty().element() || !a.ty().element().is_float() {
         return None;
     }
-    let difference = e.sub(widened(&e, a), widened(&e, b));
-    let dims: Vec<i64> = (0..a_shape.len() as i64).collect();
+    let shape = broadcast_shapes(a.ty().shape(), b.ty().shape())?;
+    let side = |x: Value| e.broadcast_to(widened(&e, x), &shape);
+    let difference = e.sub(side(a), side(b));
+    let dims: Vec<i64> = (0..shape.len() as i64).collect();
     done(call, vector_norm(&e, difference, call.float(2)?, &dims, false)?)
 }

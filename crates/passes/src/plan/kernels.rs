@@ -67,11 +67,10 @@ impl Kernels {
         // A scan runs along its dimension in order, like a reduction that keeps what it sees.
         let mut serial = template.reduced.clone();
         for op in block.ops() {
-            if let (true, Some(dim)) = (op.is("dynamo.iota") || op.is("dynamo.arg_reduce") || op.is("dynamo.scan"), op.attr_i64("dim")) {
-                fixed.push(dim as usize);
-                if op.is("dynamo.scan") {
-                    serial.push(dim as usize);
-                }
+            let Some(dim) = named_dim(op, &template.domain, &kept) else { continue };
+            fixed.push(dim);
+            if op.is("dynamo.scan") {
+                serial.push(dim);
             }
         }
         let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed);
@@ -143,6 +142,17 @@ impl Kernels {
     }
 }
 
+/// The dimension of the domain that an op names. Where it makes a row it counts the row's dimensions.
+fn named_dim(op: Op, domain: &[i64], kept: &[usize]) -> Option<usize> {
+    let named = op.is("dynamo.iota") || op.is("dynamo.arg_reduce") || op.is("dynamo.scan");
+    let dim = op.attr_i64("dim").filter(|_| named).and_then(|dim| usize::try_from(dim).ok())?;
+    if counts_rows(op, domain) { kept.get(dim).copied() } else { Some(dim) }
+}
+
+fn counts_rows(op: Op, domain: &[i64]) -> bool {
+    op.is("dynamo.iota") && op.result(0).ty().rank() != domain.len()
+}
+
 /// Whether an argument is read at computed places: its window has nothing to do with the kernel's loops.
 fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
@@ -189,10 +199,13 @@ impl Rewrite<'_> {
         self.b.value(name, &[value], Type::tensor(&value.ty().shape(), element), &[])
     }
 
-    /// The loop of an original dimension that is a loop of its own.
-    fn lone_loop(&self, op: Op, dim: i64) -> Result<i64, PassError> {
-        let found = usize::try_from(dim).ok().and_then(|dim| self.loops.loop_of(dim));
-        found.map(|g| g as i64).ok_or_else(|| PassError::at(op, format!("dimension {dim} is not in the kernel's domain")))
+    /// The loop, or for a row the one among the row's loops, of a dimension that an op names. It is a loop of its own.
+    fn lone_loop(&self, op: Op) -> Result<i64, PassError> {
+        let Template { domain, reduced, .. } = self.template;
+        let kept: Vec<usize> = (0..domain.len()).filter(|d| !reduced.contains(d)).collect();
+        let found = named_dim(op, domain, &kept).and_then(|dim| self.loops.loop_of(dim));
+        let found = if counts_rows(op, domain) { found.and_then(|g| self.loops.kept().iter().position(|&kept| kept == g)) } else { found };
+        found.map(|g| g as i64).ok_or_else(|| PassError::at(op, "its dimension is not in the kernel's domain"))
     }
 
     fn clone_op(&self, op: Op, map: &mut HashMap<Value, Value>) -> Result<(), PassError> {
@@ -205,7 +218,7 @@ impl Rewrite<'_> {
             match (name.as_str(), op.name().as_str()) {
                 ("dims", "dynamo.reduce") => *attr = i64s(self.loops.reduced.clone()),
                 ("dims", "dynamo.broadcast") => *attr = i64s(self.loops.kept()),
-                ("dim", _) => *attr = Attr::i64(b.ctx(), self.lone_loop(op, attr.as_i64().unwrap_or(-1))?),
+                ("dim", _) => *attr = Attr::i64(b.ctx(), self.lone_loop(op)?),
                 _ => {}
             }
         }

@@ -1,0 +1,410 @@
+"""Our own front door: dynamlir.compile against plain Python, on small functions. Models are in test_capture_models."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import reasons
+
+A, B = torch.arange(12.0).reshape(3, 4), torch.ones(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+def reference(x, y):
+    z = x + y
+    w = z * 2
+    return w.sum()
+
+
+def check(function, *args, backend="python", graphs=1, **kwargs):
+    """Compile, call twice, compare with plain Python; the second call must be a hit."""
+    compiled = dynamlir.compile(function, backend=backend, fullgraph=bool(graphs))
+    for _ in range(2):
+        assert_same(compiled(*args, **kwargs), function(*args, **kwargs))
+        assert len(compiled._cache) == 1
+    return compiled
+
+
+def assert_same(seen, expected):
+    assert type(seen) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(seen, expected)
+    elif isinstance(expected, dict):
+        assert list(seen) == list(expected)
+        for key in expected:
+            assert_same(seen[key], expected[key])
+    elif isinstance(expected, (list, tuple)):
+        assert len(seen) == len(expected)
+        for left, right in zip(seen, expected):
+            assert_same(left, right)
+    else:
+        assert seen == expected
+
+
+# -- the walk-through of the reference
+
+
+def test_the_twelve_steps():
+    trace = dynamlir.trace_steps(reference)(A, B)
+    assert [step.stack for step in trace.steps] == [
+        ("TensorVar(x)",),
+        ("TensorVar(x)", "TensorVar(y)"),
+        ("TensorVar(add_0)",),
+        (),
+        ("TensorVar(add_0)",),
+        ("TensorVar(add_0)", "ConstVar(2)"),
+        ("TensorVar(mul_0)",),
+        (),
+        ("TensorVar(mul_0)",),
+        ('MethodVar(mul_0, "sum")',),
+        ("TensorVar(sum_0)",),
+        (),
+    ]
+    assert [step.node for step in trace.steps if step.node] == [
+        "add_0 = torch.add(x, y)",
+        "mul_0 = torch.mul(add_0, 2)",
+        "sum_0 = mul_0.sum()",
+        "return sum_0",
+    ]
+
+
+def test_trace_compile_guard_cache_execute():
+    fn = dynamlir.compile(reference)
+    assert_same(fn(A, B), reference(A, B))
+    assert len(fn._cache) == 1
+    guards, compiled = fn._cache[0]
+    assert "L['x'].shape == (3, 4)" in guards.code_parts
+    assert "L['y'].dtype == torch.float32" in guards.code_parts
+    assert guards.check_all(A + 1, B)
+    assert callable(compiled)
+    fn(A + 1, B)
+    assert len(fn._cache) == 1
+    wide = torch.ones(5, 6)
+    assert not guards.check_all(wide, wide)
+    failures = guards.failing_guards(wide, wide)
+    assert repr(failures) == "[Guard(L['x'].shape == (3, 4)), Guard(L['y'].shape == (3, 4))]"
+    assert failures[0].expected == "(3, 4)" and "[5, 6]" in failures[0].seen
+    assert_same(fn(wide, wide), reference(wide, wide))
+    assert len(fn._cache) == 2
+
+
+def test_the_graph_as_fx_and_as_a_table():
+    explanation = dynamlir.explain(reference)(A, B)
+    assert explanation.graph_count == 1 and explanation.graph_break_count == 0
+    assert explanation.ops == ("add_0 = torch.add(x, y)", "mul_0 = torch.mul(add_0, 2)", "sum_0 = mul_0.sum()")
+    nodes = [(node.op, node.name) for node in explanation.graphs[0].graph.nodes]
+    assert nodes == [
+        ("placeholder", "l_x_"),
+        ("placeholder", "l_y_"),
+        ("call_function", "add"),
+        ("call_function", "mul"),
+        ("call_method", "sum_1"),
+        ("output", "output"),
+    ]
+
+
+@pytest.mark.parametrize("backend", ["dynamlir", "python", "jit", "eager", "aot_eager"])
+def test_backends(backend):
+    check(reference, A, B, backend=backend)
+
+
+def test_any_callable_is_a_backend():
+    seen = []
+
+    def backend(module, example_inputs):
+        seen.append([node.op for node in module.graph.nodes])
+        return module.forward
+
+    check(reference, A, B, backend=backend)
+    assert seen == [["placeholder", "placeholder", "call_function", "call_function", "call_method", "output"]]
+
+
+# -- Python in a frame
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float = 2.0
+    dtype: torch.dtype = torch.float64
+    layers: tuple = (1, 2, 3)
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def helper(t, factor=3):
+    if t.shape[0] > 10:
+        return t * 2
+    return t + factor
+
+
+def branches(x):
+    return helper(x)
+
+
+def loops(x):
+    for scale in (1, 2, 3):
+        x = x * scale
+    total = 0
+    while total < 3:
+        x, total = x + total, total + 1
+    return x
+
+
+def containers(x):
+    kept = {"a": x, "b": [x + 1, (x * 2,)]}
+    kept["c"] = kept["b"][1][0].sum(0)
+    return kept
+
+
+def comprehension(x):
+    return [x * scale for scale in range(3)], {str(scale): x + scale for scale in range(2)}
+
+
+def generator(x):
+    def scaled():
+        for scale in range(3):
+            yield x * scale
+
+    return sum(scaled())
+
+
+def closure(x):
+    factor = x.shape[1]
+
+    def inner(y):
+        return y * factor
+
+    return inner(x) + inner(x)
+
+
+def handled(x):
+    try:
+        raise ValueError("never mind")
+    except ValueError as error:
+        return x * len(str(error))
+    finally:
+        x = x + 1
+
+
+def with_block(x):
+    with torch.no_grad():
+        return x * 2
+
+
+def strings(x):
+    name = f"{x.dim()}-{'abc'.upper():>5}"
+    return x * len(name), name
+
+
+def partials(x):
+    return functools.partial(torch.add, alpha=2)(x, x)
+
+
+def lambdas(x):
+    return (lambda y, *rest, scale=2, **more: y * scale + len(rest) + len(more))(x, 1, 2, a=3)
+
+
+def pattern(x):
+    match tuple(x.shape):
+        case (rows, 4):
+            return x * rows
+        case _:
+            return x
+
+
+def named_tuple(x):
+    return Pair(x, Pair(x + 1, None))
+
+
+def split(x):
+    first, *rest = x.split(1)
+    return first + rest[0], torch.max(x, dim=1)
+
+
+def math_calls(x):
+    return x * math.sqrt(x.shape[0]) + max(1, 2) - abs(-3)
+
+
+def operators(x):
+    y = -x
+    y += 1
+    return (y @ x.T, ~(x > 2), x**2 // 3 % 2, x[0, 1:], x[..., None], x < y)
+
+
+def slice_assignment(x):
+    y = x.clone()
+    y[1:] = 0
+    y[0, 2] += 5
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        branches, loops, containers, comprehension, generator, closure, handled, with_block, strings, partials, lambdas,
+        pattern, named_tuple, split, math_calls, operators, slice_assignment,
+    ],
+)  # fmt: skip
+def test_python(function):
+    check(function, A)
+    check(function, A, backend="dynamlir")
+
+
+def test_a_dataclass_argument_is_guarded_by_what_is_read():
+    def scaled(x, config):
+        return x.to(config.dtype) * config.scale
+
+    compiled = check(scaled, A, Config())
+    compiled(A, Config(layers=()))
+    assert len(compiled._cache) == 1
+    assert_same(compiled(A, Config(scale=5.0)), scaled(A, Config(scale=5.0)))
+    assert len(compiled._cache) == 2
+
+
+def test_what_is_returned_is_rebuilt_or_the_same():
+    def several(x, extra):
+        shared = [x + 1]
+        return x, extra, shared, {"again": shared}, None, 3
+
+    extra = object()
+    compiled = dynamlir.compile(several, backend="python")
+    x, same, shared, again, *_ = compiled(A, extra)
+    assert x is A and same is extra and again["again"] is shared
+
+
+def test_inputs_are_written_in_place():
+    def update(x, y):
+        x.add_(y)
+        return x
+
+    ours, eager = A.clone(), A.clone()
+    compiled = dynamlir.compile(update, fullgraph=True)
+    assert compiled(ours, B) is ours
+    update(eager, B)
+    assert_same(ours, eager)
+    assert ours._version == eager._version
+
+
+# -- modules
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 8)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(2)])
+        self.register_buffer("offset", torch.ones(8))
+
+    def forward(self, x, scale=1.0):
+        x = self.first(x).relu()
+        for layer in self.layers:
+            x = layer(x) + self.offset
+        return x * scale
+
+
+def test_a_compiled_module_is_the_module():
+    net = Net().eval()
+    compiled = dynamlir.compile(net, fullgraph=True)
+    assert isinstance(compiled, Net) and compiled.state_dict().keys() == net.state_dict().keys()
+    assert repr(compiled) == repr(net)
+    assert_same(compiled(A), net(A))
+    compiled.train()
+    assert net.training
+    net.eval()
+    assert_same(compiled(A, scale=2.0), net(A, scale=2.0))
+
+
+def test_what_a_module_changes_is_seen():
+    net = Net().eval()
+    compiled = dynamlir.compile(net, fullgraph=True)
+    compiled(A)
+    changes = [
+        lambda: net.first.weight.mul_(2),
+        lambda: setattr(net, "first", torch.nn.Linear(4, 8)),
+        lambda: setattr(net.layers[0], "bias", None),
+        lambda: net.layers.append(torch.nn.Linear(8, 8)),
+        lambda: net.register_buffer("offset", torch.zeros(8)),
+        lambda: net.first.register_forward_hook(lambda module, args, out: out + 1),
+        lambda: setattr(net.layers[1], "forward", lambda x: x * 3),
+    ]
+    for change in changes:
+        change()
+        assert_same(compiled(A), net(A))
+
+
+# -- what cannot be captured
+
+
+def data_dependent(x):
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def prints(x):
+    print("seen")
+    return x + 1
+
+
+COUNTER = [0]
+
+
+def counts(x):
+    COUNTER[0] = 1
+    return x + 1
+
+
+def contents(x):
+    return x * x[0, 1].item()
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (data_dependent, "data-dependent"),
+        (prints, "c-function"),
+        (counts, "side-effect"),
+        (contents, "data-dependent"),
+    ],
+)
+def test_a_frame_that_cannot_be_captured_is_plain_python(function, reason, capfd):
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        assert_same(compiled(A), function(A))
+    assert reasons.counts() == {reason: 1}
+    event = dynamlir.fallbacks()[0]
+    assert event.location[0][0] == __file__
+    with pytest.raises(dynamlir.Unsupported, match=reason):
+        dynamlir.compile(function, fullgraph=True)(A)
+
+
+def test_exceptions_are_the_functions_own():
+    def fails(x):
+        return x.reshape(5, 5)
+
+    with pytest.raises(RuntimeError, match="shape"):
+        dynamlir.compile(fails)(A)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        dynamlir.compile(reference)(A)
+
+
+def test_too_many_specializations_end_in_plain_python():
+    def scaled(x, n):
+        return x * n
+
+    compiled = dynamlir.compile(scaled, backend="python")
+    with pytest.warns(UserWarning, match="entries"):
+        for n in range(12):
+            assert_same(compiled(A, n), scaled(A, n))
+    assert len(compiled._cache) == 8
