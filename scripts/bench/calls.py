@@ -2,7 +2,8 @@
 
     scripts/bench/calls.py [--inductor] [--rounds 15]
 
-Each subject is timed in turn, round by round, in CPU seconds of this thread, so that a busy machine disturbs all alike;
+Each subject is timed in turn, round by round, in CPU seconds of this thread, so that a busy machine disturbs
+all alike;
 the median of the rounds is printed in microseconds. `guards` is the check alone, without a graph.
 """
 
