@@ -3,7 +3,7 @@
 use crate::DecodeError;
 
 /// Where an exception continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handler {
     /// The code unit of the handler's first instruction.
     pub target: u32,

@@ -10,8 +10,10 @@
 
 mod assemble;
 mod code;
+mod decompile;
 mod disassemble;
 mod effects;
+mod equivalence;
 mod exceptions;
 mod flow;
 mod liveness;
@@ -24,8 +26,10 @@ mod version;
 
 pub use assemble::{AssembleError, Assembled, Assembly, Operation, Protected};
 pub use code::{Code, DecodeError, Instruction};
+pub use decompile::{Decompiled, Problem, decompile};
 pub use disassemble::{comparison, disassemble, name_index, wants_bool};
 pub use effects::stack_effect;
+pub use equivalence::{Difference, equivalent};
 pub use exceptions::{Handler, Region};
 pub use flow::{Block, Dominators, Edge, EdgeKind, Flow, StackDepths, StackError, ends_flow};
 pub use liveness::Liveness;

@@ -3,7 +3,7 @@
 use crate::DecodeError;
 
 /// Where in the source a code unit comes from. Columns count bytes from 0, ends are exclusive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The first line.
     pub line: Option<u32>,

@@ -23,11 +23,7 @@ def loops(items):
                 break
         else:
             found.append(f"{item!r:>{index}} {'x'}")
-    return [
-        value
-        for value in found
-        if value
-    ]
+    return [value for value in found if value]
 
 
 def handlers(path, flag):
