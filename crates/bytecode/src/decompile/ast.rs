@@ -33,6 +33,8 @@ pub(crate) enum Expr<'a> {
     YieldFrom(Box<Self>),
     Await(Box<Self>),
     Walrus(&'a str, Box<Self>),
+    /// In parentheses that mean something: `(a and b) and c` tests twice.
+    Group(Box<Self>),
 
     // What follows lives on the stack only; none of it can be printed.
     /// CPython's NULL.

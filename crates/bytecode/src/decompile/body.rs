@@ -41,6 +41,13 @@ fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Block
         if cell || instruction.opcode == Opcode::LoadFast {
             declared.used.extend(source.slot(instruction.arg));
         }
+        if instruction.opcode == Opcode::LoadFastCheck {
+            let name = source.slot(instruction.arg)?;
+            let global = |other: &&crate::Instruction| other.opcode == Opcode::LoadGlobal && source.name(other) == Ok(name);
+            if !decoded.instructions.iter().any(|other| global(&other)) {
+                declared.checked.push(name);
+            }
+        }
         if instruction.opcode == Opcode::LoadFastLoadFast {
             declared.used.extend(source.slot(instruction.arg >> 4).into_iter().chain(source.slot(instruction.arg & 15)));
         }

@@ -33,11 +33,17 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
         return Ok(false);
     };
     let Next::For { exit, .. } = blocks.all[found.header].next else { return Err(Problem::Malformed) };
-    let mut structurer = Structurer::new(blocks.clone(), declared, false);
+    let mut inner = Declared::default();
+    let mut structurer = Structurer::new(blocks.clone(), &mut inner, false);
     let mut state = State::default();
     state.push(Expr::Marker(Marker::Accumulator));
     state.push(Expr::Iterated(Box::new(Expr::Null)));
     let statement = structurer.only_loop(found.header, state)?;
+    // What it stores is its own, but for `:=`.
+    declared.hidden.append(&mut inner.locals);
+    declared.globals.append(&mut inner.globals);
+    declared.nonlocals.append(&mut inner.nonlocals);
+    declared.through.append(&mut inner.through);
     let made = from_loops(found.makes, statement)?;
     let ops = &blocks.all[found.before].ops[found.kept..];
     let cleared: Vec<&str> = ops.iter().filter_map(|op| if let Op::LoadAndClear(name) = op { Some(*name) } else { None }).collect();

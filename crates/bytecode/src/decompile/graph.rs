@@ -125,7 +125,10 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
         let Some(mut depth) = depths.before[at] else { continue };
         let mut ops = Vec::new();
         controls[at] = control(source, code, at, &mut ops)?;
-        let (region, bound) = finder.at(instruction.unit)?;
+        // 3.13 turns some conditional jumps around and forgets their handlers: what they test tells where they are.
+        let turned = ops.last() == Some(&Op::Branch) && code.version == Version::V3_13 && instruction.opcode.name().starts_with("POP_JUMP");
+        let tested = if turned && at > 0 && depths.before[at - 1].is_some() { &code.instructions[at - 1] } else { instruction };
+        let (region, bound) = finder.at(tested.unit)?;
         let slot = |name: &str| source.slots.iter().position(|slot| *slot == name).map_or(u32::MAX, |slot| slot as u32);
         let local = instruction.opcode.operand(code.version) == Some(Operand::Local);
         let position = positions.at(instruction.unit);

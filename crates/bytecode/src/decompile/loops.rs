@@ -34,6 +34,8 @@ pub(crate) struct Loop<'c> {
     /// The region that the loop is in, and how much there is on the stack in its body.
     pub region: Option<RegionId>,
     pub depth: usize,
+    /// Whether it is a `for`.
+    pub iterates: bool,
     /// What follows the loop's statement, and the loop around.
     next: Option<BlockId>,
     around: Option<&'c Loop<'c>>,
@@ -102,6 +104,7 @@ impl<'a> Structurer<'a, '_> {
         let last = own.map(|block| self.blocks.all[block].last).max().unwrap_or(0);
         // The body of a `for` has the iterator, which `state` still has as an expression.
         let depth = state.stack.len();
+        let iterates = matches!(self.blocks.all[header].next, Next::For { .. });
         let looped = |exit: Option<Edge>| Loop {
             header,
             members: members.clone(),
@@ -110,6 +113,7 @@ impl<'a> Structurer<'a, '_> {
             end: Cell::new(None),
             region: context.region,
             depth,
+            iterates,
             next: context.next,
             around: context.looped,
         };

@@ -51,6 +51,10 @@ pub(crate) struct Declared<'a> {
     pub through: Vec<&'a str>,
     /// Cells and free variables that something uses.
     pub used: Vec<&'a str>,
+    /// Variables of comprehensions that are written into the function.
+    pub hidden: Vec<&'a str>,
+    /// Locals that are checked for being set when they are loaded, and are no globals elsewhere.
+    pub checked: Vec<&'a str>,
     /// Locals that are stored.
     pub locals: Vec<&'a str>,
 }
@@ -208,7 +212,9 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             state.push(Expr::Compare(Box::new(left), vec![(symbol, right)]));
         }
         Op::IsNone => {
-            let value = state.value()?;
+            // At the end of a chain it is the place of what has been compared before.
+            let chained = matches!(state.peek(1)?.expr, Expr::Marker(Marker::Item));
+            let value = if chained { state.slot()? } else { state.value()? };
             state.push(Expr::Compare(boxed(value), vec![("is", Expr::Const(&super::lift::NONE))]));
         }
         Op::Attribute(name) => {
@@ -256,6 +262,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             }
         }
         Op::Iter => wrap(state, Expr::Iterated)?,
+        Op::Group => wrap(state, Expr::Group)?,
         Op::And(rest) => {
             let left = state.value()?;
             let right = evaluate(rest, None, declared)?;

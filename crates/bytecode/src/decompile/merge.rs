@@ -14,7 +14,7 @@ use super::{
     regions::Kind,
     unwind::predecessors,
 };
-use crate::{Opcode, Position};
+use crate::{Const, Opcode, Position};
 
 /// What is equal in equal steps before looking further.
 type Looks = ((Opcode, u32, u8), Position, u32, u8);
@@ -95,24 +95,27 @@ fn looks(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
         Next::OrPop { keep_if, .. } => 3 + u8::from(keep_if),
         Next::For { is_async, .. } => 5 + u8::from(is_async),
     };
-    // So is what the compiler adds to a class.
+    // What the compiler adds has the place of whatever comes before it: the end of a class, of a handler, of a function.
     let added = |op: &Op<'_>| matches!(op, Op::Store(_, "__static_attributes__" | "__classdictcell__"));
-    if added(&node.op) || node.next.one().is_some_and(|next| added(&graph.nodes[next].op)) {
-        return (node.key, Position::default(), node.depth, kind);
-    }
-    let is_none = |id: &NodeId| matches!(graph.nodes[*id].op, Op::Push(Expr::Const(value)) if *value == NONE);
-    // The end of a function is written with the line of whatever comes before it.
-    let end = match node.op {
-        // So is that of a handler.
-        Op::Reraise => true,
-        Op::Return => before[id].iter().all(is_none),
-        _ => is_none(&id) && node.next.one().is_some_and(|next| graph.nodes[next].op == Op::Return),
+    let added = added(&node.op) || node.next.one().is_some_and(|next| added(&graph.nodes[next].op));
+    let returns = node.next.one().is_some_and(|next| graph.nodes[next].op == Op::Return);
+    let placeless = added || matches!(node.op, Op::Reraise | Op::PopException);
+    let (key, placeless) = match node.op {
+        Op::Push(Expr::Const(value)) if *value == NONE && returns => ((Opcode::LoadConst, 0, 0), true),
+        // `return` of a constant is one thing: two of them do not meet at their ends.
+        Op::Return => match returned(graph, &before[id]) {
+            Some(value) if *value == NONE => ((Opcode::ReturnConst, 0, 0), true),
+            Some(_) => ((Opcode::ReturnConst, graph.nodes[before[id][0]].key.1, 1), placeless),
+            None => (node.key, placeless),
+        },
+        _ => (node.key, placeless),
     };
-    let key = match node.op {
-        Op::Reraise => node.key,
-        Op::Return if end => (Opcode::ReturnValue, 0, 0),
-        _ if end => (Opcode::LoadConst, 0, 0),
-        _ => node.key,
-    };
-    (key, if end { Position::default() } else { node.position }, node.depth, kind)
+    (key, if placeless { Position::default() } else { node.position }, node.depth, kind)
+}
+
+/// The constant that all ways to a return push.
+fn returned<'a>(graph: &Graph<'a>, before: &[NodeId]) -> Option<&'a Const> {
+    let constant = |id: &NodeId| if let Op::Push(Expr::Const(value)) = graph.nodes[*id].op { Some(value) } else { None };
+    let first = constant(before.first()?)?;
+    before.iter().all(|id| constant(id).is_some_and(|value| std::ptr::eq(value, first) || value == first)).then_some(first)
 }

@@ -109,6 +109,8 @@ pub(crate) enum Op<'a> {
     Unsupported(&'static str),
 
     // Made by reduction.
+    /// The value at the top in parentheses.
+    Group,
     /// `top and …`: the operand is what the steps push.
     And(Vec<Self>),
     /// `top or …`
@@ -132,12 +134,20 @@ impl Op<'_> {
     /// How many entries it takes and how many it leaves. For what only statements have, the numbers do not matter.
     pub fn effect(&self) -> (usize, usize) {
         match self {
-            Self::Push(_) | Self::LoadAndClear(_) => (0, 1),
-            Self::Store(..) | Self::Pop | Self::Return | Self::Raise(1) | Self::ImportStar | Self::DeleteAttribute(_) => (1, 0),
+            Self::Push(_) | Self::LoadAndClear(_) | Self::WithExceptStart => (0, 1),
+            Self::Store(..)
+            | Self::Pop
+            | Self::PopException
+            | Self::EndWith
+            | Self::Return
+            | Self::Raise(1)
+            | Self::ImportStar
+            | Self::DeleteAttribute(_) => (1, 0),
             Self::Copy(n) => (*n, n + 1),
             Self::Swap(n) => (*n, *n),
             Self::Unary(_)
             | Self::IsNone
+            | Self::Group
             | Self::Attribute(_)
             | Self::ListToTuple
             | Self::Convert(_)
@@ -171,7 +181,7 @@ impl Op<'_> {
             Self::CallEx(keywords) => (3 + usize::from(*keywords), 1),
             Self::Function(flags) => (1 + (flags & 15).count_ones() as usize, 1),
             Self::Format(_, spec) => (1 + usize::from(*spec), 1),
-            Self::Method(..) | Self::ImportFrom(_) | Self::EnterWith(_) => (1, 2),
+            Self::Method(..) | Self::ImportFrom(_) | Self::EnterWith(_) | Self::PushException => (1, 2),
             Self::Unpack(n) => (1, *n),
             Self::UnpackEx(before, after) => (1, before + 1 + after),
             _ => (0, 0),

@@ -243,6 +243,11 @@ fn or_pop(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, keep_
     }
     let (ops, next) = take(blocks, incoming, drop.to);
     let op = if keep_if { Op::Or(ops) } else { Op::And(ops) };
+    // A whole `and` whose value is tested once more was in parentheses; in a row it would have led past the second test.
+    let last = blocks.all[block].ops.last();
+    if matches!((last, &op), (Some(Op::And(_)), Op::And(_)) | (Some(Op::Or(_)), Op::Or(_))) {
+        blocks.all[block].ops.push(Op::Group);
+    }
     end(blocks, incoming, block, op, next);
     true
 }

@@ -5,6 +5,7 @@ use super::{
     ast::{Expr, Makes, Marker, Stmt},
     functions,
     machine::{Declared, Slot, State, Unpacking, in_order, printable},
+    names::is_identifier,
     op::Op,
 };
 
@@ -106,7 +107,7 @@ pub(crate) fn sliced<'a>(object: Expr<'a>, lower: Expr<'a>, upper: Expr<'a>) -> 
 /// `__annotations__['name']`, where classes and modules put what variables are annotated with.
 fn annotation<'a>(object: &Expr<'a>, key: &Expr<'a>) -> Option<&'a str> {
     match (object, key) {
-        (Expr::Name("__annotations__"), Expr::Const(crate::Const::Str(name))) => Some(name),
+        (Expr::Name("__annotations__"), Expr::Const(crate::Const::Str(name))) if is_identifier(name) => Some(name),
         _ => None,
     }
 }

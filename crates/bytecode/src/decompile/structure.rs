@@ -214,7 +214,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         if leaves && !self.returns_constant(at) && !self.is_way_out(at, context) {
             return self.unstructured("a second way out of a region", at);
         }
-        if self.written[at] && !self.returns_constant(at) && !self.only_unwinds(at) {
+        if self.written[at] && !self.may_repeat(at) && !self.only_unwinds(at) {
             return self.unstructured("a jump into another branch", at);
         }
         Ok(Arrival::Here)
@@ -228,9 +228,11 @@ impl<'a, 'd> Structurer<'a, 'd> {
         if looped.end.get() == Some(at) {
             return Some(Arrival::Jump(Stmt::Break));
         }
-        // The iterator is gone: nothing but the loop's end is there.
-        let gone = state.stack.len() < looped.depth && !self.returns_constant(at) && !self.only_unwinds(at);
-        if looped.end.get().is_none() && (gone || self.is_behind(looped, at)) && !self.is_inside(at, looped, context) {
+        // Where the iterator is gone there is nothing but the loop's end; where it is not, the loop is not left yet.
+        let gone = state.stack.len() < looped.depth;
+        let ends = gone && !self.returns_constant(at) && !self.only_unwinds(at);
+        let behind = (gone || !looped.iterates) && self.is_behind(looped, at);
+        if looped.end.get().is_none() && (ends || behind) && !self.is_inside(at, looped, context) {
             looped.end.set(Some(at));
             return Some(Arrival::Jump(Stmt::Break));
         }
@@ -286,6 +288,16 @@ impl<'a, 'd> Structurer<'a, 'd> {
         self.may_return && matches!(self.blocks.all[at].ops[..], [Op::Push(Expr::Const(_)), Op::Return])
     }
 
+    /// Whether a block may be written more than once: the compiler copies short ways out, too.
+    fn may_repeat(&self, at: BlockId) -> bool {
+        let block = &self.blocks.all[at];
+        let short = self.may_return && block.next == Next::End && block.ops.len() <= 8;
+        match &block.ops[..] {
+            [rest @ .., Op::Return | Op::Raise(_)] => short && rest.iter().all(Op::is_expression),
+            _ => false,
+        }
+    }
+
     /// An `if`.
     fn branch(
         &mut self,
@@ -323,10 +335,17 @@ impl<'a, 'd> Structurer<'a, 'd> {
 
     /// Where the branches of a block meet.
     fn join(&self, at: BlockId, context: Context<'_>) -> Option<BlockId> {
+        // A value on its way to a `return` is no place to meet.
+        let block = &self.blocks.all[at];
+        let depth = block.ops.iter().fold(i64::from(block.depth) - 1, |depth, op| {
+            let (pops, pushes) = op.effect();
+            depth + pushes as i64 - pops as i64
+        });
         let candidates = self.order.iter().copied().filter(|&block| {
             let forward = |from: &&BlockId| self.rank[**from] < self.rank[block] && !self.dominates(block, **from);
             self.immediate[block] == Some(at)
                 && block != at
+                && i64::from(self.blocks.all[block].depth) == depth
                 && Some(block) != context.next
                 && self.predecessors[block].iter().filter(forward).count() > 1
                 && !self.blocks.handlers.contains(&Some(block))

@@ -2,7 +2,7 @@
 
 use super::{
     Problem,
-    ast::{Expr, Stmt, Try},
+    ast::{Expr, Piece, Stmt, Try},
     body::Scoped,
     machine::Declared,
     structure::{leaves, negate_test},
@@ -44,6 +44,16 @@ pub(crate) fn body<'a>(
         }
         Scoped::Lambda => {}
     }
+    // A string that is there without being the docstring is an f-string.
+    if head.is_empty()
+        && let Some(Stmt::Expr(value)) = statements.first_mut()
+        && let Expr::Const(text @ Const::Str(_)) = value
+    {
+        *value = Expr::Format(vec![Piece::Text(text)]);
+    }
+    if matches!(scoped, Scoped::Module | Scoped::Class) && statements.iter().any(returns) {
+        return Err(Problem::Stack("a `return` outside of a function"));
+    }
     if scoped != Scoped::Lambda {
         // Nothing but the docstring may come before these.
         while matches!(statements.first(), Some(Stmt::ImportFrom("__future__", 0, _))) {
@@ -71,11 +81,12 @@ fn declarations<'a>(code: &'a CodeObject, declared: &Declared<'a>, head: &mut Ve
     }
     // A declaration makes a name free even if it is not used.
     for name in &code.freevars {
-        if !declared.used.contains(&name.as_str()) && !nonlocals.contains(&name.as_str()) {
+        // `super()` asks for this one by itself.
+        let implied = name == "__class__" && code.names.iter().any(|name| name == "super");
+        if !implied && !declared.used.contains(&name.as_str()) && !nonlocals.contains(&name.as_str()) {
             nonlocals.push(name);
         }
     }
-    nonlocals.retain(|name| *name != "__class__");
     if !nonlocals.is_empty() {
         head.push(Stmt::Nonlocal(nonlocals));
     }
@@ -87,7 +98,10 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
     let locals = code.varnames.iter().skip(code.parameter_count()).chain(&code.cellvars);
     let parameters: Vec<&String> = code.varnames.iter().take(code.parameter_count()).collect();
     for name in locals {
-        let known = declared.locals.contains(&name.as_str()) || declared.through.contains(&name.as_str());
+        // What only a comprehension stores is no local, unless something asks whether it is set.
+        let stored = declared.locals.contains(&name.as_str());
+        let hidden = declared.hidden.contains(&name.as_str()) && !declared.checked.contains(&name.as_str());
+        let known = stored || hidden || declared.through.contains(&name.as_str());
         if !known && !parameters.contains(&name) && name != "__class__" && name != "__classdict__" {
             dead.push(Stmt::Assign(vec![Expr::Name(name)], Expr::Const(&NONE)));
         }
@@ -209,6 +223,25 @@ fn assertion<'a>(test: Expr<'a>, raised: &Expr<'a>) -> Result<Stmt<'a>, Expr<'a>
     }
 }
 
+/// Whether a statement returns, functions inside not counted.
+fn returns(statement: &Stmt<'_>) -> bool {
+    matches!(statement, Stmt::Return(_)) || bodies(statement).into_iter().flatten().any(returns)
+}
+
+/// The bodies of a statement, but for those of functions and classes.
+fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
+    match statement {
+        Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
+        Stmt::For { body, orelse, .. } => vec![body, orelse],
+        Stmt::With { body, .. } => vec![body],
+        Stmt::Try(statement) => {
+            let own = [&statement.body[..], &statement.orelse, &statement.finally];
+            own.into_iter().chain(statement.handlers.iter().map(|handler| &handler.body[..])).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Whether a statement yields.
 fn has_yield(statement: &Stmt<'_>) -> bool {
     let mut found = false;
@@ -228,7 +261,6 @@ fn has_yield(statement: &Stmt<'_>) -> bool {
 
 /// Calls `visit` with each expression of a statement and of those inside it, but for nested functions and classes.
 fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
-    let mut bodies: Vec<&'t [Stmt<'a>]> = Vec::new();
     match statement {
         Stmt::Expr(value) | Stmt::Annotate(_, value) | Stmt::Delete(value) | Stmt::Return(value) => visit(value),
         Stmt::Assign(targets, value) => targets.iter().chain([value]).for_each(&mut *visit),
@@ -236,27 +268,16 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         Stmt::Raise(value, cause) => value.iter().chain(cause).for_each(&mut *visit),
         Stmt::Assert(test, message) => [test].into_iter().chain(message).for_each(&mut *visit),
         Stmt::Append(element, value) => [element].into_iter().chain(value).for_each(&mut *visit),
-        Stmt::If(test, then, other) | Stmt::While(test, then, other) => {
-            visit(test);
-            bodies.extend([&then[..], other]);
-        }
-        Stmt::For { target, iter, body, orelse, .. } => {
+        Stmt::If(test, ..) | Stmt::While(test, ..) => visit(test),
+        Stmt::For { target, iter, .. } => {
             visit(target);
             visit(iter);
-            bodies.extend([&body[..], orelse]);
         }
-        Stmt::With { context, target, body, .. } => {
+        Stmt::With { context, target, .. } => {
             visit(context);
             target.iter().for_each(&mut *visit);
-            bodies.push(body);
         }
-        Stmt::Try(statement) => {
-            bodies.extend([&statement.body[..], &statement.orelse, &statement.finally]);
-            for handler in &statement.handlers {
-                handler.kind.iter().for_each(&mut *visit);
-                bodies.push(&handler.body);
-            }
-        }
+        Stmt::Try(statement) => statement.handlers.iter().filter_map(|handler| handler.kind.as_ref()).for_each(&mut *visit),
         Stmt::Def { decorators, parameters, .. } => {
             decorators.iter().for_each(&mut *visit);
             let all = parameters.positional.iter().chain(&parameters.keyword_only);
@@ -265,9 +286,7 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         Stmt::ClassDef { decorators, .. } => decorators.iter().for_each(&mut *visit),
         Stmt::Import(..) | Stmt::ImportFrom(..) | Stmt::Global(_) | Stmt::Nonlocal(_) | Stmt::Pass | Stmt::Break | Stmt::Continue => {}
     }
-    for body in bodies {
-        for statement in body {
-            expressions(statement, visit);
-        }
+    for statement in bodies(statement).into_iter().flatten() {
+        expressions(statement, visit);
     }
 }

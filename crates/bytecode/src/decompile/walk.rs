@@ -12,6 +12,7 @@ pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Exp
         | Expr::YieldFrom(value)
         | Expr::Await(value)
         | Expr::Walrus(_, value)
+        | Expr::Group(value)
         | Expr::Copy(_, value)
         | Expr::Iterated(value)
         | Expr::Converted(_, value) => visit(value),

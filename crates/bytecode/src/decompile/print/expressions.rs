@@ -141,6 +141,7 @@ impl Printer {
             Expr::YieldFrom(value) => (Level::Any, format!("yield from {}", self.expression(value, Level::Test))),
             Expr::Await(value) => (Level::Await, format!("await {}", self.expression(value, Level::Primary))),
             // Parentheses of its own, wherever it stands.
+            Expr::Group(value) => (Level::Atom, format!("({})", self.expression(value, Level::Any))),
             Expr::Walrus(name, value) => (Level::Atom, format!("({name} := {})", self.expression(value, Level::Test))),
             Expr::Slice(..) => {
                 self.problem = Some("a slice outside of a subscript".to_owned());
@@ -257,7 +258,10 @@ impl Printer {
         match value {
             Const::Int(digits) => (if digits.starts_with('-') { Level::Unary } else { Level::Atom }, digits.clone()),
             Const::Float(value) => float(*value),
-            Const::Complex(real, imaginary) => complex(*real, *imaginary),
+            Const::Complex(real, imaginary) => complex(*real, *imaginary).unwrap_or_else(|| {
+                self.problem = Some("a complex number that no literal makes".to_owned());
+                (Level::Atom, repr::repr(value))
+            }),
             Const::Ellipsis => (Level::Atom, "...".to_owned()),
             Const::Tuple(items) => {
                 let parts: Vec<String> = items.iter().map(|item| self.constant(item).1).collect();
@@ -286,16 +290,19 @@ fn float(value: f64) -> (Level, String) {
     if value.is_sign_negative() { (Level::Unary, format!("-{text}")) } else { (Level::Atom, text) }
 }
 
-/// A complex literal, or a sum or negation that folds to it.
-fn complex(real: f64, imaginary: f64) -> (Level, String) {
-    let imaginary_part = float(imaginary.abs()).1 + "j";
-    let plus_zero = real == 0.0 && real.is_sign_positive();
-    if plus_zero && imaginary.is_sign_positive() {
-        return (Level::Atom, imaginary_part);
+/// A complex literal, or a sum or negation that folds to it. Signs of zero count: `0.0 + 1j` and `-0.0 + 1j` are one.
+fn complex(real: f64, imaginary: f64) -> Option<(Level, String)> {
+    if real.is_nan() || imaginary.is_nan() {
+        return None;
     }
-    if real == 0.0 && real.is_sign_negative() && imaginary.is_sign_negative() {
-        return (Level::Unary, format!("-{imaginary_part}"));
-    }
-    let sign = if imaginary.is_sign_negative() { '-' } else { '+' };
-    (Level::Arithmetic, format!("{} {sign} {imaginary_part}", float(real).1))
+    let part = float(imaginary.abs()).1 + "j";
+    Some(match (real.is_sign_negative(), imaginary.is_sign_negative()) {
+        (false, false) if real == 0.0 => (Level::Atom, part),
+        (true, true) if real == 0.0 => (Level::Unary, format!("-{part}")),
+        // Nothing that is folded makes these.
+        (true, false) | (false, true) if real == 0.0 && imaginary == 0.0 => return None,
+        (true, false) if real == 0.0 => (Level::Unary, format!("-(0.0 - {part})")),
+        (_, true) if imaginary == 0.0 => (Level::Unary, format!("-({} + {part})", float(-real).1)),
+        (_, negative) => (Level::Arithmetic, format!("{} {} {part}", float(real).1, if negative { '-' } else { '+' })),
+    })
 }
