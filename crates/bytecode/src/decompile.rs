@@ -30,6 +30,7 @@ mod op;
 mod print;
 mod reduce;
 mod regions;
+mod scopes;
 mod stores;
 mod structure;
 mod tidy;
@@ -78,7 +79,12 @@ pub struct Decompiled {
 pub fn decompile(code: &CodeObject) -> Decompiled {
     let scoped = scope(code);
     let mut printer = Printer::new(code.version);
-    let written = body::statements(code, scoped).map_err(|problem| problem.to_string()).and_then(|statements| {
+    let written = body::statements(code, scoped).map_err(|problem| problem.to_string()).and_then(|mut statements| {
+        let own: Vec<&str> = match scoped {
+            Scoped::Function => code.varnames.iter().chain(&code.cellvars).chain(&code.freevars).map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        scopes::declare(&mut statements, &own);
         printer.whole(code, scoped, &statements);
         printer.problem.take().map_or(Ok(()), Err)
     });

@@ -189,6 +189,14 @@ impl<'a, 'd> Structurer<'a, 'd> {
         }
         run(&block.ops, &mut state, self.declared, out)?;
         match next {
+            // A value that is left was to be returned, had the `finally` on the way let it.
+            Next::End if state.is_pending() && self.blocks.all[at].ops.last() == Some(&Op::EndFinally) => {
+                let value = state.value()?.expr;
+                printable(&value)?;
+                state.emit(Stmt::Return(value), out)?;
+                Ok(None)
+            }
+            Next::End if state.is_pending() => self.unstructured("a value that nothing uses", at),
             Next::End => Ok(None),
             Next::One(edge) => Ok(Some((edge.to, state))),
             Next::Branch { yes, no } => self.branch(at, yes, no, state, context, out),

@@ -242,6 +242,20 @@ fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
     }
 }
 
+/// The same, to be changed.
+pub(crate) fn bodies_mut<'t, 'a>(statement: &'t mut Stmt<'a>) -> Vec<&'t mut Vec<Stmt<'a>>> {
+    match statement {
+        Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
+        Stmt::For { body, orelse, .. } => vec![body, orelse],
+        Stmt::With { body, .. } => vec![body],
+        Stmt::Try(statement) => {
+            let Try { body, handlers, orelse, finally } = &mut **statement;
+            [body, orelse, finally].into_iter().chain(handlers.iter_mut().map(|handler| &mut handler.body)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Whether a statement yields.
 fn has_yield(statement: &Stmt<'_>) -> bool {
     let mut found = false;

@@ -113,3 +113,19 @@ async def coroutine(a):
         async for c in b:
             await c
     return [d async for d in b]
+
+
+def scopes(a):
+    total = a
+
+    def reads():
+        global total
+        return total
+
+    def raises():
+        try:
+            return a()
+        finally:
+            raise total
+
+    return reads, raises
