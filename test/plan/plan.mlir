@@ -230,6 +230,23 @@ func.func @main(%x: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset
 
 // -----
 
+// An expanded argument shares memory with one that is written. Each of its elements is written once, not once per
+// repetition.
+
+// CHECK-LABEL: func.func @main
+// CHECK: dynamo.commit
+// CHECK: %[[ROW:.*]] = memref.reinterpret_cast %arg1 to offset: [0], sizes: [4], strides: [1]
+// CHECK-NEXT: dynamo.launch @kernels::@copy{{.*}}(%{{.*}}, %[[ROW]]) : (memref<4xf32{{.*}}>, memref<4xf32{{.*}}>) -> ()
+func.func @main(%x: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset = 0 : i64, dynamo.storage = 0 : i64},
+                %y: tensor<3x4xf32> {dynamo.strides = array<i64: 0, 1>, dynamo.offset = 0 : i64, dynamo.storage = 0 : i64},
+                %z: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset = 0 : i64})
+    -> (tensor<4xf32> {dynamo.mutates = 0 : i64}, tensor<3x4xf32> {dynamo.mutates = 1 : i64}) attributes {dynamo.entry, dynamo.outputs = []} {
+  %0 = dynamo.broadcast %z dims [1] : tensor<4xf32> -> tensor<3x4xf32>
+  return %z, %0 : tensor<4xf32>, tensor<3x4xf32>
+}
+
+// -----
+
 // A step of an optimizer that also returns what it found: the result is made before dynamo.commit.
 
 // CHECK-LABEL: func.func @main

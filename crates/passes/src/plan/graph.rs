@@ -500,7 +500,10 @@ impl Planner {
             if place.buffer == arg && place.window == target.window {
                 continue;
             }
-            self.copy(&place, &target, element)?;
+            // Where the argument repeats an element, the value does too (functionalization made it so): one write is enough.
+            let once = target.window.repeated_dims();
+            let first = |place: &Place| Place { buffer: place.buffer, window: place.window.first_of(&once) };
+            self.copy(&first(&place), &first(&target), element)?;
         }
         Ok(returned)
     }

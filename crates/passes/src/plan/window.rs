@@ -78,6 +78,16 @@ impl Window {
         }
         Self { sizes: sizes.to_vec(), strides, offset: self.offset }
     }
+    /// The dimensions along which the same elements are shown again.
+    pub fn repeated_dims(&self) -> Vec<usize> {
+        (0..self.sizes.len()).filter(|&d| self.sizes[d] > 1 && self.strides[d] == 0).collect()
+    }
+    /// The part at index 0 of each of `dims`, which stay as unit dimensions.
+    pub fn first_of(&self, dims: &[usize]) -> Self {
+        let mut part = self.clone();
+        dims.iter().for_each(|&d| part.sizes[d] = 1);
+        part
+    }
     /// The opposite order along `dims`.
     pub fn reverse(&self, dims: &[i64]) -> Self {
         let mut reversed = self.clone();
