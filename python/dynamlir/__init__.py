@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from . import logs, native, reasons, report
@@ -55,9 +56,13 @@ def reset() -> None:
     reasons.reset()
 
 
-def load(path: str, stage: str | None = None) -> Any:
-    """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors."""
-    return native.module().load(path, stage)
+def load(path: str | os.PathLike[str], stage: str | None = None) -> Any:
+    """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors.
+
+    ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
+    a dump's, and else the text itself. `ValueError` where the text is no such program.
+    """
+    return native.module().load(os.fspath(path), stage)
 
 
 __all__ = [

@@ -15,8 +15,12 @@
 // RUN:   convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,convert-openmp-to-llvm, \
 // RUN:   reconcile-unrealized-casts,canonicalize,dynamo-alias-scopes))'
 // RUN: FileCheck %s --check-prefix=LLVM < %t.08.mlir
+// RUN: dynamlir-opt %s --dynamlir-planned-to-linalg | diff %t.05.mlir -
+// RUN: dynamlir-opt %t.05.mlir --dynamlir-linalg-to-scheduled | diff %t.06.mlir -
+// RUN: dynamlir-opt %t.06.mlir --dynamlir-scheduled-to-bufferized | diff %t.07.mlir -
+// RUN: dynamlir-opt %t.07.mlir --dynamlir-bufferized-to-llvm | diff %t.08.mlir -
 
-// A softmax on its way from stage 04 to stage 08, stage by stage. Only module @kernels changes.
+// A softmax on its way from stage 04 to stage 08, stage by stage. Only module @kernels changes. Each step has a name, too.
 
 // Three phases: maximum, sum of exponentials, quotient.
 // LINALG: dynamo.launch @kernels::@softmax

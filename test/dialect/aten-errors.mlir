@@ -170,3 +170,28 @@ func.func private @f() attributes {test = #dynamo.output<arg_view 0, [2], [-1], 
 
 // expected-error @+1 {{expected sizes, strides and offset that are not negative}}
 func.func private @f() attributes {test = #dynamo.output<result_view 0, [2], [1], -4>}
+
+// -----
+
+// Strides: a number for each dimension, none negative.
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'operand_strides' has array<i64: 4> for 'tensor<4x4xf32>'}}
+  %0 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {operand_strides = [array<i64: 4>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'result_strides' has array<i64: -1> for 'tensor<4xf32>'}}
+  %0 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {result_strides = [array<i64: -1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'operand_strides' has 1 : i64 for 'tensor<4xf32>'}}
+  %0 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {operand_strides = [1]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

@@ -13,6 +13,9 @@ pub const SUFFIX: &str = "__packed";
 /// Adds a wrapper for each named function.
 pub fn add_wrappers<'ctx>(context: &'ctx Context, module: &Module<'ctx>, kernels: &[String]) -> Result<(), Error> {
     for name in kernels {
+        if module.get_function(&format!("{name}{SUFFIX}")).is_some() {
+            return Err(Error::Verification(format!("a function has the name of the entry of kernel {name}")));
+        }
         let kernel = module.get_function(name).ok_or_else(|| Error::Verification(format!("kernel {name} was lost in translation")))?;
         wrap(context, module, name, kernel).map_err(|error| Error::Verification(error.to_string()))?;
     }

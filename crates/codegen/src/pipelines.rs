@@ -3,6 +3,10 @@
 //! Every stage is text and every pass runs alone, so a pipeline string is all it takes to replay a step by hand:
 //! `dynamlir-opt --pass-pipeline='…' dump.mlir`.
 
+use std::sync::Once;
+
+use dynamlir_dialect::pass::register_pipeline;
+
 /// What a stage's passes work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -85,11 +89,14 @@ impl Stage {
 
     /// The pipeline that leads here, for the module that holds graph and kernels. None for the first stage.
     pub fn pipeline(&self) -> Option<String> {
-        let passes = self.passes;
+        (!self.passes.is_empty()).then(|| format!("builtin.module({})", self.on_module()))
+    }
+
+    /// The passes that lead here, as they run on that module.
+    fn on_module(&self) -> String {
         match self.scope {
-            _ if passes.is_empty() => None,
-            Scope::Graph => Some(format!("builtin.module({passes})")),
-            Scope::Kernels => Some(format!("builtin.module(builtin.module({passes}))")),
+            Scope::Graph => self.passes.to_owned(),
+            Scope::Kernels => format!("builtin.module({})", self.passes),
         }
     }
 
@@ -97,6 +104,30 @@ impl Stage {
     pub fn kernels_pipeline(&self) -> Option<String> {
         (self.scope == Scope::Kernels).then(|| format!("builtin.module({})", self.passes))
     }
+}
+
+/// Makes the pipelines known by name, to `dynamlir-opt` and to `mlir-opt` with the plugin: `dynamlir-linalg-to-scheduled` is one
+/// step, as between two dumps, `dynamlir-to-scheduled` the whole way from stage 00. Safe to call more than once.
+pub fn register_all() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mut all = Vec::new();
+        for pair in STAGES.windows(2) {
+            let [from, to] = [&pair[0], &pair[1]];
+            let (step, first) = (to.on_module(), &STAGES[0]);
+            register_pipeline(
+                &format!("dynamlir-{}-to-{}", from.name, to.name),
+                &format!("One step, {} to {}", from.label(), to.label()),
+                &step,
+            );
+            all.push(step);
+            register_pipeline(
+                &format!("dynamlir-to-{}", to.name),
+                &format!("The way from {} to {}", first.label(), to.label()),
+                &all.join(","),
+            );
+        }
+    });
 }
 
 /// One pipeline from a stage (exclusive) to another (inclusive), for a kernel module of its own.

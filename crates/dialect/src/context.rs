@@ -102,6 +102,12 @@ impl Session {
     /// Parses and verifies a module.
     pub fn parse(&self, text: &str) -> Result<Module<'_>, Error> {
         // mlir-c takes a terminated string through a length-carrying view; a NUL inside is a parse error like any other.
+        if let Some(at) = text.find('\0') {
+            return Err(Error::Parse(format!("line {}: a zero byte", line_of(text, at))));
+        }
+        if let Some(line) = too_deep(text) {
+            return Err(Error::Parse(format!("line {line}: brackets are nested too deep")));
+        }
         Module::parse(&self.context, text).ok_or_else(|| Error::Parse(self.take_diagnostics()))
     }
     /// Runs a pipeline such as `builtin.module(dynamo-decompose,canonicalize)`.
@@ -114,6 +120,17 @@ impl Session {
     }
 }
 
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// The line where brackets are nested too deep for MLIR's parser, if there is one.
+fn too_deep(text: &str) -> Option<isize> {
+    // SAFETY: the text is borrowed for the call.
+    let line = unsafe { ffi::dynamoFindDeepNesting(ir::str_ref(text)) };
+    (line != 0).then_some(line)
+}
+
 /// The module's operation as a handle.
 pub fn module_op(module: &Module<'_>) -> ir::Op {
     // SAFETY: the module is alive and outlives the handle by the caller's use.
@@ -124,4 +141,28 @@ pub fn module_op(module: &Module<'_>) -> ir::Op {
 pub fn module_text(module: &Module<'_>) -> String {
     debug_assert!(module.as_operation().verify());
     module_op(module).text_with_locations()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Session::new().parse(text).map(|_| ()).expect_err("is refused").to_string()
+    }
+
+    #[test]
+    fn text_that_would_overrun_the_parser_is_an_error() {
+        let deep = format!("module attributes {{a =\n{}{}}} {{}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(refusal(&deep).contains("line 2: brackets are nested"));
+        assert!(refusal("module {\n\0}").contains("line 2: a zero byte"));
+    }
+
+    #[test]
+    fn strings_comments_and_arrows_are_no_nesting() {
+        let text = format!("// {0}\nmodule attributes {{a = \"{0}\\\"{0}\"}} {{}}", "([{<".repeat(1000));
+        assert!(Session::new().parse(&text).is_ok());
+        let arrows = "affine_map<(d0) -> (d0)>, ".repeat(1000);
+        assert_eq!(too_deep(&arrows), None);
+    }
 }

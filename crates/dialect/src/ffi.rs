@@ -31,5 +31,7 @@ unsafe extern "C" {
     pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;
     pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;
     pub fn dynamoRegisterPass(name: MlirStringRef, description: MlirStringRef, run: PassCallback, user_data: *mut c_void);
+    pub fn dynamoRegisterPipeline(name: MlirStringRef, description: MlirStringRef, passes: MlirStringRef);
+    pub fn dynamoFindDeepNesting(text: MlirStringRef) -> isize;
     pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char) -> c_int;
 }

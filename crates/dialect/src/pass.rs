@@ -81,6 +81,12 @@ pub fn register(pass: &'static Pass) {
     }
 }
 
+/// Makes a list of passes on modules known by a name. Call it once per process and name.
+pub fn register_pipeline(name: &str, description: &str, passes: &str) {
+    // SAFETY: the strings are copied.
+    unsafe { ffi::dynamoRegisterPipeline(ir::str_ref(name), ir::str_ref(description), ir::str_ref(passes)) }
+}
+
 /// Entered by C++; nothing unwinds out of it.
 unsafe extern "C" fn trampoline(module: MlirOperation, config: MlirStringRef, user_data: *mut c_void) -> bool {
     // SAFETY: `register` passes a `&'static Pass`.

@@ -13,7 +13,7 @@ use dynamlir_runtime::{Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, cache,
+    Error, Report, cache, detect,
     plan::{kernels_module, read},
     stages::{Dumper, advance},
 };
@@ -57,11 +57,12 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     compile_module(&session, &mut module, 0, options, report, check)
 }
 
-/// Compiles a module's text, which is at the named stage.
-pub fn compile_text(text: &str, stage: &str, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
-    let stage = Stage::named(stage).ok_or_else(|| Error::Plan(format!("there is no stage '{stage}'")))?;
+/// Compiles a module's text, which is at the named stage, or at the one that its ops tell.
+pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let session = Session::new();
     let mut module = session.parse(text)?;
+    dynamlir_passes::register_all();
+    let stage = detect::stage(&session, &mut module, stage)?;
     compile_module(&session, &mut module, stage.number, options, Report::default(), check)
 }
 

@@ -25,6 +25,9 @@ pub enum Error {
     /// The planned graph says something the runtime does not know.
     #[error("cannot read the plan: {0}")]
     Plan(String),
+    /// The text is not at the stage that somebody says, or at none.
+    #[error("{0}")]
+    Stage(String),
     /// A dump could not be written or read.
     #[error("{path}: {error}")]
     File {

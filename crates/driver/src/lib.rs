@@ -2,6 +2,7 @@
 //!
 //! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
 //! - [`cache`]: kernels compiled before in this process,
+//! - [`detect`]: at which stage a text is,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
 //! - [`report`]: what was done, for people,
 //! - [`compile`]: all of it in order.
@@ -9,6 +10,7 @@
 
 pub mod cache;
 pub mod compile;
+pub mod detect;
 mod error;
 pub mod plan;
 pub mod report;

@@ -83,9 +83,14 @@ fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report,
         .collect();
 }
 
-/// The stage's name, if there is one.
-pub fn known(name: &str) -> Option<&'static str> {
-    Stage::named(name).map(|stage| stage.name)
+/// The stage of this name (`linalg`) or label (`05-linalg`).
+pub fn known(name: &str) -> Option<&'static Stage> {
+    STAGES.iter().find(|stage| stage.name == name || stage.label() == name)
+}
+
+/// `linalg` for `…/05-linalg.mlir`; None where the name does not say.
+pub fn of_file(path: &str) -> Option<&'static str> {
+    known(Path::new(path).file_stem()?.to_str()?).map(|stage| stage.name)
 }
 
 /// All stages in order: label, as in dump file names, and the pipeline that leads there from the stage before.

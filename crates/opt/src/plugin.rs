@@ -37,4 +37,5 @@ pub extern "C" fn mlirGetPassPluginInfo() -> PluginInfo {
 #[unsafe(no_mangle)]
 pub extern "C" fn dynamlirRegisterPasses() {
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_all();
 }

@@ -1,7 +1,16 @@
 //! Errors of the native side as Python exceptions.
 
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
 use dynamlir_driver::Error;
-use pyo3::{create_exception, exceptions::PyException, exceptions::PyKeyboardInterrupt, prelude::*};
+use pyo3::{
+    create_exception,
+    exceptions::{PyException, PyKeyboardInterrupt, PyValueError},
+    prelude::*,
+};
 
 create_exception!(dynamlir._native, NativeError, PyException, "Anything the native side reports.");
 create_exception!(dynamlir._native, Unsupported, NativeError, "The graph cannot be compiled: (reason_id, message, location).");
@@ -23,8 +32,28 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             Ok(()) => PyKeyboardInterrupt::new_err(()),
         },
         Error::File { path, error } => PyErr::from(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
-        error @ (Error::Mlir(_) | Error::Codegen(_) | Error::Link(_) | Error::Plan(_)) => NativeError::new_err(error.to_string()),
+        error @ (Error::Mlir(_) | Error::Codegen(_) | Error::Link(_) | Error::Plan(_) | Error::Stage(_)) => {
+            NativeError::new_err(error.to_string())
+        }
     }
+}
+
+/// The exception for text that cannot be loaded: a `ValueError`, since the text is what is wrong.
+pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
+    match error {
+        error @ (Error::Interrupted | Error::File { .. }) => raise(py, error),
+        error => PyValueError::new_err(format!("{path}: {error}")),
+    }
+}
+
+/// Runs native code; a bug in it is an exception like any other. Whatever it was working on is not used again.
+pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(NativeError::new_err(format!("internal error: {}", text_of(&*panic)))))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// Asked between stages, without the GIL: has somebody pressed Ctrl-C?

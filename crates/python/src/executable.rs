@@ -1,6 +1,6 @@
 //! `Executable`: a compiled graph that Python calls.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use dynamlir_driver::{Compiled, Options, Report};
 use dynamlir_runtime::{self as runtime, OutputValue};
@@ -11,7 +11,7 @@ use pyo3::{
 };
 
 use crate::{
-    errors::{NativeError, RunError},
+    errors::{NativeError, RunError, guarded},
     graph::constant,
     torch::{self, Calls},
 };
@@ -21,7 +21,6 @@ use crate::{
 pub struct Executable {
     inner: runtime::Executable,
     report: Report,
-    tensor_type: Py<PyAny>,
 }
 
 /// The compiler's options from Python's.
@@ -36,13 +35,6 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     Ok(options)
 }
 
-/// `linalg` for `…/05-linalg.mlir`; `aten` where the name does not say.
-pub fn stage_of(path: &str) -> String {
-    let stem = Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or_default();
-    let name = stem.split_once('-').map_or(stem, |(_, name)| name);
-    dynamlir_driver::stages::known(name).unwrap_or("aten").to_owned()
-}
-
 impl Executable {
     /// Loads a compiled graph.
     pub fn new(py: Python<'_>, compiled: Compiled) -> PyResult<Self> {
@@ -52,7 +44,7 @@ impl Executable {
         let inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
             .map_err(|error| NativeError::new_err(error.to_string()))?;
         report.time("load", start.elapsed().as_secs_f64());
-        Ok(Self { inner, report, tensor_type: py.import("torch")?.getattr("Tensor")?.unbind() })
+        Ok(Self { inner, report })
     }
 
     /// The compiled graph.
@@ -82,19 +74,18 @@ impl Executable {
     #[pyo3(signature = (*tensors))]
     fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let mut calls = Calls { py, abi: torch::init(py)? };
-        let tensor_type = self.tensor_type.bind(py);
         let objects: Vec<_> = tensors.iter().collect();
         let mut inputs = Vec::with_capacity(objects.len());
         for object in &objects {
-            if !object.is_instance(tensor_type)? {
+            if !torch::is_tensor(object)? {
                 return Err(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type().name()?)));
             }
             inputs.push(calls.unwrap(object)?);
         }
-        match self.inner.run(&inputs, &mut calls) {
+        guarded(|| match self.inner.run(&inputs, &mut calls) {
             Ok(made) => Self::outputs(&calls, made, tensors),
             Err(error) => Err(RunError::new_err(error.to_string())),
-        }
+        })
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

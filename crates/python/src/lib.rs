@@ -15,12 +15,11 @@ mod interpret;
 mod torch;
 mod trace;
 
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use std::collections::BTreeSet;
 
 use crate::{
-    errors::{NativeError, RunError, Unsupported, interrupted, raise},
+    errors::{NativeError, RunError, Unsupported, guarded, interrupted, raise, raise_bad_text},
     executable::{Executable, options},
     trace::TraceBuilder,
 };
@@ -30,20 +29,30 @@ use crate::{
 fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDict>) -> PyResult<Executable> {
     torch::init(py)?;
     let settings = self::options(options)?;
-    let compiled = py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-    Executable::new(py, compiled)
+    guarded(|| {
+        let compiled =
+            py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
+        Executable::new(py, compiled)
+    })
 }
 
-/// Compiles a dumped module from the stage it is at; the stage is read from the file's name unless given.
+/// Compiles a dumped module from the stage it is at: the one given, else the one in the file's name, else the one that the
+/// text is at. `ValueError` where the text is no program, or at no stage.
 #[pyfunction]
 #[pyo3(signature = (path, stage=None, options=None))]
 fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Executable> {
     torch::init(py)?;
-    let text = std::fs::read_to_string(path)?;
-    let stage = stage.unwrap_or_else(|| executable::stage_of(path));
+    let bytes = std::fs::read(path)?;
+    let text = String::from_utf8(bytes).map_err(|_| PyValueError::new_err(format!("{path} is not text")))?;
+    let stage = stage.or_else(|| dynamlir_driver::stages::of_file(path).map(str::to_owned));
     let settings = options.map(self::options).transpose()?.unwrap_or_default();
-    let compiled = py.detach(|| dynamlir_driver::compile_text(&text, &stage, &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-    Executable::new(py, compiled)
+    guarded(|| {
+        let compiled = py.detach(|| dynamlir_driver::compile_text(&text, stage.as_deref(), &settings, &mut interrupted));
+        let compiled = compiled.map_err(|error| raise_bad_text(py, path, error))?;
+        Executable::new(py, compiled).map_err(|error| {
+            if error.is_instance_of::<NativeError>(py) { PyValueError::new_err(format!("{path}: {}", error.value(py))) } else { error }
+        })
+    })
 }
 
 /// Schemas that `dynamo-decompose` lowers itself.

@@ -2,11 +2,14 @@
 
 use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
+use dynamlir_cpython_abi::objects::learn_tensors;
 use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
 use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, TensorRef, TorchAbi};
 use pyo3::{
+    ffi,
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    sync::PyOnceLock,
+    types::{PyDict, PyList, PyTuple, PyType},
 };
 
 use crate::errors::NativeError;
@@ -34,7 +37,17 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
     };
     let abi = TorchAbi::init(&args).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
+    // An unknown torch has no layout to learn; what needs it says so, or does without.
+    let _ = learn_tensors(py);
     Ok(DONE.get_or_init(|| abi))
+}
+
+/// Whether an object is laid out as a tensor. Asked of its type: `isinstance` believes what an object says of itself.
+pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let tensor = TENSOR.import(object.py(), "torch", "Tensor")?;
+    // SAFETY: both are live type objects.
+    Ok(unsafe { ffi::PyType_IsSubtype(object.get_type().as_type_ptr(), tensor.as_type_ptr()) } != 0)
 }
 
 /// Calls from the runtime into Python, with the GIL held.
@@ -62,7 +75,7 @@ impl<'py> Calls<'py> {
 
     /// The handle of a Python tensor, borrowed as long as the object lives.
     pub fn unwrap<'a>(&self, object: &'a Bound<'py, PyAny>) -> PyResult<TensorRef<'a>> {
-        // SAFETY: the object is alive for 'a and the callers have checked that it is a tensor.
+        // SAFETY: the object is alive for 'a, and the callers have asked `is_tensor`.
         unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| NativeError::new_err(error.message().to_owned()))
     }
 
@@ -113,6 +126,8 @@ impl<'py> Calls<'py> {
             items.iter().try_for_each(|item| self.collect(&item, tensors))?;
         } else if let Ok(items) = value.cast::<PyList>() {
             items.iter().try_for_each(|item| self.collect(&item, tensors))?;
+        } else if !is_tensor(value)? {
+            return Err(NativeError::new_err(format!("expected tensors from an operator, got {}", value.get_type().name()?)));
         } else {
             let owned = self.unwrap(value)?.to_owned().map_err(|error| NativeError::new_err(error.message().to_owned()))?;
             tensors.push(Some(owned));

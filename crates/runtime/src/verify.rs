@@ -26,7 +26,7 @@ pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef
     }
     groups(specs, &out.pointers)?;
     if specs.iter().any(|s| s.mutated) {
-        disjoint(specs, out)?;
+        disjoint(specs, &program.input_reach, out)?;
     }
     Ok(())
 }
@@ -36,6 +36,11 @@ fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Re
     let unreadable = |e: TorchError| format!("its metadata cannot be read: {e}");
     if !tensor.is_cpu().map_err(unreadable)? {
         return Err("it is not on the CPU".to_owned());
+    }
+    if tensor.is_plain() == Some(false) {
+        return Err(
+            "it is no ordinary tensor: another layout, a subclass with dispatch of its own, or a pending conjugation or sign".to_owned()
+        );
     }
     let dtype = tensor.dtype().map_err(unreadable)?;
     if dtype != Some(layout.dtype) {
@@ -49,14 +54,27 @@ fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Re
     if strides != layout.strides {
         return Err(format!("strides {:?} expected, {strides:?} given", layout.strides));
     }
-    if let Some((low, high)) = reach {
-        let first = tensor.storage_offset().map_err(unreadable)?.saturating_mul(layout.element_bytes());
-        let bytes = tensor.storage_bytes().map_err(unreadable)?;
-        if first + low < 0 || first + high > bytes {
-            return Err("the graph looks beyond the tensor, and its storage ends there".to_owned());
+    let Some((low, high)) = covered(spec, reach) else { return tensor.data_ptr().map_err(unreadable) };
+    let first = tensor.storage_offset().map_err(unreadable)?.saturating_mul(layout.element_bytes());
+    let bytes = tensor.storage_bytes().map_err(unreadable)?;
+    if first.saturating_add(low) < 0 || first.saturating_add(high) > bytes {
+        return Err(match reach {
+            Some(_) => "the graph looks beyond the tensor, and its storage ends there",
+            // Somebody has resized it.
+            None => "its storage is smaller than the tensor",
         }
+        .to_owned());
     }
-    tensor.data_ptr().map_err(unreadable)
+    let pointer = tensor.data_ptr().map_err(unreadable)?;
+    if pointer.is_null() { Err("it has no memory".to_owned()) } else { Ok(pointer) }
+}
+
+/// The bytes of an input that the graph may look at, from its element 0: its own and what views reach beyond them.
+fn covered(spec: &InputSpec, reach: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (spec.layout.span(), reach) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (own, reach) => own.or(reach),
+    }
 }
 
 /// Inputs of one storage group must lie at the traced distance from each other.
@@ -84,10 +102,10 @@ fn storage_start(spec: &InputSpec, pointer: *mut u8) -> usize {
 }
 
 /// A written input must not share a byte with an input that is not known to share its storage.
-fn disjoint(specs: &[InputSpec], out: &mut Inputs) -> Result<(), String> {
+fn disjoint(specs: &[InputSpec], reach: &[Option<(i64, i64)>], out: &mut Inputs) -> Result<(), String> {
     out.ranges.clear();
-    for (i, (spec, &pointer)) in specs.iter().zip(&out.pointers).enumerate() {
-        if let Some((low, high)) = spec.layout.span() {
+    for (i, ((spec, &reach), &pointer)) in specs.iter().zip(reach).zip(&out.pointers).enumerate() {
+        if let Some((low, high)) = covered(spec, reach) {
             // Numbers beyond all storage groups stand for inputs of their own.
             let group = spec.storage.map_or((1 << 32) + i, |g| g as usize);
             let at = |bytes: i64| (pointer as usize).wrapping_add(bytes as usize);
@@ -127,10 +145,12 @@ mod tests {
     #[test]
     fn written_inputs_are_disjoint_from_strangers_only() {
         let mut inputs = Inputs { pointers: vec![at(4096), at(4104)], ranges: Vec::new() };
-        assert!(disjoint(&[spec(0, None, true), spec(0, None, false)], &mut inputs).is_err());
-        assert!(disjoint(&[spec(0, None, false), spec(0, None, false)], &mut inputs).is_ok());
-        assert!(disjoint(&[spec(0, Some(3), true), spec(2, Some(3), false)], &mut inputs).is_ok());
+        assert!(disjoint(&[spec(0, None, true), spec(0, None, false)], &[None; 2], &mut inputs).is_err());
+        assert!(disjoint(&[spec(0, None, false), spec(0, None, false)], &[None; 2], &mut inputs).is_ok());
+        assert!(disjoint(&[spec(0, Some(3), true), spec(2, Some(3), false)], &[None; 2], &mut inputs).is_ok());
         inputs.pointers[1] = at(4112);
-        assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &mut inputs).is_ok());
+        assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &[None; 2], &mut inputs).is_ok());
+        // A view of the second that begins before it sees what the first is written to.
+        assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &[None, Some((-4, 8))], &mut inputs).is_err());
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct ImplLayout {
     pub wanted: Option<WantedLayout>,
     /// In `StorageImpl`: the address of its memory.
     pub data: Option<usize>,
+    /// Every dispatch key that ordinary tensors on the CPU have.
+    pub plain_keys: u64,
 }
 
 /// Places in `AutogradMeta`: a gradient is wanted if the byte is set or the word is not zero.
@@ -161,7 +163,8 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
     let with_memory: Vec<_> = samples.iter().filter(|s| s.data != 0).collect();
     let mut places = (1..STORAGE_SEARCHED).filter(|&at| with_memory.iter().all(|s| stored(s, at) == start(s)));
     let data = places.next().filter(|_| with_memory.len() > 2);
-    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, data })
+    let plain_keys = samples.iter().filter(|s| s.device.0 == 0).fold(0, |keys, s| keys | s.keys);
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, data, plain_keys })
 }
 
 /// Where `AutogradMeta` says that a gradient is wanted; None if the samples do not tell.
@@ -348,9 +351,10 @@ mod tests {
         ];
         // SAFETY: the fakes are as long as what is searched.
         let layout = unsafe { find(&samples) }.expect("a layout");
+        let (wanted, data, plain_keys) = (None, None, 0xabcd);
         assert_eq!(
             layout,
-            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted: None, data: None }
+            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted, data, plain_keys }
         );
     }
 

@@ -74,6 +74,16 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
     u32::from_le_bytes([low, high, device.0 as u8, device.1 as u8])
 }
 
+impl TensorRef<'_> {
+    /// Whether it is an ordinary tensor on the CPU, whose elements lie in its memory as its sizes and strides say: neither sparse
+    /// nor quantized, without a conjugate or negative bit, no subclass that dispatches itself. None if that cannot be told.
+    #[must_use]
+    pub fn is_plain(self) -> Option<bool> {
+        let (view, layout) = (view(self)?, impl_layout::layout()?);
+        Some(view.keys() & !layout.plain_keys == 0)
+    }
+}
+
 /// Torch's own answer to whether a gradient is wanted.
 fn ask() -> Result<unsafe extern "C" fn(*const c_void) -> bool, TorchError> {
     let functions = TorchAbi::get()?.guards.as_ref();

@@ -7,18 +7,52 @@
 
 #include "dynamo-c/Dynamo.h"
 #include "dynamo/Dynamo.h"
+#include "mlir/Bytecode/BytecodeReader.h"
+#include "mlir/CAPI/Support.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+/// Reads, works, writes, as `mlir::MlirOptMain` does, but for text that its parser would not survive.
+static llvm::LogicalResult run(llvm::StringRef input, llvm::StringRef output, mlir::DialectRegistry &registry,
+                               const mlir::MlirOptMainConfig &config) {
+  auto refuse = [](const llvm::Twine &message) {
+    llvm::errs() << message << "\n";
+    return llvm::failure();
+  };
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> text = mlir::openInputFile(input, &message);
+  if (!text)
+    return refuse(message);
+  intptr_t line = mlir::isBytecode(*text) ? 0 : dynamoFindDeepNesting(wrap(text->getBuffer()));
+  if (line != 0)
+    return refuse(input + ":" + llvm::Twine(line) + ": error: brackets are nested too deep");
+  std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
+  if (!file)
+    return refuse(message);
+  if (failed(mlir::MlirOptMain(file->os(), std::move(text), registry, config)))
+    return llvm::failure();
+  file->keep();
+  return llvm::success();
+}
 
 int dynamoOptMain(int argc, char **argv) {
+  llvm::InitLLVM crashReports(argc, argv);
   mlir::registerAllPasses();
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   mlir::registerAllGPUToLLVMIRTranslations(registry);
   registry.insert<dynamlir::dynamo::DynamoDialect>();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "dynamlir optimizer driver\n", registry));
+  auto [input, output] = mlir::registerAndParseCLIOptions(argc, argv, "dynamlir optimizer driver\n", registry);
+  mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects() || config.shouldListPasses())
+    return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
+  return mlir::asMainReturnCode(run(input, output, registry, config));
 }

@@ -50,6 +50,20 @@ static LogicalResult checkCall(Operation *op, StringRef schema, Attribute args, 
   return success();
 }
 
+/// Strides of each tensor, as eager saw them: one per dimension, none negative.
+static LogicalResult checkLayouts(Operation *op, StringRef name, ArrayAttr layouts, TypeRange types) {
+  if (!layouts)
+    return success();
+  for (auto [layout, type] : llvm::zip_equal(layouts, types)) {
+    auto strides = dyn_cast<DenseI64ArrayAttr>(layout);
+    auto shaped = dyn_cast<ShapedType>(type);
+    int64_t rank = shaped ? shaped.getRank() : cast<MutableTensorType>(type).getSizes().size();
+    if (!strides || strides.size() != rank || llvm::any_of(strides.asArrayRef(), [](int64_t s) { return s < 0; }))
+      return op->emitOpError() << "'" << name << "' has " << layout << " for " << type;
+  }
+  return success();
+}
+
 LogicalResult AtenOp::verify() {
   int64_t count = getInputs().size();
   if (failed(checkCall(*this, getSchema(), getArgs(), count)))
@@ -63,6 +77,9 @@ LogicalResult AtenOp::verify() {
   if (failed(perResult("aliases", sizeOf(getAliases()), getNumResults())) ||
       failed(perResult("operand_strides", sizeOf(getOperandStrides()), count)) ||
       failed(perResult("result_strides", sizeOf(getResultStrides()), getNumResults())))
+    return failure();
+  if (failed(checkLayouts(*this, "operand_strides", getOperandStridesAttr(), getInputs().getTypes())) ||
+      failed(checkLayouts(*this, "result_strides", getResultStridesAttr(), getOutputs().getTypes())))
     return failure();
   for (int64_t index : getMutates().value_or(ArrayRef<int64_t>{}))
     if (index < 0 || index >= count)

@@ -57,7 +57,9 @@ struct PassFlagParser : llvm::cl::parser<PassFlag> {
 
 void addFlag(StringRef name) {
   auto &options = llvm::cl::getRegisteredOptions();
-  const PassInfo *pass = PassInfo::lookup(name);
+  const PassRegistryEntry *pass = PassInfo::lookup(name);
+  if (!pass)
+    pass = PassPipelineInfo::lookup(name);
   auto flags = options.find("canonicalize");
   // A host without flags for passes, or with this one already.
   if (!pass || flags == options.end() || flags->second->hasArgStr() || options.contains(name))

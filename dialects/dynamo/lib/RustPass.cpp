@@ -1,4 +1,4 @@
-//===- RustPass.cpp - Passes whose body is a callback ---------------------===//
+//===- RustPass.cpp - Passes whose body is a callback, and pipelines ------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -72,6 +72,19 @@ void dynamoRegisterPass(MlirStringRef name, MlirStringRef description, DynamoPas
   auto callback = std::make_shared<Callback>(Callback{unwrap(name).str(), unwrap(description).str(), run, userData});
   registerPass([callback] { return std::make_unique<RustPass>(callback); });
   passNames().push_back(callback->name);
+}
+
+void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes) {
+  auto build = [passes = unwrap(passes).str()](OpPassManager &manager, StringRef options,
+                                               function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
+    if (!options.empty())
+      return error("a named pipeline has no options");
+    std::string message;
+    llvm::raw_string_ostream stream(message);
+    return succeeded(parsePassPipeline(passes, manager, stream)) ? success() : error(message);
+  };
+  registerPassPipeline(unwrap(name), unwrap(description), build, [](function_ref<void(const mlir::detail::PassOptions &)>) {});
+  passNames().push_back(unwrap(name).str());
 }
 
 void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData) {

@@ -41,8 +41,15 @@ MLIR_CAPI_EXPORTED bool dynamoOperationIsPure(MlirOperation op);
 typedef bool (*DynamoPassCallback)(MlirOperation module, MlirStringRef config, void *userData);
 MLIR_CAPI_EXPORTED void dynamoRegisterPass(MlirStringRef name, MlirStringRef description,
                                            DynamoPassCallback run, void *userData);
-/// Calls `visit` with the name of each pass registered so far.
+/// Names a list of passes, for modules: `--name` is `--pass-pipeline=builtin.module(passes)`. The strings are copied, the
+/// passes are looked up when the name is used.
+MLIR_CAPI_EXPORTED void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes);
+/// Calls `visit` with the name of each pass and pipeline registered so far.
 MLIR_CAPI_EXPORTED void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData);
+
+/// The line of a text where brackets are nested deeper than MLIR's recursive
+/// parser should be trusted with, or 0.
+MLIR_CAPI_EXPORTED intptr_t dynamoFindDeepNesting(MlirStringRef text);
 
 /// `mlir-opt` with every upstream dialect and pass, this dialect, and whatever
 /// passes were registered before. Returns the process's exit code.

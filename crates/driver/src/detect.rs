@@ -1,0 +1,137 @@
+//! At which stage a text is: checked where somebody says it, found where nobody does.
+//!
+//! | stage | what tells |
+//! |---|---|
+//! | aten | the graph function works on `!dynamo.tensor` |
+//! | functional, prims, kernels | on tensors; the contract passes tell which, and launches are at kernels |
+//! | planned and later | on memrefs; the kernels tell: primitives, linalg on tensors, with loops, on memrefs, LLVM |
+//!
+//! Neighbours may look the same, as prims do where every op is extern. Then it is the first of them: the passes between them
+//! leave alone what is done already.
+
+use dynamlir_codegen::pipelines::{STAGES, Stage};
+use dynamlir_dialect::{
+    Session,
+    context::module_op,
+    ir::{Block, Op, Type},
+};
+use melior::ir::Module;
+
+use crate::{
+    Error,
+    plan::{entry, kernels_module},
+    stages::known,
+};
+
+/// The contract passes of the stages on tensors.
+const CONTRACTS: &[(&str, &str)] =
+    &[("functional", "dynamo-verify-functional"), ("prims", "dynamo-verify-prims"), ("kernels", "dynamo-verify-kernels")];
+
+/// The stage that somebody says, if the text can be at it; else the first that it can be at.
+pub fn stage(session: &Session, module: &mut Module<'_>, said: Option<&str>) -> Result<&'static Stage, Error> {
+    let said = said.map(|name| known(name).ok_or_else(|| Error::Stage(format!("there is no stage '{name}', there are {}", list(STAGES)))));
+    let said = said.transpose()?;
+    let candidates = match level(module_op(module))? {
+        Level::Tensors => on_tensors(session, module, said)?,
+        Level::Mutable => between("aten", "aten"),
+        Level::Nothing => STAGES,
+        Level::Memory => on_memory(module_op(module))?,
+    };
+    let fits = said.map(|said| candidates.contains(said));
+    match (said, candidates.first()) {
+        (Some(said), Some(_)) if fits == Some(true) => Ok(said),
+        (Some(said), _) => Err(Error::Stage(format!("the text is not at stage {}, it looks like {}", said.name, list(candidates)))),
+        (None, Some(first)) => Ok(first),
+        (None, None) => Err(Error::Stage("the text is at no stage".to_owned())),
+    }
+}
+
+fn list(stages: &[Stage]) -> String {
+    stages.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The stages from one to another, both included.
+fn between(from: &str, to: &str) -> &'static [Stage] {
+    let number = |name: &str| STAGES.iter().position(|stage| stage.name == name).unwrap_or(0);
+    &STAGES[number(from)..=number(to)]
+}
+
+/// What the graph function works on.
+enum Level {
+    Mutable,
+    Tensors,
+    Memory,
+    Nothing,
+}
+
+fn level(module: Op) -> Result<Level, Error> {
+    let main = entry(module).ok_or_else(|| Error::Stage("no function has the attribute dynamo.entry, so there is no graph".to_owned()))?;
+    let mut types: Vec<Type> = main.body().map(Block::args).unwrap_or_default().iter().map(|arg| arg.ty()).collect();
+    main.walk(&mut |op| types.extend(op.results().iter().map(|result| result.ty())));
+    let any = |is: fn(Type) -> bool| types.iter().any(|ty| is(*ty));
+    Ok(match () {
+        () if any(Type::is_mutable) => Level::Mutable,
+        () if any(Type::is_memref) => Level::Memory,
+        () if any(Type::is_tensor) => Level::Tensors,
+        () => Level::Nothing,
+    })
+}
+
+/// The contract that is said, or the first one that holds.
+fn on_tensors(session: &Session, module: &mut Module<'_>, said: Option<&Stage>) -> Result<&'static [Stage], Error> {
+    let mut holds = |name: &str, pass: &str| {
+        let outcome = session.run(module, &format!("builtin.module({pass})"));
+        outcome.map(|()| between(name, name)).map_err(Error::from)
+    };
+    if let Some((name, pass)) = CONTRACTS.iter().find(|(name, _)| said.is_some_and(|said| said.name == *name)) {
+        return holds(name, pass);
+    }
+    if said.is_some() {
+        return Ok(between("functional", "kernels"));
+    }
+    let mut reasons = Vec::new();
+    for (name, pass) in CONTRACTS {
+        match holds(name, pass) {
+            Ok(stage) => return Ok(stage),
+            Err(error) => reasons.push(format!("not {name}: {}", error.to_string().trim())),
+        }
+    }
+    Err(Error::Stage(format!("the text keeps to the contract of no stage on tensors\n{}", reasons.join("\n"))))
+}
+
+/// The stages at which all kernels can be.
+fn on_memory(module: Op) -> Result<&'static [Stage], Error> {
+    let functions = kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
+    let mut common = between("planned", "llvm");
+    for kernel in functions.into_iter().filter(|op| op.body().is_some()) {
+        let own = of_kernel(kernel);
+        if common.iter().all(|stage| !own.contains(stage)) {
+            let name = kernel.symbol().unwrap_or_default();
+            return Err(Error::Stage(format!("kernel @{name} looks like {}, the others like {}", list(own), list(common))));
+        }
+        // Both are stretches of the same list: the later start, the earlier end.
+        let (start, end) = (own[0].number.max(common[0].number), own[own.len() - 1].number.min(common[common.len() - 1].number));
+        common = &STAGES[usize::from(start)..=usize::from(end)];
+    }
+    Ok(common)
+}
+
+fn of_kernel(kernel: Op) -> &'static [Stage] {
+    if kernel.is("llvm.func") {
+        return between("llvm", "llvm");
+    }
+    let (mut tensors, mut primitives, mut generics, mut loops) = (false, false, false, false);
+    kernel.walk(&mut |op| {
+        let name = op.name();
+        tensors |= op.results().iter().any(|result| result.ty().is_tensor());
+        primitives |= name.starts_with("dynamo.");
+        generics |= name.starts_with("linalg.");
+        loops |= name.starts_with("scf.");
+    });
+    match () {
+        () if !tensors => between("bufferized", "bufferized"),
+        () if primitives || !generics => between("planned", "planned"),
+        () if loops || kernel.attr("dynamo.unscheduled").is_some() => between("scheduled", "scheduled"),
+        () => between("linalg", "scheduled"),
+    }
+}
