@@ -85,7 +85,9 @@ impl Window {
     /// The part at index 0 of each of `dims`, which stay as unit dimensions.
     pub fn first_of(&self, dims: &[usize]) -> Self {
         let mut part = self.clone();
-        dims.iter().for_each(|&d| part.sizes[d] = 1);
+        for &d in dims {
+            part.sizes[d] = 1;
+        }
         part
     }
     /// The opposite order along `dims`.
