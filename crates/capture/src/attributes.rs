@@ -76,6 +76,9 @@ impl<'py> Capture<'py> {
         let raw = classify(&class, &key)?;
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
+            if key == "__dict__" && self.is_written(owner) {
+                return self.stop(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
+            }
             self.pin_class_attr(raw_source, descriptor)?;
             let value = owner.getattr(name)?;
             return match descriptor.get_type().name()?.to_str()? {
@@ -165,7 +168,7 @@ impl<'py> Capture<'py> {
     }
 
     /// Guards what a class holds under a name. Builtin descriptors take no weak references, and builtin types do not change.
-    fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
+    pub(crate) fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.guards.identity(source, found).is_err() && self.torch.is_primitive(found) {
             self.settle(&Tracked { object: found.clone(), source: Some(source) })?;
         }
@@ -246,6 +249,11 @@ impl<'py> Capture<'py> {
             written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before });
         }
         Ok(())
+    }
+
+    /// Whether the frame has written to an existing object, which itself is not touched.
+    pub(crate) fn is_written(&self, owner: &Bound<'py, PyAny>) -> bool {
+        self.written.borrow().iter().any(|entry| entry.owner.is(owner))
     }
 
     /// What the frame has written to an attribute of an existing object, if it has.

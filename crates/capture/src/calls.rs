@@ -159,7 +159,7 @@ impl<'py> Capture<'py> {
     }
 
     /// The result of C or Python code that may have interpreted frames beneath it.
-    fn returned(&self, result: PyResult<Bound<'py, PyAny>>) -> Outcome<Tracked<'py>> {
+    pub(crate) fn returned(&self, result: PyResult<Bound<'py, PyAny>>) -> Outcome<Tracked<'py>> {
         if let Some(stop) = self.stop.borrow().clone() {
             return Err(Halt::Stop(stop));
         }
@@ -416,6 +416,7 @@ impl<'py> Capture<'py> {
             }
             (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
+            (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::ContextVarGet, _) => self.stop(reason::C_FUNCTION, "ContextVar.get"),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
@@ -451,11 +452,20 @@ impl<'py> Capture<'py> {
 
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        if self.torch.is_fake(&lhs.object) || self.torch.is_fake(&rhs.object) {
+        let in_place = match name {
+            "iand" => Some("and_"),
+            "ior" => Some("or_"),
+            "invert" => None,
+            _ => name.strip_prefix('i'),
+        };
+        if self.torch.is_fake(&lhs.object) {
             return self.operator(name, &[lhs.clone(), rhs.clone()]);
         }
-        if name.starts_with('i')
-            && !matches!(name, "invert")
+        // A number has no operator in place: 0 += t is 0 + t. A list has: it is extended by the rows.
+        if self.torch.is_fake(&rhs.object) && (in_place.is_none() || self.torch.is_primitive(&lhs.object)) {
+            return self.operator(in_place.unwrap_or(name), &[lhs.clone(), rhs.clone()]);
+        }
+        if in_place.is_some()
             && let Some(source) = self.source_of(&lhs.object)
             && self.torch.is_container(&lhs.object)
         {
@@ -482,7 +492,7 @@ impl<'py> Capture<'py> {
 }
 
 /// The object a builtin method is bound to; None for plain functions and unbound methods.
-fn receiver<'py>(callable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+pub(crate) fn receiver<'py>(callable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let kind = callable.get_type();
     let kind = kind.name().ok()?;
     if kind != "builtin_function_or_method" && kind != "method-wrapper" {

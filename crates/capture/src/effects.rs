@@ -63,6 +63,8 @@ pub enum Special {
     Globals,
     /// `operator.add` and the others: as the opcode
     Operator(&'static str),
+    /// `__reduce_ex__` and its parts, which look into everything an object holds
+    Reduce,
     /// `ContextVar.get`
     ContextVarGet,
     /// A call whose answer while capturing is `True`.
@@ -202,9 +204,9 @@ impl Effects {
             if let Some(mutators) = self.types.get(&address(&base)) {
                 let known = base.getattr("__dict__").and_then(|dict| dict.contains(&name)).unwrap_or(false);
                 if known {
-                    // Looks through __reduce_ex__ into everything an object holds.
-                    let opaque = name.starts_with("__reduce") || name == "__getstate__" || name == "__sizeof__";
-                    return if opaque {
+                    return if name.starts_with("__reduce") || name == "__getstate__" {
+                        Some(Effect::Special(Special::Reduce))
+                    } else if name == "__sizeof__" {
                         None
                     } else if mutators.contains(&name.as_str()) {
                         Some(Effect::MutatesFirst)

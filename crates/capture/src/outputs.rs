@@ -10,6 +10,7 @@ use pyo3::{
 
 use crate::{
     attributes::instance_dict,
+    reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -91,20 +92,10 @@ impl<'py> Capture<'py> {
     }
 
     fn instance_recipe(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
-        // The first class of the MRO that is not written in Python decides how instances are laid out.
-        let heap = 1u64 << 9;
-        let mut base = None;
-        for candidate in class.mro() {
-            if candidate.getattr("__flags__")?.extract::<u64>()? & heap == 0 {
-                base = Some(candidate);
-                break;
-            }
-            // Abstract base classes declare that they have none.
-            if candidate.getattr("__dict__")?.get_item("__slots__").is_ok_and(|slots| slots.is_truthy().unwrap_or(true)) {
-                return self.stop(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
-            }
+        let Layout { base, slots } = Layout::of(class)?;
+        if slots {
+            return self.stop(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
         }
-        let Some(base) = base else { return self.stop(reason::OUTPUT, type_name(object)) };
         let name: String = base.getattr("__name__")?.extract()?;
         let items = match name.as_str() {
             "object" => Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dynamlir_guards::{Source, SourceId as Origin};
+use dynamlir_guards::SourceId as Origin;
 use dynamlir_interpreter::{
     Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, SourceId, UnaryOp, Unwind,
     Value, abort, escape_each, semantics,
@@ -294,7 +294,7 @@ impl Policy for CapturePolicy {
     fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Run<Option<Value<'py>>> {
         let capture = self.at(frame.py());
         let Some(object) = semantics::cell_get(cell)? else { return Ok(None) };
-        let source = capture.run(capture.cell_source(frame, slot))?;
+        let source = capture.run(capture.cell_source(frame, slot, cell))?;
         match source {
             Some(source) => capture.give(capture.wrap(object, source)).map(Some),
             None => capture.give(capture.met(object)).map(Some),
@@ -303,7 +303,7 @@ impl Policy for CapturePolicy {
 
     fn store_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>, value: Option<&Value<'py>>) -> Run<()> {
         let capture = self.at(frame.py());
-        if capture.run(capture.cell_source(frame, slot))?.is_some() {
+        if capture.run(capture.cell_source(frame, slot, cell))?.is_some() {
             return capture.refuse(reason::SIDE_EFFECT, "sets a variable of an enclosing function");
         }
         escape_each(self, value)?;
@@ -438,7 +438,10 @@ impl Policy for CapturePolicy {
         let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
         escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
         let function = semantics::make_function(frame, code.get(), &parts)?;
-        self.at(frame.py()).note_made(&function);
+        let capture = self.at(frame.py());
+        let owner = capture.run(capture.globals_owner(frame))?;
+        capture.note_made(&function, owner);
+        capture.run(capture.note_cells(frame, code.get()))?;
         Ok(function.into())
     }
 }
@@ -456,56 +459,6 @@ fn parameter_names(frame: &Activation<'_>) -> PyResult<Vec<String>> {
 }
 
 impl<'py> Capture<'py> {
-    /// Where a global of a frame is reached; None when the frame's function is one that was made.
-    fn global_source(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Result<Option<Origin>, Halt> {
-        let key: Rc<str> = name.to_str()?.into();
-        let globals = frame.globals();
-        let is_global = globals.contains(name)?;
-        if frame.place().outer().is_none() {
-            return Ok(Some(if is_global { self.guards.global(&key) } else { self.guards.builtin(&key) }));
-        }
-        let Some(function) = frame.function() else { return Ok(None) };
-        let source = match self.source_of(&function) {
-            Some(source) => source,
-            // A function that the frame made shares the globals of the one that made it.
-            None if self.is_made(&function) => return Ok(self.outer_global(frame, &key, is_global)),
-            None => {
-                let label: String = function.getattr("__qualname__")?.extract()?;
-                self.guards.hold(&function, &label).map_err(|error| Halt::Raise(error.into()))?
-            }
-        };
-        let global = self.guards.source(Source::GlobalOf(source, (&*key).into()));
-        if is_global {
-            return Ok(Some(global));
-        }
-        self.guards.absent(global);
-        Ok(Some(self.guards.source(Source::BuiltinOf(source, (&*key).into()))))
-    }
-
-    fn outer_global(&self, frame: &Activation<'py>, key: &str, is_global: bool) -> Option<Origin> {
-        // Its globals are those of an enclosing frame's function; found by the dict they share.
-        let _ = frame;
-        if is_global { Some(self.guards.global(key)) } else { Some(self.guards.builtin(key)) }
-    }
-
-    /// Where a free variable of a frame is reached; None for cells that the capture made.
-    fn cell_source(&self, frame: &Activation<'py>, slot: usize) -> Result<Option<Origin>, Halt> {
-        let first_free = frame.prepared().first_free();
-        if slot < first_free {
-            return Ok(None);
-        }
-        let Some(function) = frame.function() else { return Ok(None) };
-        let names = frame.code().getattr("co_freevars")?;
-        let index = slot - first_free;
-        let name: String = names.get_item(index)?.extract()?;
-        if frame.place().outer().is_none() {
-            return Ok(Some(self.guards.free(index, &name)));
-        }
-        Ok(self
-            .source_of(&function)
-            .map(|base| self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
-    }
-
     /// The items of an argument tuple, each with its source.
     fn spread(&self, args: &Tracked<'py>) -> Result<Vec<Tracked<'py>>, Halt> {
         let length = args.object.len()?;

@@ -87,8 +87,11 @@ pub struct State {
     /// Attributes of existing objects that the frame has set or deleted: the object, the name, the value. The objects
     /// themselves are not touched.
     pub(crate) written: RefCell<Vec<Written>>,
-    /// Functions that the frame made, by address, kept alive.
-    made: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// Functions that the frame made, by address, kept alive; with the existing function whose globals they share, None
+    /// for the one that is captured.
+    made: RefCell<HashMap<usize, (Py<PyAny>, Option<SourceId>)>>,
+    /// Cells of existing functions that were handed to functions the frame made, by address, kept alive.
+    pub(crate) cells: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
@@ -149,6 +152,7 @@ impl State {
             nodes: RefCell::default(),
             written: RefCell::default(),
             made: RefCell::default(),
+            cells: RefCell::default(),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
             returned: RefCell::default(),
@@ -211,9 +215,14 @@ impl<'py> Capture<'py> {
         made
     }
 
-    /// Says that the frame made this function.
-    pub fn note_made(&self, function: &Bound<'py, PyAny>) {
-        self.made.borrow_mut().insert(function.as_ptr() as usize, function.clone().unbind());
+    /// Says that the frame made this function, beneath the existing function at `owner`.
+    pub fn note_made(&self, function: &Bound<'py, PyAny>, owner: Option<SourceId>) {
+        self.made.borrow_mut().insert(function.as_ptr() as usize, (function.clone().unbind(), owner));
+    }
+
+    /// The existing function whose globals a function that the frame made shares; None for the one that is captured.
+    pub fn made_beneath(&self, function: &Bound<'py, PyAny>) -> Option<SourceId> {
+        self.made.borrow().get(&(function.as_ptr() as usize)).and_then(|(_, owner)| *owner)
     }
 
     /// Whether the frame made this function.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ from .. import native
 
 # They prepare the next instruction, or mark a place: nothing that a reader of the trace needs to see.
 _SILENT = frozenset({"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "COPY_FREE_VARS", "MAKE_CELL"})
+
+_JOINED = re.compile(r"(LOAD_FAST|STORE_FAST)_(LOAD_FAST|STORE_FAST) (\w+), (\w+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +75,26 @@ def trace_steps(function: Callable[..., Any]) -> Callable[..., StepTrace]:
             total = len(operations) if last else seen[at + 1][2] - seen[0][2]
             node = "; ".join(operations[added:total])
             added = max(added, total)
-            if name.split()[0] not in _SILENT:
-                steps.append(Step(name, stack, lines[-1] if last else node))
+            if name.split()[0] in _SILENT:
+                continue
+            first, second = _halves(name)
+            if second:
+                # What the first half leaves: a second load adds one value, a second store takes one.
+                between = seen[at][1][:-1] if second.startswith("STORE") else stack[:-1]
+                steps.append(Step(first, between, ""))
+            steps.append(Step(second or first, stack, lines[-1] if last else node))
         return StepTrace(tuple(steps), frame.text)
 
     return run
+
+
+def _halves(name: str) -> tuple[str, str]:
+    """``LOAD_FAST_LOAD_FAST x, y``, one instruction since CPython 3.13, as the two that it joins."""
+    found = _JOINED.fullmatch(name)
+    if found is None:
+        return name, ""
+    first, second, *names = found.groups()
+    return f"{first} {names[0]}", f"{second} {names[1]}"
 
 
 def _show(code: types.CodeType, unit: int, name: str) -> str:

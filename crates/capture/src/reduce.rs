@@ -1,0 +1,112 @@
+//! `__reduce_ex__`, which `copy` and `pickle` take objects apart with.
+//!
+//! C code answers it, from everything that an object holds. What the frame made it may read; for an object that existed
+//! before, what it looks at is guarded first: the class, the methods of the protocol, and the dictionary it hands out.
+
+use dynamlir_guards::{Source, SourceId};
+use pyo3::{
+    prelude::*,
+    types::{PyFunction, PyTuple, PyType},
+};
+
+use crate::{
+    attributes::{instance_dict, lookup},
+    calls::receiver,
+    state::{Capture, Halt, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+/// What `object.__reduce_ex__` asks an object for.
+const PROTOCOL: [&str; 4] = ["__reduce__", "__getnewargs_ex__", "__getnewargs__", "__getstate__"];
+
+/// How the instances of a class are laid out.
+pub(crate) struct Layout<'py> {
+    /// The first class of the MRO that is not written in Python.
+    pub base: Bound<'py, PyType>,
+    /// Whether a class before it declares slots.
+    pub slots: bool,
+}
+
+impl<'py> Layout<'py> {
+    /// The layout of a class's instances.
+    pub fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
+        const HEAP_TYPE: u64 = 1 << 9;
+        let mut slots = false;
+        for base in class.mro() {
+            let base = base.cast_into::<PyType>()?;
+            if base.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE == 0 {
+                return Ok(Self { base, slots });
+            }
+            // Abstract base classes declare that they have none.
+            slots |= base.getattr("__dict__")?.get_item("__slots__").is_ok_and(|slots| slots.is_truthy().unwrap_or(true));
+        }
+        Ok(Self { base: class.py().get_type::<PyAny>(), slots })
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// A call of a C implementation of `__reduce_ex__`, `__reduce__` or `__getstate__`.
+    pub(crate) fn reduce(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        for arg in args {
+            self.settle(arg)?;
+        }
+        let bound = receiver(callable).map(Tracked::new);
+        let Some(target) = bound.clone().or_else(|| args.first().cloned()) else {
+            return self.stop(reason::C_FUNCTION, "__reduce_ex__ of nothing");
+        };
+        let rest = if bound.is_some() { args } else { &args[1..] };
+        let name: String = callable.getattr("__name__")?.extract()?;
+        let object = &target.object;
+        // Python's own cache of a class's slots, which the call would fill.
+        dynamlir_interpreter::suspended(|| self.py.import("copyreg")?.call_method1("_slotnames", (object.get_type(),)))?;
+        let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
+        let Some(source) = self.source(&target).filter(|_| !self.torch.is_primitive(object)) else {
+            return self.returned(callable.call1(given));
+        };
+        if self.torch.is_container(object) {
+            let rest = PyTuple::new(self.py, rest.iter().map(|arg| &arg.object))?;
+            return self.returned(self.snapshot(object, source)?.getattr(name.as_str())?.call1(rest));
+        }
+        self.guard_protocol(object, source)?;
+        let answer = self.returned(callable.call1(given))?.object;
+        let held = self.guards.source(Source::GetAttr(source, "__dict__".into()));
+        if let Some(dict) = instance_dict(object) {
+            if dict.is_empty() {
+                self.guards.dict_keys(held, &dict).map_err(|error| Halt::Raise(error.into()))?;
+            } else {
+                self.wrap(dict.into_any(), held)?;
+            }
+        }
+        Ok(Tracked::new(answer))
+    }
+
+    /// Guards what decides how an existing object is taken apart. Only the plain case is known to be whole: a class written
+    /// in Python, whose instances hold a dictionary and nothing else.
+    fn guard_protocol(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        self.pin_type(object, source)?;
+        let class = object.get_type();
+        let layout = Layout::of(&class)?;
+        if layout.slots || !layout.base.is(self.py.get_type::<PyAny>()) || self.is_written(object) {
+            return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+        }
+        let class_source = self.guards.source(Source::Type(source));
+        for name in PROTOCOL {
+            self.guards.absent(self.guards.attr(source, name));
+            let at = self.guards.type_attr(class_source, name);
+            match lookup(&class, name)? {
+                None => self.guards.absent(at),
+                Some(found) => {
+                    let plain = lookup(&self.py.get_type::<PyAny>(), name)?.is_some_and(|own| own.is(&found));
+                    if !plain && !found.is_exact_instance_of::<PyFunction>() {
+                        return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+                    }
+                    self.pin_class_attr(at, &found)?;
+                }
+            }
+        }
+        if instance_dict(object).is_some_and(|dict| PROTOCOL.iter().any(|name| dict.contains(name).unwrap_or(true))) {
+            return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+"""Where a capture finds what it reads: cells, the globals of other modules, and objects that are copied."""
+
+from __future__ import annotations
+
+import copy
+import types
+
+import dynamlir
+import pytest
+import torch
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+class Follows:
+    """Calls a compiled function after changes; each call must give what plain Python gives."""
+
+    def __init__(self, function):
+        self.function = function
+        self.compiled = dynamlir.compile(function, backend="python", fullgraph=True)
+
+    def entries(self):
+        """Checks two calls; how many entries the cache has now."""
+        for _ in range(2):
+            expected = self.function(X)
+            torch.testing.assert_close(self.compiled(X), expected)
+        return len(self.compiled._cache)
+
+
+# -- functions that the frame makes: comprehensions are functions of their own before CPython 3.12
+
+
+def test_a_comprehension_reads_a_cell_of_the_function_around_it():
+    def outer():
+        factor = 2
+        return lambda x: x + sum([factor * i for i in range(3)])
+
+    function = outer()
+    follows = Follows(function)
+    assert follows.entries() == 1
+    function.__closure__[0].cell_contents = 5
+    assert follows.entries() == 2
+
+
+def test_a_lambda_in_a_lambda_reads_a_cell_of_an_inlined_function():
+    def outer():
+        factor = 2
+        return lambda x: (lambda y: (lambda: y * factor)())(x)
+
+    inner = outer()
+    follows = Follows(lambda x: inner(x) + 1)
+    assert follows.entries() == 1
+    inner.__closure__[0].cell_contents = 5
+    assert follows.entries() == 2
+
+
+def test_a_comprehension_of_another_module_reads_that_modules_globals():
+    module = types.ModuleType("elsewhere")
+    exec("SCALE = 1\ndef scaled(x): return [x * SCALE for _ in range(2)][1]", module.__dict__)
+    follows = Follows(lambda x: module.scaled(x))
+    assert follows.entries() == 1
+    module.SCALE = 7
+    assert follows.entries() == 2
+
+
+def test_a_property_reads_a_cell():
+    scale = 2
+
+    class Holder:
+        factor = property(lambda self: scale)
+
+    holder = Holder()
+    follows = Follows(lambda x: x * holder.factor)
+    assert follows.entries() == 1
+    scale = 3
+    assert follows.entries() == 2
+
+
+# -- objects that are taken apart by copy
+
+
+class Settings:
+    """As the configurations of transformers, which are deep-copied by the models' forward."""
+
+    def __init__(self):
+        self.layers = 2
+        self.names = {"kinds": ["full", "full"]}
+
+
+def test_a_deep_copy_is_guarded_by_all_that_it_copies():
+    settings = Settings()
+
+    def function(x):
+        copied = copy.deepcopy(settings)
+        copied.names["kinds"].append("sliding")
+        copied.layers += 1
+        return x * copied.layers + len(copied.names["kinds"])
+
+    follows = Follows(function)
+    assert follows.entries() == 1
+    assert settings.names == {"kinds": ["full", "full"]} and settings.layers == 2
+    settings.names["kinds"].append("full")
+    assert follows.entries() == 2
+    settings.layers = 5
+    assert follows.entries() == 3
+    settings.other = 1
+    assert follows.entries() == 4
+
+
+def test_a_shallow_copy_shares_what_it_holds():
+    settings = Settings()
+
+    def function(x):
+        copied = copy.copy(settings)
+        copied.layers = 7
+        return x * copied.layers * (copied.names is settings.names)
+
+    assert Follows(function).entries() == 1
+    assert settings.layers == 2
+
+
+def test_a_copy_goes_by_the_classs_own_protocol():
+    class Counted(Settings):
+        def __getstate__(self):
+            return {"layers": self.layers * 10}
+
+    settings = Counted()
+    follows = Follows(lambda x: x * copy.deepcopy(settings).layers)
+    assert follows.entries() == 1
+    settings.layers = 3
+    assert follows.entries() == 2
+
+
+def test_instances_with_slots_are_not_copied_while_capturing():
+    class Slotted:
+        __slots__ = ("layers",)
+
+    settings = Slotted()
+    settings.layers = 2
+    compiled = dynamlir.compile(lambda x: x * copy.copy(settings).layers)
+    torch.testing.assert_close(compiled(X), X * 2)
+    assert [event.reason for event in dynamlir.fallbacks()] == ["unguardable"]
+
+
+def test_a_written_object_is_not_copied():
+    settings = Settings()
+
+    def function(x):
+        settings.layers = 5
+        copied = copy.copy(settings)
+        settings.layers = 2
+        return x * copied.layers
+
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), X * 5)
+    assert len(dynamlir.fallbacks()) == 1
+
+
+# -- operators in place on what has none
+
+
+def test_a_number_plus_a_tensor_in_place():
+    def function(x):
+        total = 0
+        total += x
+        total *= 2
+        rows = [total]
+        rows += x
+        return rows[1] + total
+
+    assert Follows(function).entries() == 1
+    torch.testing.assert_close(dynamlir.compile(function, backend="eager")(X), function(X))
