@@ -106,31 +106,39 @@ def inputs_for(config: Any) -> Iterator[dict[str, Any]]:
     }
 
 
+def small_transformer(name: str) -> Model | None:
+    """A transformers model built small, with inputs that eager takes; None, said why, where there is none."""
+    from transformers import AutoConfig, AutoModel
+
+    torch.manual_seed(0)
+    try:
+        config = shrink(AutoConfig.for_model(name))
+        with torch.device("meta"):
+            if parameters(AutoModel.from_config(config)) > MAX_PARAMETERS:
+                raise ValueError("too large")
+        module = AutoModel.from_config(config).eval()
+    except Exception as error:
+        print(f"transformers {name} does not build small: {str(error).splitlines()[0][:120]}")
+        return None
+    for inputs in inputs_for(config):
+        try:
+            with torch.no_grad():
+                module(**inputs)
+        except Exception as error:
+            print(f"transformers {name} does not run on {', '.join(inputs)}: {str(error).splitlines()[:1]}"[:200])
+            continue
+        return f"transformers {name}", module, inputs
+    return None
+
+
 def from_transformers() -> Iterator[Model]:
     """transformers' candidates that build small and run in eager."""
-    from transformers import AutoConfig, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     for name in sorted(MODEL_MAPPING_NAMES)[::STEP]:
-        torch.manual_seed(0)
-        try:
-            config = shrink(AutoConfig.for_model(name))
-            with torch.device("meta"):
-                if parameters(AutoModel.from_config(config)) > MAX_PARAMETERS:
-                    raise ValueError("too large")
-            module = AutoModel.from_config(config).eval()
-        except Exception as error:
-            print(f"transformers {name} does not build small: {str(error).splitlines()[0][:120]}")
-            continue
-        for inputs in inputs_for(config):
-            try:
-                with torch.no_grad():
-                    module(**inputs)
-            except Exception as error:
-                print(f"transformers {name} does not run on {', '.join(inputs)}: {str(error).splitlines()[:1]}"[:200])
-                continue
-            yield f"transformers {name}", module, inputs
-            break
+        made = small_transformer(name)
+        if made is not None:
+            yield made
 
 
 def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
