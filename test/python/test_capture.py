@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import math
+import sys
 
 import dynamlir
 import pytest
@@ -397,6 +398,33 @@ def test_exceptions_are_the_functions_own():
         dynamlir.compile(fails)(A)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         dynamlir.compile(reference)(A)
+
+
+def test_what_torch_says_to_a_handler_is_about_tensors_not_fakes(capfd):
+    def fits(x):
+        try:
+            return x.mul_(torch.ones(2, 3, 4)), "fits"
+        except RuntimeError as error:
+            return x, str(error)
+
+    compiled = dynamlir.compile(fits)
+    assert compiled(A.clone())[1] == fits(A.clone())[1]
+    assert reasons.counts() == {"raised": 1}
+    # Nor does torch's log tell of fakes.
+    assert capfd.readouterr().err == ""
+
+
+def test_a_frame_given_up_in_a_handler_leaves_no_exception_behind():
+    def gives_up(x):
+        try:
+            raise KeyError("handled")
+        except KeyError:
+            print(end="")
+        return x
+
+    dynamlir.compile(gives_up)(A)
+    assert reasons.counts() == {"c-function": 1}
+    assert sys.exception() is None
 
 
 def test_too_many_specializations_end_in_plain_python():

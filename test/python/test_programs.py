@@ -1,4 +1,4 @@
-"""Random programs of views, mutations and reads over aliasing inputs. ``scripts/fuzz`` tries more of them."""
+"""Random programs of views, mutations and reads over aliasing inputs. ``scripts/fuzz views`` tries more of them."""
 
 from __future__ import annotations
 

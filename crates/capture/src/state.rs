@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::HashMap, ops::Deref, rc::Rc};
 
 use dynamlir_graph::{Graph, Line, NodeId};
-use dynamlir_guards::{Guard, GuardBuilder, Source, SourceId, TensorMatch};
+use dynamlir_guards::{Guard, GuardBuilder, GuardError, Source, SourceId, TensorMatch};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PyTuple},
@@ -176,6 +176,17 @@ impl<'py> Capture<'py> {
         dynamlir_interpreter::suspended(|| self.session().call_method1(method, args))
     }
 
+    /// Runs something outside of what is captured: Python is not interpreted, tensors are real.
+    pub fn outside<T>(&self, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+        dynamlir_interpreter::suspended(|| {
+            let outside = self.session().call_method0("outside")?;
+            outside.call_method0("__enter__")?;
+            let result = body();
+            outside.call_method1("__exit__", (self.py.None(), self.py.None(), self.py.None()))?;
+            result
+        })
+    }
+
     /// Ends the capture.
     pub fn stop<T>(&self, reason: &'static str, message: impl Into<String>) -> Outcome<T> {
         Err(Halt::Stop(Stop { reason, message: message.into(), location: self.location() }))
@@ -308,10 +319,15 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
             return Ok(());
         }
-        if !self.guards.equals(source, &value.object).map_err(|error| Halt::Raise(error.into()))? {
+        if !self.guarded(self.guards.equals(source, &value.object))? {
             return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
         }
         Ok(())
+    }
+
+    /// What comes of noting a guard; where none can be, the capture ends: it is no exception of the frame's.
+    pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
+        outcome.or_else(|error| self.stop(reason::UNGUARDABLE, error.to_string()))
     }
 
     /// Guards that an existing object is this very one: functions, classes, modules.
@@ -359,7 +375,7 @@ impl<'py> Capture<'py> {
                 items.iter().enumerate().map(|(at, item)| self.element(item, Source::Index(source, at as u32))).collect::<Outcome<_>>()?;
             PyTuple::new(py, copy)?.into_any()
         } else if let Ok(items) = container.cast::<PyDict>() {
-            self.guards.dict_keys(source, items).map_err(|error| Halt::Raise(error.into()))?;
+            self.guarded(self.guards.dict_keys(source, items))?;
             // OrderedDict and defaultdict stay what they are.
             let copy = container.call_method0("copy")?;
             let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
@@ -372,7 +388,7 @@ impl<'py> Capture<'py> {
             }
             copy
         } else {
-            if !self.guards.set_elements(source, container).map_err(|error| Halt::Raise(error.into()))? {
+            if !self.guarded(self.guards.set_elements(source, container))? {
                 return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
             }
             container.clone()
@@ -398,6 +414,15 @@ impl<'py> Capture<'py> {
                 Halt::Stop(Stop { reason: known_reason(&text("reason")), message: text("message"), location: self.location() })
             }
             _ => Halt::Raise(error),
+        }
+    }
+
+    /// As [`Self::session_error`], where a torch function raised. On fakes it does so in other words than on tensors, and the
+    /// user's code may catch the exception and read it.
+    pub fn refused_by_torch(&self, error: PyErr) -> Halt {
+        match self.session_error(error) {
+            Halt::Raise(error) => Halt::Stop(Stop { reason: reason::RAISED, message: error.to_string(), location: self.location() }),
+            stop @ Halt::Stop(_) => stop,
         }
     }
 }

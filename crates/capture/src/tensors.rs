@@ -151,7 +151,7 @@ impl<'py> Capture<'py> {
         let result = self.ask("run", (callable, given, keywords, place));
         let result = match result {
             Ok(result) => result,
-            Err(error) => return Err(self.session_error(error)),
+            Err(error) => return Err(self.refused_by_torch(error)),
         };
         let writes =
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");

@@ -124,8 +124,16 @@ pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOn
         idle: idle(py).map_err(|error| Refusal::Probe(error.to_string()))?,
     });
     let _restore = Restore { former: CURRENT.replace(Some(evaluator.clone())) };
-    let _listening = Listening::new(Some(run::handler));
-    let result = closure();
+    let thread = Thread::current(py)?;
+    let handled = thread.handled_exception();
+    let result = {
+        let _listening = Listening::new(Some(run::handler));
+        closure()
+    };
+    if evaluator.aborted.get() {
+        // Frames that were given up did not leave their `except` blocks.
+        drop(thread.replace_handled_exception(handled));
+    }
     Ok(Finished { result, aborted: evaluator.aborted.get() })
 }
 

@@ -7,7 +7,9 @@ nothing is run twice. An operation that comes from elsewhere would be missing in
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +44,7 @@ class Session:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_disable_current_modes())
             stack.enter_context(_thread_state())
+            stack.enter_context(_quiet_fakes())
             stack.enter_context(self.mode)
             stack.enter_context(self.recorder)
             self._stack = stack.pop_all()
@@ -72,6 +75,12 @@ class Session:
         finally:
             self.recorder.expected = False
 
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Leave the capture for a while: tensors made in here are real ones."""
+        with _disable_current_modes():
+            yield
+
     def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:
         """An attribute of a tensor; some are operations (``T``, ``real``)."""
         return self.run(getattr, (fake, name), {}, location)
@@ -91,8 +100,11 @@ class Session:
             seen = seen.__cause__
         return None
 
-    def finish(self, outputs: Sequence[torch.Tensor]) -> list[int]:
-        """Close the recording over the fakes the frame returns; which inputs are used, by their position."""
+    def finish(self, outputs: Sequence[torch.Tensor], named: Sequence[int]) -> list[int]:
+        """Close the recording over the fakes the frame returns; which inputs are used, by their position.
+
+        ``named`` are those that the torch-level graph has as arguments, used or not.
+        """
         if self.recorder.failure is not None:
             raise self.recorder.failure
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
@@ -104,7 +116,10 @@ class Session:
         places = {id(self.faker.known(real)): at for at, real in enumerate(self.inputs)}
         bumps = self.recorder.input_bumps()
         used |= {self.recording.inputs[base.at].id for base in bases if base is not None and base.kind == "input"}
-        kept = [at for at, record in enumerate(self.recording.inputs) if record.id in used]
+        wanted = {id(self.faker.known(self.inputs[at])) for at in named}
+        kept = [
+            at for at, record in enumerate(self.recording.inputs) if record.id in used or id(fakes[at]) in wanted
+        ]
         kept.sort(key=lambda at: id(fakes[at]) not in places)
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
@@ -136,6 +151,22 @@ def is_fake(value: Any) -> bool:
 
 def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
     raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
+
+
+@contextlib.contextmanager
+def _quiet_fakes() -> Iterator[None]:
+    """Without torch's log entries for operators that refuse fakes: such a frame runs as plain Python, which says it."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    thread = threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    log.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_of_another)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,9 @@ import operator
 import sys
 
 from . import calling, flow, generating, later, names, operations, raising, surroundings  # noqa: F401
-from .support import CASES, outcome
+from .support import CASES, HARNESS, outcome
+
+HARNESS.add(__file__)
 
 
 def main(path):

@@ -7,6 +7,8 @@ import re
 import traceback
 
 CASES = {}
+# Files whose frames are no part of what a case comes to.
+HARNESS = {__file__}
 
 
 def case(function):
@@ -96,16 +98,14 @@ def shown_error(error, depth=0):
     """An exception with its traceback, and what it came from."""
     if error is None or depth > 5:
         return None
-    lines = [
-        (frame.f_code.co_name, line - frame.f_code.co_firstlineno)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_name not in ("outcome", "main")
-    ]
+    entries = [entry for entry in traceback.extract_tb(error.__traceback__) if entry.filename not in HARNESS]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename not in HARNESS]
+    lines = [(entry.name, entry.lineno - frame.f_code.co_firstlineno) for entry, frame in zip(entries, frames)]
     return {
         "type": type(error).__name__,
         "args": shown(error.args),
         "traceback": lines,
-        "positions": [entry.split("\n")[1:] for entry in traceback.format_tb(error.__traceback__)[1:]],
+        "positions": [text.split("\n")[1:] for text in traceback.StackSummary.from_list(entries).format()],
         "cause": shown_error(error.__cause__, depth + 1),
         "context": shown_error(error.__context__, depth + 1),
         "suppressed": error.__suppress_context__,

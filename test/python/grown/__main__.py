@@ -1,0 +1,55 @@
+"""Grown functions in concrete mode, on a CPython that need not have torch: `python -m grown EXTENSION [--seconds S]`.
+
+Prints as JSON how many ran, how they ended and which seeds differ.
+"""
+
+import argparse
+import collections
+import faulthandler
+import importlib.util
+import json
+import sys
+import time
+
+from . import run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("extension")
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=10, help="stop after so many that differ")
+    parser.add_argument("--verbose", action="store_true", help="say each seed before it runs")
+    options = parser.parse_args()
+    faulthandler.enable()
+    spec = importlib.util.spec_from_file_location("dynamlir._native", options.extension)
+    native = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(native)
+    differences = {}
+    ended = collections.Counter()
+    stop = time.monotonic() + options.seconds
+    seed = options.first
+    while time.monotonic() < stop and len(differences) < options.limit:
+        if options.verbose:
+            print("seed", seed, flush=True)
+        if (found := run.concrete(native, seed)) is not None:
+            differences[seed] = {"plain": found[0], "ours": found[1]}
+        made = run.module(seed, run.text(seed))
+        error = run.came_to(made, run.arguments(made, seed), lambda main, *given: main(*given))[0]["error"]
+        ended[error["type"] if error else "returned"] += 1
+        seed += 1
+    print(
+        json.dumps(
+            {
+                "seeds": [options.first, seed],
+                "ended": ended,
+                "differences": differences,
+                "counts": native.interpreter_counts(),
+            }
+        )
+    )
+    return 1 if differences else 0
+
+
+sys.exit(main())

@@ -1,0 +1,126 @@
+"""Runs a grown function both ways and says what differs.
+
+The text is executed twice, into modules of their own: neither run sees what the other did to globals or classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import linecache
+import operator
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from interpreted.support import HARNESS, outcome, shown
+
+from .statements import Grower
+
+PRELUDE = Path(__file__).with_name("prelude.py").read_text()
+PLAIN = {"a": "int", "b": "float", "c": "str", "d": "list", "e": "dict", "f": "tuple", "g": "box"}
+TENSORS = {"t": "tensor", "u": "tensor", "a": "int", "d": "list", "g": "box"}
+STEPS = 400
+
+HARNESS.add(__file__)
+
+
+def text(seed: int, tensors: bool = False) -> str:
+    """The grown `main` of a seed."""
+    return Grower(seed, tensors).main(TENSORS if tensors else PLAIN)
+
+
+@functools.lru_cache(maxsize=8)
+def code(name: str, source: str) -> types.CodeType:
+    """Compiled text, which tracebacks find."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return compile(source, name, "exec")
+
+
+def quiet(*_parts: object) -> None:
+    """Says nothing: a graph has no output."""
+
+
+def module(seed: int, source: str, tensors: bool = False) -> types.ModuleType:
+    """A new module with the prelude and this text; tracebacks find both."""
+    made = types.ModuleType("grown.made")
+    # Dataclasses look for their module.
+    sys.modules[made.__name__] = made
+    if tensors:
+        made.say = quiet
+    for name, lines in (("<prelude>", PRELUDE), (f"<grown {seed}>", source)):
+        exec(code(name, lines), made.__dict__)
+    if tensors:
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        made.torch = torch
+        made.linear = torch.nn.Linear(4, 4)
+        for parameter in made.linear.parameters():
+            parameter.data = torch.rand(parameter.shape, generator=generator)
+    return made
+
+
+def arguments(made: types.ModuleType, seed: int, tensors: bool = False) -> list[Any]:
+    """Arguments for `main`; the same for the same seed."""
+    chance = random.Random(seed)
+    numbers = [chance.randint(-3, 9) for _ in range(6)]
+    values: dict[str, Any] = {
+        "int": numbers[0],
+        "float": numbers[1] / 4,
+        "str": chance.choice(["abba", "key", "", "Zoë a"]),
+        "list": numbers[: chance.randint(0, 4)],
+        "dict": {"a": numbers[2], "key": numbers[3]},
+        "tuple": tuple(numbers[: chance.randint(0, 3)]),
+        "box": made.Box(numbers[4]),
+    }
+    if tensors:
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        return [
+            torch.randn(3, 4, generator=generator) if kind == "tensor" else values[kind] for kind in TENSORS.values()
+        ]
+    return [values[kind] for kind in PLAIN.values()]
+
+
+def exact(value: Any) -> Any:
+    """A value with the tensors in it spelled out, to the last bit."""
+    if type(value).__module__ == "torch" and hasattr(value, "stride"):
+        return ["tensor", str(value.dtype), list(value.shape), list(value.stride()), repr(value.tolist())]
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *map(exact, value)]
+    if isinstance(value, dict):
+        return ["dict", *([exact(key), exact(item)] for key, item in value.items())]
+    if isinstance(value, (set, frozenset)):
+        # In which order a set shows its elements depends on how it grew.
+        return [type(value).__name__, *sorted(map(shown, value))]
+    return shown(value)
+
+
+def came_to(made: types.ModuleType, given: list[Any], call: Callable[..., Any]) -> Any:
+    """What a call of `main` comes to, what it leaves of its arguments included."""
+    if not hasattr(made, "torch"):
+        made.Steps.left = STEPS
+    result: list[Any] = []
+    found = outcome(lambda run: run(), lambda: result.append(call(made.main, *given)))
+    kept = {name: value for name, value in vars(made.Box).items() if isinstance(value, int)}
+    return json.loads(json.dumps([found, exact(result), exact(given), made.COUNT, kept, made.Steps.left]))
+
+
+def concrete(native: Any, seed: int) -> tuple[Any, Any] | None:
+    """What differs between CPython and the interpreter in concrete mode."""
+    source = text(seed)
+    plain, ours = module(seed, source), module(seed, source)
+    for call in range(2):
+        seen = came_to(ours, arguments(ours, seed + call), native.interpret)
+        expected = came_to(plain, arguments(plain, seed + call), operator.call)
+        if seen != expected:
+            return expected, seen
+    return None

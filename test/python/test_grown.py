@@ -1,0 +1,55 @@
+"""Functions grown from a grammar, against CPython. `scripts/fuzz functions` and `… tensors` grow more of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import _native
+from grown import run, tensors
+from test_interpreter import interpreters
+
+pytestmark = pytest.mark.native
+
+HERE = Path(__file__).resolve().parent
+# The time that the programs of one test may take, in seconds; how many run is the machine's business.
+SECONDS = 15
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_concrete_mode(version: str) -> None:
+    python = interpreters().get(version)
+    if python is None:
+        pytest.skip(f"no CPython {version} here")
+    command = [python, "-m", "grown", _native.__file__, "--seconds", str(SECONDS)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.stdout, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["differences"] == {}
+    assert done.returncode == 0
+    assert report["counts"]["left"] == {}
+    # They neither all fail nor all succeed.
+    ran = report["seeds"][1] - report["seeds"][0]
+    assert 0 < report["ended"]["returned"] < ran
+
+
+def test_tensors() -> None:
+    whole = 0
+    with torch.no_grad():
+        for seed in tensors.seeds(0, SECONDS):
+            dynamlir.reset()
+            found = tensors.captured(seed)
+            assert found is None, f"seed {seed}\n{run.text(seed, tensors=True)}\nplain {found[0]}\nours  {found[1]}"
+            whole += not dynamlir.counters()["fallbacks"]
+    assert whole
+
+
+def test_a_seed_is_a_function() -> None:
+    assert run.text(3) == run.text(3) != run.text(4)
+    assert run.text(3, tensors=True) == run.text(3, tensors=True)
