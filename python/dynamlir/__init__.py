@@ -50,6 +50,16 @@ def explain_last() -> str:
     return "\n".join([*parts, table] if table else parts)
 
 
+def decompile(function: Any) -> str:
+    """The bytecode of a function or code object as Python source; what has none that means the same, as disassembly."""
+    return native.module().decompile(function)
+
+
+def disassemble(function: Any) -> str:
+    """The instructions of a function or code object, one a line."""
+    return native.module().disassemble(function)
+
+
 def reset() -> None:
     """Forget reports, counters and reasons. Compiled functions stay; torch._dynamo.reset() drops those."""
     report.reset()

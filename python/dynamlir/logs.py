@@ -9,7 +9,10 @@ import sys
 
 TOPICS: dict[str, str] = {
     "graph": "the fx graph handed over and the ATen operations recorded from it",
+    "bytecode": "the bytecode of each captured function, and what it says as Python source",
+    "guards": "what each entry of a function's cache is guarded by",
     "recompiles": "which guard failed when a function is compiled again",
+    "output_code": 'the Python that the backend "python" generates',
     "fallback": "why a graph, or one call of it, ran as plain eager",
     "decomposition": "which operations were replaced by torch's own decomposition, and which could not be",
     "extern": "operations left to torch's library, with route and Python line",

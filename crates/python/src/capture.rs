@@ -27,7 +27,7 @@ pub fn tables(py: Python<'_>) -> PyResult<Tables> {
 }
 
 /// A frame that was captured whole.
-#[pyclass(unsendable, frozen)]
+#[pyclass(frozen)]
 pub struct CapturedFrame {
     graph: Graph<Py<PyAny>>,
     code_parts: Vec<String>,

@@ -5,6 +5,7 @@
 
 #![expect(clippy::needless_pass_by_value, clippy::unused_self, reason = "pyo3 hands arguments over by value, and calls methods on self")]
 
+mod bytecode;
 mod capture;
 mod compiled;
 mod errors;
@@ -99,6 +100,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CompiledFunction", compiled::function_type(py)?)?;
     module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
     module.add_class::<graph::NativeGraph>()?;
+    module.add_function(wrap_pyfunction!(bytecode::decompile, module)?)?;
+    module.add_function(wrap_pyfunction!(bytecode::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;

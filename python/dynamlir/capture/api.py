@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,13 +23,20 @@ class Unsupported(RuntimeError):
 class Compiler:
     """What the native callable asks when no entry of its cache fits. One for each compiled object."""
 
-    def __init__(self, name: str, backend: str | Callable[..., Any], fullgraph: bool, settings: config.Options) -> None:
+    def __init__(
+        self,
+        function: types.FunctionType,
+        name: str,
+        backend: str | Callable[..., Any],
+        fullgraph: bool,
+        settings: config.Options,
+    ) -> None:
+        self.function = function
         self.name = name
         self.fullgraph = fullgraph
         self.settings = settings
         self.backend = backends.resolve(backend)
         self.steps: Callable[..., None] | None = None
-        self.graphs: list[backends.Captured] = []
 
     def may_compile(self, entries: int, limit: int, misses: list[str]) -> bool:
         """Whether one more entry may be made; ``misses`` says which guard of each entry failed."""
@@ -48,13 +56,20 @@ class Compiler:
     def compile(self, frame: Any) -> backends.Runner | None:
         """A callable for a captured frame; None when it is for plain Python."""
         captured = backends.Captured.of(self.name, frame)
+        self.log(frame)
         try:
-            runner = backends.compile_captured(captured, self.backend, self.settings)
+            return backends.compile_captured(captured, self.backend, self.settings)
         except Fallback as failure:
             self.stopped(failure.reason, failure.message, failure.location)
             return None
-        self.graphs.append(captured)
-        return runner
+
+    def log(self, frame: Any) -> None:
+        """What was captured, for those who asked for it."""
+        if (log := logs.logger("bytecode")).isEnabledFor(logging.DEBUG):
+            log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
+            log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
+        if (log := logs.logger("guards")).isEnabledFor(logging.DEBUG):
+            log.debug("%s:\n%s", self.name, "\n".join(frame.code_parts))
 
     def failed(self, error: BaseException) -> bool:
         """Whether a call whose graph raised is to be repeated as plain Python."""
@@ -93,12 +108,12 @@ def compile(
         )
     settings = config.resolve(mode, options)
     if isinstance(model, torch.nn.Module):
-        return _compile_module(model, Compiler(type(model).__qualname__, backend, fullgraph, settings))
+        return _compile_module(model, Compiler(_forward(model), type(model).__qualname__, backend, fullgraph, settings))
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
     name = getattr(function, "__qualname__", type(model).__qualname__)
-    compiler = Compiler(name, backend, fullgraph, settings)
+    compiler = Compiler(function, name, backend, fullgraph, settings)
     compiled = native.module().compiled_function(function, list(bound), model, compiler)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(model, attribute):
@@ -126,6 +141,12 @@ def _caller() -> types.FunctionType:
         return self(*args, **kwargs)
 
     return types.FunctionType(call.__code__.replace(), call.__globals__, "call")
+
+
+def _forward(module: torch.nn.Module) -> types.FunctionType:
+    """The function that says what a module does."""
+    forward = module.forward
+    return getattr(forward, "__func__", forward)
 
 
 def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:

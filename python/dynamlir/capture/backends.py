@@ -57,6 +57,7 @@ def _native(captured: Captured, settings: config.Options) -> Runner:
 
 def _python(captured: Captured, settings: config.Options) -> Runner:
     source, bound = captured.frame.python_source()
+    logs.logger("output_code").debug("%s\n%s", captured.name, source)
     namespace = {"__name__": "dynamlir.graph", "torch": torch, **bound}
     exec(compile(source, f"<dynamlir graph of {captured.name}>", "exec"), namespace)
     return namespace["compiled_fn"]

@@ -1,0 +1,107 @@
+//! Code objects as text: disassembled, and decompiled to Python source.
+
+use dynamlir_bytecode::{CodeObject, Const, Version};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyTypeError},
+    prelude::*,
+    types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple},
+};
+
+/// The version of the running interpreter.
+fn version(py: Python<'_>) -> PyResult<Version> {
+    let info = py.version_info();
+    Version::of(info.major.into(), info.minor.into())
+        .ok_or_else(|| PyRuntimeError::new_err(format!("bytecode of CPython {}.{} is not known", info.major, info.minor)))
+}
+
+/// A Python code object's attributes.
+fn object(version: Version, code: &Bound<'_, PyAny>) -> PyResult<CodeObject> {
+    let text = |name: &str| code.getattr(name)?.extract::<String>();
+    let number = |name: &str| code.getattr(name)?.extract::<u32>();
+    let bytes = |name: &str| code.getattr(name)?.extract::<Vec<u8>>();
+    let names = |name: &str| code.getattr(name)?.extract::<Vec<String>>();
+    let consts = code.getattr("co_consts")?;
+    Ok(CodeObject {
+        version,
+        name: text("co_name")?,
+        qualname: text("co_qualname")?,
+        filename: text("co_filename")?,
+        first_line: number("co_firstlineno")?,
+        flags: number("co_flags")?,
+        arg_count: number("co_argcount")?,
+        positional_only: number("co_posonlyargcount")?,
+        keyword_only: number("co_kwonlyargcount")?,
+        stack_size: number("co_stacksize")?,
+        bytecode: bytes("co_code")?,
+        exception_table: bytes("co_exceptiontable")?,
+        line_table: bytes("co_linetable")?,
+        consts: consts.try_iter()?.map(|value| constant(version, &value?)).collect::<PyResult<_>>()?,
+        names: names("co_names")?,
+        varnames: names("co_varnames")?,
+        cellvars: names("co_cellvars")?,
+        freevars: names("co_freevars")?,
+    })
+}
+
+fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
+    let items = |value: &Bound<'_, PyAny>| value.try_iter()?.map(|item| constant(version, &item?)).collect::<PyResult<Vec<_>>>();
+    Ok(if value.is_none() {
+        Const::None
+    } else if value.is_instance_of::<PyEllipsis>() {
+        Const::Ellipsis
+    } else if let Ok(value) = value.cast_exact::<PyBool>() {
+        Const::Bool(value.is_true())
+    } else if value.is_exact_instance_of::<PyInt>() {
+        // `str` refuses ints of very many digits; hexadecimal is Python as well.
+        let digits = value.str().or_else(|_| value.call_method1("__format__", ("#x",))?.str())?;
+        Const::Int(digits.to_string())
+    } else if let Ok(value) = value.cast_exact::<PyFloat>() {
+        Const::Float(value.value())
+    } else if let Ok(value) = value.cast_exact::<PyComplex>() {
+        Const::Complex(value.real(), value.imag())
+    } else if let Ok(text) = value.cast_exact::<PyString>() {
+        match text.to_str() {
+            Ok(text) => Const::Str(text.to_owned()),
+            Err(_) => Const::WideStr(value.call_method1("encode", ("utf-32-le", "surrogatepass"))?.extract::<Vec<u8>>().map(|bytes| wide(&bytes))?),
+        }
+    } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+        Const::Bytes(bytes.as_bytes().to_vec())
+    } else if value.is_exact_instance_of::<PyTuple>() {
+        Const::Tuple(items(value)?)
+    } else if value.is_exact_instance_of::<PyFrozenSet>() {
+        Const::FrozenSet(items(value)?)
+    } else if value.hasattr("co_code")? {
+        Const::Code(Box::new(object(version, value)?))
+    } else {
+        Const::Other(value.repr()?.to_string())
+    })
+}
+
+/// The code points of UTF-32.
+fn wide(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|point| u32::from_le_bytes([point[0], point[1], point[2], point[3]])).collect()
+}
+
+/// The code object behind a function, a method or a code object.
+fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let function = object.getattr("__wrapped__").or_else(|_| object.getattr("__func__")).unwrap_or_else(|_| object.clone());
+    let code = function.getattr("__code__").unwrap_or(function);
+    if code.hasattr("co_code")? {
+        return Ok(code);
+    }
+    Err(PyTypeError::new_err(format!("a function or a code object is needed, not {}", object.get_type().name()?)))
+}
+
+/// A function's or code object's bytecode as Python source. Where a code object has no source that means the same, its
+/// disassembly stands as comments.
+#[pyfunction]
+pub fn decompile(function: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(dynamlir_bytecode::decompile(&object(version(function.py())?, &code_of(function)?)?).text)
+}
+
+/// A function's or code object's instructions, one a line, in the manner of `dis`.
+#[pyfunction]
+pub fn disassemble(function: &Bound<'_, PyAny>) -> PyResult<String> {
+    dynamlir_bytecode::disassemble(&object(version(function.py())?, &code_of(function)?)?)
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
