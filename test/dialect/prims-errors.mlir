@@ -584,6 +584,87 @@ func.func @f(%x: tensor<3xf32>, %i: tensor<2xi32>) {
 
 // -----
 
+// scatter
+func.func @f(%x: tensor<4xf32>, %i: tensor<2xi64>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{expected the result to have the base's type}}
+  dynamo.scatter %s into %x[%i] dims [-1] : tensor<4xf32>, tensor<2xi64>, tensor<2xf32> -> tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %i: tensor<2xi64>, %s: tensor<2xf64>) {
+  // expected-error @+1 {{expected operand and result of one element type}}
+  dynamo.scatter %s into %x[%i] dims [-1] : tensor<4xf32>, tensor<2xi64>, tensor<2xf64> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>, %i: tensor<2xi64>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{expected one entry of 'dims' per dimension (2), got 1}}
+  dynamo.scatter %s into %x[%i] dims [-1] : tensor<4x4xf32>, tensor<2xi64>, tensor<2xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %i: tensor<2xi64>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{expected as many indices as dims are -1, got 1}}
+  dynamo.scatter %s into %x[%i] dims [0] : tensor<4xf32>, tensor<2xi64>, tensor<2xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %i: tensor<3xi64>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{expected indices of the source's shape, got 'tensor<3xi64>'}}
+  dynamo.scatter %s into %x[%i] dims [-1] : tensor<4xf32>, tensor<3xi64>, tensor<2xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{dimension 1 is out of range for rank 1}}
+  dynamo.scatter %s into %x[] dims [1] : tensor<4xf32>, tensor<2xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %s: tensor<5xf32>) {
+  // expected-error @+1 {{dimension 0 of the source does not fit into 4 places}}
+  dynamo.scatter %s into %x[] dims [0] : tensor<4xf32>, tensor<5xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xi1>, %s: tensor<4xi1>) {
+  // expected-error @+1 {{'sum' has no meaning for 'i1' in memory}}
+  dynamo.scatter %s into %x[] dims [0] by sum : tensor<4xi1>, tensor<4xi1> -> tensor<4xi1>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xui8>, %s: tensor<4xui8>) {
+  // expected-error @+1 {{'max' has no meaning for 'ui8' in memory}}
+  dynamo.scatter %s into %x[] dims [0] by max : tensor<4xui8>, tensor<4xui8> -> tensor<4xui8>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %s: tensor<4xf32>) {
+  // expected-error @+1 {{'xor' needs integers or bool}}
+  dynamo.scatter %s into %x[] dims [0] by xor : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
 // reduce
 func.func @f(%x: tensor<2x3xf32>) {
   // expected-error @+1 {{dimension 2 is out of range for rank 2}}

@@ -103,3 +103,15 @@ func.func @gather(%table: tensor<10x4xf32>, %i: tensor<3xi64>, %s: tensor<bf16>)
   dynamo.gather %s[] : tensor<bf16> -> tensor<7xbf16>
   return
 }
+
+// CHECK-LABEL: func.func @scatter
+func.func @scatter(%x: tensor<9x4xf32>, %i: tensor<3x4xi64>, %rows: tensor<3x4xf32>, %m: tensor<ui8>, %n: tensor<5xui8>) {
+  // CHECK: dynamo.scatter %arg2 into %arg0[%arg1] dims [-1, 1] by sum : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
+  dynamo.scatter %rows into %x[%i] dims [-1, 1] by sum : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
+  // CHECK: dynamo.scatter %arg2 into %arg0[%arg1, %arg1] dims [-1, -1] : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
+  dynamo.scatter %rows into %x[%i, %i] dims [-1, -1] : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
+  // All go to the one place of a 0-d base.
+  // CHECK: dynamo.scatter %arg4 into %arg3[] dims [] by prod : tensor<ui8>, tensor<5xui8> -> tensor<ui8>
+  dynamo.scatter %n into %m[] dims [] by prod : tensor<ui8>, tensor<5xui8> -> tensor<ui8>
+  return
+}

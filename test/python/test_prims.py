@@ -334,6 +334,19 @@ def scatter(base: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     return torch.as_strided_scatter(base, source, (3,), (4,), 1)
 
 
+def scatter_by_index() -> Cases:
+    place = torch.tensor([3, 0, 3, 1, 0])
+    for dtype in (*FLOATS, *INTS, torch.bool):
+        base, source = torch.zeros(4, 6).to(dtype), torch.arange(30).reshape(5, 6).to(dtype)
+        index = place[:, None].expand(5, 6).contiguous()
+        text = "dynamo.scatter {2} into {0}[{1}] dims [-1, 1]%s : {t0}, {t1}, {t2} -> {r}"
+        yield Case(text % "", lambda x, i, s: x.index_copy(0, i[:, 0], s), (base, index, source))
+        if dtype in (torch.float32, torch.float64, torch.int64, torch.int32):
+            for kind, name in (("sum", "sum"), ("prod", "prod"), ("max", "amax"), ("min", "amin")):
+                reduce = lambda x, i, s, name=name: torch.scatter_reduce(x, 0, i, s, name)  # noqa: E731
+                yield Case(text % f" by {kind}", reduce, (base + 2, index, source))
+
+
 TABLE: dict[str, Callable[[], Cases]] = dict(
     [
         pointwise("neg", torch.neg, (*FLOATS, *INTS)),
@@ -442,6 +455,7 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
             ),
         ),
         ("gather", gather),
+        ("scatter", scatter_by_index),
         ("reduce", reduce),
         ("arg_reduce", arg_reduce),
         ("scan", scan),

@@ -130,3 +130,16 @@ func.func @read_and_written(%out: memref<4xf32>)
   bufferization.materialize_in_destination %0 in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @scatter_elsewhere(%i: memref<2xi64>, %s: memref<2xf32>, %x: memref<4xf32>, %out: memref<4xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 2>, dynamo.reduced_dims = array<i64: 0>} {
+  %0 = bufferization.to_tensor %i restrict : memref<2xi64> to tensor<2xi64>
+  %1 = bufferization.to_tensor %s restrict : memref<2xf32> to tensor<2xf32>
+  %2 = bufferization.to_tensor %x restrict : memref<4xf32> to tensor<4xf32>
+  // expected-error @+1 {{expected a kernel that loads indices, source and base, writes into the base, and does nothing else}}
+  %3 = dynamo.scatter %1 into %2[%0] dims [-1] : tensor<4xf32>, tensor<2xi64>, tensor<2xf32> -> tensor<4xf32>
+  bufferization.materialize_in_destination %3 in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}

@@ -291,6 +291,13 @@ impl Emit {
         let ty = Type::tensor(&indices[0].ty().shape(), table.ty().element());
         self.b.value("dynamo.gather", &[&[table], indices].concat(), ty, &[])
     }
+    /// `base` with element `p` of `source` at the place that `dims` and `indices` say; `kind` combines it with what is
+    /// there, else the last one stays.
+    pub fn scatter(&self, base: Value, dims: &[i64], indices: &[Value], source: Value, kind: Option<&str>) -> Value {
+        let mut attrs = vec![("dims", self.i64s(dims))];
+        attrs.extend(kind.map(|kind| ("kind", self.keyword("reduce_kind", kind))));
+        self.b.value("dynamo.scatter", &[&[base], indices, &[source]].concat(), base.ty(), &attrs)
+    }
     /// The value itself, once it is known to lie in `low..high`; otherwise the graph fails with the message.
     pub fn check_range(&self, x: Value, low: i64, high: i64, message: &str) -> Value {
         let attrs = [("low", self.i64(low)), ("high", self.i64(high)), ("message", Attr::str(self.ctx(), message))];

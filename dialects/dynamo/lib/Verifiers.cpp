@@ -301,3 +301,33 @@ LogicalResult ScanOp::verify() {
     return failure();
   return kindSuits(*this, getKind(), type);
 }
+
+LogicalResult ScatterOp::verify() {
+  auto base = tensorOf(getBase()), source = tensorOf(getSource());
+  if (getResult().getType() != base)
+    return emitOpError() << "expected the result to have the base's type";
+  if (failed(sameElementType(*this, getSource(), getResult())) ||
+      failed(expectCount(*this, "dims", getDims().size(), base.getRank())))
+    return failure();
+  if (llvm::count(getDims(), -1) != static_cast<int64_t>(getIndices().size()))
+    return emitOpError() << "expected as many indices as dims are -1, got " << getIndices().size();
+  for (Value index : getIndices())
+    if (tensorOf(index).getShape() != source.getShape())
+      return emitOpError() << "expected indices of the source's shape, got " << index.getType();
+  for (auto [size, dim] : llvm::zip(base.getShape(), getDims())) {
+    if (dim == -1)
+      continue;
+    if (failed(dimInRange(*this, dim, source.getRank())))
+      return failure();
+    if (!ShapedType::isDynamic(size) && source.getDimSize(dim) > size)
+      return emitOpError() << "dimension " << dim << " of the source does not fit into " << size << " places";
+  }
+  if (!getKind())
+    return success();
+  // In memory a bool is a byte and no integer has a sign.
+  auto element = base.getElementType();
+  bool ordered = *getKind() == ReduceKind::max || *getKind() == ReduceKind::min;
+  if (element.isInteger(1) || (element.isUnsignedInteger() && ordered))
+    return emitOpError() << "'" << stringifyReduceKind(*getKind()) << "' has no meaning for " << element << " in memory";
+  return kindSuits(*this, *getKind(), base);
+}

@@ -51,7 +51,10 @@ fn check(op: Op) -> PassResult {
     }
     let element = |value: &Value| value.ty().element();
     let computes = op.is_elementwise() && !MOVING.contains(&name.as_str());
-    let combines = ["dynamo.reduce", "dynamo.arg_reduce", "dynamo.scan"].contains(&name.as_str());
+    let combines = match name.as_str() {
+        "dynamo.scatter" => op.attr("kind").is_some(),
+        name => ["dynamo.reduce", "dynamo.arg_reduce", "dynamo.scan"].contains(&name),
+    };
     if (computes || combines) && op.operands().iter().map(element).any(is_half) {
         return fail("arithmetic on 16-bit floats");
     }

@@ -10,7 +10,7 @@ use dynamlir_dialect::{
 use super::{
     functions,
     kernels::{Kernels, Template, copy_template},
-    layouts::{Wish, wishes},
+    layouts::{Wish, is_written_over, wishes},
     memory::{Need, place},
     window::{Window, is_dense, same_strides},
 };
@@ -263,7 +263,8 @@ impl Planner {
             "dynamo.aten" => self.extern_op(op),
             "dynamo.concatenate" => self.concatenate(op),
             "dynamo.pad" => self.pad(op),
-            "dynamo.as_strided_scatter" => self.scatter(op),
+            "dynamo.as_strided_scatter" => self.strided_scatter(op),
+            "dynamo.scatter" => self.scatter(op),
             "dynamo.check_range" => self.check_range(op),
             _ => self.view(op),
         }
@@ -381,7 +382,7 @@ impl Planner {
         Ok(())
     }
 
-    fn scatter(&mut self, op: Op) -> Result<(), PassError> {
+    fn strided_scatter(&mut self, op: Op) -> Result<(), PassError> {
         let element = op.result(0).ty().element();
         let base = self.place_of(op.operand(0), op)?;
         let source = self.place_of(op.operand(1), op)?;
@@ -393,6 +394,30 @@ impl Planner {
             .ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
         self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
         self.places.insert(op.result(0), place);
+        Ok(())
+    }
+
+    /// A kernel writes by index into the base, where nobody else needs that, or else into a copy of it.
+    fn scatter(&mut self, op: Op) -> Result<(), PassError> {
+        let (base, given) = (op.operand(0), op.operands().into_iter().skip(1));
+        let from = self.place_of(base, op)?;
+        let mut operands = Vec::new();
+        for value in given {
+            operands.push((self.place_of(value, op)?, value.ty().element()));
+        }
+        let to = if is_written_over(op) { from.clone() } else { self.destination(op.result(0)) };
+        if from.buffer != to.buffer {
+            self.copy(&from, &to, base.ty().element())?;
+        }
+        self.places.insert(op.result(0), to.clone());
+        operands.push((to, base.ty().element()));
+        if operands.iter().any(|(place, _)| place.window.numel() == 0) {
+            return Ok(());
+        }
+        let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
+        let name = self.kernels.scatter(op, &windows);
+        let values: Vec<Value> = operands.iter().map(|(place, element)| self.show(place, *element)).collect();
+        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, "kernels", &name))]);
         Ok(())
     }
 

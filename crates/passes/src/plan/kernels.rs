@@ -26,9 +26,9 @@ pub struct Template {
 
 /// The planned kernels of a module.
 pub struct Kernels {
-    ctx: Ctx,
+    pub(super) ctx: Ctx,
     /// Body of `module @kernels`.
-    body: Block,
+    pub(super) body: Block,
     /// From a kernel's text without its name to its name.
     by_text: HashMap<String, String>,
     /// How often a name was asked for.
@@ -82,7 +82,7 @@ impl Kernels {
     }
 
     /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
-    fn intern(&mut self, func: Op, name: &str) -> String {
+    pub(super) fn intern(&mut self, func: Op, name: &str) -> String {
         func.set_attr("sym_name", Attr::str(self.ctx, "k"));
         let text = func.text();
         if let Some(existing) = self.by_text.get(&text) {
@@ -136,7 +136,7 @@ impl Kernels {
     }
 
     /// Every argument is `noalias`: inputs are only read, and the plan gives each result memory of its own.
-    fn arg_attrs(&self, count: usize) -> Attr {
+    pub(super) fn arg_attrs(&self, count: usize) -> Attr {
         let each = Attr::dict(self.ctx, &[("llvm.noalias", Attr::unit(self.ctx))]);
         Attr::array(self.ctx, &vec![each; count])
     }
@@ -160,7 +160,7 @@ fn is_table(arg: Value) -> bool {
 }
 
 /// The type that a torch element type has in a kernel's memory: bool is a byte, unsigned is signless.
-fn memory_type(element: Type) -> Type {
+pub(super) fn memory_type(element: Type) -> Type {
     if element.is_bool() || element.is_unsigned() { Type::int(element.ctx(), element.width().max(8)) } else { element }
 }
 

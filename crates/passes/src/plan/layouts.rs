@@ -47,11 +47,25 @@ fn trace_back(mut value: Value, mut strides: Vec<i64>) -> Option<(Value, Vec<i64
             strides = inner;
         } else if op.is("dynamo.reshape") {
             strides = through_reshape(op, &strides)?;
-        } else {
+        } else if !is_written_over(op) {
             return Some((value, strides));
         }
         value = op.operand(0);
     }
+}
+
+/// Whether a `dynamo.scatter` may write into its base's own memory: what a kernel made for nothing else.
+pub fn is_written_over(op: Op) -> bool {
+    let mut base = op;
+    op.is("dynamo.scatter")
+        && loop {
+            let value = base.operand(0);
+            match value.def().filter(|_| value.uses().len() == 1) {
+                Some(def) if def.is("dynamo.launch") || def.is("dynamo.scatter") => break true,
+                Some(def) if def.is("dynamo.permute") || def.is("dynamo.reshape") => base = def,
+                _ => break false,
+            }
+        }
 }
 
 /// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may come and go.

@@ -9,6 +9,7 @@ mod graph;
 mod kernels;
 mod layouts;
 mod memory;
+mod scatter;
 mod window;
 
 use dynamlir_dialect::{

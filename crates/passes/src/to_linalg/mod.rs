@@ -30,7 +30,8 @@
 //! Restrictions: static sizes of at least 1; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
 //! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
-//! could only be split along its reduction, and must not be, carries no `dynamo.phase`.
+//! could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index
+//! becomes loops at once ([`scatter`]).
 
 mod body;
 mod convert;
@@ -38,6 +39,7 @@ mod expand;
 mod kernel;
 mod phases;
 mod scalar;
+mod scatter;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
@@ -65,6 +67,9 @@ fn run(module: Op, _config: &Config) -> PassResult {
 fn lower(function: Op) -> PassResult {
     let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
     let end = block.terminator().ok_or_else(|| PassError::at(function, "a kernel needs a terminator"))?;
+    if let Some(op) = scatter::find(block) {
+        return scatter::lower(function, block, op);
+    }
     expand::run(block);
     let kernel = Kernel::read(function)?;
     function.set_attr("dynamo.signature", kernel.signature(function)?.as_attr());

@@ -409,4 +409,32 @@ def Dynamo_ScanOp : Prim<"scan", [SameOperandsAndResultType]> {
   let hasVerifier = 1;
 }
 
+//===----------------------------------------------------------------------===//
+// Writing by index
+//===----------------------------------------------------------------------===//
+
+def Dynamo_ScatterOp : Prim<"scatter"> {
+  let summary = "base with element p of source at base[place_0(p), place_1(p), …]";
+  let description = [{
+    `dims` has one entry per dimension of the base. Where it is -1, the next of
+    the index tensors, which have the source's shape, says the place; else the
+    place is that of `p` along this dimension of the source. The indices must
+    be in range, as those of `dynamo.gather`.
+
+    The source is gone through in row-major order. Of several elements for one
+    place the last stays, or with `by` they are combined one after another, the
+    base's element first; the kinds are those of `dynamo.reduce`.
+
+    ```mlir
+    %r = dynamo.scatter %rows into %x[%i] dims [-1, 1] by sum
+           : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_Tensor:$base, Variadic<Dynamo_IndexTensor>:$indices, Dynamo_Tensor:$source,
+                       DenseI64ArrayAttr:$dims, OptionalAttr<Dynamo_ReduceKindAttr>:$kind);
+  let results = (outs Dynamo_Tensor:$result);
+  let assemblyFormat = "$source `into` $base `[` $indices `]` `dims` $dims (`by` $kind^)? attr-dict `:` type(operands) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DYNAMO_PRIMS
