@@ -58,6 +58,11 @@ pub(super) fn checked(c: &Call, index: Value, size: i64, wraps: bool) -> Value {
     if index.ty().numel() == 0 {
         return index;
     }
+    // What repeats elements is checked before it does.
+    if let Some(op) = index.def().filter(|op| op.is("dynamo.broadcast")) {
+        let dims = op.attr_i64s("dims").unwrap_or_default();
+        return c.e.broadcast(checked(c, op.operand(0), size, wraps), &index.ty().shape(), &dims);
+    }
     let low = if wraps { -size } else { 0 };
     let within = |(least, most): (i64, i64)| least >= low && most < size;
     let known = known_range(index);

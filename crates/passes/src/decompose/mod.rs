@@ -17,7 +17,9 @@ pub mod compare;
 pub mod create;
 pub mod distance;
 pub mod formula;
+pub mod histogram;
 pub mod index;
+pub mod index_write;
 pub mod join;
 pub mod keep;
 pub mod linear;
@@ -31,6 +33,9 @@ pub mod pool;
 pub mod promote;
 pub mod reduce;
 pub mod resample;
+pub mod resample_smooth;
+pub mod running;
+pub mod sample_volume;
 pub mod scatter;
 mod shape;
 pub mod softmax;
@@ -84,7 +89,12 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     linear::TABLE,
     distance::TABLE,
     index::TABLE,
+    index_write::TABLE,
+    histogram::TABLE,
+    running::TABLE,
     resample::TABLE,
+    resample_smooth::TABLE,
+    sample_volume::TABLE,
 ];
 
 /// The pass.
