@@ -44,6 +44,7 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 ///
 /// The order is narrow:
 /// - `dynamo-loop-locations` first, so that a parsed dump and the module it was printed from are lowered to equal text;
+/// - `dynamo-prefetch` while there are still views, which say how a loop goes through a kernel's arguments;
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
@@ -55,11 +56,12 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
 /// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
-const TO_LLVM: &str = "dynamo-loop-locations,dynamo-mark-backward,dynamo-expand-copies,\
+const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
     func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,convert-scf-to-openmp,\
     dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize,\
     expand-strided-metadata,lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
-    convert-math-to-libm,convert-math-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
+    convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
+    convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
     finalize-memref-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,\
     convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize,dynamo-alias-scopes";
 
