@@ -1,9 +1,9 @@
 """The demo: BERT, GPT-2 and ResNet-18 with random weights, compiled and held against eager.
 
 Each is compiled through both front doors: `torch.compile(model, backend="dynamlir")`, and `dynamlir.compile(model)`
-with dynamlir's own capture. Prints per model and door: graphs, operators generated and left to torch (names and routes),
-seconds of the first call and of the backend by stage, time per call beside eager's (medians of interleaved runs), worst
-relative error. Exits 1 when a result differs.
+with dynamlir's own capture. Prints per model and door: graphs, operators generated and left to torch (names and
+routes), seconds of the first call and of the backend by stage, time per call beside eager's (medians of interleaved
+runs), worst relative error. Exits 1 when a result differs.
 """
 
 from __future__ import annotations

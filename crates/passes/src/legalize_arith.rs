@@ -12,7 +12,8 @@
 //! Before: `%2 = arith.maximumf %0, %1 fastmath<reassoc> : f32`
 //! After:  `%2 = llvm.intr.maximum(%0, %1) {fastmathFlags = #llvm.fastmath<nsz, reassoc>} : (f32, f32) -> f32`
 //!
-//! Only `f32` and `f64` arithmetic is touched; 16-bit floats are stored, never computed with.
+//! Only `f32` and `f64` arithmetic is touched, vectors of these included where an operation becomes an intrinsic; 16-bit
+//! floats are stored, never computed with.
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type, Value},
@@ -63,7 +64,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
 /// The intrinsic in place of `op`; None for types that it is not meant for.
 fn to_intrinsic(op: Op, intrinsic: &str, is_extremum: bool) -> Result<Option<Value>, PassError> {
     let ty = op.result(0).ty();
-    if !ty.is_float() || ty.width() < 32 {
+    if !ty.element().is_float() || ty.element().width() < 32 {
         return Ok(None);
     }
     // `#arith.fastmath<reassoc,nnan>` and `#llvm.fastmath<…>` differ in their dialect only; `none` is a flag there too.

@@ -14,6 +14,7 @@ pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod loop_locations;
 pub mod plan;
+pub mod prefetch;
 pub mod schedule;
 pub mod signed_addresses;
 pub mod to_linalg;
@@ -29,6 +30,7 @@ pub const PASSES: &[&Pass] = &[
     &schedule::PASS,
     &decompose::PASS,
     &decompose::verify::PASS,
+    &prefetch::PASS,
     &hoist_scratch::PASS,
     &loop_locations::PASS,
     &edge_math::PASS,

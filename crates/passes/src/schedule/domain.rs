@@ -13,6 +13,14 @@ pub(super) struct Phase {
     pub(super) reduced: Vec<bool>,
     /// Elementary operations per point.
     cost: i64,
+    /// If it can be computed in vectors, the bits of the widest number in it.
+    pub(super) widest: Option<u32>,
+    /// Whether it is a scan, whose loop must stay whole.
+    pub(super) scans: bool,
+    /// Whether a result has an element for each point.
+    pub(super) keeps: bool,
+    /// Whether there is but one result, and no element of it for each point: only then can pieces be reduced apart.
+    pub(super) is_single: bool,
 }
 
 /// The phases of a kernel in order; the last is the root.
@@ -87,8 +95,8 @@ impl Phase {
         let iterators = op.attr("iterator_types")?.as_array()?;
         let reduced: Vec<_> = iterators.iter().map(|iterator| iterator.to_string().contains("reduction")).collect();
         let mut ranges = vec![None; reduced.len()];
-        for (map, operand) in op.attr("indexing_maps")?.as_array()?.into_iter().zip(op.operands()) {
-            for (dim, size) in results(map).into_iter().zip(operand.ty().shape()) {
+        for (access, operand) in accesses(op)?.into_iter().zip(op.operands()) {
+            for (dim, size) in access.into_iter().zip(operand.ty().shape()) {
                 if let Some(dim) = dim {
                     ranges[dim] = Some(size).filter(|&size| size >= 0);
                 }
@@ -98,7 +106,11 @@ impl Phase {
         for op in op.body()?.ops() {
             cost += cost_of(op);
         }
-        Some(Self { number, ranges: ranges.into_iter().collect::<Option<_>>()?, reduced, cost: cost.max(1) })
+        let ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
+        let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
+        let is_single = !keeps && op.num_results() == 1;
+        let (widest, scans) = (super::vectors::widest(op), op.attr("dynamo.scan").is_some());
+        Some(Self { number, ranges, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
     }
 
     /// Points of the iteration domain.
@@ -135,6 +147,11 @@ fn cost_of(op: Op) -> i64 {
         "arith.divf" | "arith.divsi" | "arith.divui" | "arith.remf" | "arith.remsi" | "arith.remui" => 4,
         _ => 1,
     }
+}
+
+/// For each operand the loops that its dimensions follow; None where one is not a plain loop.
+pub(super) fn accesses(generic: Op) -> Option<Vec<Vec<Option<usize>>>> {
+    Some(generic.attr("indexing_maps")?.as_array()?.into_iter().map(results).collect())
 }
 
 /// The dimensions that an indexing map's results name; None where a result is not a plain dimension.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, domain::Kernel};
+use super::{Inner, Plan, domain::Kernel};
 
 const ANY: &str = "!transform.any_op";
+const FOR: &str = "!transform.op<\"scf.for\">";
 
 /// The schedule for a kernel, or None where there is nothing to do.
 pub(super) fn schedule(kernel: &Kernel, plan: &Plan) -> Option<String> {
@@ -12,12 +13,18 @@ pub(super) fn schedule(kernel: &Kernel, plan: &Plan) -> Option<String> {
     match plan {
         Plan::Leave => return None,
         Plan::Split(tiles) => writer.split(kernel, tiles),
-        Plan::Nest { blocks, rows } => {
+        Plan::Nest { blocks, rows, inner } => {
             if let Some(tiles) = blocks {
                 writer.level(kernel, "tile_using_forall", tiles);
             }
             if let Some(tiles) = rows {
                 writer.level(kernel, "tile_using_for", tiles);
+            }
+            match *inner {
+                Inner::Loops => {}
+                Inner::Vectors { lanes, peel } => writer.vectors(kernel, lanes, peel),
+                Inner::Strips(strip) => writer.strips(kernel, strip),
+                Inner::Columns => writer.columns(kernel),
             }
         }
     }
@@ -88,16 +95,85 @@ impl Writer {
         nest
     }
 
-    /// Reduces pieces in parallel, then their results.
-    fn split(&mut self, kernel: &Kernel, tiles: &[i64]) {
-        let target = self.find(&format!("attributes{{dynamo.phase = {} : i64}}", kernel.root().number));
-        let handles: Vec<_> = (0..4).map(|_| self.fresh()).collect();
+    /// Tiles a phase into loops; gives the tiled operation and the innermost loop.
+    fn loops(&mut self, number: i64, tiles: &[i64]) -> (String, String) {
+        let target = self.find(&format!("attributes{{dynamo.phase = {number} : i64}}"));
+        let (tiled, nest) = (self.fresh(), self.fresh());
+        let loops = tiles.iter().filter(|&&tile| tile > 0).count();
         let sizes: Vec<_> = tiles.iter().map(ToString::to_string).collect();
         self.line(&format!(
-            "{} = transform.structured.tile_reduction_using_forall {target} by tile_sizes = [{}] : ({ANY}) -> ({})",
-            handles.join(", "),
+            "{tiled}, {nest}:{loops} = transform.structured.tile_using_for {target} tile_sizes [{}] : ({ANY}) -> ({})",
             sizes.join(", "),
-            [ANY; 4].join(", ")
+            vec![ANY; loops + 1].join(", ")
         ));
+        (tiled, format!("{nest}#{}", loops - 1))
+    }
+    /// Marks a loop for `dynamo-prefetch`.
+    fn mark(&mut self, loop_: &str) {
+        self.line(&format!("transform.annotate {loop_} \"dynamo.prefetch\" : {ANY}"));
+    }
+
+    /// Cuts the root's innermost loop into vectors; what is left after the last whole one stays a loop.
+    fn vectors(&mut self, kernel: &Kernel, lanes: i64, peel: bool) {
+        let root = kernel.root();
+        let mut tiles = vec![1; root.ranges.len()];
+        tiles[root.ranges.len() - 1] = lanes;
+        let (mut tiled, mut main) = self.loops(root.number, &tiles);
+        if peel {
+            let (whole, rest) = (self.fresh(), self.fresh());
+            let loop_ = self.fresh();
+            self.line(&format!("{loop_} = transform.cast {main} : {ANY} to {FOR}"));
+            self.line(&format!("{whole}, {rest} = transform.loop.peel {loop_} : ({FOR}) -> ({ANY}, {ANY})"));
+            self.line(&format!("transform.apply_patterns to %kernel {{ transform.apply_patterns.canonicalization }} : {ANY}"));
+            tiled = self.fresh();
+            self.line(&format!("{tiled} = transform.structured.match ops{{[\"linalg.generic\"]}} in {whole} : ({ANY}) -> {ANY}"));
+            main = whole;
+        }
+        self.mark(&main);
+        self.line(&format!("transform.structured.vectorize {tiled} : {ANY}"));
+        if tiles.len() > 1 {
+            // The loops outside leave vectors of shape 1x…: these are gone after this.
+            let patterns = ["vector.cast_away_vector_leading_one_dim", "vector.transfer_permutation_patterns", "canonicalization"];
+            let patterns = patterns.map(|name| format!("transform.apply_patterns.{name}")).join(" ");
+            self.line(&format!("transform.apply_patterns to %kernel {{ {patterns} }} : {ANY}"));
+        }
+    }
+
+    /// Cuts the rows of a phase into strips. The first phase over whole rows is cut only if there is no other: it waits
+    /// for memory itself, the others compute meanwhile.
+    fn strips(&mut self, kernel: &Kernel, strip: i64) {
+        let rank = kernel.phases.iter().map(|phase| phase.ranges.len()).max();
+        let over_rows: Vec<_> = kernel.phases.iter().filter(|phase| Some(phase.ranges.len()) == rank).collect();
+        for phase in &over_rows[over_rows.len().min(2) - 1..] {
+            let mut tiles = vec![0; phase.ranges.len()];
+            tiles[phase.ranges.len() - 1] = strip;
+            let (_, main) = self.loops(phase.number, &tiles);
+            self.mark(&main);
+        }
+    }
+
+    /// Makes a loop over the rows of a block of columns, in the phases that reduce.
+    fn columns(&mut self, kernel: &Kernel) {
+        for phase in kernel.phases.iter().filter(|phase| phase.reduced.contains(&true)) {
+            let mut tiles = vec![1; phase.ranges.len()];
+            tiles[phase.ranges.len() - 1] = 0;
+            let (_, main) = self.loops(phase.number, &tiles);
+            self.mark(&main);
+        }
+    }
+
+    /// Reduces pieces in parallel, then their results.
+    fn split(&mut self, kernel: &Kernel, tiles: &[i64]) {
+        for phase in kernel.phases.iter().filter(|phase| phase.reduced.contains(&true)) {
+            let target = self.find(&format!("attributes{{dynamo.phase = {} : i64}}", phase.number));
+            let handles: Vec<_> = (0..4).map(|_| self.fresh()).collect();
+            let sizes: Vec<_> = tiles.iter().map(ToString::to_string).collect();
+            self.line(&format!(
+                "{} = transform.structured.tile_reduction_using_forall {target} by tile_sizes = [{}] : ({ANY}) -> ({})",
+                handles.join(", "),
+                sizes.join(", "),
+                [ANY; 4].join(", ")
+            ));
+        }
     }
 }

@@ -1,0 +1,219 @@
+//! `dynamo-prefetch`: asks for memory before it is needed, in loops that the schedule has marked.
+//!
+//! The processor follows a stream by itself, but only up to the end of a page, and it stands still at the start of each row:
+//! a first phase has little to compute while it waits. The phases after it have time, so they ask for the next row.
+//!
+//! ```mlir
+//! scf.for %j = %c0 to %c1024 step %c256 {                                              // before
+//!   %s = memref.subview %row[0, %j] [1, 256] [1, 1] : …
+//!   linalg.generic … ins(%s) …
+//! } {dynamo.prefetch}
+//!
+//! scf.for %j = %c0 to %c1024 step %c256 {                                              // after
+//!   %s = memref.subview %row[0, %j] [1, 256] [1, 1] : …
+//!   %p = llvm.inttoptr (the address of %s, and 4096 bytes further)
+//!   llvm.intr.prefetch %p …                                                            // and for each cache line
+//!   linalg.generic … ins(%s) …
+//! }
+//! ```
+//!
+//! What a loop asks for lies at least [`AHEAD`] bytes of its own work ahead:
+//! - in a loop along a row the same place in a later row; where rows are long, or there is only one, the same row further on;
+//! - in a loop from row to row a later row.
+//!
+//! Only the kernel's arguments are asked for, once per row, and not those that fit into the cache; nothing is asked for where
+//! sizes are not known.
+//!
+//! An address beyond the end of memory does no harm: a prefetch never faults. It is computed on integers, since LLVM may
+//! assume that pointers stay inside of what they point to.
+
+use dynamlir_dialect::{
+    ir::{Attr, Builder, DYNAMIC, Op, Type, Value},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-prefetch", description: "Prefetch in the loops that schedules have marked", run };
+
+/// The mark of a loop, which this pass removes.
+const MARK: &str = "dynamo.prefetch";
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+/// How far ahead to ask, at least: time for memory to answer.
+const AHEAD: i64 = 2048;
+/// Rows up to so many bytes are asked for as a whole, ahead; of longer ones the first level cache could not hold two.
+const ROW: i64 = 16 * 1024;
+/// An argument of so few bytes stays in the cache anyway.
+const SMALL: i64 = 16 * 1024;
+/// Most lines that one iteration asks for.
+const MOST_LINES: i64 = 32;
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    let mut loops = Vec::new();
+    module.walk(&mut |op| {
+        if op.is("scf.for") && op.attr(MARK).is_some() {
+            loops.push(op);
+        }
+    });
+    let mut asked = Vec::new();
+    for marked in loops {
+        marked.remove_attr(MARK);
+        prefetch(marked, &mut asked)?;
+    }
+    Ok(())
+}
+
+/// What a marked loop asks for. `asked` holds what other loops on the same rows ask for already.
+fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
+    let Some(body) = marked.body() else { return Ok(()) };
+    let (Some(&index), Some(bounds)) = (body.args().first(), Bounds::read(marked)) else { return Ok(()) };
+    for view in body.ops().into_iter().filter(|op| op.is("memref.subview")) {
+        let Some(access) = Access::read(view, index, &bounds) else { continue };
+        let key = (marked.parent(), access.argument);
+        if !asked.contains(&key) {
+            asked.push(key);
+            ask(view, &access)?;
+        }
+    }
+    Ok(())
+}
+
+/// How a loop runs.
+struct Bounds {
+    step: i64,
+    /// Iterations; None if that depends.
+    count: Option<i64>,
+}
+
+impl Bounds {
+    fn read(op: Op) -> Option<Self> {
+        let constant = |i| op.operand(i).def().filter(|def| def.is("arith.constant"))?.attr_i64("value");
+        let step = constant(2).filter(|&step| step > 0)?;
+        let count = constant(0).zip(constant(1)).map(|(lower, upper)| upper.saturating_sub(lower) / step);
+        Some(Self { step, count })
+    }
+}
+
+/// How a view goes through a kernel's argument, in bytes.
+struct Access {
+    argument: Value,
+    /// What one iteration goes through.
+    bytes: i64,
+    /// How far ahead to ask.
+    ahead: i64,
+}
+
+impl Access {
+    /// None where there is nothing to ask for: a temporary, something small, something that is not gone through.
+    fn read(view: Op, index: Value, bounds: &Bounds) -> Option<Self> {
+        let ty = view.result(0).ty();
+        let element = i64::from(ty.element().width()) / 8;
+        // Strides of the dimension that the loop moves, and of the row that another loop moves.
+        let (mut moved, mut row) = (None, None);
+        let mut memory = view.result(0);
+        while let Some(op) = memory.def() {
+            if !op.is("memref.subview") {
+                return None;
+            }
+            memory = op.operand(0);
+            let strides = memory.ty().strides();
+            for (dim, offset) in offsets(op) {
+                let (&stride, is_last) = (strides.get(dim)?, dim + 1 == strides.len());
+                if offset == index {
+                    moved = Some((stride, is_last));
+                } else if !is_last {
+                    // The innermost loop outside is the one that moves the dimension furthest inside.
+                    row = row.or(Some(stride));
+                }
+            }
+        }
+        let (sizes, strides) = (memory.ty().shape(), memory.ty().strides());
+        if sizes.iter().chain(&strides).chain(&row).any(|&number| number == DYNAMIC) || row == Some(0) {
+            return None;
+        }
+        let reach: i64 = sizes.iter().zip(strides).map(|(size, stride)| (size - 1).saturating_mul(stride.abs())).sum();
+        if element == 0 || reach < SMALL / element {
+            return None;
+        }
+        let (stride, is_last) = moved.filter(|&(stride, _)| stride != DYNAMIC && stride != 0)?;
+        let (bytes, ahead) = if is_last && stride == 1 {
+            // Along a row.
+            let bytes = bounds.step.checked_mul(element)?;
+            let fits = bounds.count.is_some_and(|count| count.saturating_mul(bytes) <= ROW);
+            let next_row = row.filter(|_| fits).map(|row| row.saturating_mul(element));
+            (bytes, next_row.map_or(AHEAD.max(bytes), |row| steps_ahead(row, row)))
+        } else {
+            // From row to row, each gone through inside of the loop.
+            let (shape, strides) = (ty.shape(), ty.strides());
+            let (&length, outer) = shape.split_last().filter(|_| !is_last)?;
+            let is_row = length > 0 && strides.last() == Some(&1) && outer.iter().all(|&size| size == 1);
+            let bytes = length.checked_mul(element).filter(|_| is_row)?;
+            (bytes, steps_ahead(stride.saturating_mul(bounds.step).saturating_mul(element), bytes))
+        };
+        Some(Self { argument: memory, bytes, ahead })
+    }
+}
+
+/// Bytes to as many steps of `step` bytes ahead as it takes to be far enough, when each goes through `bytes`.
+fn steps_ahead(step: i64, bytes: i64) -> i64 {
+    step.saturating_mul((AHEAD + bytes.abs() - 1) / bytes.abs())
+}
+
+/// The dimensions along which a view is moved, innermost first, and by what.
+fn offsets(view: Op) -> Vec<(usize, Value)> {
+    let offsets = view.attr_i64s("static_offsets").unwrap_or_default();
+    let dims = offsets.iter().enumerate().filter(|&(_, &offset)| offset == DYNAMIC).map(|(dim, _)| dim);
+    let mut moved: Vec<_> = dims.zip(view.operands().into_iter().skip(1)).collect();
+    moved.reverse();
+    moved
+}
+
+/// Whether something is stored through a view.
+fn writes(view: Op) -> bool {
+    view.result(0).uses().into_iter().any(|used| {
+        // Kernels' operations take their destinations last, and have a block argument for each operand.
+        let is_last =
+            || used.op.body().is_some_and(|body| body.terminator().is_some_and(|end| used.index + end.num_operands() >= body.args().len()));
+        used.op.is("vector.transfer_write") || (used.op.is("linalg.generic") && is_last())
+    })
+}
+
+/// Asks for what an iteration will go through later.
+fn ask(view: Op, access: &Access) -> PassResult {
+    let next = view.next().ok_or_else(|| PassError::at(view, "a view at the end of a block"))?;
+    let builder = Builder::before(next).with_loc(view.loc());
+    let (ctx, memory) = (view.ctx(), view.result(0));
+    let (index, long, word) = (Type::index(ctx), Type::int(ctx, 64), Type::int(ctx, 32));
+    let pointer = Type::parse(ctx, "!llvm.ptr").ok_or_else(|| PassError::at(view, "the LLVM dialect is missing"))?;
+    let constant = |ty, value| builder.value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, value))]);
+
+    let rank = memory.ty().rank();
+    let base = Type::memref(&[], memory.ty().element(), &[], 0);
+    let results: Vec<_> = [base].into_iter().chain(vec![index; 1 + 2 * rank]).collect();
+    let parts = builder.op("memref.extract_strided_metadata", &[memory], &results, &[]);
+    let start = builder.value("memref.extract_aligned_pointer_as_index", &[parts.result(0)], index, &[]);
+    let size = constant(index, i64::from(memory.ty().element().width()) / 8);
+    let bytes = builder.value("arith.muli", &[parts.result(1), size], index, &[]);
+    let address = builder.value("arith.addi", &[start, bytes], index, &[]);
+    let address = builder.value("arith.index_cast", &[address], long, &[]);
+    let attrs = [("rw", i64::from(writes(view))), ("hint", 3), ("cache", 1)].map(|(name, value)| (name, Attr::int_of(word, value)));
+    for line in 0..((access.bytes + LINE - 1) / LINE).min(MOST_LINES) {
+        let at = builder.value("arith.addi", &[address, constant(long, access.ahead.saturating_add(LINE * line))], long, &[]);
+        let at = builder.value("llvm.inttoptr", &[at], pointer, &[]);
+        builder.op("llvm.intr.prefetch", &[at], &[], &attrs);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_ahead_are_far_enough() {
+        assert_eq!(steps_ahead(4096, 4096), 4096);
+        assert_eq!(steps_ahead(768, 768), 2304);
+        assert_eq!(steps_ahead(-512, 512), -2048);
+        assert_eq!(steps_ahead(1024, 256), 8192);
+    }
+}

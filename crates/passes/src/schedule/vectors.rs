@@ -1,0 +1,80 @@
+//! Which phases may be computed in vectors: what they compute, and how they go through memory.
+//!
+//! A phase is left to LLVM's loop vectorizer if it
+//! - calls a function: the vectorizer knows the vector variants of a library, `convert-math-to-libm` takes vectors apart;
+//! - works on 16-bit floats, whose conversions LLVM matches to instructions on loops better than on vectors of two widths;
+//! - reads by computed indices or uses the loop's own index;
+//! - goes through some operand other than element by element in the innermost loop, or by standing still in it.
+
+use dynamlir_dialect::ir::{Op, Type, Value};
+
+use super::domain::accesses;
+
+/// Operations that are as good on vectors as on numbers.
+const ARITH: &[&str] = &[
+    "addf", "addi", "andi", "bitcast", "cmpf", "cmpi", "constant", "divf", "extf", "extsi", "extui", "fptosi", "maximumf", "maxnumf",
+    "maxsi", "maxui", "minimumf", "minnumf", "minsi", "minui", "mulf", "muli", "negf", "ori", "select", "shli", "shrsi", "shrui", "sitofp",
+    "subf", "subi", "truncf", "trunci", "uitofp", "xori",
+];
+/// Functions that are instructions.
+const MATH: &[&str] = &["absf", "ceil", "copysign", "floor", "fma", "roundeven", "sqrt", "trunc"];
+/// Functions that `dynamo-approximate-math` makes arithmetic of, on `f32`.
+const MATH_F32: &[&str] = &["exp", "erf"];
+
+/// Bits of the widest number that the phase works with; None if it is not for vectors.
+pub(super) fn widest(generic: Op) -> Option<u32> {
+    let innermost = generic.attr("iterator_types")?.as_array()?.len().checked_sub(1)?;
+    let accesses = accesses(generic)?;
+    if accesses.iter().zip(generic.operands()).any(|(access, operand)| !is_straight(access, innermost, operand)) {
+        return None;
+    }
+    let mut widest = 0;
+    for op in generic.body()?.ops() {
+        if !op.is("linalg.yield") && !is_vectorizable(op) {
+            return None;
+        }
+        for value in op.operands().into_iter().chain(op.results()) {
+            let ty = value.ty();
+            if !(ty.is_int() || ty.is_float()) || (ty.is_float() && ty.width() < 32) {
+                return None;
+            }
+            widest = widest.max(ty.width());
+        }
+    }
+    Some(widest).filter(|&bits| bits > 1)
+}
+
+fn is_vectorizable(op: Op) -> bool {
+    let name = op.name();
+    if let Some(name) = name.strip_prefix("arith.") {
+        return ARITH.contains(&name);
+    }
+    name.strip_prefix("math.")
+        .is_some_and(|name| MATH.contains(&name) || (MATH_F32.contains(&name) && op.result(0).ty() == Type::f32(op.ctx())))
+}
+
+/// Whether the innermost loop goes through the operand's memory element by element.
+fn is_straight(access: &[Option<usize>], innermost: usize, operand: Value) -> bool {
+    if !operand.ty().is_tensor() || access.contains(&None) {
+        return false;
+    }
+    match access.iter().position(|&dim| dim == Some(innermost)) {
+        None => true,
+        Some(place) => place + 1 == access.len() && memory(operand).and_then(|ty| ty.strides().last().copied()) == Some(1),
+    }
+}
+
+/// The buffer that a tensor is loaded from or goes to.
+fn memory(operand: Value) -> Option<Type> {
+    let def = operand.def()?;
+    if def.is("bufferization.to_tensor") {
+        return Some(def.operand(0).ty());
+    }
+    // A destination: what becomes of the result says where it goes.
+    let uses = operand.uses();
+    let [used] = uses.as_slice() else { return None };
+    let first = used.op.num_operands().checked_sub(used.op.num_results())?;
+    let stored = used.op.result(used.index.checked_sub(first)?).uses();
+    let [store] = stored.as_slice() else { return None };
+    store.op.is("bufferization.materialize_in_destination").then(|| store.op.operand(1).ty())
+}
