@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import types
+import weakref
 
 import dynamlir
 import pytest
@@ -177,3 +179,92 @@ def test_a_number_plus_a_tensor_in_place():
 
     assert Follows(function).entries() == 1
     torch.testing.assert_close(dynamlir.compile(function, backend="eager")(X), function(X))
+
+
+# -- values that are reached through an object
+
+
+def test_a_context_variable_is_guarded_by_its_value():
+    variable = contextvars.ContextVar("variable")
+    follows = Follows(lambda x: x * variable.get(2))
+    assert follows.entries() == 1
+    token = variable.set(3)
+    assert follows.entries() == 2
+    variable.reset(token)
+    assert follows.entries() == 2
+
+
+def test_a_weak_reference_is_guarded_by_what_it_refers_to():
+    settings = Settings()
+    reference = weakref.ref(settings)
+    follows = Follows(lambda x: x * (3 if reference() is None else reference().layers))
+    assert follows.entries() == 1
+    settings.layers = 4
+    assert follows.entries() == 2
+    del settings
+    assert follows.entries() == 3
+
+
+def test_what_a_modules_getattr_makes_is_not_taken_for_stored():
+    module = types.ModuleType("lazy")
+    exec("SCALE = 1\ndef __getattr__(name): return SCALE * 2", module.__dict__)
+    follows = Follows(lambda x: x * module.missing)
+    assert follows.entries() == 1
+    module.SCALE = 5
+    assert follows.entries() == 2
+    module.missing = 7
+    assert follows.entries() == 3
+
+
+# -- writes
+
+
+def test_a_write_that_changes_nothing_is_no_side_effect():
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout())
+    layers.eval()
+
+    def function(x):
+        layers.eval()
+        return layers(x)
+
+    follows = Follows(function)
+    assert follows.entries() == 1
+    layers.train()
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), function(X))
+    assert [event.reason for event in dynamlir.fallbacks()] == ["side-effect"]
+    assert not layers.training
+
+
+@pytest.mark.parametrize("write", ["settings.__setattr__('layers', 9)", "object.__setattr__(settings, 'layers', 9)"])
+def test_a_write_by_the_slot_is_a_write(write):
+    settings = Settings()
+    function = eval(f"lambda x: ({write}, x + settings.layers)[1]", {"settings": settings})
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), X + 9)
+    assert settings.layers == 9
+    assert [event.reason for event in dynamlir.fallbacks()] == ["side-effect"]
+
+
+def test_a_class_is_not_written():
+    class Local:
+        size = 1
+
+    compiled = dynamlir.compile(lambda x: (type.__setattr__(Local, "size", 5), x * Local.size)[1])
+    torch.testing.assert_close(compiled(X), X * 5)
+    compiled = dynamlir.compile(lambda x: (Local.__class__.__setattr__(Local, "size", 6), x * Local.size)[1])
+    torch.testing.assert_close(compiled(X), X * 6)
+    assert {event.reason for event in dynamlir.fallbacks()} == {"side-effect"}
+
+
+def test_a_key_that_no_guard_can_check_is_no_exception_of_the_frames():
+    table = {(object, 1): 2.0}
+
+    def function(x):
+        try:
+            return x * table[object, 1]
+        except RuntimeError:
+            return x
+
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), X * 2)

@@ -93,6 +93,9 @@ impl<'py> Capture<'py> {
             Overlay::Untouched => {}
         }
         let stored = self.guards.attr(source, &key);
+        if self.torch.is_lazy(owner) {
+            self.outside(|| owner.getattr(name))?;
+        }
         if let Some(dict) = instance_dict(owner)
             && let Some(value) = dict.get_item(name)?
         {
@@ -146,8 +149,26 @@ impl<'py> Capture<'py> {
 
     fn module_attr(&self, module: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         self.pin(module, source)?;
-        let value = module.getattr(name)?;
-        self.wrap(value, self.guards.attr(source, &text(name)?))
+        let key = text(name)?;
+        let own = classify(&module.get_type(), &key)?;
+        if matches!(own, ClassAttr::Data(_)) && !["__dict__", "__class__"].contains(&key.as_str()) {
+            return self.met(module.getattr(name)?);
+        }
+        let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
+            instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)
+        };
+        let mut value = stored()?;
+        if value.is_none() && self.torch.is_lazy(module) {
+            self.outside(|| module.getattr(name))?;
+            value = stored()?;
+        }
+        let at = self.guards.attr(source, &key);
+        if let Some(value) = value {
+            return self.wrap(value, at);
+        }
+        // Of the class, or what a `__getattr__` of the module or its class makes of it.
+        self.guards.absent(at);
+        self.met(module.getattr(name)?)
     }
 
     fn class_attr(&self, class: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
@@ -194,14 +215,46 @@ impl<'py> Capture<'py> {
             return self.stop(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
         }
         if let Some(source) = self.source(owner) {
+            let slot = if value.is_some() { "__setattr__" } else { "__delattr__" };
+            if let Some(own) = lookup(&owner.object.get_type(), slot)?.filter(pyo3::types::PyAnyMethods::is_exact_instance_of::<PyFunction>)
+            {
+                // Its class decides in Python; what that writes in the end is noted.
+                self.pin_type(&owner.object, source)?;
+                let own = self.wrap(own, self.guards.type_attr(self.guards.source(Source::Type(source)), slot))?;
+                let args: Vec<_> = [owner.clone(), Tracked::new(name.clone().into_any())].into_iter().chain(value.cloned()).collect();
+                return self.call(&own, &args, &Vec::new()).map(|_| ());
+            }
             return self.write_attr(&owner.object, source, name, value);
         }
         match value {
             Some(value) => {
                 self.settle(value)?;
-                owner.object.setattr(name, &value.object)?;
+                let result = owner.object.setattr(name, &value.object);
+                self.returned(result.map(|()| self.py.None().into_bound(self.py)))?;
             }
             None => owner.object.delattr(name)?,
+        }
+        Ok(())
+    }
+
+    /// `object.__setattr__` and `object.__delattr__`, whatever the class of the object has.
+    pub fn store_generic_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
+        if self.torch.is_fake(&owner.object) {
+            return self.stop(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+        }
+        if let Some(source) = self.source(owner) {
+            self.pin_type(&owner.object, source)?;
+            return self.write_attr(&owner.object, source, name, value);
+        }
+        let object = self.py.get_type::<PyAny>();
+        match value {
+            Some(value) => {
+                self.settle(value)?;
+                object.call_method1("__setattr__", (&owner.object, name, &value.object))?;
+            }
+            None => {
+                object.call_method1("__delattr__", (&owner.object, name))?;
+            }
         }
         Ok(())
     }
@@ -220,7 +273,8 @@ impl<'py> Capture<'py> {
         let plain = ["__setattr__", "__delattr__"].iter().all(|slot| {
             let found = lookup(&class, slot).ok().flatten();
             let object = lookup(&self.py.get_type::<PyAny>(), slot).ok().flatten();
-            found.zip(object).is_some_and(|(found, object)| found.is(&object))
+            // Python code that has come here has had its say.
+            found.zip(object).is_some_and(|(found, object)| found.is(&object) || found.is_exact_instance_of::<PyFunction>())
         });
         let dict = instance_dict(owner);
         if !plain || matches!(classify(&class, &key)?, ClassAttr::Data(_)) || dict.is_none() {
@@ -239,7 +293,7 @@ impl<'py> Capture<'py> {
             match &before {
                 // What stands there decides whether it was set back.
                 Some(before) => {
-                    if !self.guards.equals(stored, before.bind(self.py)).map_err(|error| Halt::Raise(error.into()))? {
+                    if !self.guarded(self.guards.equals(stored, before.bind(self.py)))? {
                         drop(written);
                         return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
                     }

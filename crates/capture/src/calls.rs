@@ -8,6 +8,7 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    callbacks,
     effects::{Effect, Special},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
@@ -18,6 +19,9 @@ const LEAF_MODULES: &[&str] = &["torch.nn.functional", "torch.functional", "torc
 
 /// Python functions that only read what they are given and are called as they are: looking into them would show nothing.
 const OPAQUE: &[(&str, &str)] = &[("inspect", "signature"), ("inspect", "getfullargspec"), ("typing", "cast")];
+
+/// Functions of `re` that only look at text, and keep patterns in a cache of their own.
+const TEXT: &[&str] = &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"];
 
 /// Python functions that must not be interpreted, with the reason.
 const REFUSED: &[(&str, &str, &str)] = &[
@@ -71,6 +75,9 @@ impl<'py> Capture<'py> {
             }
             _ => {}
         }
+        if self.torch.is_weak_reference(object) && args.is_empty() {
+            return self.referent(callable);
+        }
         if let Some(effect) = self.effects.of(object) {
             return self.call_native(callable, effect, args, kwargs);
         }
@@ -123,7 +130,8 @@ impl<'py> Capture<'py> {
                 return self.stop(why, format!("{module}.{name}"));
             }
         }
-        if OPAQUE.contains(&(module.as_str(), name.as_str())) {
+        let text = module == "re" && TEXT.contains(&name.as_str()) && self.all_primitive(args, kwargs);
+        if text || OPAQUE.contains(&(module.as_str(), name.as_str())) {
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
             return self.met(result);
@@ -146,6 +154,7 @@ impl<'py> Capture<'py> {
             self.settle(value)?;
         }
         let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
+        self.entering.set(callable.as_ptr() as usize);
         let result = if kwargs.is_empty() {
             callable.call1(given)
         } else {
@@ -176,12 +185,12 @@ impl<'py> Capture<'py> {
             None if self.is_made(&function.object) => return Ok(()),
             None => {
                 let name: String = function.object.getattr("__qualname__")?.extract()?;
-                self.guards.hold(&function.object, &name).map_err(|error| Halt::Raise(error.into()))?
+                self.guarded(self.guards.hold(&function.object, &name))?
             }
         };
         self.pin(&function.object, source)?;
         let code = function.object.getattr("__code__")?;
-        self.guards.code(source, &code).map_err(|error| Halt::Raise(error.into()))?;
+        self.guarded(self.guards.code(source, &code))?;
         // Its globals, cells and defaults are reached through it.
         self.wrap(function.object.clone(), source)?;
         Ok(())
@@ -216,6 +225,10 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(())
+    }
+
+    fn all_primitive(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
+        args.iter().chain(kwargs.iter().map(|(_, value)| value)).all(|value| self.torch.is_primitive(&value.object))
     }
 
     fn touches_tensors(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
@@ -280,8 +293,13 @@ impl<'py> Capture<'py> {
         }
         match effect {
             Effect::Special(special) => self.call_special(callable, special, args, kwargs),
-            // What sets the thread's state is a node, too: a graph that runs elsewhere must set it.
-            Effect::Torch | Effect::SetsState => self.torch_call(object, args, kwargs),
+            Effect::Torch => self.torch_call(object, args, kwargs),
+            Effect::SetsState => self.state_call(object, args, kwargs),
+            Effect::Outside => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let result = self.outside(|| object.call(given, Some(&keywords)))?;
+                self.met(result)
+            }
             Effect::ReadsState => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 self.returned(object.call(given, Some(&keywords)))
@@ -305,6 +323,11 @@ impl<'py> Capture<'py> {
 
     fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+        if callbacks::calls_back(&name) {
+            let (args, kwargs) = self.called_back(args, kwargs)?;
+            let (given, keywords) = self.native_arguments(&args, &kwargs)?;
+            return self.returned(object.call(given, Some(&keywords)));
+        }
         if object.is_instance_of::<PyType>()
             && matches!(name.as_str(), "int" | "float" | "bool" | "complex")
             && args.iter().any(|arg| self.torch.is_fake(&arg.object))
@@ -351,6 +374,7 @@ impl<'py> Capture<'py> {
             (Special::True, _) => Ok(boolean(true)),
             (Special::False, _) => Ok(boolean(false)),
             (Special::None, _) => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Zero, _) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
             (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
             (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
                 Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(default.clone()),
@@ -362,18 +386,24 @@ impl<'py> Capture<'py> {
                 _ => self.load_attr(owner, &name_of(name)?),
             },
             (Special::SetAttr, [owner, name, value]) => {
-                let name = name_of(name)?;
-                if self.source(owner).is_none() && !self.torch.is_fake(&owner.object) && receiver(&callable.object).is_none() {
-                    // object.__setattr__ of something the frame made: without its class's own __setattr__.
-                    self.settle(value)?;
-                    callable.object.call1((&owner.object, name, &value.object))?;
-                } else {
-                    self.store_attr(owner, &name, Some(value))?;
-                }
+                self.store_attr(owner, &name_of(name)?, Some(value))?;
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
             (Special::DelAttr, [owner, name]) => {
                 self.store_attr(owner, &name_of(name)?, None)?;
+                Ok(Tracked::new(py.None().into_bound(py)))
+            }
+            (Special::GenericSetAttr | Special::GenericDelAttr, args) => {
+                // Bound by `super()`, or called on the class.
+                let bound = receiver(&callable.object).map(Tracked::new);
+                let args: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
+                match (special, &args[..]) {
+                    (Special::GenericSetAttr, [owner, name, value]) => {
+                        self.store_generic_attr(owner, &name_of(name)?, Some(value))?;
+                    }
+                    (Special::GenericDelAttr, [owner, name]) => self.store_generic_attr(owner, &name_of(name)?, None)?,
+                    _ => return self.stop(reason::C_FUNCTION, describe(&callable.object)),
+                }
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
             (Special::IsInstance, [value, class]) => {
@@ -417,7 +447,7 @@ impl<'py> Capture<'py> {
             (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
-            (Special::ContextVarGet, _) => self.stop(reason::C_FUNCTION, "ContextVar.get"),
+            (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 self.returned(callable.object.call(given, Some(&keywords)))
@@ -495,10 +525,13 @@ impl<'py> Capture<'py> {
 pub(crate) fn receiver<'py>(callable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let kind = callable.get_type();
     let kind = kind.name().ok()?;
-    if kind != "builtin_function_or_method" && kind != "method-wrapper" {
+    if !["builtin_function_or_method", "builtin_method", "method-wrapper"].iter().any(|known| kind == *known) {
         return None;
     }
     let owner = callable.getattr("__self__").ok()?;
+    if kind == "method-wrapper" {
+        return Some(owner);
+    }
     (!owner.is_none() && !owner.is_instance_of::<PyType>() && !owner.is_instance_of::<pyo3::types::PyModule>()).then_some(owner)
 }
 

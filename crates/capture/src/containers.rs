@@ -58,6 +58,10 @@ impl<'py> Capture<'py> {
             };
         }
         self.pin_type(object, source)?;
+        if object.get_type().getattr("__module__")?.eq("typing")? {
+            // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
+            return self.met(self.outside(|| object.get_item(&key.object))?);
+        }
         self.met(object.get_item(&key.object)?)
     }
 

@@ -13,13 +13,15 @@ use pyo3::{
     types::{PyString, PyType},
 };
 
-use self::table::{EXAMPLES, OPERATORS, PURE, READS_STATE, SETS_STATE, SPECIAL, TORCH_NAMESPACES, TYPES};
+use self::table::{EXAMPLES, MUTATES_FIRST, OPERATORS, OUTSIDE, PURE, READS_STATE, SETS_STATE, SPECIAL, TORCH_NAMESPACES, TYPES};
 
 /// What calling a C function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Reads its arguments, however deep, and returns something new or a part of them.
     Pure,
+    /// As `Pure`, on values that are no tensors; torch looks up operators for it, which is not to be seen.
+    Outside,
     /// As `Pure`, but changes its first argument: allowed on what the frame made.
     MutatesFirst,
     /// Answers from the state of the thread that the global guard covers.
@@ -39,10 +41,14 @@ pub enum Special {
     GetAttr,
     /// `hasattr`
     HasAttr,
-    /// `setattr`, `object.__setattr__`
+    /// `setattr`
     SetAttr,
-    /// `delattr`, `object.__delattr__`
+    /// `delattr`
     DelAttr,
+    /// `object.__setattr__`
+    GenericSetAttr,
+    /// `object.__delattr__`
+    GenericDelAttr,
     /// `object.__getattribute__`
     GenericGetAttr,
     /// `isinstance`
@@ -73,6 +79,8 @@ pub enum Special {
     False,
     /// A call whose answer while capturing is `None`.
     None,
+    /// A call whose answer while capturing is 0.
+    Zero,
 }
 
 /// The table, resolved to the addresses of the objects of this process.
@@ -95,7 +103,13 @@ impl Effects {
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let mut table =
             Self { functions: HashMap::new(), types: HashMap::new(), namespaces: Vec::new(), tensor_base: 0, alive: Vec::new() };
-        for (names, effect) in [(PURE, Effect::Pure), (READS_STATE, Effect::ReadsState), (SETS_STATE, Effect::SetsState)] {
+        for (names, effect) in [
+            (PURE, Effect::Pure),
+            (OUTSIDE, Effect::Outside),
+            (MUTATES_FIRST, Effect::MutatesFirst),
+            (READS_STATE, Effect::ReadsState),
+            (SETS_STATE, Effect::SetsState),
+        ] {
             for (module, names) in names {
                 for name in *names {
                     table.add(py, module, name, effect);
@@ -120,9 +134,11 @@ impl Effects {
             table.types.insert(object.as_ptr() as usize, &[]);
             table.alive.push(object.into_any().unbind());
         }
-        for (name, special) in
-            [("__getattribute__", Special::GenericGetAttr), ("__setattr__", Special::SetAttr), ("__delattr__", Special::DelAttr)]
-        {
+        for (name, special) in [
+            ("__getattribute__", Special::GenericGetAttr),
+            ("__setattr__", Special::GenericSetAttr),
+            ("__delattr__", Special::GenericDelAttr),
+        ] {
             let slot = py.get_type::<PyAny>().getattr(name)?;
             table.functions.insert(address(&slot), Effect::Special(special));
             table.alive.push(slot.unbind());
@@ -165,7 +181,7 @@ impl Effects {
         let kind = callable.get_type();
         let kind_name = kind.name().ok()?;
         match kind_name.to_str().ok()? {
-            "builtin_function_or_method" => self.builtin(callable),
+            "builtin_function_or_method" | "builtin_method" => self.builtin(callable),
             "method_descriptor" | "wrapper_descriptor" | "classmethod_descriptor" => {
                 self.method(&callable.getattr("__objclass__").ok()?, &callable.getattr("__name__").ok()?)
             }
@@ -200,6 +216,11 @@ impl Effects {
             let base = base.ok()?;
             if address(&base) == self.tensor_base {
                 return Some(Effect::Torch);
+            }
+            // A method with an entry of its own, such as `object.__setattr__`, bound to an object.
+            let raw = base.getattr("__dict__").and_then(|dict| dict.get_item(&name)).ok();
+            if let Some(effect) = raw.and_then(|raw| self.functions.get(&address(&raw))) {
+                return Some(*effect);
             }
             if let Some(mutators) = self.types.get(&address(&base)) {
                 let known = base.getattr("__dict__").and_then(|dict| dict.contains(&name)).unwrap_or(false);

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod callbacks;
 mod calls;
 mod containers;
+mod dynamic;
 pub mod effects;
 mod names;
 pub mod outputs;

@@ -12,7 +12,7 @@ use pyo3::{
     types::{PyString, PyTuple},
 };
 
-use crate::state::{Capture, Halt, Outcome};
+use crate::state::{Capture, Outcome};
 
 impl<'py> Capture<'py> {
     /// Where a global of a frame is reached; None for code that is run without a function.
@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
     /// A function that C code has called, which is kept alive to be looked at by the guards.
     fn held(&self, function: &Bound<'py, PyAny>) -> Outcome<SourceId> {
         let label: String = function.getattr("__qualname__")?.extract()?;
-        self.guards.hold(function, &label).map_err(|error| Halt::Raise(error.into()))
+        self.guarded(self.guards.hold(function, &label))
     }
 
     /// Where a free variable of a frame is reached; None for cells that the capture made.

@@ -9,7 +9,7 @@ use dynamlir_interpreter::{
 };
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyString, PyTuple},
+    types::{PyDict, PyFunction, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
@@ -142,6 +142,15 @@ impl Policy for CapturePolicy {
             }
         }
         Ok(())
+    }
+
+    fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
+        // The program does not call a function with a dead reference, but through `call`, which says so.
+        let called = self.state.entering.replace(0);
+        first.is_some_and(|first| {
+            function.is_none_or(|function| function.as_ptr() as usize != called)
+                && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none())
+        })
     }
 
     fn leaves(&self, reason: &str) -> bool {
@@ -335,7 +344,7 @@ impl Policy for CapturePolicy {
             }
             if let Some(source) = capture.source_of(dict) {
                 let dict = dict.cast::<PyDict>().map_err(PyErr::from)?;
-                capture.guards.dict_keys(source, dict).map_err(PyErr::from)?;
+                capture.run(capture.guarded(capture.guards.dict_keys(source, dict)))?;
             }
         }
         capture.give(capture.call(&capture.tracked(callable), &positional, &named))
@@ -414,12 +423,9 @@ impl Policy for CapturePolicy {
         level: &Value<'py>,
     ) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        let loaded = frame.py().import("sys")?.getattr("modules")?.contains(name)?;
-        if !loaded {
-            return capture.refuse(reason::SIDE_EFFECT, format!("imports {name} for the first time"));
-        }
-        let module = dynamlir_interpreter::suspended(|| semantics::import_name(frame, name, fromlist.get(), level.get()))?;
-        let source = capture.guards.hold(&module, &name.to_string()).map_err(PyErr::from)?;
+        // A module that is imported for the first time makes real tensors, and stays imported whatever becomes of the capture.
+        let module = capture.outside(|| semantics::import_name(frame, name, fromlist.get(), level.get()))?;
+        let source = capture.run(capture.guarded(capture.guards.hold(&module, &name.to_string())))?;
         capture.give(capture.wrap(module, source))
     }
 

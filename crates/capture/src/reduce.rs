@@ -12,7 +12,7 @@ use pyo3::{
 use crate::{
     attributes::{instance_dict, lookup},
     calls::receiver,
-    state::{Capture, Halt, Outcome, Tracked, type_name},
+    state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
 
@@ -72,7 +72,7 @@ impl<'py> Capture<'py> {
         let held = self.guards.source(Source::GetAttr(source, "__dict__".into()));
         if let Some(dict) = instance_dict(object) {
             if dict.is_empty() {
-                self.guards.dict_keys(held, &dict).map_err(|error| Halt::Raise(error.into()))?;
+                self.guarded(self.guards.dict_keys(held, &dict))?;
             } else {
                 self.wrap(dict.into_any(), held)?;
             }

@@ -1,6 +1,6 @@
 //! One capture from beginning to end: the call, then what it came to.
 
-use std::rc::Rc;
+use std::{collections::HashSet, rc::Rc};
 
 use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph, Line};
@@ -138,10 +138,24 @@ fn attempt<'py>(
         Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),
         Err(error) => return Ok(Err(halt(error))),
     };
-    match capture.session().call_method1("finish", (outputs.fakes,)) {
+    match capture.session().call_method1("finish", (outputs.fakes, named_inputs(state))) {
         Ok(kept) => Ok(Ok((recipe, kept.extract()?))),
         Err(error) => Ok(Err(halt(capture.session_error(error)))),
     }
+}
+
+/// Positions of the inputs that nodes of the torch-level graph name, although the operations beneath may not read them
+/// (`x.type_as(y)`).
+fn named_inputs(state: &State) -> Vec<usize> {
+    let mut named = HashSet::new();
+    for node in state.graph.borrow().nodes() {
+        for argument in node.args.iter().chain(node.kwargs.iter().map(|(_, value)| value)) {
+            argument.nodes(&mut |used| {
+                named.insert(used);
+            });
+        }
+    }
+    state.inputs.borrow().iter().enumerate().filter(|(_, input)| named.contains(&input.node)).map(|(at, _)| at).collect()
 }
 
 /// The lines of an exception's traceback, innermost first.

@@ -1,6 +1,11 @@
 //! What a capture knows: where existing objects came from, which fakes are which nodes, what was assumed.
 
-use std::{cell::RefCell, collections::HashMap, ops::Deref, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    ops::Deref,
+    rc::Rc,
+};
 
 use dynamlir_graph::{Graph, Line, NodeId};
 use dynamlir_guards::{Guard, GuardBuilder, GuardError, Source, SourceId, TensorMatch};
@@ -89,9 +94,11 @@ pub struct State {
     pub(crate) written: RefCell<Vec<Written>>,
     /// Functions that the frame made, by address, kept alive; with the existing function whose globals they share, None
     /// for the one that is captured.
-    made: RefCell<HashMap<usize, (Py<PyAny>, Option<SourceId>)>>,
+    made: RefCell<MadeByAddress>,
     /// Cells of existing functions that were handed to functions the frame made, by address, kept alive.
     pub(crate) cells: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
+    /// The address of the function that a call of the frame's is about to start; 0 for none.
+    pub(crate) entering: Cell<usize>,
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
@@ -110,6 +117,9 @@ pub(crate) struct Written {
     /// What the object itself stores under the name.
     pub before: Option<Py<PyAny>>,
 }
+
+/// By the address of a function, which is kept alive.
+type MadeByAddress = HashMap<usize, (Py<PyAny>, Option<SourceId>)>;
 
 /// By the address of a code object, which is kept alive.
 type LinesByCode = HashMap<usize, (Py<PyAny>, Rc<Lines>)>;
@@ -153,6 +163,7 @@ impl State {
             written: RefCell::default(),
             made: RefCell::default(),
             cells: RefCell::default(),
+            entering: Cell::new(0),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
             returned: RefCell::default(),
@@ -288,7 +299,7 @@ impl<'py> Capture<'py> {
             }
             Some(_) => {}
             None => {
-                let matched = TensorMatch::of(real).map_err(|error| Halt::Raise(error.into()))?;
+                let matched = self.guarded(TensorMatch::of(real))?;
                 self.guards.tensor(source, matched);
                 let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
                 self.bind(&fake, node);
@@ -320,6 +331,9 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         if !self.guarded(self.guards.equals(source, &value.object))? {
+            if value.object.is(self.py.NotImplemented()) {
+                return self.pin_type(&value.object, source);
+            }
             return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
         }
         Ok(())

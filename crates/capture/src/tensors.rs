@@ -70,6 +70,16 @@ const TORCH_NAMES: &[(&str, &str)] = &[
     ("ne", "torch.ne"),
 ];
 
+/// What kind of call a node is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Function,
+    /// The first argument is the receiver.
+    Method,
+    /// Sets state of the thread: a node whatever it returns, since a graph that runs elsewhere must set it, too.
+    State,
+}
+
 impl<'py> Capture<'py> {
     /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
     pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
@@ -79,7 +89,7 @@ impl<'py> Capture<'py> {
             .find(|(known, _)| *known == name)
             .map_or_else(|| format!("operator.{name}"), |(_, torch)| (*torch).to_owned());
         let base = name.trim_end_matches('_');
-        self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], false)
+        self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], Form::Function)
     }
 
     /// A call of a torch function, tensor method or operator overload.
@@ -100,8 +110,32 @@ impl<'py> Capture<'py> {
         if is_tensor_method(callable) && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
             return self.method_call(&name, args, kwargs);
         }
-        let qualified = qualified_name(callable, &name);
-        self.node_call(callable, Target::new(&name, &qualified, callable.clone().unbind()), args, kwargs, false)
+        self.named_call(callable, &name, args, kwargs, Form::Function)
+    }
+
+    /// A call of a function that sets state of the thread.
+    pub fn state_call(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &[(String, Tracked<'py>)],
+    ) -> Outcome<Tracked<'py>> {
+        let name: String = callable.getattr("__name__")?.extract()?;
+        self.named_call(callable, &name, args, kwargs, Form::State)
+    }
+
+    fn named_call(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        name: &str,
+        args: &[Tracked<'py>],
+        kwargs: &[(String, Tracked<'py>)],
+        form: Form,
+    ) -> Outcome<Tracked<'py>> {
+        let qualified = qualified_name(callable, name);
+        // An overload is called `add_.Tensor`.
+        let base = name.split('.').next().unwrap_or(name);
+        self.node_call(callable, Target::new(base, &qualified, callable.clone().unbind()), args, kwargs, form)
     }
 
     /// A method of a tensor, without keyword arguments.
@@ -118,7 +152,7 @@ impl<'py> Capture<'py> {
         }
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
-        self.node_call(&method, target, args, kwargs, true)
+        self.node_call(&method, target, args, kwargs, Form::Method)
     }
 
     /// Runs `callable` on fakes and notes the node. For a method the first argument is the receiver it is bound to.
@@ -128,7 +162,7 @@ impl<'py> Capture<'py> {
         target: Target<Py<PyAny>>,
         args: &[Tracked<'py>],
         kwargs: &[(String, Tracked<'py>)],
-        method: bool,
+        form: Form,
     ) -> Outcome<Tracked<'py>> {
         let py = self.py;
         let mut objects = Vec::with_capacity(args.len());
@@ -145,7 +179,7 @@ impl<'py> Capture<'py> {
             named.push((name.clone(), self.argument(&object)?));
             keywords.set_item(name, object)?;
         }
-        let given = PyTuple::new(py, &objects[usize::from(method)..])?;
+        let given = PyTuple::new(py, &objects[usize::from(form == Form::Method)..])?;
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
         let result = self.ask("run", (callable, given, keywords, place));
@@ -155,13 +189,13 @@ impl<'py> Capture<'py> {
         };
         let writes =
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
-        if !self.torch.any_fake(&result) && !writes {
+        if !self.torch.any_fake(&result) && !writes && form != Form::State {
             // A question about metadata: answered, nothing to do when the graph runs.
             return Ok(Tracked::new(result));
         }
         let node = {
             let mut graph = self.graph.borrow_mut();
-            if method {
+            if form == Form::Method {
                 graph.call_method(&target.base, arguments, named, Some(location))
             } else {
                 graph.call_function(target, arguments, named, Some(location))

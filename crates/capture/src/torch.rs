@@ -15,6 +15,8 @@ pub struct Torch {
     module: Py<PyType>,
     parameter: Py<PyType>,
     session: Py<PyAny>,
+    weak_reference: usize,
+    lazy: HashSet<usize>,
     primitives: HashSet<usize>,
     containers: HashSet<usize>,
 }
@@ -29,6 +31,9 @@ const PRIMITIVES: &[(&str, &[&str])] = &[
 /// Types that C code may look through.
 const CONTAINERS: &[(&str, &[&str])] =
     &[("builtins", &["list", "tuple", "dict", "set", "frozenset"]), ("collections", &["OrderedDict", "defaultdict"])];
+
+/// Torch's own namespaces that look an operator up when it is first asked for, and keep it.
+const LAZY: &[(&str, &[&str])] = &[("torch._ops", &["_Ops", "_OpNamespace", "OpOverloadPacket"])];
 
 fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<HashSet<usize>> {
     let mut found = HashSet::new();
@@ -54,6 +59,8 @@ impl Torch {
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
             session: py.import("dynamlir.capture.session")?.getattr("Session")?.unbind(),
+            weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
+            lazy: addresses(py, LAZY)?,
             primitives: addresses(py, PRIMITIVES)?,
             containers: addresses(py, CONTAINERS)?,
         })
@@ -72,6 +79,16 @@ impl Torch {
     /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.
     pub fn is_container(&self, value: &Bound<'_, PyAny>) -> bool {
         self.containers.contains(&(value.get_type_ptr() as usize))
+    }
+
+    /// Whether a value is exactly a `weakref.ref`.
+    pub fn is_weak_reference(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.get_type_ptr() as usize == self.weak_reference
+    }
+
+    /// Whether a value fills in its attributes when they are first asked for.
+    pub fn is_lazy(&self, value: &Bound<'_, PyAny>) -> bool {
+        self.lazy.contains(&(value.get_type_ptr() as usize))
     }
 
     /// Whether a value is the stand-in of a tensor.

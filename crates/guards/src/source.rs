@@ -130,6 +130,8 @@ pub enum Source {
     Member(SourceId, ModuleTable, Name),
     /// `base.get()` of a context variable.
     ContextVar(SourceId),
+    /// `base()` of a weak reference; nothing when it is dead.
+    Referent(SourceId),
 }
 
 impl Source {
@@ -157,7 +159,8 @@ impl Source {
             | Self::MethodFunction(base)
             | Self::MethodSelf(base)
             | Self::Member(base, ..)
-            | Self::ContextVar(base) => Some(*base),
+            | Self::ContextVar(base)
+            | Self::Referent(base) => Some(*base),
         }
     }
 }
@@ -229,6 +232,7 @@ impl Sources {
                 attribute(&base(b), name)
             }
             Source::ContextVar(b) => format!("{}.get()", base(b)),
+            Source::Referent(b) => format!("{}()", base(b)),
         }
     }
 }

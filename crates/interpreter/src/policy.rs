@@ -102,6 +102,12 @@ pub trait Policy {
         Ok(())
     }
 
+    /// Whether a frame that C code starts is no part of the program, such as the callback of a weak reference that died: it and
+    /// all beneath it is CPython's. Asked with the function and its first argument.
+    fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
+        false
+    }
+
     /// Whether a frame that cannot be evaluated here may run in CPython's loop; if not, the evaluation is given up.
     fn leaves(&self, reason: &str) -> bool {
         true

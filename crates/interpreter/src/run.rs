@@ -32,6 +32,14 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         let error = thrown.unwrap_or_else(|| Evaluator::abort_error(frame.py()));
         return frame.raise(error, 0, false);
     }
+    if from_c && evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref()) {
+        return evaluator::suspended(|| {
+            if let Some(error) = thrown {
+                error.restore(frame.py());
+            }
+            frame.evaluate(throw)
+        });
+    }
     match admit(&frame, &evaluator, from_c) {
         Ok((code, preparation)) => {
             counts::interpreted();
@@ -55,6 +63,10 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
             frame.evaluate(throw)
         }
     }
+}
+
+fn first_argument<'py>(frame: &Frame<'py>) -> Option<Bound<'py, PyAny>> {
+    if frame.locals_count() == 0 { None } else { frame.local(0) }
 }
 
 /// A code object that is evaluated here, and what is known of it.

@@ -7,6 +7,7 @@ nothing is run twice. An operation that comes from elsewhere would be missing in
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ class Session:
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_no_collection())
             stack.enter_context(_disable_current_modes())
             stack.enter_context(_thread_state())
             stack.enter_context(_quiet_fakes())
@@ -117,9 +119,7 @@ class Session:
         bumps = self.recorder.input_bumps()
         used |= {self.recording.inputs[base.at].id for base in bases if base is not None and base.kind == "input"}
         wanted = {id(self.faker.known(self.inputs[at])) for at in named}
-        kept = [
-            at for at, record in enumerate(self.recording.inputs) if record.id in used or id(fakes[at]) in wanted
-        ]
+        kept = [at for at, record in enumerate(self.recording.inputs) if record.id in used or id(fakes[at]) in wanted]
         kept.sort(key=lambda at: id(fakes[at]) not in places)
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
@@ -167,6 +167,18 @@ def _quiet_fakes() -> Iterator[None]:
         yield
     finally:
         log.removeFilter(is_of_another)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Finalizers of other people's objects, which a collection runs, are no part of what is captured."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

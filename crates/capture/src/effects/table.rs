@@ -147,10 +147,14 @@ pub(super) const PURE: Names = &[
     ("types", &["MappingProxyType", "MethodType", "SimpleNamespace", "GenericAlias", "FunctionType", "CellType"]),
     ("_contextvars", &["ContextVar"]),
     ("_weakref", &["ref"]),
-    ("_abc", &["_abc_instancecheck", "_abc_subclasscheck"]),
-    ("torch", &["Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "promote_types", "can_cast", "memory_format", "layout"]),
+    ("_abc", &["_abc_init", "_abc_instancecheck", "_abc_subclasscheck"]),
+    ("torch", &["Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "memory_format", "layout"]),
     ("torch._C", &["_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic", "_get_privateuse1_backend_name"]),
 ];
+
+pub(super) const OUTSIDE: Names = &[("torch", &["promote_types", "can_cast"])];
+
+pub(super) const MUTATES_FIRST: Names = &[("_collections", &["_count_elements"])];
 
 pub(super) const READS_STATE: Names = &[
     (
@@ -161,7 +165,7 @@ pub(super) const READS_STATE: Names = &[
             "_is_torch_function_enabled",
             "_is_torch_function_all_disabled",
             "_len_torch_function_stack",
-            "_len_torch_dispatch_stack",
+            "_is_torch_function_mode_enabled",
             "_get_default_device",
             "_get_cudnn_enabled",
             "_get_deterministic_algorithms",
@@ -188,7 +192,7 @@ pub(super) const READS_STATE: Names = &[
     ),
     ("torch", &["get_default_dtype", "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
     ("threading", &["get_ident"]),
-    ("sys", &["getrecursionlimit", "getdefaultencoding"]),
+    ("sys", &["getrecursionlimit", "getdefaultencoding", "exc_info"]),
 ];
 
 pub(super) const SETS_STATE: Names = &[
@@ -287,6 +291,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._C", "_get_tracing_state", Special::None),
     ("torch._C", "_is_tracing", Special::False),
     ("torch._C", "_log_api_usage_once", Special::None),
+    // The capture's own modes are nobody's business.
+    ("torch._C", "_len_torch_dispatch_stack", Special::Zero),
 ];
 
 /// Types whose methods, slots and constructors only read their arguments, but for the listed mutators of the object itself.

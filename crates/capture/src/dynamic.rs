@@ -1,0 +1,52 @@
+//! Values that are reached through an object which is no container: context variables and weak references.
+
+use dynamlir_guards::Source;
+use pyo3::{exceptions::PyLookupError, prelude::*};
+
+use crate::{
+    calls::receiver,
+    state::{Capture, Outcome, Tracked},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// `variable.get(…)` of a `contextvars.ContextVar`.
+    pub(crate) fn context_value(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        let bound = receiver(callable).map(Tracked::new);
+        let all: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
+        let Some((variable, given)) = all.split_first() else {
+            return self.stop(reason::C_FUNCTION, "ContextVar.get");
+        };
+        let Some(source) = self.source_of(&variable.object) else {
+            return self.stop(reason::UNGUARDABLE, "a context variable that the frame made");
+        };
+        self.pin_type(&variable.object, source)?;
+        let at = self.guards.source(Source::ContextVar(source));
+        let value = match variable.object.call_method0("get") {
+            Ok(value) => value,
+            Err(error) if error.is_instance_of::<PyLookupError>(self.py) => {
+                self.guards.absent(at);
+                return given.first().cloned().ok_or_else(|| error.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // With a default of its own the variable does not say whether it is set.
+        if !given.is_empty() && !self.py.import("contextvars")?.call_method0("copy_context")?.contains(&variable.object)? {
+            return self.stop(reason::UNGUARDABLE, "the default of a context variable that is not set");
+        }
+        self.wrap(value, at)
+    }
+
+    /// `reference()` of a `weakref.ref`.
+    pub(crate) fn referent(&self, reference: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let value = reference.object.call0()?;
+        let Some(source) = self.source(reference) else { return self.met(value) };
+        self.pin_type(&reference.object, source)?;
+        let at = self.guards.source(Source::Referent(source));
+        if value.is_none() {
+            self.guards.absent(at);
+            return Ok(Tracked::new(value));
+        }
+        self.wrap(value, at)
+    }
+}

@@ -1,0 +1,122 @@
+"""What torch's own Python does around its operators, in one graph: recurrent layers, autocast, lazy look-ups."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import operator
+import weakref
+
+import dynamlir
+import pytest
+import torch
+
+X = torch.arange(12.0).reshape(3, 4)
+INTEGERS = torch.tensor([[1, 2, 3]])
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+def check(function, *args, backends=("dynamlir", "python", "eager")):
+    """One graph in every backend, plain Python's result twice; the last one's compiled function."""
+    for backend in backends:
+        compiled = dynamlir.compile(function, backend=backend, fullgraph=True)
+        for _ in range(2):
+            seen, expected = compiled(*args), function(*args)
+            torch.testing.assert_close(seen, expected)
+            assert len(compiled._cache) == 1
+    return compiled
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_recurrent_layers_ask_weak_references_for_their_weights(kind):
+    layer = kind(4, 5).eval()
+    check(lambda x: layer(x)[0], X)
+    compiled = dynamlir.compile(layer)
+    torch.testing.assert_close(compiled(X), layer(X))
+    layer.weight_hh_l0 = torch.nn.Parameter(torch.zeros_like(layer.weight_hh_l0))
+    torch.testing.assert_close(compiled(X), layer(X))
+
+
+def test_attention_and_transformer():
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    both = torch.nn.Transformer(4, 2, 1, 1, 8, batch_first=True).eval()
+    check(lambda x: attention(x, x, x), X[None])
+    check(lambda x: both(x, x), X[None])
+
+
+def test_autocast_is_part_of_the_graph():
+    def function(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inner = x @ x.T
+        return inner, x @ x.T
+
+    check(function, X)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_an_input_that_is_only_asked_for_its_type():
+    check(lambda x, other: (x.type_as(other), x.to(other.dtype) + 1), X, INTEGERS)
+
+
+def test_operators_looked_up_while_capturing():
+    namespace = torch.ops.aten
+    namespace.__dict__.pop("hardswish", None)
+    check(lambda x: torch.ops.aten.hardswish(x) + namespace.add.Tensor(x, 1), X)
+    check(lambda x: x * len(torch.broadcast_shapes((3, 1), (1, 4))), X)
+    check(lambda x: x.to(torch.promote_types(torch.float32, torch.float64)), X)
+
+
+def test_c_functions_that_c_functions_call():
+    check(lambda x: functools.reduce(torch.add, [x, x, x]), X)
+    check(lambda x: functools.reduce(operator.mul, list(x)), X)
+    check(lambda x: torch.stack(list(map(torch.sin, x))) + max([x[0], x[1]], key=len), X)
+
+
+def test_overloads_that_write_are_nodes():
+    def function(x):
+        parts = [x.clone(), x.clone()]
+        torch.ops.aten._foreach_add_.Scalar(parts, 2)
+        torch.ops.aten.mul_.Tensor(parts[0], 3)
+        return parts
+
+    check(function, X, backends=("python", "eager"))
+
+
+def test_callbacks_of_what_dies_meanwhile_are_not_captured():
+    """Neither those of a collection, nor of a weak reference to something the frame drops."""
+
+    class Node:
+        pass
+
+    died = []
+    kept = []
+
+    def make():
+        node = Node()
+        kept.append(weakref.ref(node, lambda reference: died.append(len(kept))))
+        return node
+
+    holder = [make()]
+
+    def function(x):
+        scale = len(holder)
+        return x * scale
+
+    cycle = make()
+    cycle.itself = cycle
+    del cycle
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        check(function, X)
+    finally:
+        gc.set_threshold(*threshold)
+    holder.clear()
+    gc.collect()
+    assert len(died) == 2
