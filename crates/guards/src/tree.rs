@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
-use pyo3::{prelude::*, types::PyString};
+use pyo3::{
+    prelude::*,
+    types::{PyString, PyWeakrefMethods, PyWeakrefReference},
+};
 
 use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Source, SourceId, TensorMatch, builder::State, held::Held};
 use std::sync::Arc;
@@ -33,6 +36,7 @@ pub(crate) enum Step {
     MethodFunction,
     MethodSelf,
     ContextVar,
+    Referent,
 }
 
 /// A guard, ready to be checked.
@@ -247,6 +251,7 @@ impl Builder<'_, '_> {
             Source::MethodSelf(_) => self.child(base, "self", || Step::MethodSelf),
             Source::Member(_, table, name) => self.member(base, *table, name),
             Source::ContextVar(_) => self.child(base, "context", || Step::ContextVar),
+            Source::Referent(_) => self.child(base, "referent", || Step::Referent),
         })
     }
 
@@ -334,6 +339,10 @@ impl Step {
                 Err(error) if error.is_instance_of::<pyo3::exceptions::PyLookupError>(py) => Ok(Reached::unproven(None)),
                 Err(error) => Err(error),
             },
+            Self::Referent => {
+                let reference = from.object().cast::<PyWeakrefReference>();
+                Ok(Reached::unproven(reference.ok().and_then(PyWeakrefMethods::upgrade)))
+            }
         }
     }
 }
