@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dynamlir_driver::{Compiled, Options, Report};
-use dynamlir_runtime::{self as runtime, OutputValue};
+use dynamlir_runtime::{self as runtime, OutputValue, Outputs};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
@@ -52,12 +52,12 @@ impl Executable {
         &self.inner
     }
 
-    fn outputs<'py>(calls: &Calls<'py>, made: Vec<OutputValue>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+    fn outputs<'py>(calls: &Calls<'py>, made: Outputs, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = calls.py;
         let list = PyList::empty(py);
         for value in made {
             let object = match value {
-                OutputValue::Tensor(tensor) => calls.wrap(tensor.as_ref())?,
+                OutputValue::Tensor(tensor) => calls.wrap_owned(tensor)?,
                 OutputValue::Arg(i) => inputs.get_item(i)?,
                 OutputValue::None => py.None().into_bound(py),
                 OutputValue::Same(i) => list.get_item(i)?,

@@ -73,6 +73,13 @@ impl<'py> Calls<'py> {
         Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
     }
 
+    /// As `wrap`, for a tensor that nobody else needs.
+    pub fn wrap_owned(&self, tensor: OwnedTensor) -> PyResult<Bound<'py, PyAny>> {
+        let raw = self.abi.into_pyobject(tensor).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
+        // SAFETY: as in `wrap`.
+        Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
+    }
+
     /// The handle of a Python tensor, borrowed as long as the object lives.
     pub fn unwrap<'a>(&self, object: &'a Bound<'py, PyAny>) -> PyResult<TensorRef<'a>> {
         // SAFETY: the object is alive for 'a, and the callers have asked `is_tensor`.

@@ -2,19 +2,18 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
-use dynamlir_torch_abi::{BelowAutograd, OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{BelowAutograd, Meta, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 use crate::check::Check;
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::jit::Kernel;
 use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower};
-use crate::outputs::{self, OutputValue};
-use crate::plan::Plan;
-use crate::verify::verify;
-use crate::workspace::Workspace;
+use crate::outputs::{self, Outputs};
+use crate::plan::{InputSpec, Plan};
+use crate::verify::{Inputs, accepts, verify, verify_memory};
+use crate::workspace::{Pool, Workspace};
 
 /// What went wrong inside a run.
 pub struct Failure {
@@ -73,6 +72,9 @@ impl From<TorchError> for Failure {
     }
 }
 
+/// Looks at the inputs and notes where their elements are.
+type Verify = fn(&[InputSpec], &Program, &[TensorRef<'_>], &mut Inputs) -> Result<(), String>;
+
 /// A loaded plan. May be run by several threads at once; each run has a workspace of its own.
 pub struct Executable {
     abi: &'static TorchAbi,
@@ -80,7 +82,7 @@ pub struct Executable {
     program: Program,
     kernels: Vec<Kernel>,
     externs: Vec<Prepared>,
-    pool: Mutex<Vec<Workspace>>,
+    pool: Pool,
 }
 
 impl Executable {
@@ -92,7 +94,7 @@ impl Executable {
         let program = lower(&plan)?;
         let prepared = |step: &ExternStep| Prepared::new(abi, &plan.externs[step.call], step, py).map_err(PlanError);
         let externs = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
-        Ok(Self { abi, plan, program, kernels, externs, pool: Mutex::new(Vec::new()) })
+        Ok(Self { abi, plan, program, kernels, externs, pool: Pool::default() })
     }
 
     /// The plan it runs.
@@ -106,21 +108,45 @@ impl Executable {
         self.externs.iter().map(|e| &e.report)
     }
 
+    /// Whether tensors of this metadata may be given to [`Executable::run_known`]; None is unknown.
+    #[must_use]
+    pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
+        accepts(self.abi, &self.plan.inputs, inputs)
+    }
+
     /// Runs it. Inputs are borrowed; tensors in the outputs are new.
-    pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+    pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
+        self.run_verified(verify, inputs, py)
+    }
+
+    /// Runs it on inputs whose metadata somebody has compared already: of them only memory is looked at.
+    ///
+    /// # Safety
+    /// The inputs have exactly the metadata that [`Executable::accepts`] has approved.
+    pub unsafe fn run_known(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
+        self.run_verified(verify_memory, inputs, py)
+    }
+
+    #[inline]
+    fn run_verified(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
         let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
-        let outcome = self.run_in(&mut workspace, inputs, py);
+        let outcome = self.run_in(&mut workspace, verify, inputs, py);
         workspace.clear();
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(workspace);
+        self.pool.put(workspace);
         outcome
     }
 
-    fn take_workspace(&self) -> Result<Workspace, String> {
-        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes), Ok)
+    fn take_workspace(&self) -> Result<Box<Workspace>, String> {
+        self.pool.take().map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
     }
 
-    fn run_in(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Vec<OutputValue>, RunError> {
+    fn run_in(
+        &self,
+        workspace: &mut Workspace,
+        verify: Verify,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<Outputs, RunError> {
         verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
         let mut committed = false;

@@ -8,7 +8,7 @@ use dynamlir_torch_abi::{NoGrad, OwnedTensor, RandomState, TensorRef, TorchAbi, 
 
 use crate::executor::{Executable, Failure, RunError};
 use crate::externs::PythonCalls;
-use crate::outputs::OutputValue;
+use crate::outputs::{OutputValue, Outputs};
 
 /// What an output has to be a view of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,20 +52,23 @@ impl Executable {
         finish: &Finish,
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
-    ) -> Result<Vec<OutputValue>, RunError> {
-        let random = if finish.random { Some(RandomState::save(abi).map_err(before)?) } else { None };
-        let outcome = {
-            let _no_grad = if finish.no_grad { Some(NoGrad::enter(abi).map_err(before)?) } else { None };
-            self.run(inputs, py)
-        };
-        let mut outputs = outcome.inspect_err(|error| {
-            // What is left to eager draws the same numbers again.
-            if let (Some(random), RunError::Guard(_) | RunError::Failed(_)) = (&random, error) {
-                random.restore();
-            }
-        })?;
-        finish.apply(abi, &mut outputs, inputs).map_err(|error| RunError::AfterCommit(Failure::from(error)))?;
-        Ok(outputs)
+    ) -> Result<Outputs, RunError> {
+        finish.around(abi, inputs, || self.run(inputs, py))
+    }
+
+    /// As [`Executable::run_finished`], for inputs whose metadata is known.
+    ///
+    /// # Safety
+    /// As for [`Executable::run_known`].
+    pub unsafe fn run_finished_known(
+        &self,
+        abi: &'static TorchAbi,
+        finish: &Finish,
+        inputs: &[TensorRef<'_>],
+        py: &mut dyn PythonCalls,
+    ) -> Result<Outputs, RunError> {
+        // SAFETY: the caller's promise.
+        finish.around(abi, inputs, || unsafe { self.run_known(inputs, py) })
     }
 }
 
@@ -84,6 +87,29 @@ impl Finish {
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// A run with the state of the thread around it and the fix-ups after it.
+    #[inline]
+    fn around(
+        &self,
+        abi: &'static TorchAbi,
+        inputs: &[TensorRef<'_>],
+        run: impl FnOnce() -> Result<Outputs, RunError>,
+    ) -> Result<Outputs, RunError> {
+        let random = if self.random { Some(RandomState::save(abi).map_err(before)?) } else { None };
+        let outcome = {
+            let _no_grad = if self.no_grad { Some(NoGrad::enter(abi).map_err(before)?) } else { None };
+            run()
+        };
+        let mut outputs = outcome.inspect_err(|error| {
+            // What is left to eager draws the same numbers again.
+            if let (Some(random), RunError::Guard(_) | RunError::Failed(_)) = (&random, error) {
+                random.restore();
+            }
+        })?;
+        self.apply(abi, &mut outputs, inputs).map_err(|error| RunError::AfterCommit(Failure::from(error)))?;
+        Ok(outputs)
     }
 
     fn apply(&self, abi: &'static TorchAbi, outputs: &mut [OutputValue], inputs: &[TensorRef<'_>]) -> Result<(), TorchError> {

@@ -28,5 +28,5 @@ pub use finish::{Base, Finish};
 pub use jit::{Jit, JitError, Kernel, PackedFn};
 pub use layout::Layout;
 pub use lower::PlanError;
-pub use outputs::OutputValue;
+pub use outputs::{OutputValue, Outputs};
 pub use plan::{Const, ExternCall, InputSpec, KernelSpec, Output, Plan, Reg, Step};

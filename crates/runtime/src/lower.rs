@@ -5,6 +5,7 @@ use std::fmt;
 use crate::bounds;
 use crate::check::Check;
 use crate::plan::{Output, Plan, Reg, Step};
+use crate::verify::Need;
 use crate::{DType, Layout};
 
 /// Why a plan cannot be run.
@@ -110,8 +111,16 @@ pub(crate) struct Program {
     pub handles: Vec<Place>,
     /// What views reach beyond the input's own bytes, from its element 0; checked against the storage.
     pub input_reach: Vec<Option<(i64, i64)>>,
+    /// What is checked of each input's memory when its metadata is known.
+    pub input_needs: Vec<Need>,
+    /// Whether inputs share storages.
+    pub grouped: bool,
+    /// Whether inputs are written.
+    pub mutates: bool,
     /// The slot of each result, and the layout to return if it is not the slot's own.
     pub results: Vec<(usize, Option<Layout>)>,
+    /// Whether the outputs are just the results, some inputs and constants: no views, no versions.
+    pub plain_outputs: bool,
 }
 
 struct Lowering<'a> {
@@ -149,6 +158,12 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     }
     let mut program = l.out;
     add_releases(&mut program);
+    program.input_needs = plan.inputs.iter().zip(&program.input_reach).map(|(spec, reach)| Need::new(spec, *reach)).collect();
+    program.grouped = plan.inputs.iter().any(|input| input.storage.is_some());
+    program.mutates = plan.inputs.iter().any(|input| input.mutated);
+    program.plain_outputs = program.results.iter().all(|(_, layout)| layout.is_none())
+        && plan.versions.iter().all(|&versions| versions == 0)
+        && !plan.outputs.iter().any(|output| matches!(output, Output::ArgView { .. } | Output::ResultView { .. }));
     Ok(program)
 }
 

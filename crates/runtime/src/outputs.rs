@@ -1,6 +1,7 @@
 //! From finished results to what the user gets.
 
 use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
+use smallvec::SmallVec;
 
 use crate::lower::Program;
 use crate::plan::{Const, Output, Plan};
@@ -21,6 +22,9 @@ pub enum OutputValue {
     Const(Const),
 }
 
+/// The outputs of a run.
+pub type Outputs = SmallVec<[OutputValue; 2]>;
+
 /// Builds the outputs; call it with the thread's own dispatch keys, so that views are real views.
 pub(crate) fn build(
     abi: &TorchAbi,
@@ -28,7 +32,14 @@ pub(crate) fn build(
     program: &Program,
     workspace: &mut Workspace,
     inputs: &[TensorRef<'_>],
-) -> Result<Vec<OutputValue>, TorchError> {
+) -> Result<Outputs, TorchError> {
+    if program.plain_outputs {
+        let mut outputs = Outputs::with_capacity(plan.outputs.len());
+        for output in &plan.outputs {
+            outputs.push(simple(output, |r| workspace.slots[program.results[r].0].take())?);
+        }
+        return Ok(outputs);
+    }
     let mut results = Vec::with_capacity(program.results.len());
     for (i, (slot, layout)) in program.results.iter().enumerate() {
         let tensor = workspace.slots[*slot].take().ok_or_else(|| TorchError::new("a result was not made"))?;
@@ -63,13 +74,22 @@ pub(crate) fn build(
             _ => None,
         });
     }
-    let finish = |(output, made): (&Output, Option<OutputValue>)| match (output, made) {
-        (_, Some(view)) => Ok(view),
-        (Output::Result(r), _) => results[*r].take().map(OutputValue::Tensor).ok_or_else(|| TorchError::new("a result is returned twice")),
-        (Output::Arg(a), _) => Ok(OutputValue::Arg(*a)),
-        (Output::Same(o), _) => Ok(OutputValue::Same(*o)),
-        (Output::Const(c), _) => Ok(OutputValue::Const(c.clone())),
-        (Output::None | Output::ArgView { .. } | Output::ResultView { .. }, _) => Ok(OutputValue::None),
+    let mut take = |(output, made): (&Output, Option<OutputValue>)| match made {
+        Some(view) => Ok(view),
+        None => simple(output, |r| results[r].take()),
     };
-    plan.outputs.iter().zip(outputs).map(finish).collect()
+    plan.outputs.iter().zip(outputs).map(&mut take).collect()
+}
+
+/// An output that is no view; `take` hands out a result, once.
+fn simple(output: &Output, take: impl FnOnce(usize) -> Option<OwnedTensor>) -> Result<OutputValue, TorchError> {
+    Ok(match output {
+        Output::Result(r) => {
+            take(*r).map(OutputValue::Tensor).ok_or_else(|| TorchError::new("a result was not made, or is returned twice"))?
+        }
+        Output::Arg(a) => OutputValue::Arg(*a),
+        Output::Same(o) => OutputValue::Same(*o),
+        Output::Const(c) => OutputValue::Const(c.clone()),
+        Output::None | Output::ArgView { .. } | Output::ResultView { .. } => OutputValue::None,
+    })
 }

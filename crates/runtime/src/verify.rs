@@ -1,6 +1,6 @@
 //! Are these inputs the ones the plan was made for? Checked before anything happens.
 
-use dynamlir_torch_abi::{TensorRef, TorchError};
+use dynamlir_torch_abi::{Meta, TensorRef, TorchAbi, TorchError};
 
 use crate::lower::Program;
 use crate::overlap::{self, Range};
@@ -24,11 +24,74 @@ pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef
         let pointer = one(spec, *reach, tensor).map_err(|e| format!("input {i}: {e}"))?;
         out.pointers.push(pointer);
     }
-    groups(specs, &out.pointers)?;
-    if specs.iter().any(|s| s.mutated) {
+    together(specs, program, out)
+}
+
+/// As [`verify`], for inputs of which [`accepts`] approved the metadata: only memory is looked at.
+pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), String> {
+    if specs.len() != inputs.len() {
+        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()));
+    }
+    out.pointers.clear();
+    for (i, (&tensor, need)) in inputs.iter().zip(&program.input_needs).enumerate() {
+        let memory = tensor.readable(need.element_bytes);
+        let pointer = match memory {
+            Some(memory) if need.in_place && memory.before >= need.before && memory.after >= need.after && !memory.first.is_null() => {
+                memory.first.cast_mut()
+            }
+            // What is written, what is empty and what does not fit takes the long way.
+            _ => one(&specs[i], program.input_reach[i], tensor).map_err(|e| format!("input {i}: {e}"))?,
+        };
+        out.pointers.push(pointer);
+    }
+    together(specs, program, out)
+}
+
+/// How inputs lie in memory beside each other.
+fn together(specs: &[InputSpec], program: &Program, out: &mut Inputs) -> Result<(), String> {
+    if program.grouped {
+        groups(specs, &out.pointers)?;
+    }
+    if program.mutates {
         disjoint(specs, &program.input_reach, out)?;
     }
     Ok(())
+}
+
+/// What an input's memory must be like, beside its metadata.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Whether its address may be read where it stands: it has elements and is not written.
+    in_place: bool,
+    element_bytes: i64,
+    /// Bytes that the graph looks at before element 0, and from there on.
+    before: i64,
+    after: i64,
+}
+
+impl Need {
+    pub fn new(spec: &InputSpec, reach: Option<(i64, i64)>) -> Self {
+        let element_bytes = spec.layout.element_bytes();
+        match covered(spec, reach) {
+            // The tensor's own bytes are there, too, when it has elements of its own.
+            Some((low, high)) if !spec.mutated && lies_somewhere(spec) => Self { in_place: true, element_bytes, before: -low, after: high },
+            _ => Self { element_bytes, ..Self::default() },
+        }
+    }
+}
+
+/// Whether tensors with this metadata are what [`verify`] would let through, as far as metadata can tell. None is unknown.
+pub(crate) fn accepts(abi: &TorchAbi, specs: &[InputSpec], inputs: &[Option<&Meta>]) -> bool {
+    let same = |wanted: &[i64], seen: &[Option<i64>]| wanted.len() == seen.len() && wanted.iter().zip(seen).all(|(w, s)| Some(*w) == *s);
+    let fits = |(spec, meta): (&InputSpec, Option<&Meta>)| {
+        meta.is_some_and(|meta| {
+            abi.is_plain_cpu(meta) == Some(true)
+                && abi.dtype_of(i32::from(meta.dtype)) == Some(spec.layout.dtype)
+                && same(&spec.layout.sizes, &meta.sizes)
+                && same(&spec.layout.strides, &meta.strides)
+        })
+    };
+    specs.len() == inputs.len() && specs.iter().zip(inputs.iter().copied()).all(fits)
 }
 
 fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Result<*mut u8, String> {

@@ -5,6 +5,10 @@
 use std::alloc;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicPtr, Ordering},
+};
 
 use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
 
@@ -164,6 +168,41 @@ impl Workspace {
     /// Drops what belongs to a finished run.
     pub(crate) fn clear(&mut self) {
         self.slots.iter_mut().for_each(|s| *s = None);
+    }
+}
+
+/// Workspaces between runs.
+#[derive(Default)]
+pub(crate) struct Pool {
+    /// The one that was used last, where a single thread runs at a time; null when it is in use.
+    last: AtomicPtr<Workspace>,
+    #[expect(clippy::vec_box, reason = "a workspace is many words, and they are handed over boxed")]
+    others: Mutex<Vec<Box<Workspace>>>,
+}
+
+impl Pool {
+    pub(crate) fn take(&self) -> Option<Box<Workspace>> {
+        let last = self.last.swap(std::ptr::null_mut(), Ordering::Acquire);
+        if last.is_null() {
+            return self.others.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        }
+        // SAFETY: `put` gave this address away, and the swap took it out: nobody else has it.
+        Some(unsafe { Box::from_raw(last) })
+    }
+
+    pub(crate) fn put(&self, workspace: Box<Workspace>) {
+        let before = self.last.swap(Box::into_raw(workspace), Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: as in `take`.
+            let before = unsafe { Box::from_raw(before) };
+            self.others.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 

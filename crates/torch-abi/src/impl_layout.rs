@@ -45,6 +45,8 @@ pub struct TensorSample {
     pub data: usize,
     /// `tensor.element_size()`
     pub element_bytes: usize,
+    /// `tensor.untyped_storage().nbytes()`
+    pub storage_bytes: usize,
 }
 
 /// How many sizes and strides are kept inside `TensorImpl`; more are in an array of their own, sizes first.
@@ -65,8 +67,8 @@ pub(crate) struct ImplLayout {
     pub storage: usize,
     pub autograd_meta: usize,
     pub wanted: Option<WantedLayout>,
-    /// In `StorageImpl`: the address of its memory.
-    pub data: Option<usize>,
+    /// In `StorageImpl`: the address of its memory, and its size in bytes.
+    pub memory: Option<MemoryLayout>,
     /// Every dispatch key that ordinary tensors on the CPU have.
     pub plain_keys: u64,
 }
@@ -80,8 +82,15 @@ pub(crate) struct WantedLayout {
     pub grad_fn: usize,
 }
 
-/// Words of a `StorageImpl` that may be searched.
-const STORAGE_SEARCHED: usize = 6;
+/// Places in `StorageImpl`, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryLayout {
+    pub data: usize,
+    pub bytes: usize,
+}
+
+/// Words of a `StorageImpl` that may be searched: every supported version is longer.
+const STORAGE_SEARCHED: usize = 8;
 
 /// Words of an `AutogradMeta` that may be searched: every supported version is longer.
 const AUTOGRAD_SEARCHED: usize = 19;
@@ -157,14 +166,26 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
     }
     // SAFETY: as the caller promises; the place of the autograd metadata is known now.
     let wanted = unsafe { find_wanted(samples, autograd_meta) };
+    // SAFETY: as the caller promises.
+    let memory = unsafe { find_memory(samples) };
+    let plain_keys = samples.iter().filter(|s| s.device.0 == 0).fold(0, |keys, s| keys | s.keys);
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, memory, plain_keys })
+}
+
+/// Where `StorageImpl` keeps the address of its memory and its size; None if the samples do not tell.
+///
+/// # Safety
+/// As for [`learn`].
+unsafe fn find_memory(samples: &[TensorSample]) -> Option<MemoryLayout> {
     // SAFETY: the samples' storages are alive, and a `StorageImpl` is longer than what is searched.
     let stored = |s: &TensorSample, at: usize| unsafe { (s.storage as *const usize).add(at).read() };
     let start = |s: &TensorSample| s.data - s.storage_offset as usize * s.element_bytes;
     let with_memory: Vec<_> = samples.iter().filter(|s| s.data != 0).collect();
-    let mut places = (1..STORAGE_SEARCHED).filter(|&at| with_memory.iter().all(|s| stored(s, at) == start(s)));
-    let data = places.next().filter(|_| with_memory.len() > 2);
-    let plain_keys = samples.iter().filter(|s| s.device.0 == 0).fold(0, |keys, s| keys | s.keys);
-    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, data, plain_keys })
+    let place = |fits: &dyn Fn(&TensorSample, usize) -> bool| (1..STORAGE_SEARCHED).find(|&at| with_memory.iter().all(|s| fits(s, at)));
+    // The address may stand there twice (as what is to be freed, too): the first is what is read.
+    let data = place(&|s, at| stored(s, at) == start(s)).filter(|_| with_memory.len() > 2)?;
+    let bytes = place(&|s, at| stored(s, at) == s.storage_bytes)?;
+    Some(MemoryLayout { data, bytes })
 }
 
 /// Where `AutogradMeta` says that a gradient is wanted; None if the samples do not tell.
@@ -254,12 +275,51 @@ impl ImplView {
         self.word(self.layout.storage_offset) as i64
     }
 
-    /// Where the storage's memory begins, if that can be read. Memory that is shared until it is written is not copied.
+    /// Where the storage's memory begins, and its size in bytes, if that can be read. Memory that is shared until it is written
+    /// is not copied.
     #[inline]
-    pub fn storage_data(self) -> Option<*mut u8> {
-        let place = self.layout.data?;
-        // SAFETY: the tensor's storage is alive as the tensor is, and the place was learnt. A tensor without storage has null.
-        unsafe { (self.storage() as *const *mut u8).as_ref().map(|first| std::ptr::from_ref(first).add(place).read()) }
+    pub fn memory(self) -> Option<(*mut u8, i64)> {
+        let place = self.layout.memory?;
+        let storage = self.storage() as *const u64;
+        if storage.is_null() {
+            return None;
+        }
+        // SAFETY: the tensor's storage is alive as the tensor is, and the places were learnt.
+        let (data, bytes) = unsafe { (storage.add(place.data).cast::<*mut u8>().read(), storage.add(place.bytes).cast::<i64>().read()) };
+        // A size that is not a plain number has its high bits set.
+        (bytes >= 0).then_some((data, bytes))
+    }
+
+    /// Names the words that hold a tensor's metadata: see [`crate::Pattern::evidence`]. `matters` tells of a dimension whether its
+    /// size and its stride do.
+    pub fn evidence(self, dims: usize, matters: impl Fn(usize) -> (bool, bool), name: &mut dyn FnMut(*const u64)) -> bool {
+        let Some(wanted) = self.layout.wanted else { return false };
+        let at = |place: usize| self.at.wrapping_add(place);
+        name(at(self.layout.dims));
+        if dims > INLINE {
+            // The address of the array.
+            name(at(self.layout.dims + 1));
+        }
+        let (sizes, strides) = self.shape(dims);
+        for d in 0..dims {
+            let (size, stride) = matters(d);
+            if size {
+                name(sizes.wrapping_add(d).cast());
+            }
+            if stride {
+                name(strides.wrapping_add(d).cast());
+            }
+        }
+        name(at(self.layout.dtype_device));
+        name(at(self.layout.keys));
+        name(at(self.layout.autograd_meta));
+        let meta = self.word(self.layout.autograd_meta) as *const u64;
+        if !meta.is_null() {
+            // The word around the byte: its neighbours are flags that rarely change.
+            name(meta.wrapping_add(wanted.requires_grad / 8));
+            name(meta.wrapping_add(wanted.grad_fn));
+        }
+        true
     }
 
     /// Whether a gradient is wanted; `ask` is torch's own function, for where that could not be learnt.
@@ -293,18 +353,27 @@ impl TensorRef<'_> {
         Ok(self.view()?.keys() & VIEW_BIT.get().copied().unwrap_or_default() == 0)
     }
 
-    /// The address of element 0, for reading: memory that several tensors share until one of them writes stays shared.
-    ///
-    /// # Errors
-    /// When the layout of tensors was not learnt.
+    /// The address of element 0, for reading, and the bytes of its storage before and from there on. Memory that several tensors
+    /// share until one of them writes stays shared. None where that cannot be read without torch's help.
     #[inline]
-    pub fn read_ptr(self, element_bytes: usize) -> Result<*const u8, TorchError> {
-        let view = self.view()?;
-        match view.storage_data() {
-            Some(start) => Ok(start.wrapping_offset((view.storage_offset() * element_bytes as i64) as isize)),
-            None => self.data_ptr().map(<*mut u8>::cast_const),
-        }
+    #[must_use]
+    pub fn readable(self, element_bytes: i64) -> Option<Readable> {
+        let view = self.view().ok()?;
+        let (start, bytes) = view.memory()?;
+        let before = view.storage_offset().checked_mul(element_bytes)?;
+        Some(Readable { first: start.wrapping_offset(before as isize), before, after: bytes - before })
     }
+}
+
+/// Memory of a tensor: see [`TensorRef::readable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readable {
+    /// The address of element 0.
+    pub first: *const u8,
+    /// Bytes of the storage before it.
+    pub before: i64,
+    /// Bytes of the storage from it on.
+    pub after: i64,
 }
 
 #[cfg(test)]
@@ -337,6 +406,7 @@ mod tests {
             storage: memory.as_ptr() as usize,
             data: 0,
             element_bytes: 4,
+            storage_bytes: 0,
         }
     }
 
@@ -351,10 +421,20 @@ mod tests {
         ];
         // SAFETY: the fakes are as long as what is searched.
         let layout = unsafe { find(&samples) }.expect("a layout");
-        let (wanted, data, plain_keys) = (None, None, 0xabcd);
+        let (wanted, memory, plain_keys) = (None, None, 0xabcd);
         assert_eq!(
             layout,
-            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, wanted, data, plain_keys }
+            ImplLayout {
+                dims: 7,
+                storage_offset: 18,
+                dtype_device: 20,
+                keys: 21,
+                storage: 2,
+                autograd_meta: 3,
+                wanted,
+                memory,
+                plain_keys
+            }
         );
     }
 

@@ -48,6 +48,8 @@ pub struct TorchAbi {
     pub(crate) handle_offset: Option<usize>,
     /// `THPVariable_Wrap(const at::TensorBase&)`: borrows the handle, returns a new Python reference.
     pub(crate) wrap: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
+    /// `THPVariable_Wrap(at::TensorBase&&)`: as `wrap`, but takes the reference out of the handle.
+    pub(crate) wrap_moved: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
     /// Absent where this torch exports them under other names.
     pub(crate) guards: Option<GuardFunctions>,
     pub(crate) thread: ThreadFunctions,
@@ -91,9 +93,12 @@ impl TorchAbi {
             None => None,
             Some(sample) => Some(crate::pyobject::find_handle(sample)?),
         };
-        let wrap = Library::loaded(dir, "libtorch_python.so").ok().and_then(|l| l.symbol(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"));
-        // SAFETY: the mangled name fixes the parameter; the result of THPVariable_Wrap is a PyObject*.
-        let wrap = wrap.map(|p| unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(p) });
+        let python = Library::loaded(dir, "libtorch_python.so").ok();
+        let wrap = |name: &CStr| {
+            let found = python.as_ref()?.symbol(name)?;
+            // SAFETY: the mangled name fixes the parameter, a reference; the result of THPVariable_Wrap is a PyObject*.
+            Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(found) })
+        };
         // SAFETY: getters without arguments.
         let (device_cpu, strided, version) = unsafe { ((f.device_cpu)(), (f.layout_strided)(), (f.abi_version)()) };
         Ok(Self {
@@ -109,7 +114,8 @@ impl TorchAbi {
             below_autograd: args.below_autograd.clone(),
             inplace_or_view: args.inplace_or_view,
             handle_offset,
-            wrap,
+            wrap: wrap(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"),
+            wrap_moved: wrap(c"_Z16THPVariable_WrapON2at10TensorBaseE"),
             lib_dir: args.lib_dir.clone(),
         })
     }
@@ -127,6 +133,12 @@ impl TorchAbi {
     #[must_use]
     pub fn dtype_code(&self, dtype: DType) -> i32 {
         self.codes.code(dtype)
+    }
+
+    /// The element type of a number; None for one that compiled code does not know.
+    #[must_use]
+    pub fn dtype_of(&self, code: i32) -> Option<DType> {
+        self.codes.dtype(code)
     }
 
     /// The address of a symbol of `libtorch_cpu.so` (vector math, for one).

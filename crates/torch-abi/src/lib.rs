@@ -28,7 +28,7 @@ mod thread;
 pub use dtype::DType;
 pub use error::TorchError;
 pub use guard::BelowAutograd;
-pub use impl_layout::{Autograd, TensorSample, learn};
+pub use impl_layout::{Autograd, Readable, TensorSample, learn};
 pub use init::{InitArgs, PySample, TorchAbi};
 pub use library::Library;
 pub use meta::{Field, Meta, Pattern, Place};

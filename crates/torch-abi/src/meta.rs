@@ -84,6 +84,15 @@ impl TensorRef<'_> {
     }
 }
 
+impl TorchAbi {
+    /// As [`TensorRef::is_plain`], of metadata, and on the CPU.
+    #[must_use]
+    pub fn is_plain_cpu(&self, meta: &Meta) -> Option<bool> {
+        let layout = impl_layout::layout()?;
+        Some(i32::from(meta.device.0) == self.device_cpu && meta.keys & !layout.plain_keys == 0)
+    }
+}
+
 /// Torch's own answer to whether a gradient is wanted.
 fn ask() -> Result<unsafe extern "C" fn(*const c_void) -> bool, TorchError> {
     let functions = TorchAbi::get()?.guards.as_ref();
@@ -190,6 +199,17 @@ impl Pattern {
             }
         };
         same && view.requires_grad(self.ask) == self.requires_grad
+    }
+}
+
+impl Pattern {
+    /// Names the words of memory that decide whether a tensor looks like this, given that it does now: while all of them stay as
+    /// they are, so does the verdict. Each lies in what the tensor's `TensorImpl` owns, or is reached from there by a word named
+    /// before. False where they are not known.
+    pub fn evidence(&self, tensor: TensorRef<'_>, name: &mut dyn FnMut(*const u64)) -> bool {
+        // SAFETY: as in `view`.
+        let view = unsafe { ImplView::new(tensor.raw(), self.layout) };
+        view.evidence(self.dims, |d| (self.meta.sizes[d].is_some(), self.meta.strides[d].is_some()), name)
     }
 }
 

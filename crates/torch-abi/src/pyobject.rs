@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::{PySample, TensorRef, TorchAbi, TorchError};
+use crate::{OwnedTensor, PySample, TensorRef, TorchAbi, TorchError};
 
 /// Words of a Python object that are searched for the tensor.
 const SEARCHED_WORDS: usize = 8;
@@ -58,5 +58,18 @@ impl TorchAbi {
         // SAFETY: borrows the handle; a null type means torch.Tensor; the reference in `object` is new.
         self.check(unsafe { to_pyobject(tensor.raw(), std::ptr::null_mut(), &raw mut object) })?;
         Ok(object)
+    }
+
+    /// As [`TorchAbi::to_pyobject`], for a tensor that nobody else needs.
+    ///
+    /// # Errors
+    /// When torch cannot make an object.
+    pub fn into_pyobject(&self, tensor: OwnedTensor) -> Result<*mut c_void, TorchError> {
+        let Some(wrap) = self.wrap_moved else { return self.to_pyobject(tensor.as_ref()) };
+        // SAFETY: a handle is the address of an at::Tensor, which is a TensorBase.
+        let object = unsafe { wrap(tensor.as_ref().raw()) };
+        // What is moved out of it leaves an undefined tensor behind.
+        drop(tensor);
+        if object.is_null() { Err(TorchError::new("torch could not wrap a tensor")) } else { Ok(object) }
     }
 }

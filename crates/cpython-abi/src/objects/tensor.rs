@@ -80,6 +80,24 @@ impl TensorClass {
         &self.class
     }
 
+    /// Where instances have their handle, in bytes.
+    pub(super) fn handle(&self) -> usize {
+        self.handle
+    }
+
+    /// If an instance has nothing to store attributes in: where it would have it, in bytes from the object. The words there are 0.
+    #[inline]
+    pub(super) fn without_attributes(&self, object: &Bound<'_, PyAny>) -> Option<&'static [isize]> {
+        let places: &[isize] = match self.storage {
+            Storage::Unknown => return None,
+            Storage::DictOrValues(_) => &[-24, -32],
+            Storage::Dict | Storage::Tagged(_) => &[-24],
+        };
+        // SAFETY: the storage is that of the object's class, so these words are before the object.
+        let empty = places.iter().all(|&place| unsafe { object.as_ptr().byte_offset(place).cast::<usize>().read() } == 0);
+        empty.then_some(places)
+    }
+
     /// The tensor that an object is, if it is exactly of this class.
     #[inline]
     pub fn tensor<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<TensorRef<'a>> {
@@ -88,6 +106,12 @@ impl TensorClass {
         }
         // SAFETY: the object is alive for 'a and an instance of a subclass of torch.Tensor.
         unsafe { TensorRef::from_raw(object.as_ptr().byte_add(self.handle).cast()) }
+    }
+
+    /// Whether an instance may store attributes; looking for one among them may run Python code.
+    #[inline]
+    pub fn has_attributes(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.without_attributes(object).is_none()
     }
 
     /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
@@ -205,6 +229,7 @@ fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Auto
     let device = tensor.getattr("device")?;
     // Of the types that samples are made on.
     let kind = if device.getattr("type")?.extract::<String>()? == "meta" { 14 } else { 0 };
+    let storage = tensor.call_method0("untyped_storage")?;
     Ok(TensorSample {
         cdata: tensor.getattr("_cdata")?.extract()?,
         sizes: tensor.getattr("shape")?.extract()?,
@@ -213,8 +238,9 @@ fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Auto
         device: (kind, device.getattr("index")?.extract::<Option<i8>>()?.unwrap_or(-1)),
         keys: torch.getattr("_C")?.call_method1("_dispatch_keys", (tensor,))?.call_method0("raw_repr")?.extract()?,
         autograd,
-        storage: tensor.call_method0("untyped_storage")?.getattr("_cdata")?.extract()?,
+        storage: storage.getattr("_cdata")?.extract()?,
         data: tensor.call_method0("data_ptr")?.extract()?,
         element_bytes: tensor.call_method0("element_size")?.extract()?,
+        storage_bytes: storage.call_method0("nbytes")?.extract()?,
     })
 }
