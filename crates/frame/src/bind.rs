@@ -29,7 +29,7 @@ pub struct Signature {
 pub type Owned<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// The values of a frame's first slots; None for a parameter that is not bound.
-pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 8]>;
+pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 12]>;
 
 /// Where a parameter's value is.
 #[derive(Clone, Copy)]
@@ -66,7 +66,8 @@ impl Signature {
         &self.names
     }
 
-    /// Binds a call whose first arguments are `bound`. None where Python raises a `TypeError`, which is left to Python.
+    /// Binds a call whose first arguments are `bound`, into empty `slots`. False where Python raises a `TypeError`, which is left to
+    /// Python.
     ///
     /// # Errors
     /// What Python raised on the way.
@@ -77,13 +78,16 @@ impl Signature {
         bound: &'a [Bound<'py, PyAny>],
         arguments: Arguments<'a, 'py>,
         owned: &'a mut Owned<'py>,
-    ) -> PyResult<Option<Slots<'a, 'py>>> {
+        slots: &mut Slots<'a, 'py>,
+    ) -> PyResult<bool> {
         let positional = arguments.positional();
         let plain = !arguments.has_keywords() && !self.varargs && !self.varkeywords && self.keyword_only == 0;
         if plain && bound.len() + positional.len() == self.positional {
-            return Ok(Some(bound.iter().chain(positional).map(Some).collect()));
+            slots.extend(bound.iter().map(Some));
+            slots.extend(positional.iter().map(Some));
+            return Ok(true);
         }
-        self.bind_all(function, bound, arguments, owned)
+        self.bind_all(function, bound, arguments, owned, slots)
     }
 
     fn bind_all<'a, 'py>(
@@ -92,14 +96,15 @@ impl Signature {
         bound: &'a [Bound<'py, PyAny>],
         arguments: Arguments<'a, 'py>,
         owned: &'a mut Owned<'py>,
-    ) -> PyResult<Option<Slots<'a, 'py>>> {
+        slots: &mut Slots<'a, 'py>,
+    ) -> PyResult<bool> {
         let py = function.py();
         let named = self.positional + self.keyword_only;
         let mut values = bound.iter().chain(arguments.positional());
         let mut places: SmallVec<[Place<'a, 'py>; 8]> = values.by_ref().take(self.positional).map(Place::Borrowed).collect();
         let rest: SmallVec<[&Bound<'py, PyAny>; 4]> = values.collect();
         if !rest.is_empty() && !self.varargs {
-            return Ok(None);
+            return Ok(false);
         }
         places.resize(named, Place::Nowhere);
         let mut extra = None;
@@ -107,11 +112,11 @@ impl Signature {
             match self.find(&key) {
                 Some(at) if matches!(places[at], Place::Nowhere) => places[at] = Place::Borrowed(value),
                 None if self.varkeywords => extra.get_or_insert_with(|| PyDict::new(py)).set_item(key, value)?,
-                _ => return Ok(None),
+                _ => return Ok(false),
             }
         }
         if places.iter().any(|place| matches!(place, Place::Nowhere)) && !self.fill_defaults(function, &mut places, owned)? {
-            return Ok(None);
+            return Ok(false);
         }
         if self.varargs {
             places.push(Place::Owned(owned.len()));
@@ -127,7 +132,8 @@ impl Signature {
             Place::Borrowed(value) => Some(value),
             Place::Owned(at) => Some(&owned[at]),
         };
-        Ok(Some(places.into_iter().map(value).collect()))
+        slots.extend(places.into_iter().map(value));
+        Ok(true)
     }
 
     /// The slot of the parameter that a keyword names.

@@ -24,9 +24,20 @@ pub enum Run {
         tensors: Vec<usize>,
         /// The result.
         recipe: Recipe,
+        /// Whether the guards say all that the graph wants to know of the tensors.
+        known: bool,
     },
     /// Plain Python: the frame could not be captured whole under these guards.
     Plain,
+}
+
+impl Run {
+    /// A graph on what these guards collect.
+    pub fn graph(graph: Box<dyn Graph>, tensors: Vec<usize>, recipe: Recipe, guards: &GuardSet) -> Self {
+        let collected = guards.tensor_guards();
+        let guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
+        Self::Graph { known: graph.accepts(&guarded), graph, tensors, recipe }
+    }
 }
 
 /// One specialization.

@@ -15,10 +15,10 @@ use pyo3::{
 use smallvec::SmallVec;
 
 use crate::{
-    bind::{Owned, Signature},
+    bind::{Owned, Signature, Slots},
     cache::{Cache, Entry, Run},
     graph::{Failed, Objects},
-    recipe::Supply,
+    recipe::{Recipe, Supply},
 };
 
 /// A call that no entry fits.
@@ -153,9 +153,9 @@ impl Callable {
     pub fn with_slots<'a, 'py, R>(&self, arguments: Arguments<'a, 'py>, then: impl FnOnce(Roots<'_, 'py>) -> R) -> PyResult<Option<R>> {
         let function = self.function.bind(arguments.py());
         let bound = self.bound(arguments.py());
-        let mut owned = Owned::new();
-        let slots = self.signature.bind(function, &bound, arguments, &mut owned)?;
-        Ok(slots.map(|slots| then(Roots { function, locals: &slots })))
+        let (mut owned, mut slots) = (Owned::new(), Slots::new());
+        let fits = self.signature.bind(function, &bound, arguments, &mut owned, &mut slots)?;
+        Ok(fits.then(|| then(Roots { function, locals: &slots })))
     }
 
     /// The names of the parameters that have one, in the order of the slots.
@@ -195,11 +195,18 @@ impl Callable {
     }
 
     fn run<'py>(&self, py: Python<'py>, entry: &Entry, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
-        let Run::Graph { graph, tensors, recipe } = &entry.run else { return Ok(Hit::Plain) };
+        let Run::Graph { graph, tensors, recipe, known } = &entry.run else { return Ok(Hit::Plain) };
         let values = inputs.tensors(entry.guards.input_count());
-        let arguments: SmallVec<[&Bound<'py, PyAny>; 8]> = tensors.iter().filter_map(|&at| values.get(at)?.as_ref()).collect();
+        let mut arguments: SmallVec<[&Bound<'py, PyAny>; 12]> = SmallVec::with_capacity(tensors.len());
+        for &at in tensors {
+            if let Some(Some(value)) = values.get(at) {
+                arguments.push(value);
+            }
+        }
+        let known = *known && inputs.undisturbed() && arguments.len() == tensors.len();
         let mut results = Objects::new();
-        match graph.run(py, &arguments, &mut results) {
+        match graph.run(py, &arguments, known, &mut results) {
+            Ok(()) if matches!(recipe, Recipe::Output(0)) && results.len() == 1 => Ok(results.pop().map_or(Hit::Plain, Hit::Done)),
             Ok(()) => recipe.make(py, &mut Supply { inputs: values, outputs: &results, kept: Vec::new() }).map(Hit::Done),
             Err(Failed::Raise(error)) => Err(error),
             Err(Failed::Before(error)) => {
@@ -223,10 +230,10 @@ impl Callee for Callable {
             return self.call_plain(arguments);
         }
         let bound = self.bound(py);
-        let mut owned = Owned::new();
-        let Some(slots) = self.signature.bind(function, &bound, arguments, &mut owned)? else {
+        let (mut owned, mut slots) = (Owned::new(), Slots::new());
+        if !self.signature.bind(function, &bound, arguments, &mut owned, &mut slots)? {
             return self.call_plain(arguments);
-        };
+        }
         let roots = Roots { function, locals: &slots };
         match self.look_up(roots)? {
             Hit::Done(value) => return Ok(value),

@@ -1,5 +1,6 @@
 //! What runs when the guards of an entry pass.
 
+use dynamlir_guards::TensorMatch;
 use pyo3::{prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
@@ -16,11 +17,18 @@ pub enum Failed {
 
 /// A compiled graph: tensors in, tensors out.
 pub trait Graph: Send + Sync {
-    /// Runs it. Results are appended to `results`.
+    /// Whether tensors for which these guards hold, of which there is one per input, need not be looked at again. None is unknown.
+    fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
+        let _ = guards;
+        false
+    }
+
+    /// Runs it. Results are appended to `results`. The inputs are `known` if guards that [`Graph::accepts`] has approved hold for
+    /// them now.
     ///
     /// # Errors
     /// See [`Failed`].
-    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed>;
+    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed>;
 
     /// As a Python callable, for people to look at.
     fn callable(&self, py: Python<'_>) -> Py<PyAny>;
@@ -41,7 +49,7 @@ impl PythonGraph {
 }
 
 impl Graph for PythonGraph {
-    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
+    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], _known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
         let mut call = || {
             let returned = self.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
             for result in returned.try_iter()? {

@@ -30,6 +30,7 @@ pub(crate) struct State {
     pub torch: Option<TorchState>,
     /// What was added already, so that a value asked for twice is guarded once.
     known: HashSet<(SourceId, String)>,
+    known_relations: HashSet<Relation>,
     known_held: HashMap<usize, HeldId>,
 }
 
@@ -221,7 +222,7 @@ impl GuardBuilder {
     /// Guards how several values relate.
     pub fn relate(&self, relation: Relation) {
         let mut state = self.state.borrow_mut();
-        if !state.relations.contains(&relation) {
+        if state.known_relations.insert(relation.clone()) {
             state.relations.push(relation);
         }
     }
@@ -250,6 +251,7 @@ impl GuardBuilder {
         state.collected.truncate(to.collected);
         let kept: HashSet<_> = state.guards.iter().map(|(id, guard)| (*id, guard.canon())).collect();
         state.known = kept;
+        state.known_relations = state.relations.iter().cloned().collect();
     }
 
     /// Makes the guard set. Nothing is checked yet: the values may have changed during the capture.

@@ -1,8 +1,8 @@
 //! Checking: by trails where they hold, by walking where they do not.
 //!
 //! A *segment* is a part of the tree with a root of its own: a parameter, the function, a large submodule. For each, what a walk
-//! that passed has read is remembered as a [`Trail`], together with its *leaves*: what the trail cannot prove, such as the metadata
-//! of tensors and the values of objects that may be exchanged for others at the same address. A later check compares the
+//! that passed has read, the metadata of tensors included, is remembered as a [`Trail`], together with its *leaves*: objects to be
+//! collected, and what the trail cannot prove, such as the values of objects that may be exchanged for others at the same address. A later check compares the
 //! trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with real look-ups, and if it
 //! passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
@@ -10,12 +10,12 @@ use dynamlir_cpython_abi::objects::{Proof, Reached, Recorder, Spot, Trail};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
+    types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
 };
 
 use crate::{
     Constant, DictKey, GuardSet, Inputs,
-    tree::{Check, FUNCTION, Node},
+    tree::{Check, FUNCTION, Node, Step},
 };
 
 /// What is left to do where a trail holds, with the object that it exposed.
@@ -53,6 +53,34 @@ pub(crate) struct Memos(Vec<Memo>);
 impl Memos {
     pub fn new(segments: usize) -> Self {
         Self(std::iter::repeat_with(Memo::default).take(segments).collect())
+    }
+}
+
+/// What is done where trails hold: how many words are compared and objects taken, and what is looked at again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// Words of memory that are compared.
+    pub words: usize,
+    /// Objects that are taken from where the trails lead: for the graph, and for the guards that are looked at again.
+    pub objects: usize,
+    /// The paths to what is looked at again, as Python expressions.
+    pub again: Vec<String>,
+}
+
+impl Memos {
+    /// What the latest records say.
+    pub fn summary(&self, set: &GuardSet) -> Remembered {
+        let mut sum = Remembered::default();
+        for record in self.0.iter().filter_map(|memo| memo.records[0].as_ref()) {
+            sum.words += record.trail.len();
+            sum.objects += record.leaves.len();
+            let again = record.leaves.iter().filter_map(|leaf| match leaf {
+                Leaf::Recheck(node) | Leaf::Subtree(node) => Some(*node),
+                Leaf::Tensor { .. } | Leaf::Output(_) | Leaf::Portal(_) => None,
+            });
+            sum.again.extend(again.map(|node| set.path_to(node)));
+        }
+        sum
     }
 }
 
@@ -104,6 +132,9 @@ impl<'a, 'py> Run<'a, 'py> {
         match (checks.next(), checks.next()) {
             // The usual parameter, without a detour.
             (Some(Check::Tensor(expected)), None) => Ok(self.tensor(*expected, value, description.output)),
+            (Some(check), None) if description.output.is_none() && description.children.is_empty() && check.is_pure() => {
+                holds(self.set, check, value)
+            }
             _ => self.visit(node, &Reached::unproven(Some(value.clone())), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new()),
         }
     }
@@ -111,7 +142,7 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Compares a tensor, and puts it among the outputs.
     #[inline]
     fn tensor(&mut self, expected: usize, value: &Bound<'py, PyAny>, output: Option<usize>) -> bool {
-        let same = tensor_matches(self.set, expected, value);
+        let same = self.tensor_matches(expected, value);
         if same && let Some(output) = output {
             self.inputs.values[output] = Some(value.clone());
         }
@@ -146,19 +177,23 @@ impl<'a, 'py> Run<'a, 'py> {
         for (index, leaf) in leaves.iter().enumerate() {
             let Some(object) = self.inputs.passing.get_mut(first + index).and_then(Option::take) else { return Ok(false) };
             let holds = match *leaf {
+                Leaf::Output(output) => {
+                    self.inputs.values[output] = Some(object);
+                    true
+                }
                 Leaf::Tensor { expected, output } => {
-                    let same = tensor_matches(self.set, expected, &object);
+                    let same = self.tensor_matches(expected, &object);
                     if let Some(output) = output {
                         self.inputs.values[output] = Some(object);
                     }
                     same
                 }
-                Leaf::Output(output) => {
-                    self.inputs.values[output] = Some(object);
-                    true
+                Leaf::Recheck(node) => {
+                    self.inputs.disturbed |= !self.checks(node).all(Check::is_pure);
+                    self.guards_hold(node, &object)?
                 }
-                Leaf::Recheck(node) => self.guards_hold(node, &object)?,
                 Leaf::Subtree(node) => {
+                    self.inputs.disturbed = true;
                     let mut recorder = Recorder::off(self.py, self.set.abi);
                     let reached = self.node(node).step.take(&Spot::unproven(object), &mut recorder)?;
                     self.visit(node, &reached, &mut recorder, &mut Vec::new())?
@@ -173,6 +208,14 @@ impl<'a, 'py> Run<'a, 'py> {
             }
         }
         Ok(true)
+    }
+
+    #[inline]
+    fn tensor_matches(&mut self, pattern: usize, object: &Bound<'py, PyAny>) -> bool {
+        let expected = &self.set.tree.tensors[pattern];
+        // A key in an instance's dict may have an `__eq__` of its own.
+        self.inputs.disturbed |= expected.no_dynamic_indices && expected.class.has_attributes(object);
+        tensor_matches(self.set, pattern, object)
     }
 
     /// Walks a segment, and remembers the walk if that is likely to be of use.
@@ -208,8 +251,10 @@ impl<'a, 'py> Run<'a, 'py> {
 
     /// Checks a node and what is below it.
     fn visit(&mut self, node: usize, reached: &Reached<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
+        // Steps and guards may run Python code here.
+        self.inputs.disturbed = true;
         let description = self.node(node);
-        let Some(spot) = reached.spot() else {
+        let Some(mut spot) = reached.spot() else {
             // Nothing is here, so nothing is below.
             if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent)) {
                 return Ok(false);
@@ -221,19 +266,32 @@ impl<'a, 'py> Run<'a, 'py> {
             }
             return Ok(true);
         };
-        let object = spot.object();
+        // Of several tensor guards on one value the first is told apart, the others are looked at again.
         let mut tensor = None;
         let mut covered = true;
+        let mut pinned = false;
         for check in self.checks(node) {
-            if !holds(self.set, check, object)? {
+            if !holds(self.set, check, spot.object())? {
                 return Ok(false);
             }
-            match check {
-                Check::Tensor(expected) => tensor = Some(*expected),
-                _ if recorder.records() => covered &= record(check, &spot, recorder)?,
-                _ => {}
+            if recorder.records() && !record(self.set, check, &spot, recorder)? {
+                match check {
+                    Check::Tensor(expected) if tensor.is_none() => tensor = Some(*expected),
+                    _ => covered = false,
+                }
+            } else {
+                pinned |= match check {
+                    Check::Identity(held) => held.by_address(),
+                    Check::Like(_) => true,
+                    _ => false,
+                };
             }
         }
+        if pinned {
+            // What is pinned is alive while the guards are valid, so its address is its identity.
+            spot.identify();
+        }
+        let object = spot.object();
         if let Some(output) = description.output {
             self.inputs.values[output] = Some(object.clone());
         }
@@ -246,13 +304,7 @@ impl<'a, 'py> Run<'a, 'py> {
                 leaf(Leaf::Recheck(node));
             }
             match (tensor, description.output) {
-                // More than one tensor guard on one value are all looked at again.
-                (Some(expected), output) => {
-                    leaf(Leaf::Tensor { expected, output });
-                    if self.checks(node).filter(|check| matches!(check, Check::Tensor(_))).count() > 1 {
-                        leaf(Leaf::Recheck(node));
-                    }
-                }
+                (Some(expected), output) => leaf(Leaf::Tensor { expected, output }),
                 (None, Some(output)) => leaf(Leaf::Output(output)),
                 (None, None) => {}
             }
@@ -268,10 +320,19 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Steps to a child and checks it.
     fn descend(&mut self, child: usize, from: &Spot<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
         let description = self.node(child);
-        let reached = description.step.take(from, recorder)?;
+        let mut reached = description.step.take(from, recorder)?;
+        if reached.proof == Proof::Address && matches!(description.step, Step::Code | Step::GetAttr(_)) {
+            // A guard of the function may have pinned its code; of what is read by `getattr`, only that and a dict are proven.
+            let mut guards = description.parent.into_iter().flat_map(|parent| self.checks(parent));
+            if reached.is_code() && guards.any(|check| matches!(check, Check::Code(held) if held.by_address())) {
+                reached.proof = Proof::Object;
+            }
+        }
         if recorder.records() && reached.proof == Proof::None {
-            recorder.expose(from);
-            leaves.push(Leaf::Subtree(child));
+            if !self.is_settled(child, from) {
+                recorder.expose(from);
+                leaves.push(Leaf::Subtree(child));
+            }
             return self.visit(child, &reached, &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
         }
         match (description.segment, &reached.object, reached.spot()) {
@@ -284,6 +345,22 @@ impl<'a, 'py> Run<'a, 'py> {
             }
             _ => self.visit(child, &reached, recorder, leaves),
         }
+    }
+
+    /// Whether what is below a node can never change: attributes of one code object, which may be made anew by each access.
+    fn is_settled(&self, node: usize, from: &Spot<'py>) -> bool {
+        let collects = |set: &GuardSet| {
+            let mut below = vec![node];
+            while let Some(node) = below.pop() {
+                let node = &set.tree.nodes[node];
+                if node.output.is_some() {
+                    return true;
+                }
+                below.extend(&node.children);
+            }
+            false
+        };
+        matches!(self.node(node).step, Step::GetAttr(_)) && from.proof() == Proof::Object && from.is_code() && !collects(self.set)
     }
 
     /// Whether all guards of a node hold for an object.
@@ -304,8 +381,12 @@ fn tensor_matches(set: &GuardSet, pattern: usize, object: &Bound<'_, PyAny>) -> 
     if !set.tree.patterns[pattern].matches(tensor) {
         return false;
     }
-    let name = pyo3::intern!(object.py(), "_dynamo_dynamic_indices");
-    !expected.no_dynamic_indices || expected.class.lacks(object, name).unwrap_or(false)
+    !expected.no_dynamic_indices || expected.class.lacks(object, dynamic_indices(object.py())).unwrap_or(false)
+}
+
+/// What `mark_dynamic` calls its mark.
+fn dynamic_indices(py: Python<'_>) -> &Bound<'_, PyString> {
+    pyo3::intern!(py, "_dynamo_dynamic_indices")
 }
 
 /// Whether a guard holds for an object.
@@ -313,6 +394,10 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
     match check {
         Check::Type(class) => class.is(&object.get_type()),
         Check::Identity(held) => held.is(object),
+        Check::Like(known) => match &set.tree.checks[*known].1 {
+            Check::Identity(held) => held.is(object),
+            _ => Ok(false),
+        },
         Check::Equals(constant) => constant.matches(object),
         Check::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
         Check::Present => Ok(true),
@@ -328,20 +413,29 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
 }
 
 /// Records what makes a guard hold; false where the trail does not prove it.
-fn record<'py>(check: &Check, spot: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<bool> {
+fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<bool> {
     let same_object = spot.proof() == Proof::Object;
     Ok(match check {
         Check::Type(_) => recorder.class(spot),
         Check::Identity(held) => same_object || held.by_address(),
-        Check::Equals(constant) => same_object || constant.is_singleton(),
-        Check::Present => true,
+        // The constant keeps its own object alive.
+        Check::Equals(constant) => same_object || constant.is_singleton() || constant.object().is(spot.object()),
+        Check::Present | Check::Like(_) => true,
         Check::Length(_) => recorder.length(spot) || recorder.dict_content(spot),
         // One key has no order.
         Check::DictKeys(keys) if keys.len() < 2 => recorder.dict_content(spot),
         Check::DictKeys(_) => recorder.dict_unchanged(spot),
-        Check::SetElements(_) => same_object && spot.object().is_exact_instance_of::<PyFrozenSet>(),
+        Check::SetElements(elements) => {
+            let known: Vec<_> = elements.iter().map(|element| element.object().bind(spot.object().py())).collect();
+            same_object && spot.object().is_exact_instance_of::<PyFrozenSet>() || recorder.set_content(spot, &known)
+        }
         Check::Code(_) => recorder.code(spot)?.proof != Proof::None,
-        Check::Tensor(_) | Check::Absent => false,
+        Check::Tensor(pattern) => {
+            let (expected, pattern) = (&set.tree.tensors[*pattern], &set.tree.patterns[*pattern]);
+            recorder.tensor(spot, &expected.class, pattern)
+                && (!expected.no_dynamic_indices || recorder.tensor_lacks(spot, &expected.class, dynamic_indices(spot.object().py()))?)
+        }
+        Check::Absent => false,
     })
 }
 

@@ -70,6 +70,13 @@ impl Texts {
     }
 }
 
+impl Texts {
+    /// What a guard is about.
+    pub fn source(&self, guard: usize) -> Option<&str> {
+        Some(&self.guards.get(guard)?.source)
+    }
+}
+
 /// Python's spelling of torch's dtypes, by number.
 fn dtype_name(number: &str) -> String {
     let name = match number {
@@ -285,15 +292,9 @@ impl GuardSet {
             return Ok(found);
         }
         // Relations compare what guards have found to be there.
-        let mut values = Vec::new();
-        for (node, description) in self.tree.nodes.iter().enumerate() {
-            if let Some(output) = description.output {
-                values.resize_with(values.len().max(output + 1), || None);
-                values[output] = self.value(node, roots)?;
-            }
-        }
         for (relation, (source, predicate)) in self.relations.iter().zip(&self.texts.relations) {
-            if !relation.holds(&values)? {
+            let members = relation.nodes.iter().map(|&node| self.value(node, roots)).collect::<PyResult<Vec<_>>>()?;
+            if !relation.holds_for(&|member| members[member].as_ref())? {
                 let (source, guard) = (source.clone(), predicate.clone());
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }

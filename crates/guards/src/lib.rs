@@ -21,6 +21,7 @@ mod tensor;
 mod tree;
 
 pub use builder::{Checkpoint, GuardBuilder};
+pub use check::Remembered;
 pub use constant::Constant;
 pub use explain::Failure;
 pub use guard::{DictKey, Guard, GuardError, Relation, StorageMember};

@@ -15,43 +15,55 @@ pub(crate) fn members(relation: &Relation) -> Vec<SourceId> {
     }
 }
 
-/// A relation between outputs of a check.
-pub(crate) enum Related {
-    Same(usize, usize),
-    Distinct(Vec<usize>),
-    Storage(Vec<Member>),
+/// A relation between nodes of a tree.
+pub(crate) struct Related {
+    kind: Kind,
+    /// The members, by node.
+    pub nodes: Vec<usize>,
+    /// Where a check puts them; None where the members' own guards say as much.
+    outputs: Option<Vec<usize>>,
 }
 
-pub(crate) struct Member {
-    output: usize,
-    group: u32,
-    offset: i64,
+enum Kind {
+    Same,
+    Distinct,
+    /// Group and storage offset of each member.
+    Storage(Vec<(u32, i64)>),
 }
 
 impl Related {
-    /// A relation by the places where a check puts the values.
+    /// A relation by the nodes of its members.
     pub fn new(relation: &Relation, tree: &Tree) -> Self {
-        let place = |source: &SourceId| tree.nodes[tree.of_source[source]].output.unwrap_or_default();
-        match relation {
-            Relation::Same(a, b) => Self::Same(place(a), place(b)),
-            Relation::Distinct(sources) => Self::Distinct(sources.iter().map(place).collect()),
-            Relation::Storage(list) => {
-                let member = |m: &StorageMember| Member { output: place(&m.source), group: m.group, offset: m.offset };
-                Self::Storage(list.iter().map(member).collect())
-            }
-        }
+        let nodes: Vec<_> = members(relation).iter().map(|source| tree.of_source[source]).collect();
+        let kind = match relation {
+            Relation::Same(..) => Kind::Same,
+            Relation::Distinct(_) => Kind::Distinct,
+            Relation::Storage(list) => Kind::Storage(list.iter().map(|member: &StorageMember| (member.group, member.offset)).collect()),
+        };
+        let outputs = nodes.iter().map(|&node| tree.nodes[node].output);
+        let outputs = if tree.implied.contains(relation) { None } else { outputs.collect() };
+        Self { kind, nodes, outputs }
     }
 
-    /// Whether it holds.
+    /// Whether it holds for what a check has collected.
     ///
     /// # Errors
     /// When torch cannot be imported.
     pub fn holds(&self, values: &[Option<Bound<'_, PyAny>>]) -> PyResult<bool> {
-        let address = |i: usize| values[i].as_ref().map(|value| value.as_ptr() as usize);
-        match self {
-            Self::Same(a, b) => Ok(address(*a) == address(*b)),
-            Self::Distinct(list) => Ok(distinct(list.iter().map(|&i| address(i).unwrap_or(0)))),
-            Self::Storage(list) => storage(list, values),
+        let Some(outputs) = &self.outputs else { return Ok(true) };
+        self.holds_for(&|member| values[outputs[member]].as_ref())
+    }
+
+    /// Whether it holds for these members.
+    ///
+    /// # Errors
+    /// As for `holds`.
+    pub fn holds_for<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
+        let address = |member: usize| value(member).map_or(0, |value| value.as_ptr() as usize);
+        match &self.kind {
+            Kind::Same => Ok(address(0) == address(1)),
+            Kind::Distinct => Ok(distinct((0..self.nodes.len()).map(address))),
+            Kind::Storage(list) => storage(list, value),
         }
     }
 }
@@ -95,19 +107,19 @@ fn locate(tensor: TensorRef<'_>) -> Option<Located> {
 }
 
 /// Same group: same storage, same distance. Other groups: no byte in common.
-fn storage(list: &[Member], values: &[Option<Bound<'_, PyAny>>]) -> PyResult<bool> {
+fn storage<'a, 'py: 'a>(list: &[(u32, i64)], value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
     let mut located = Vec::with_capacity(list.len());
-    for member in list {
-        let Some(value) = &values[member.output] else { return Ok(false) };
+    for member in 0..list.len() {
+        let Some(value) = value(member) else { return Ok(false) };
         let Some(class) = TensorClass::of(value)? else { return Ok(false) };
         let Some(place) = class.tensor(value).and_then(locate) else { return Ok(false) };
         located.push(place);
     }
     // The first member of each group speaks for its storage.
-    for (i, member) in list.iter().enumerate() {
-        let leader = list.iter().position(|other| other.group == member.group).unwrap_or(i);
+    for (i, (group, offset)) in list.iter().enumerate() {
+        let leader = list.iter().position(|(other, _)| other == group).unwrap_or(i);
         let (mine, theirs) = (&located[i].place, &located[leader].place);
-        if mine.storage != theirs.storage || mine.offset - theirs.offset != member.offset - list[leader].offset {
+        if mine.storage != theirs.storage || mine.offset - theirs.offset != offset - list[leader].1 {
             return Ok(false);
         }
     }
@@ -116,11 +128,11 @@ fn storage(list: &[Member], values: &[Option<Bound<'_, PyAny>>]) -> PyResult<boo
     order.sort_by_key(|&i| located[i].low);
     let mut reach: Vec<(u32, usize)> = Vec::new();
     for &i in &order {
-        if reach.iter().any(|&(group, high)| group != list[i].group && high > located[i].low) {
+        if reach.iter().any(|&(group, high)| group != list[i].0 && high > located[i].low) {
             return Ok(false);
         }
         reach.retain(|&(_, high)| high > located[i].low);
-        reach.push((list[i].group, located[i].high));
+        reach.push((list[i].0, located[i].high));
     }
     Ok(true)
 }

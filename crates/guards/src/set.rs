@@ -5,14 +5,16 @@ use std::sync::Mutex;
 use dynamlir_cpython_abi::{Abi, abi, objects::Pins};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
+use smallvec::SmallVec;
 
 use crate::{
     GuardError,
     builder::State,
-    check::{Memos, Run},
+    check::{Memos, Remembered, Run},
     explain::Texts,
     relation::Related,
-    tree::{FUNCTION, Tree},
+    tensor::TensorMatch,
+    tree::{Check, FUNCTION, Tree},
 };
 
 /// Where the paths begin: the frame as its function was called.
@@ -27,9 +29,11 @@ pub struct Roots<'a, 'py> {
 /// What a check collects: the graph's tensors first. Kept by the caller between calls, so that it is allocated once.
 #[derive(Default)]
 pub struct Inputs<'py> {
-    pub(crate) values: Vec<Option<Bound<'py, PyAny>>>,
+    pub(crate) values: SmallVec<[Option<Bound<'py, PyAny>>; 12]>,
     /// References taken on the way.
     pub(crate) passing: Vec<Option<Bound<'py, PyAny>>>,
+    /// Whether Python code may have run during the check.
+    pub(crate) disturbed: bool,
 }
 
 impl<'py> Inputs<'py> {
@@ -39,8 +43,16 @@ impl<'py> Inputs<'py> {
         &self.values[..count.min(self.values.len())]
     }
 
+    /// Whether the tensors still have the metadata that their guards have seen: nothing ran between the look at them and now that
+    /// could have changed it, as long as the interpreter's lock was not given away since the check.
+    #[must_use]
+    pub fn undisturbed(&self) -> bool {
+        !self.disturbed
+    }
+
     /// Lets go of all objects; keeps the memory.
     pub fn clear(&mut self) {
+        self.disturbed = false;
         self.values.clear();
         self.passing.clear();
     }
@@ -119,6 +131,43 @@ impl GuardSet {
         self.inputs
     }
 
+    /// What is guarded of the tensors that a passing check collects for the graph; None where it is more or less than one thing.
+    #[must_use]
+    pub fn tensor_guards(&self) -> Vec<Option<&TensorMatch>> {
+        let mut found = vec![None; self.inputs];
+        for node in &self.tree.nodes {
+            let mut tensors = node.checks.iter().filter_map(|&check| match self.tree.checks[check].1 {
+                Check::Tensor(expected) => Some(&self.tree.tensors[expected]),
+                _ => None,
+            });
+            if let (Some(place), Some(expected), None) = (node.output.and_then(|at| found.get_mut(at)), tensors.next(), tensors.next()) {
+                *place = Some(expected);
+            }
+        }
+        found
+    }
+
+    /// What is remembered of checks that passed.
+    #[must_use]
+    pub fn remembered(&self) -> Remembered {
+        self.memos.try_lock().map(|memos| memos.summary(self)).unwrap_or_default()
+    }
+
+    /// A path that leads to a node, or through it.
+    pub(crate) fn path_to(&self, node: usize) -> String {
+        let below = |mut at: usize| loop {
+            if at == node {
+                return true;
+            }
+            match self.tree.nodes[at].parent {
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        };
+        let guard = self.tree.checks.iter().position(|(at, _)| below(*at));
+        guard.and_then(|guard| self.texts.source(guard)).unwrap_or("?").to_owned()
+    }
+
     /// Whether all guards hold. If so, `inputs` has the graph's tensors.
     pub fn check<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> Outcome {
         inputs.clear();
@@ -136,7 +185,7 @@ impl GuardSet {
 
     fn verify<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> PyResult<bool> {
         // Taken by another thread, or by this one further up the stack: then nothing is remembered this time.
-        let mut kept = self.memos.try_lock().ok();
+        let mut kept = if self.tree.remembers() { self.memos.try_lock().ok() } else { None };
         let mut run = Run::new(self, roots.function.py(), kept.as_deref_mut(), inputs);
         for &(slot, node) in &self.tree.locals {
             if !run.root(node, roots.locals.get(slot).copied().flatten())? {
@@ -146,6 +195,8 @@ impl GuardSet {
         if !self.tree.nodes[FUNCTION].children.is_empty() && !run.root(FUNCTION, Some(roots.function))? {
             return Ok(false);
         }
+        // Which modes are active is asked in Python.
+        inputs.disturbed |= !self.modes.is_empty();
         if !self.modes.is_empty() && !crate::check::same_modes(roots.function.py(), self)? {
             return Ok(false);
         }

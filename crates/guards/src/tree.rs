@@ -1,6 +1,6 @@
 //! Sources and guards as a tree: each node is one step from its parent, so what several paths share is walked once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
@@ -9,7 +9,7 @@ use pyo3::{
     types::{PyString, PyWeakrefMethods, PyWeakrefReference},
 };
 
-use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Source, SourceId, TensorMatch, builder::State, held::Held};
+use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held};
 use std::sync::Arc;
 
 /// How a node's value is reached from its parent's.
@@ -52,6 +52,8 @@ pub(crate) enum Check {
     DictKeys(Arc<[DictKey]>),
     SetElements(Arc<[Constant]>),
     Code(Held),
+    /// The object of another check for identity, by its number.
+    Like(usize),
 }
 
 /// One value.
@@ -78,6 +80,10 @@ pub(crate) struct Tree {
     /// The same, ready for comparing.
     pub patterns: Vec<Pattern>,
     pub segments: usize,
+    /// Whether any value is reached from another.
+    branches: bool,
+    /// Relations that the members' own guards say.
+    pub implied: HashSet<Relation>,
     /// The node of each guarded or collected source.
     pub of_source: HashMap<SourceId, usize>,
 }
@@ -108,13 +114,19 @@ impl Tree {
             tensors: Vec::new(),
             patterns: Vec::new(),
             segments: 1,
+            branches: false,
+            implied: HashSet::new(),
             of_source: HashMap::new(),
         };
         let mut builder = Builder { py, pins, state, tree, known: HashMap::new(), tensors: HashMap::new() };
         for (source, guard) in &state.guards {
             builder.guard(*source, guard)?;
         }
-        let related = state.relations.iter().flat_map(crate::relation::members);
+        for relation in &state.relations {
+            builder.imply(relation)?;
+        }
+        let open: Vec<_> = state.relations.iter().filter(|relation| !builder.tree.implied.contains(*relation)).collect();
+        let related = open.into_iter().flat_map(crate::relation::members);
         for source in state.collected.iter().copied().chain(related) {
             let node = builder.node(source)?;
             let next = builder.tree.outputs();
@@ -125,11 +137,17 @@ impl Tree {
             node.checks.sort_by_key(|&check| tree.checks[check].1.cost());
         }
         tree.cut();
+        tree.branches = tree.nodes.iter().any(|node| !node.children.is_empty());
         Ok(tree)
     }
 
     fn outputs(&self) -> usize {
         self.nodes.iter().filter(|node| node.output.is_some()).count()
+    }
+
+    /// Whether there are paths whose walk is worth remembering.
+    pub fn remembers(&self) -> bool {
+        self.branches
     }
 
     /// Gives large subtrees segments of their own.
@@ -179,6 +197,20 @@ impl Builder<'_, '_> {
         };
         self.tree.nodes[node].checks.push(self.tree.checks.len());
         self.tree.checks.push((node, check));
+        Ok(())
+    }
+
+    /// A value that is the same as one that is guarded by identity is guarded by identity itself: that is looked at where it is
+    /// reached, and remembered with the path.
+    fn imply(&mut self, relation: &Relation) -> Result<(), GuardError> {
+        let Relation::Same(first, second) = relation else { return Ok(()) };
+        let (first, second) = (self.node(*first)?, self.node(*second)?);
+        let identity = |&check: &usize| matches!(&self.tree.checks[check].1, Check::Identity(held) if held.by_address());
+        if let Some(known) = self.tree.nodes[first].checks.iter().copied().find(identity) {
+            self.tree.nodes[second].checks.push(self.tree.checks.len());
+            self.tree.checks.push((second, Check::Like(known)));
+            self.tree.implied.insert(relation.clone());
+        }
         Ok(())
     }
 
@@ -288,12 +320,21 @@ impl Builder<'_, '_> {
 }
 
 impl Check {
+    /// Whether checking it runs no Python code.
+    pub fn is_pure(&self) -> bool {
+        match self {
+            Self::Type(held) | Self::Identity(held) => held.by_address(),
+            Self::Equals(_) | Self::Present | Self::Absent | Self::Like(_) => true,
+            Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::Code(_) => false,
+        }
+    }
+
     /// Cheap checks, and those that others rely on, come first.
     fn cost(&self) -> u8 {
         match self {
             Self::Present | Self::Absent => 0,
             Self::Type(_) => 1,
-            Self::Identity(_) | Self::Code(_) => 2,
+            Self::Identity(_) | Self::Code(_) | Self::Like(_) => 2,
             Self::Tensor(_) => 3,
             Self::Length(_) => 4,
             Self::Equals(_) => 5,
@@ -315,6 +356,8 @@ impl Step {
             Self::Attr(name) => recorder.instance_attr(from, name.bind(py)),
             Self::Slot(name) => recorder.slot(from, name.bind(py)),
             Self::TypeAttr(name) => Ok(recorder.type_attr(from, name.bind(py))),
+            Self::GetAttr(name) if name.bind(py) == "__dict__" => recorder.dict_of(from),
+            Self::GetAttr(name) if from.is_function() && name.bind(py) == "__code__" => recorder.code(from),
             Self::GetAttr(name) => match from.object().getattr(name.bind(py)) {
                 Ok(value) => Ok(Reached::unproven(Some(value))),
                 Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(Reached::unproven(None)),

@@ -8,7 +8,7 @@ use std::sync::{
 use dynamlir_capture::{Captured, Stopped};
 use dynamlir_cpython_abi::objects::{Arguments, callable, callable_type, callee_of};
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
-use dynamlir_guards::Failure;
+use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
@@ -83,7 +83,7 @@ impl PythonCompiler {
                         Ok(native) => Box::new(Held(native.clone().unbind())),
                         Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
                     };
-                    Run::Graph { graph, tensors, recipe }
+                    Run::graph(graph, tensors, recipe, &guards)
                 };
                 cache.add(Entry { key, guards, run });
             }
@@ -244,13 +244,23 @@ pub struct EntryGuards {
 impl EntryGuards {
     /// The guards that fail for a call with these arguments.
     fn failures<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<Failure>> {
+        self.with_roots(args, kwargs, |roots| self.entry.guards.failures(roots))?
+    }
+
+    /// Binds arguments, and does something with the frame that a call of them has.
+    fn with_roots<'py, R>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        then: impl FnOnce(Roots<'_, 'py>) -> R,
+    ) -> PyResult<R> {
         let mut values: Vec<_> = args.iter().collect();
         let names: Vec<_> = kwargs.into_iter().flatten().map(|(name, value)| (name, values.push(value)).0).collect();
         let names = PyTuple::new(args.py(), names)?;
         let owner = self.owner.bind(args.py());
         let arguments = Arguments::new(args.py(), &values, Some(&names));
-        let found = of(owner)?.with_slots(arguments, |roots| self.entry.guards.failures(roots))?;
-        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))?
+        let found = of(owner)?.with_slots(arguments, then)?;
+        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))
     }
 }
 
@@ -289,6 +299,28 @@ impl EntryGuards {
         let values: Vec<_> =
             callable.parameters(locals.py()).map(|name: Bound<'py, PyString>| locals.get_item(name)).collect::<PyResult<_>>()?;
         Ok(callable.with_locals(locals.py(), &values, |roots| self.entry.guards.failures(roots))?.is_empty())
+    }
+
+    /// Checks a call with these arguments `times` times without Python in between: for measuring. The check must pass.
+    #[pyo3(signature = (times, *args, **kwargs))]
+    fn repeat<'py>(&self, times: u32, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<()> {
+        let mut inputs = Inputs::default();
+        let check = |roots: Roots<'_, 'py>| {
+            (0..times).try_for_each(|_| match self.entry.guards.check(roots, &mut inputs) {
+                Outcome::Pass => Ok(()),
+                Outcome::Fail => Err(PyRuntimeError::new_err("the check does not pass")),
+                Outcome::Error(error) => Err(error),
+            })
+        };
+        self.with_roots(args, kwargs, check)?
+    }
+
+    /// What a check costs once it has passed a few times: `(words, objects, again)`, the words of memory that it compares, the objects
+    /// that it takes, and the paths to what it looks at as it did the first time.
+    #[getter]
+    fn remembered(&self) -> (usize, usize, Vec<String>) {
+        let remembered = self.entry.guards.remembered();
+        (remembered.words, remembered.objects, remembered.again)
     }
 
     fn __len__(&self) -> usize {

@@ -2,8 +2,9 @@
 
 use dynamlir_cpython_abi::objects::tensor_of;
 use dynamlir_frame::{Failed, Graph, Objects};
+use dynamlir_guards::TensorMatch;
 use dynamlir_runtime::{Base, Const, Finish, OutputValue, RunError as Refused};
-use dynamlir_torch_abi::{TensorRef, TorchAbi};
+use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError, PyValueError},
     prelude::*,
@@ -24,6 +25,8 @@ pub struct NativeGraph {
     executable: Py<Executable>,
     /// Tensors that the graph is given after the caller's.
     constants: Vec<Py<PyAny>>,
+    /// What the constants looked like when the graph was made; None where that cannot be told.
+    patterns: Option<Vec<Pattern>>,
     finish: Finish,
     abi: &'static TorchAbi,
 }
@@ -59,7 +62,9 @@ impl NativeGraph {
         guards::prepare(py)?;
         let bases = bases.iter().map(|(at, kind, number)| Ok((*at, base((kind, *number))?))).collect::<PyResult<_>>()?;
         let finish = Finish { no_grad, random, bumps, bases, copies, versions };
-        Ok(Self { executable, constants, finish, abi: torch::init(py)? })
+        let pattern = |constant: &Py<PyAny>| Pattern::new(Meta::of(tensor_of(constant.bind(py)).ok()??).ok()?).ok();
+        let patterns = constants.iter().map(pattern).collect();
+        Ok(Self { executable, constants, patterns, finish, abi: torch::init(py)? })
     }
 
     #[pyo3(signature = (*tensors))]
@@ -67,7 +72,7 @@ impl NativeGraph {
         let inputs: Vec<_> = tensors.iter().collect();
         let inputs: Vec<_> = inputs.iter().collect();
         let mut results = Objects::new();
-        match self.call(py, &inputs, &mut results) {
+        match self.call(py, &inputs, false, &mut results) {
             Ok(()) => PyList::new(py, results),
             Err(Failed::Before(error) | Failed::Raise(error)) => Err(error),
         }
@@ -75,27 +80,37 @@ impl NativeGraph {
 }
 
 impl NativeGraph {
-    fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
-        let constants: SmallVec<[&Bound<'py, PyAny>; 2]> = self.constants.iter().map(|constant| constant.bind(py)).collect();
-        let mut tensors: SmallVec<[TensorRef<'_>; 8]> = SmallVec::with_capacity(inputs.len() + constants.len());
-        for object in inputs.iter().chain(&constants) {
-            match tensor_of(object) {
-                Ok(Some(tensor)) => tensors.push(tensor),
-                Ok(None) => return Err(Failed::Before(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type())))),
-                Err(error) => return Err(Failed::Before(error)),
-            }
+    /// Runs it. The inputs are `known` if their metadata is that which `accepts` has approved.
+    fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
+        let mut tensors: SmallVec<[TensorRef<'_>; 12]> = SmallVec::with_capacity(inputs.len() + self.constants.len());
+        for object in inputs {
+            tensors.push(if known { self.handle(object) } else { tensor(object) }?);
         }
+        for constant in &self.constants {
+            tensors.push(tensor(constant.bind(py))?);
+        }
+        let patterns = self.patterns.as_deref().unwrap_or_default();
+        let known = known && patterns.iter().zip(&tensors[inputs.len()..]).all(|(pattern, constant)| pattern.matches(*constant));
         let mut calls = Calls { py, abi: self.abi };
-        let outcome = self.executable.get().inner().run_finished(self.abi, &self.finish, &tensors, &mut calls);
+        let executable = self.executable.get().inner();
+        let outcome = if known {
+            // SAFETY: guards of the metadata that `accepts` has approved hold for these inputs, and the constants' was compared.
+            unsafe { executable.run_finished_known(self.abi, &self.finish, &tensors, &mut calls) }
+        } else {
+            executable.run_finished(self.abi, &self.finish, &tensors, &mut calls)
+        };
         let made = outcome.map_err(|refused| match refused {
             Refused::Guard(_) | Refused::Failed(_) => Failed::Before(RunError::new_err(refused.to_string())),
             Refused::AfterCommit(_) => Failed::Raise(PyRuntimeError::new_err(refused.to_string())),
         })?;
-        let input = |at: usize| inputs.get(at).or_else(|| constants.get(at - inputs.len())).map(|object| (*object).clone());
+        let input = |at: usize| match inputs.get(at) {
+            Some(object) => Some((*object).clone()),
+            None => self.constants.get(at - inputs.len()).map(|object| object.bind(py).clone()),
+        };
         let lost = || Failed::Raise(NativeError::new_err("an output refers to what is not there"));
         for value in made {
             let object = match value {
-                OutputValue::Tensor(tensor) => calls.wrap(tensor.as_ref()).map_err(Failed::Raise)?,
+                OutputValue::Tensor(tensor) => calls.wrap_owned(tensor).map_err(Failed::Raise)?,
                 OutputValue::Arg(at) => input(at).ok_or_else(lost)?,
                 OutputValue::None => py.None().into_bound(py),
                 OutputValue::Same(at) => results.get(at).cloned().ok_or_else(lost)?,
@@ -104,6 +119,29 @@ impl NativeGraph {
             results.push(object);
         }
         Ok(())
+    }
+
+    /// The handle of an input that is known to be a tensor.
+    fn handle<'a>(&self, object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
+        // SAFETY: the object is alive for 'a, and a guard has compared its class.
+        unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| Failed::Before(NativeError::new_err(error.to_string())))
+    }
+
+    /// Whether guards of the inputs say all that the executable wants to know of them.
+    fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
+        let Some(patterns) = &self.patterns else { return false };
+        let metas: Vec<_> =
+            guards.iter().map(|guard| guard.map(|guard| &guard.meta)).chain(patterns.iter().map(|p| Some(p.meta()))).collect();
+        self.executable.get().inner().accepts(&metas)
+    }
+}
+
+/// The handle of what should be a tensor.
+fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
+    match tensor_of(object) {
+        Ok(Some(tensor)) => Ok(tensor),
+        Ok(None) => Err(Failed::Before(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type())))),
+        Err(error) => Err(Failed::Before(error)),
     }
 }
 
@@ -119,8 +157,12 @@ pub fn constant<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAn
 pub struct Held(pub Py<NativeGraph>);
 
 impl Graph for Held {
-    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
-        self.0.get().call(py, inputs, results)
+    fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
+        self.0.get().accepts(guards)
+    }
+
+    fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
+        self.0.get().call(py, inputs, known, results)
     }
 
     fn callable(&self, py: Python<'_>) -> Py<PyAny> {

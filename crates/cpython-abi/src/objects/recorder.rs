@@ -5,14 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use dynamlir_torch_abi::Pattern;
 use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyList, PyString, PyTuple, PyType},
+    types::{PyDict, PyList, PySet, PyString, PyTuple, PyType},
 };
 
-use super::{Pin, Trail};
+use super::{Pin, TensorClass, Trail};
 use crate::{Abi, mapping::dict_version, types};
 
 /// What a trail says of an object that a walk has reached.
@@ -48,6 +49,23 @@ impl<'py> Spot<'py> {
     pub fn proof(&self) -> Proof {
         self.proof
     }
+
+    /// Says that its address is its identity: somebody sees to it that it is alive wherever the trail is walked.
+    pub fn identify(&mut self) {
+        if self.proof == Proof::Address {
+            self.proof = Proof::Object;
+        }
+    }
+
+    /// Whether it is a code object.
+    pub fn is_code(&self) -> bool {
+        Kinds::get(self.object.py()).is_ok_and(|kinds| self.object.get_type().is(&kinds.code))
+    }
+
+    /// Whether it is a Python function.
+    pub fn is_function(&self) -> bool {
+        Kinds::get(self.object.py()).is_ok_and(|kinds| self.object.get_type().is(&kinds.function))
+    }
 }
 
 /// Where a step led: nowhere, too, may be recorded.
@@ -68,6 +86,11 @@ impl<'py> Reached<'py> {
     /// The spot, if anything was found.
     pub fn spot(&self) -> Option<Spot<'py>> {
         Some(Spot { object: self.object.clone()?, proof: self.proof })
+    }
+
+    /// Whether it is a code object.
+    pub fn is_code(&self) -> bool {
+        self.spot().is_some_and(|spot| spot.is_code())
     }
 
     /// A result that nothing proves.
@@ -111,12 +134,14 @@ pub struct Recorder<'py> {
     /// Types whose version tag is recorded: comparing the address is enough for their other instances.
     tagged: HashSet<usize>,
     dicts: HashMap<usize, u64>,
+    /// Addresses of the words that are recorded.
+    words: HashSet<usize>,
 }
 
 impl<'py> Recorder<'py> {
     /// A recorder that only steps.
     pub fn off(py: Python<'py>, abi: &'static Abi) -> Self {
-        Self { py, abi, trail: None, tagged: HashSet::new(), dicts: HashMap::new() }
+        Self { py, abi, trail: None, tagged: HashSet::new(), dicts: HashMap::new(), words: HashSet::new() }
     }
 
     /// A recorder that records from a root on.
@@ -152,9 +177,26 @@ impl<'py> Recorder<'py> {
     /// # Safety
     /// Every object of its type has a word at this offset.
     unsafe fn word(&mut self, spot: &Spot<'py>, offset: isize, expected: usize) -> bool {
-        let Some(trail) = &mut self.trail else { return false };
         // SAFETY: the trail proves that the object is alive; the callers have recorded its type where it may be another.
-        spot.proof != Proof::None && unsafe { trail.word(spot.object.as_ptr().byte_offset(offset).cast(), expected as u64) }
+        spot.proof != Proof::None && unsafe { self.record(spot.object.as_ptr().byte_offset(offset).cast(), expected as u64) }
+    }
+
+    /// Records a word, once.
+    ///
+    /// # Safety
+    /// As for [`Trail::word`].
+    unsafe fn record(&mut self, address: *const u64, expected: u64) -> bool {
+        let Some(trail) = &mut self.trail else { return false };
+        if self.words.contains(&(address as usize)) {
+            // SAFETY: as the caller promises, it lies in a live object.
+            return unsafe { address.read() } == expected;
+        }
+        // SAFETY: as the caller promises.
+        let recorded = unsafe { trail.word(address, expected) };
+        if recorded {
+            self.words.insert(address as usize);
+        }
+        recorded
     }
 
     /// As `word`, for a pointer to an object (or NULL).
@@ -306,6 +348,31 @@ impl<'py> Recorder<'py> {
         Ok(Some((dict, if proven { Proof::Address } else { Proof::None })))
     }
 
+    /// `object.__dict__`
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn dict_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
+        let object = match spot.object.getattr(pyo3::intern!(self.py, "__dict__")) {
+            Ok(object) => object,
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => return Ok(Reached::unproven(None)),
+            Err(error) => return Err(error),
+        };
+        // A class that looks attributes up in its own way may answer differently the next time.
+        let general = types::lookup(self.abi, &self.py.get_type::<PyAny>(), pyo3::intern!(self.py, "__getattribute__"));
+        let own = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__getattribute__"));
+        let ordinary = general.zip(own).is_some_and(|(general, own)| general.is(&own)) && self.has_plain_dict(spot);
+        let stored = if ordinary && self.trail.is_some() { self.instance_dict(spot)? } else { None };
+        let proof = stored.filter(|(dict, _)| dict.is(&object)).map_or(Proof::None, |(_, proof)| proof);
+        Ok(Reached { object: Some(object), proof })
+    }
+
+    /// Whether `__dict__` of an instance is what CPython gives every class that has one.
+    fn has_plain_dict(&self, spot: &Spot<'py>) -> bool {
+        let found = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__dict__"));
+        found.is_some_and(|found| found.get_type().name().is_ok_and(|name| name == "getset_descriptor"))
+    }
+
     /// What an instance stores in a slot.
     ///
     /// # Errors
@@ -363,6 +430,38 @@ impl<'py> Recorder<'py> {
         self.class(spot) && unsafe { self.word(spot, at::SIZE as isize, length) }
     }
 
+    /// Records the content of a set, whose elements are among `known` objects, which somebody keeps alive; false where that is not
+    /// possible.
+    pub fn set_content(&mut self, spot: &Spot<'py>, known: &[&Bound<'py, PyAny>]) -> bool {
+        /// `fill`, `used`, `mask`, the address of the table, and the first entry of the small one. Entries are a key and its hash.
+        const FIELDS: [isize; 4] = [16, 24, 32, 40];
+        const SMALL: usize = 64;
+        const LARGEST: usize = 1 << 10;
+        if self.trail.is_none() || !spot.object.is_exact_instance_of::<PySet>() || !self.class(spot) {
+            return false;
+        }
+        // SAFETY: all sets have these fields.
+        let field = |at: isize| unsafe { spot.object.as_ptr().byte_offset(at).cast::<usize>().read() };
+        let [_, used, mask, table] = FIELDS.map(field);
+        let small = spot.object.as_ptr() as usize + SMALL;
+        let sound =
+            Some(used) == spot.object.len().ok() && mask < LARGEST && (mask + 1).is_power_of_two() && (table == small) == (mask == 7);
+        if !sound {
+            return false;
+        }
+        // SAFETY: a set has a table of `mask + 1` entries.
+        let key = |entry: usize| unsafe { (table as *const [usize; 2]).add(entry).cast::<usize>() };
+        // SAFETY: as above.
+        let is_known = |entry: &usize| known.iter().any(|object| object.as_ptr() as usize == unsafe { key(*entry).read() });
+        if (0..=mask).filter(is_known).count() != used {
+            return false;
+        }
+        // SAFETY: the class is recorded.
+        FIELDS.iter().all(|&at| unsafe { self.word(spot, at, field(at)) })
+            // SAFETY: the set has this table as long as its fields say so.
+            && (0..=mask).all(|entry| unsafe { self.record(key(entry).cast(), key(entry).read() as u64) })
+    }
+
     /// An item of a tuple or list.
     pub fn index(&mut self, spot: &Spot<'py>, index: usize) -> Reached<'py> {
         if let Ok(tuple) = spot.object.cast::<PyTuple>() {
@@ -386,8 +485,36 @@ impl<'py> Recorder<'py> {
         let same = unsafe { self.word(spot, at::LIST_ITEMS as isize, items) };
         let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
         // SAFETY: the list is alive, and has these items and at least as many as before.
-        let proven = same && self.trail.as_mut().is_some_and(|trail| unsafe { trail.word((items as *const u64).add(index), expected) });
+        let proven = same && unsafe { self.record((items as *const u64).add(index), expected) };
         Reached { object, proof: if proven { Proof::Address } else { Proof::None } }
+    }
+
+    /// Records what makes a tensor look like a pattern, as it does now; false where that is not possible.
+    pub fn tensor(&mut self, spot: &Spot<'py>, class: &TensorClass, pattern: &Pattern) -> bool {
+        let Some(tensor) = class.tensor(&spot.object) else { return false };
+        if !self.class(spot) {
+            return false;
+        }
+        // SAFETY: the class is recorded, and its instances have their handle there: the address of a `TensorImpl`.
+        let owns = unsafe { self.word(spot, class.handle() as isize, tensor.raw().cast::<usize>().read()) };
+        let mut words = Vec::new();
+        owns && pattern.evidence(tensor, &mut |word| words.push(word))
+            // SAFETY: while the object has this handle, it owns what the handle leads to; the words are named in the order in which
+            // each leads to the next.
+            && words.into_iter().all(|word| unsafe { self.record(word, word.read()) })
+    }
+
+    /// Records that a tensor stores nothing under a name; false where that is not possible, or it does.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn tensor_lacks(&mut self, spot: &Spot<'py>, class: &TensorClass, name: &Bound<'py, PyString>) -> PyResult<bool> {
+        if let Some(places) = class.without_attributes(&spot.object) {
+            // SAFETY: the class is recorded, and the words in front of its instances belong to them.
+            return Ok(self.class(spot) && places.iter().all(|&place| unsafe { self.word(spot, place, 0) }));
+        }
+        let reached = self.instance_attr(spot, name)?;
+        Ok(reached.object.is_none() && reached.proof == Proof::Object)
     }
 
     /// A field of a function, method or cell, by the attribute that shows it; `kind` is the only type that has it.
@@ -500,6 +627,7 @@ struct Kinds {
     function: Py<PyType>,
     method: Py<PyType>,
     cell: Py<PyType>,
+    code: Py<PyType>,
 }
 
 impl Kinds {
@@ -508,7 +636,7 @@ impl Kinds {
         KINDS.get_or_try_init(py, || {
             let module = py.import("types")?;
             let class = |name: &str| Ok::<_, PyErr>(module.getattr(name)?.cast_into::<PyType>()?.unbind());
-            Ok(Self { function: class("FunctionType")?, method: class("MethodType")?, cell: class("CellType")? })
+            Ok(Self { function: class("FunctionType")?, method: class("MethodType")?, cell: class("CellType")?, code: class("CodeType")? })
         })
     }
 }
