@@ -1,8 +1,8 @@
 """Capture seconds of dynamlir and of TorchDynamo on the demo's models: from the first call to the finished graph.
 
 Each capture runs in a fresh process, the two in turn. Both hand their graph to the same backend, which notes the time
-and runs the graph as it is; what the modules `torch._dynamo` and `dynamlir` need to be imported is not counted. Prints the
-medians and their ratio.
+and runs the graph as it is; what the modules `torch._dynamo` and `dynamlir` need to be imported is not counted. Prints
+the medians and their ratio.
 """
 
 from __future__ import annotations
