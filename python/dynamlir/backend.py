@@ -146,7 +146,9 @@ def _specialise(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None
         for value in example_inputs:
             if isinstance(value, torch.Tensor):
                 symbolic = contexts.get(value, None)
-                if any(limit is not None for limit in getattr(symbolic, "constraint_sizes", None) or ()):
+                limits = getattr(symbolic, "constraint_sizes", None) or ()
+                # Sizes that Dynamo took for dynamic by itself, after a change, have limits that only warn.
+                if any(limit is not None and not getattr(limit, "warn_only", False) for limit in limits):
                     raise Fallback("dynamic-shape", f"an input of shape {tuple(value.shape)}")
     for node in gm.graph.find_nodes(op="placeholder"):
         example = node.meta.get("example_value")

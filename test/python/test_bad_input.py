@@ -228,6 +228,17 @@ def test_strides_dtype_and_grad_change() -> None:
         assert found.requires_grad == x.requires_grad
 
 
+@pytest.mark.native
+def test_each_size_is_compiled_for() -> None:
+    """After a change of size Dynamo makes it symbolic; it is taken at its value again, by a guard."""
+    compiled = torch.compile(plus, backend="dynamlir")
+    for size in (5, 6, 7, 5, 7):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x), x + 1)
+    assert dynamlir.counters()["graphs_compiled"] == 3
+    assert not dynamlir.counters()["fallbacks"]
+
+
 def test_marked_dynamic() -> None:
     x = torch.randn(5, 3)
     torch._dynamo.mark_dynamic(x, 0)
