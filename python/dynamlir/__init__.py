@@ -1,6 +1,7 @@
-"""dynamlir: a torch.compile backend on MLIR.
+"""dynamlir: a torch.compile stack on MLIR.
 
-``torch.compile(model, backend="dynamlir")`` compiles for the CPU; `last_compile()` says what became of it.
+``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile for the CPU; `last_compile()` says
+what became of it.
 """
 
 from __future__ import annotations
