@@ -1,0 +1,192 @@
+//! Steps through dicts, and to what instances and classes store under a name.
+
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyDict, PyString, PyType},
+};
+
+use super::{MANAGED_DICT_FLAG, Proof, Reached, Recorder, Spot, at};
+use crate::{mapping::dict_version, types};
+
+impl<'py> Recorder<'py> {
+    /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
+    pub(super) fn dict_state(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
+        let Some(offset) = self.abi.layout.dict_version else { return false };
+        if self.trail.is_none() || spot.proof == Proof::None {
+            return false;
+        }
+        let Ok(dict) = spot.object.cast::<PyDict>() else { return false };
+        let Some(version) = dict_version(self.abi, dict) else { return false };
+        if let Some(&known) = self.dicts.get(&(dict.as_ptr() as usize)) {
+            return known == version;
+        }
+        if !exact && !self.class(spot) {
+            return false;
+        }
+        // SAFETY: all dicts have their version there.
+        let recorded = unsafe { self.word(spot, offset as isize, version as usize) };
+        if recorded {
+            self.dicts.insert(dict.as_ptr() as usize, version);
+        }
+        recorded
+    }
+
+    /// Records a dict's content and order; false where that is not possible.
+    pub fn dict_unchanged(&mut self, spot: &Spot<'py>) -> bool {
+        // An OrderedDict keeps its order elsewhere.
+        spot.object.is_exact_instance_of::<PyDict>() && self.dict_state(spot, false)
+    }
+
+    /// Records a dict's content, not its order; false where that is not possible.
+    pub fn dict_content(&mut self, spot: &Spot<'py>) -> bool {
+        self.dict_state(spot, false)
+    }
+
+    /// Looks something up in a dict, whose state is recorded.
+    pub(super) fn in_dict(
+        &mut self,
+        spot: &Spot<'py>,
+        exact: bool,
+        look: impl FnOnce(&Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<Reached<'py>> {
+        let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
+        let before = dict_version(self.abi, dict);
+        let object = look(dict)?;
+        // Keys with an `__eq__` of their own may have changed it.
+        let proven = before == dict_version(self.abi, dict) && self.dict_state(spot, exact);
+        Ok(Reached { object, proof: if proven { Proof::Object } else { Proof::None } })
+    }
+
+    /// The value under a key, as `dict` itself finds it.
+    ///
+    /// # Errors
+    /// What hashing or comparing the key raised.
+    pub fn dict_item(&mut self, spot: &Spot<'py>, key: &Bound<'py, PyAny>) -> PyResult<Reached<'py>> {
+        self.in_dict(spot, false, |dict| get_item(dict, key))
+    }
+
+    /// The key and the value at a position.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn dict_entry(&mut self, spot: &Spot<'py>, position: usize, value: bool) -> PyResult<Reached<'py>> {
+        if spot.object.is_exact_instance_of::<PyDict>() {
+            let entry = |dict: &Bound<'py, PyDict>| Ok(dict.iter().nth(position).map(|(k, v)| if value { v } else { k }));
+            return self.in_dict(spot, false, entry);
+        }
+        // In the order that a subclass of C's gives.
+        let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
+        let list = if value { dict.call_method0("values")? } else { dict.call_method0("keys")? };
+        Ok(Reached::unproven(list.try_iter()?.nth(position).transpose()?))
+    }
+
+    /// What an instance stores under a name.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn instance_attr(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
+        let Some((dict, proof)) = self.instance_dict(spot)? else {
+            let proof = if self.class(spot) { Proof::Object } else { Proof::None };
+            return Ok(Reached { object: None, proof });
+        };
+        self.in_dict(&Spot { object: dict, proof }, true, |dict| get_item(dict, name))
+    }
+
+    /// The dict of an instance; inline values become one. None if its class gives it none.
+    pub(super) fn instance_dict(&mut self, spot: &Spot<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Proof)>> {
+        let class = spot.object.get_type();
+        let managed = types::flags(&class) & MANAGED_DICT_FLAG != 0;
+        let offset: isize = if managed { at::MANAGED_DICT } else { dict_offset(&class) };
+        if offset == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the object is alive and has a dict; a new reference, or NULL with an exception.
+        let dict =
+            unsafe { Bound::from_owned_ptr_or_err(self.py, ffi::PyObject_GenericGetDict(spot.object.as_ptr(), std::ptr::null_mut())) }?;
+        // A negative offset counts from the end of an object of varying size.
+        let known = (managed || offset > 0) && self.class(spot);
+        // SAFETY: the class is recorded and says where its instances keep their dict.
+        let proven = known && unsafe { self.word(spot, offset, dict.as_ptr() as usize) };
+        Ok(Some((dict, if proven { Proof::Address } else { Proof::None })))
+    }
+
+    /// `object.__dict__`
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn dict_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
+        let object = match spot.object.getattr(pyo3::intern!(self.py, "__dict__")) {
+            Ok(object) => object,
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => return Ok(Reached::unproven(None)),
+            Err(error) => return Err(error),
+        };
+        // A class that looks attributes up in its own way may answer differently the next time.
+        let general = types::lookup(self.abi, &self.py.get_type::<PyAny>(), pyo3::intern!(self.py, "__getattribute__"));
+        let own = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__getattribute__"));
+        let ordinary = general.zip(own).is_some_and(|(general, own)| general.is(&own)) && self.has_plain_dict(spot);
+        let stored = if ordinary && self.trail.is_some() { self.instance_dict(spot)? } else { None };
+        let proof = stored.filter(|(dict, _)| dict.is(&object)).map_or(Proof::None, |(_, proof)| proof);
+        Ok(Reached { object: Some(object), proof })
+    }
+
+    /// Whether `__dict__` of an instance is what CPython gives every class that has one.
+    pub(super) fn has_plain_dict(&self, spot: &Spot<'py>) -> bool {
+        let found = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__dict__"));
+        found.is_some_and(|found| found.get_type().name().is_ok_and(|name| name == "getset_descriptor"))
+    }
+
+    /// What an instance stores in a slot.
+    ///
+    /// # Errors
+    /// When the class has no such slot.
+    pub fn slot(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
+        let class = spot.object.get_type();
+        let descriptor =
+            types::lookup(self.abi, &class, name).filter(|found| found.get_type().name().is_ok_and(|n| n == "member_descriptor"));
+        let Some(descriptor) = descriptor else { return Ok(Reached::unproven(None)) };
+        let object = match descriptor.call_method1("__get__", (&spot.object, &class)) {
+            Ok(object) => Some(object),
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => None,
+            Err(error) => return Err(error),
+        };
+        if !self.class(spot) {
+            return Ok(Reached::unproven(object));
+        }
+        // SAFETY: a member descriptor points to its definition, which lives as long as the class.
+        let offset = unsafe {
+            let member = descriptor.as_ptr().byte_add(at::MEMBER).cast::<*const u8>().read();
+            member.add(at::MEMBER_OFFSET).cast::<isize>().read_unaligned()
+        };
+        if offset < 16 || offset % 8 != 0 {
+            return Ok(Reached::unproven(object));
+        }
+        // SAFETY: the class is recorded and its instances have this slot.
+        let proof = unsafe { self.pointer(spot, offset as usize, object.as_ref()) };
+        Ok(Reached { object, proof })
+    }
+
+    /// What a class and its bases have under a name.
+    pub fn type_attr(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> Reached<'py> {
+        let Ok(class) = spot.object.cast::<PyType>() else { return Reached::unproven(None) };
+        let object = types::lookup(self.abi, class, name.as_any());
+        let proven = self.trail.is_some() && spot.proof != Proof::None && self.tag(class);
+        Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
+    }
+
+    /// The class of an object.
+    pub fn type_of(&mut self, spot: &Spot<'py>) -> Reached<'py> {
+        let proof = if self.class(spot) { Proof::Address } else { Proof::None };
+        Reached { object: Some(spot.object.get_type().into_any()), proof }
+    }
+}
+
+fn get_item<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    dict.get_item(key)
+}
+
+/// `tp_dictoffset`
+fn dict_offset(class: &Bound<'_, PyType>) -> isize {
+    // SAFETY: a type is longer than that, and the field is there in all supported versions.
+    unsafe { class.as_ptr().byte_add(at::TYPE_DICT_OFFSET).cast::<ffi::Py_ssize_t>().read() }
+}
