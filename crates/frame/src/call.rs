@@ -1,6 +1,9 @@
 //! The compiled callable: bind, find the entry that fits, run its graph, make the result; on a miss ask the compiler.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::ThreadId,
+};
 
 use dynamlir_cpython_abi::{
     Abi, abi,
@@ -75,6 +78,19 @@ pub struct Callable {
     key: u64,
     abi: &'static Abi,
     compiler: Box<dyn Compiler>,
+    compiling: Mutex<Option<(ThreadId, usize)>>,
+}
+
+/// Ends when the compilation does.
+struct Turn<'a> {
+    of: &'a Mutex<Option<(ThreadId, usize)>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut compiling = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        *compiling = compiling.take().and_then(|(thread, depth)| (depth > 1).then(|| (thread, depth - 1)));
+    }
 }
 
 /// What a callable is made of.
@@ -87,7 +103,7 @@ pub struct Description<'py> {
     pub skips_first: bool,
     /// What plain Python calls, with the same arguments.
     pub plain: Bound<'py, PyAny>,
-    /// Callables of the same key share entries.
+    /// Which entries of the code's cache are its own. They go with it.
     pub key: u64,
 }
 
@@ -118,6 +134,7 @@ impl Callable {
             key,
             abi,
             compiler,
+            compiling: Mutex::new(None),
         })
     }
 
@@ -216,8 +233,28 @@ impl Callable {
         }
     }
 
+    /// A turn to compile. None while another thread has it: waiting for what may run any code could last for ever, and a second entry
+    /// for the same call would be one too many. A compilation that calls what it compiles has the turn already.
+    fn turn(&self) -> Option<Turn<'_>> {
+        let me = std::thread::current().id();
+        let mut compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *compiling {
+            Some((thread, _)) if *thread != me => return None,
+            Some((_, depth)) => *depth += 1,
+            none => *none = Some((me, 1)),
+        }
+        Some(Turn { of: &self.compiling })
+    }
+
     fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         arguments.forward(self.plain.bind(arguments.py()))
+    }
+}
+
+impl Drop for Callable {
+    fn drop(&mut self) {
+        // The code may live longer, and other callables of it have entries of their own.
+        self.cache.forget(self.key);
     }
 }
 
@@ -240,8 +277,11 @@ impl Callee for Callable {
             Hit::Plain => return self.call_plain(arguments),
             Hit::Miss => {}
         }
+        let Some(turn) = self.turn() else { return self.call_plain(arguments) };
         // What a compiler does may drop owned references anywhere.
-        match Python::attach(|_| self.compiler.miss(&Miss { callable: self, function, slots: &slots, arguments }))? {
+        let next = Python::attach(|_| self.compiler.miss(&Miss { callable: self, function, slots: &slots, arguments }));
+        drop(turn);
+        match next? {
             Next::Return(value) => return Ok(value),
             Next::Plain => return self.call_plain(arguments),
             Next::Again => {}

@@ -2,9 +2,9 @@
 //!
 //! A *segment* is a part of the tree with a root of its own: a parameter, the function, a large submodule. For each, what a walk
 //! that passed has read, the metadata of tensors included, is remembered as a [`Trail`], together with its *leaves*: objects to be
-//! collected, and what the trail cannot prove, such as the values of objects that may be exchanged for others at the same address. A later check compares the
-//! trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with real look-ups, and if it
-//! passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
+//! collected, and what the trail cannot prove, such as the values of objects that may be exchanged for others at the same address.
+//! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
+//! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
 use dynamlir_cpython_abi::objects::{Proof, Reached, Recorder, Spot, Trail};
 use dynamlir_torch_abi::State as TorchState;

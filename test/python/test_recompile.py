@@ -1,0 +1,143 @@
+"""A change between two calls: the result is eager's, and a recompilation happens where something relevant is new.
+
+The cases are in `recompile_cases.py` and `recompile_tensors.py`. Each is called a few times before its change, so that a
+remembered check has to notice it, and a few times after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import dynamlir
+import pytest
+import recompile_tensors
+import torch
+from recompile_cases import CASES, Case, Tools, X
+from torch import Tensor, nn
+
+pytestmark = pytest.mark.native
+
+assert recompile_tensors.Net, "the cases there register themselves"
+
+
+def same(seen: Any, expected: Any) -> None:
+    torch.testing.assert_close(seen, expected, check_stride=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_change_is_noticed_if_it_matters(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        scene = case.make(Tools(monkeypatch, stack.enter_context))
+        compiled = dynamlir.compile(scene.function)
+        arguments = scene.arguments
+        for _ in range(4):
+            same(compiled(*arguments), scene.function(*arguments))
+        assert len(compiled._cache) == 1
+        changed = scene.change()
+        if type(changed) is tuple:
+            arguments = changed
+        for _ in range(3):
+            same(compiled(*arguments), scene.function(*arguments))
+        misses = [str(failure) for failure in compiled._cache[0].guards.failing_guards(*arguments)]
+        assert len(compiled._cache) == 1 + case.recompilations, misses
+        assert bool(misses) == bool(case.recompilations)
+
+
+@torch.no_grad()
+def test_what_is_changed_back_finds_its_first_entry() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    compiled = dynamlir.compile(model)
+    for training in (False, True, False, True, False):
+        model.train(training)
+        torch.manual_seed(3)
+        seen = compiled(X)
+        torch.manual_seed(3)
+        same(seen, model(X))
+    handle = model[0].register_forward_hook(lambda module, args, out: out + 1)
+    same(compiled(X), model(X))
+    handle.remove()
+    same(compiled(X), model(X))
+    assert len(compiled._cache) == 3
+
+
+def add_to_both(x: Tensor, y: Tensor) -> Tensor:
+    """Written inputs: what they share decides what the second addition sees."""
+    x.add_(1)
+    y.add_(x)
+    return x + y
+
+
+def pairs() -> list[tuple[str, Any]]:
+    """Ways in which two tensors of one shape share memory, or do not."""
+    return [
+        ("apart", lambda: (X.clone(), X + 1)),
+        ("one tensor", lambda: (t := X.clone(), t)),
+        ("a view", lambda: (t := X.clone(), t.view(3, 4))),
+        ("overlapping rows", lambda: ((t := torch.arange(24.0).view(6, 4))[:3], t[2:5])),
+        ("neighbours in one storage", lambda: ((t := torch.arange(24.0).view(6, 4))[:3], t[3:])),
+    ]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (1, 0, 3, 0, 2)])
+def test_inputs_that_are_written_may_share_memory(order: tuple[int, ...]) -> None:
+    compiled = dynamlir.compile(add_to_both)
+    for at in order:
+        name, make = pairs()[at]
+        for _ in range(2):
+            seen, expected = make(), make()
+            same(outcome(compiled, seen), outcome(add_to_both, expected))
+            for one, other in zip(seen, expected):
+                torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def outcome(function: Any, arguments: tuple[Tensor, ...]) -> Any:
+    """The result, or the line that eager refuses with: it does not write over memory that it still reads."""
+    try:
+        return function(*arguments)
+    except RuntimeError as error:
+        assert "refer to a single memory location" in str(error)
+        return torch.zeros(0)
+
+
+@torch.no_grad()
+def test_memory_that_is_shared_until_it_is_written_stays_so_while_it_is_read() -> None:
+    compiled = dynamlir.compile(lambda x: x + 1)
+    for _ in range(3):
+        lazy = torch._lazy_clone(X)
+        same(compiled(lazy), X + 1)
+        assert torch._C._is_cow_tensor(lazy)
+
+
+@torch.no_grad()
+def test_memory_that_is_shared_until_it_is_written_is_copied_when_it_is() -> None:
+    compiled = dynamlir.compile(lambda x: x.mul_(2))
+    for _ in range(3):
+        original = X.clone()
+        lazy = torch._lazy_clone(original)
+        same(compiled(lazy), X * 2)
+        same(original, X)
+        assert not torch._C._is_cow_tensor(lazy)
+
+
+@torch.no_grad()
+def test_a_tensor_whose_storage_has_shrunk_is_not_read() -> None:
+    """Its sizes say nothing about it, so guards pass; eager is asked, and says what it says."""
+    seen: list[bool] = []
+
+    def function(x: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            seen.append(True)
+            return x.new_zeros(())
+        return x + 1
+
+    compiled = dynamlir.compile(function)
+    x = X.clone()
+    for _ in range(3):
+        same(compiled(x), X + 1)
+    assert not seen
+    x.untyped_storage().resize_(8)
+    compiled(x)
+    assert seen
