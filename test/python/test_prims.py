@@ -55,6 +55,8 @@ class Case:
     """Or how far off in value: near zeros that the function has where x is not 0."""
     any_zero: bool = False
     """Whether the sign of a zero is left open."""
+    constant: str = ""
+    """The text of an operator without operands, whose value is ``{c}``."""
 
 
 Cases = Iterator[Case]
@@ -125,15 +127,19 @@ def library(name: str, function: Callable[..., torch.Tensor], arity: int = 1, **
 
 
 def division(name: str, function: Callable[..., torch.Tensor]) -> tuple[str, Callable[[], Cases]]:
-    """Division and remainder: integer divisors are not 0, and the one quotient that overflows is left out."""
+    """Division and remainder: integer divisors are constants other than 0; the quotient that overflows is left out."""
 
     def cases() -> Cases:
-        for dtype in (*FLOATS, *INTS):
-            x, y = values(dtype, 2)
-            if not dtype.is_floating_point:
-                fits = (y != 0) & ~((x == torch.iinfo(dtype).min) & (y == -1))
-                x, y = x[fits], y[fits]
-            yield Case(f"dynamo.{name} {{0}}, {{1}} : {{r}}", function, (x, y))
+        for dtype in FLOATS:
+            yield Case(f"dynamo.{name} {{0}}, {{1}} : {{r}}", function, values(dtype, 2))
+        for dtype in INTS:
+            for divisor in filter(None, special(dtype).tolist()):
+                (x,) = values(dtype)
+                x = x[(x != torch.iinfo(dtype).min) | (divisor != -1)]
+                y = torch.full_like(x, divisor)
+                constant = f"dynamo.full {divisor} : {NAMES[dtype]} -> {{r}}"
+                reference = lambda x, y=y: function(x, y)  # noqa: E731
+                yield Case(f"dynamo.{name} {{0}}, {{c}} : {{r}}", reference, (x,), constant=constant)
 
     return name, cases
 
@@ -187,7 +193,7 @@ def fma() -> Cases:
 
 
 def compare() -> Cases:
-    for predicate, dtype in itertools.product(("eq", "ne", "lt", "le", "gt", "ge"), ALL):
+    for predicate, dtype in itertools.product(("eq", "ne", "lt", "le", "gt", "ge"), (*FLOATS, *INTS, torch.bool)):
         yield Case(
             f"dynamo.compare {predicate} {{0}}, {{1}} : {{t0}} -> {{r}}", getattr(torch, predicate), values(dtype, 2)
         )
@@ -491,7 +497,10 @@ def module(cases: list[Case], wanted: list[torch.Tensor]) -> str:
             f'{name}: {type_} {{dynamo.name = "{name[1:]}", dynamo.offset = 0 : i64, {strides(value)}}}'
             for name, type_, value in zip(names, types, case.inputs)
         ]
-        filled = case.text.format(*names, r=tensor_type(result), **{f"t{i}": type_ for i, type_ in enumerate(types)})
+        if case.constant:
+            lines.append(f"    %c{number} = {case.constant.format(r=tensor_type(result))}")
+        given = {"r": tensor_type(result), "c": f"%c{number}", **{f"t{i}": type_ for i, type_ in enumerate(types)}}
+        filled = case.text.format(*names, **given)
         lines.append(f"    %{number} = {filled}")
     types = [tensor_type(result) for result in wanted]
     results = ", ".join(f"{type_} {{{strides(result)}}}" for type_, result in zip(types, wanted))
