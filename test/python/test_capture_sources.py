@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import copy
+import enum
+import functools
 import types
 import weakref
 
 import dynamlir
+import numpy as np
 import pytest
 import torch
 
@@ -268,3 +272,62 @@ def test_a_key_that_no_guard_can_check_is_no_exception_of_the_frames():
 
     compiled = dynamlir.compile(function)
     torch.testing.assert_close(compiled(X), X * 2)
+
+
+# -- what C code finds in an object
+
+
+class Ratio(float):
+    """A number that is more than one."""
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Numbers(list):
+    """Iterated by C code."""
+
+
+Pair = collections.namedtuple("Pair", "tensor scale")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "use"),
+    [
+        (np.float64(2.0), np.float64(5.0), lambda x, value: x * value),
+        (np.int64(2), np.int64(5), lambda x, value: x[:, :value].sum()),
+        (Ratio(2.0), Ratio(5.0), lambda x, value: x * value),
+        (Level.LOW, Level.HIGH, lambda x, value: x * value),
+        ({"a": np.float32(2.0)}, {"a": np.float32(5.0)}, lambda x, value: x * value["a"]),
+        (Numbers([1, 2]), Numbers([1, 3]), lambda x, value: x * sum(value) + value[1]),
+        (Pair(None, 2), Pair(None, 5), lambda x, value: x * value.scale + value[1]),
+        (Pair(X + 1, 2), Pair(X + 2, 2), lambda x, value: x * value.tensor + value[0]),
+        (collections.Counter("aa"), collections.Counter("a"), lambda x, value: x * value["a"]),
+        (frozenset({int, str}), frozenset({str}), lambda x, value: x * (int in value)),
+        (torch.sin, torch.cos, lambda x, value: functools.reduce(torch.add, map(value, [x, x]))),
+        (abs, float, lambda x, value: x * max(-3, 2, key=value)),
+    ],
+)  # fmt: skip
+def test_a_value_of_an_object_decides(first, second, use):
+    settings = Settings()
+    settings.value = first
+    follows = Follows(lambda x: use(x, settings.value))
+    assert follows.entries() == 1
+    settings.value = second
+    assert follows.entries() <= 2
+
+
+def test_numpys_functions_of_numbers():
+    assert Follows(lambda x: x * np.sqrt(4.0) + np.prod(x.shape) - int(np.max([1, 2]))).entries() == 1
+
+
+def test_what_no_guard_sees_is_plain_python():
+    settings = Settings()
+    settings.queue = collections.deque([1, 2])
+    compiled = dynamlir.compile(lambda x: x * len(settings.queue))
+    torch.testing.assert_close(compiled(X), X * 2)
+    settings.queue.append(3)
+    torch.testing.assert_close(compiled(X), X * 3)
+    assert {event.reason for event in dynamlir.fallbacks()} == {"unguardable"}

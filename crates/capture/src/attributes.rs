@@ -80,6 +80,13 @@ impl<'py> Capture<'py> {
                 return self.stop(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
             }
             self.pin_class_attr(raw_source, descriptor)?;
+            let kind = descriptor.get_type();
+            let stored =
+                ["member_descriptor", "getset_descriptor", "property"].iter().any(|known| kind.name().is_ok_and(|name| name == *known));
+            if !stored && lookup(&kind, "__get__")?.is_some_and(|get| !get.is_exact_instance_of::<PyFunction>()) {
+                // C code, such as the fields of a named tuple.
+                self.guard_contents(owner, source)?;
+            }
             let value = owner.getattr(name)?;
             return match descriptor.get_type().name()?.to_str()? {
                 "member_descriptor" => self.wrap(value, self.guards.source(Source::Slot(source, key.into()))),

@@ -179,7 +179,7 @@ impl<'py> Capture<'py> {
     }
 
     /// Guards that a function is this one, with this code.
-    fn pin_function(&self, function: &Tracked<'py>) -> Outcome<()> {
+    pub(crate) fn pin_function(&self, function: &Tracked<'py>) -> Outcome<()> {
         let source = match self.source(function) {
             Some(source) => source,
             None if self.is_made(&function.object) => return Ok(()),
@@ -318,6 +318,14 @@ impl<'py> Capture<'py> {
                 self.enter(object, args, kwargs)
             }
             Effect::Pure => self.call_pure(object, args, kwargs),
+            Effect::Numbers => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
+                    return self.stop(reason::C_FUNCTION, describe(object));
+                }
+                let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
+                self.met(result)
+            }
         }
     }
 

@@ -58,6 +58,7 @@ impl<'py> Capture<'py> {
             };
         }
         self.pin_type(object, source)?;
+        self.guard_contents(object, source)?;
         if object.get_type().getattr("__module__")?.eq("typing")? {
             // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
             return self.met(self.outside(|| object.get_item(&key.object))?);
@@ -120,6 +121,8 @@ impl<'py> Capture<'py> {
             self.pin_type(&value.object, source)?;
             if self.torch.is_container(&value.object) {
                 self.guards.length(source, value.object.len()?);
+            } else {
+                self.guard_contents(&value.object, source)?;
             }
         }
         Ok(value.object.is_truthy()?)
@@ -156,6 +159,12 @@ impl<'py> Capture<'py> {
             let parts =
                 self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
             return Ok(Tracked::new(parts.object.try_iter()?.into_any()));
+        }
+        if let Some(source) = self.source_of(&value.object)
+            && !self.torch.is_container(&value.object)
+            && let Some(items) = self.plain_items(&value.object, source)?
+        {
+            return Ok(Tracked::new(items.try_iter()?.into_any()));
         }
         let readable = self.readable(value)?;
         if let Some(source) = self.source_of(&readable) {

@@ -13,7 +13,7 @@ use pyo3::{
     types::{PyString, PyType},
 };
 
-use self::table::{EXAMPLES, MUTATES_FIRST, OPERATORS, OUTSIDE, PURE, READS_STATE, SETS_STATE, SPECIAL, TORCH_NAMESPACES, TYPES};
+use self::table::{EXAMPLES, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, SETS_STATE, SPECIAL, TORCH_NAMESPACES, TYPES};
 
 /// What calling a C function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Effect {
     Pure,
     /// As `Pure`, on values that are no tensors; torch looks up operators for it, which is not to be seen.
     Outside,
+    /// As `Pure`, where it is given nothing but numbers and text: numpy's functions.
+    Numbers,
     /// As `Pure`, but changes its first argument: allowed on what the frame made.
     MutatesFirst,
     /// Answers from the state of the thread that the global guard covers.
@@ -194,6 +196,11 @@ impl Effects {
             }
             "OpOverload" | "OpOverloadPacket" => Some(Effect::Torch),
             "itemgetter" => Some(Effect::Pure),
+            "ufunc" => Some(Effect::Numbers),
+            "_ArrayFunctionDispatcher" => {
+                let name: String = callable.getattr("__name__").ok()?.extract().ok()?;
+                NUMPY.contains(&name.as_str()).then_some(Effect::Numbers)
+            }
             _ => None,
         }
     }

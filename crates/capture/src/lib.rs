@@ -8,6 +8,7 @@ mod attributes;
 mod callbacks;
 mod calls;
 mod containers;
+mod contents;
 mod dynamic;
 pub mod effects;
 mod names;

@@ -99,6 +99,8 @@ pub struct State {
     pub(crate) cells: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
     /// The address of the function that a call of the frame's is about to start; 0 for none.
     pub(crate) entering: Cell<usize>,
+    /// Existing objects whose contents are guarded, by address; whether they hold tensors.
+    pub(crate) looked_into: RefCell<HashMap<usize, bool>>,
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
@@ -163,6 +165,7 @@ impl State {
             written: RefCell::default(),
             made: RefCell::default(),
             cells: RefCell::default(),
+            looked_into: RefCell::default(),
             entering: Cell::new(0),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
@@ -364,6 +367,9 @@ impl<'py> Capture<'py> {
         self.settle(value)?;
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
+            Some(source) if self.guard_contents(&value.object, source)? => {
+                self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
+            }
             _ => Ok(value.object.clone()),
         }
     }
@@ -402,7 +408,9 @@ impl<'py> Capture<'py> {
             }
             copy
         } else {
-            if !self.guarded(self.guards.set_elements(source, container))? {
+            let known = self.guarded(self.guards.set_elements(source, container))?;
+            let frozen = container.is_exact_instance_of::<pyo3::types::PyFrozenSet>();
+            if !known && (!frozen || self.guards.identity(source, container).is_err()) {
                 return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
             }
             container.clone()

@@ -99,15 +99,19 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &[(String, Tracked<'py>)],
     ) -> Outcome<Tracked<'py>> {
-        let name: String = callable.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "op".to_owned());
-        if let Ok(receiver) = callable.getattr("__self__")
+        // Torch's namespaces answer in Python.
+        let (name, receiver, method) = dynamlir_interpreter::suspended(|| {
+            let name = callable.getattr("__name__").and_then(|name| name.extract::<String>());
+            (name.unwrap_or_else(|_| "op".to_owned()), callable.getattr("__self__"), is_tensor_method(callable))
+        });
+        if let Ok(receiver) = receiver
             && self.torch.is_fake(&receiver)
         {
             let mut all = vec![Tracked::new(receiver)];
             all.extend_from_slice(args);
             return self.method_call(&name, &all, kwargs);
         }
-        if is_tensor_method(callable) && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
+        if method && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
             return self.method_call(&name, args, kwargs);
         }
         self.named_call(callable, &name, args, kwargs, Form::Function)
@@ -132,7 +136,7 @@ impl<'py> Capture<'py> {
         kwargs: &[(String, Tracked<'py>)],
         form: Form,
     ) -> Outcome<Tracked<'py>> {
-        let qualified = qualified_name(callable, name);
+        let qualified = dynamlir_interpreter::suspended(|| qualified_name(callable, name));
         // An overload is called `add_.Tensor`.
         let base = name.split('.').next().unwrap_or(name);
         self.node_call(callable, Target::new(base, &qualified, callable.clone().unbind()), args, kwargs, form)
@@ -306,6 +310,10 @@ impl<'py> Capture<'py> {
         if value.is_exact_instance_of::<PySlice>() {
             let part = |name: &str| self.argument(&value.getattr(name)?);
             return Ok(Argument::Slice(Box::new([part("start")?, part("stop")?, part("step")?])));
+        }
+        if self.torch.is_numpy_scalar(value) {
+            // Torch takes it for the number it is.
+            return self.argument(&value.call_method0("item")?);
         }
         let shown = value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
         Ok(Argument::Object(value.clone().unbind(), shown))

@@ -18,6 +18,7 @@ pub struct Torch {
     weak_reference: usize,
     lazy: HashSet<usize>,
     primitives: HashSet<usize>,
+    numpy: HashSet<usize>,
     containers: HashSet<usize>,
 }
 
@@ -27,6 +28,10 @@ const PRIMITIVES: &[(&str, &[&str])] = &[
     ("types", &["NoneType", "EllipsisType", "NotImplementedType"]),
     ("torch", &["dtype", "device", "layout", "memory_format", "Size"]),
 ];
+
+/// The same of numpy, where there is one.
+const NUMPY: &[(&str, &[&str])] =
+    &[("numpy", &["bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"])];
 
 /// Types that C code may look through.
 const CONTAINERS: &[(&str, &[&str])] =
@@ -62,6 +67,7 @@ impl Torch {
             weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
             lazy: addresses(py, LAZY)?,
             primitives: addresses(py, PRIMITIVES)?,
+            numpy: if py.import("numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
             containers: addresses(py, CONTAINERS)?,
         })
     }
@@ -73,7 +79,19 @@ impl Torch {
 
     /// Whether a value is compared by value: numbers, strings, None, dtypes.
     pub fn is_primitive(&self, value: &Bound<'_, PyAny>) -> bool {
-        self.primitives.contains(&(value.get_type_ptr() as usize))
+        self.primitives.contains(&(value.get_type_ptr() as usize)) || self.is_numpy_scalar(value)
+    }
+
+    /// Whether a value is a scalar of numpy.
+    pub fn is_numpy_scalar(&self, value: &Bound<'_, PyAny>) -> bool {
+        self.numpy.contains(&(value.get_type_ptr() as usize))
+    }
+
+    /// Whether a value is a primitive, or a list or tuple of such.
+    pub fn is_plain(&self, value: &Bound<'_, PyAny>) -> bool {
+        let items = value.is_exact_instance_of::<pyo3::types::PyList>() || value.is_exact_instance_of::<PyTuple>();
+        self.is_primitive(value)
+            || items && value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_plain(&item))))
     }
 
     /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.

@@ -35,6 +35,8 @@ enum Kind {
     /// Exact type, then `==`, which runs C code only: str, bytes, int beyond 64 bits, complex (by repr), torch.device.
     Equal,
     Complex(u64, u64),
+    /// A scalar of numpy: its exact type and its bytes.
+    Bytes(Vec<u8>),
     /// The exact type is that of the object: tuple, torch.Size, a named tuple.
     Tuple(Vec<Constant>),
     FrozenSet(Vec<Constant>),
@@ -76,6 +78,11 @@ impl fmt::Display for Constant {
 /// Torch types whose instances are immutable: singletons, but for `device`.
 const TORCH_SINGLETONS: [&str; 4] = ["dtype", "layout", "memory_format", "qscheme"];
 
+/// Numpy's scalars of a fixed size.
+const NUMPY_SCALARS: [&str; 13] = [
+    "bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+];
+
 impl Constant {
     /// The constant for an object, or None if it is not one of the types that are compared by value.
     ///
@@ -105,6 +112,15 @@ impl Constant {
     /// Whether there is only one such object.
     pub(crate) fn is_singleton(&self) -> bool {
         matches!(self.kind, Kind::Singleton)
+    }
+
+    /// Whether comparing makes no objects, so that not even the garbage collector can run.
+    pub(crate) fn matches_quickly(&self) -> bool {
+        match &self.kind {
+            Kind::Singleton | Kind::Int(_) | Kind::Float(_) | Kind::Equal => true,
+            Kind::Tuple(elements) => elements.iter().all(Self::matches_quickly),
+            _ => false,
+        }
     }
 
     /// Whether it is a float that is not equal to itself.
@@ -169,6 +185,11 @@ impl Constant {
         if module == "torch" && name == "device" {
             return Ok(Some((Kind::Equal, format!("d{}", object.str()?))));
         }
+        if module == "numpy" && NUMPY_SCALARS.contains(&&*name) {
+            let bytes: Vec<u8> = object.call_method0("tobytes")?.extract()?;
+            let canon = format!("n{name}{bytes:?}");
+            return Ok(Some((Kind::Bytes(bytes), canon)));
+        }
         Ok(None)
     }
 
@@ -205,6 +226,7 @@ impl Constant {
             Kind::Float(bits) => object.extract::<f64>()?.to_bits() == *bits,
             Kind::Equal => mine.eq(object)?,
             Kind::Complex(real, imag) => object.cast_exact::<PyComplex>().is_ok_and(|c| complex_bits(c).is_ok_and(|b| b == (*real, *imag))),
+            Kind::Bytes(bytes) => object.call_method0("tobytes")?.extract::<Vec<u8>>()? == *bytes,
             Kind::Tuple(elements) => {
                 let tuple = object.cast::<PyTuple>()?;
                 tuple.len() == elements.len()

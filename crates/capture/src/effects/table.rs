@@ -156,6 +156,9 @@ pub(super) const OUTSIDE: Names = &[("torch", &["promote_types", "can_cast"])];
 
 pub(super) const MUTATES_FIRST: Names = &[("_collections", &["_count_elements"])];
 
+/// Functions of numpy that compute a number from numbers.
+pub(super) const NUMPY: &[&str] = &["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "round", "sum"];
+
 pub(super) const READS_STATE: Names = &[
     (
         "torch._C",
@@ -192,7 +195,7 @@ pub(super) const READS_STATE: Names = &[
     ),
     ("torch", &["get_default_dtype", "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
     ("threading", &["get_ident"]),
-    ("sys", &["getrecursionlimit", "getdefaultencoding", "exc_info"]),
+    ("sys", &["getrecursionlimit", "getdefaultencoding", "exc_info", "exception"]),
 ];
 
 pub(super) const SETS_STATE: Names = &[

@@ -1,0 +1,122 @@
+//! Existing objects that C code looks into, and that are none of Python's own containers.
+//!
+//! What Python code reads of an object is interpreted, and guarded there. What C code reads is not seen: the number in an
+//! instance of a subclass of `float`, the items of a named tuple. So all it may find is guarded beforehand.
+
+use dynamlir_guards::Source;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyFunction, PyList, PyModule, PyTuple, PyType},
+};
+
+use dynamlir_guards::SourceId;
+
+use crate::{
+    attributes::lookup,
+    reduce::Layout,
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+/// Types of C whose instances change, and that no guard looks into.
+const MUTABLE: &[&str] =
+    &["array", "bytearray", "deque", "dict_items", "dict_keys", "dict_values", "mappingproxy", "memoryview", "ndarray"];
+
+impl<'py> Capture<'py> {
+    /// Guards what C code may find in an existing object. Whether there are tensors, which it would see instead of fakes.
+    pub(crate) fn guard_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        if let Some(known) = self.looked_into.borrow().get(&(object.as_ptr() as usize)) {
+            return Ok(*known);
+        }
+        let tensors = self.contents(object, source)?;
+        // Existing objects are kept alive, so the address stays theirs.
+        self.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
+        Ok(tensors)
+    }
+
+    fn contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        if object.is_exact_instance_of::<PyFunction>() {
+            return self.pin_function(&Tracked { object: object.clone(), source: Some(source) }).map(|()| false);
+        }
+        if object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>() {
+            return self.pin(object, source).map(|()| false);
+        }
+        self.pin_type(object, source)?;
+        let class = object.get_type();
+        if class.is_subclass(&self.py.import("enum")?.getattr("Enum")?)? {
+            // A class has one member of a name.
+            let name = object.getattr("_name_")?;
+            self.guarded(self.guards.equals(self.guards.attr(source, "_name_"), &name))?;
+            return Ok(false);
+        }
+        let base = Layout::of(&class)?.base;
+        if base.is(self.py.get_type::<PyAny>()) {
+            return Ok(false);
+        }
+        if let Ok(dict) = object.cast::<PyDict>() {
+            self.guarded(self.guards.dict_keys(source, dict))?;
+            let items: Vec<_> = dict.iter().collect();
+            return self.all_items(items.into_iter().enumerate().map(|(at, (key, value))| {
+                let from = self.guards.item(source, &key);
+                (value, from.unwrap_or_else(|_| self.guards.source(Source::DictValue(source, at as u32))))
+            }));
+        }
+        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+            let items = self.sequence(object)?;
+            self.guards.length(source, items.len());
+            return self
+                .all_items(items.into_iter().enumerate().map(|(at, item)| (item, self.guards.source(Source::Index(source, at as u32)))));
+        }
+        if object.is_instance_of::<pyo3::types::PySet>() {
+            if self.guarded(self.guards.set_elements(source, object))? {
+                return Ok(false);
+            }
+            return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));
+        }
+        let name = base.name()?.to_string();
+        if MUTABLE.contains(&name.as_str()) {
+            return self.stop(reason::UNGUARDABLE, format!("what is in a {}", type_name(object)));
+        }
+        // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
+        if self.guards.identity(source, object).is_err() && self.effects.of(object).is_none() {
+            return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));
+        }
+        Ok(false)
+    }
+
+    fn all_items(&self, items: impl Iterator<Item = (Bound<'py, PyAny>, SourceId)>) -> Outcome<bool> {
+        let mut tensors = false;
+        for (item, from) in items {
+            let wrapped = self.wrap(item, from)?;
+            self.settle(&wrapped)?;
+            tensors |= self.torch.any_fake(&wrapped.object);
+            if let Some(from) = self.source_of(&wrapped.object) {
+                tensors |= if self.torch.is_container(&wrapped.object) {
+                    !self.snapshot(&wrapped.object, from)?.is(&wrapped.object)
+                } else {
+                    self.guard_contents(&wrapped.object, from)?
+                };
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// The items of an instance of a subclass of tuple or list, as C stores them.
+    fn sequence(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let kind = if object.is_instance_of::<PyTuple>() { self.py.get_type::<PyTuple>() } else { self.py.get_type::<PyList>() };
+        kind.getattr("__iter__")?.call1((object,))?.try_iter()?.collect()
+    }
+
+    /// An existing named tuple, or another subclass of tuple or list that iterates as these do, as a tuple with fakes.
+    pub(crate) fn plain_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyTuple>>> {
+        let subclass = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
+        let python = lookup(&object.get_type(), "__iter__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>());
+        if !subclass || python {
+            return Ok(None);
+        }
+        self.guard_contents(object, source)?;
+        let items = self.sequence(object)?.into_iter().enumerate();
+        let fakes = items.map(|(at, item)| Ok(self.wrap(item, self.guards.source(Source::Index(source, at as u32)))?.object));
+        Ok(Some(PyTuple::new(self.py, fakes.collect::<Outcome<Vec<_>>>()?)?))
+    }
+}
