@@ -1,7 +1,7 @@
 """A change between two calls: the result is eager's, and a recompilation happens where something relevant is new.
 
-The cases are in `recompile_cases.py` and `recompile_tensors.py`. Each is called a few times before its change, so that a
-remembered check has to notice it, and a few times after it.
+The cases are in `recompile_cases.py` and `recompile_tensors.py`. Each is called a few times before its change, so that
+a remembered check has to notice it, and a few times after it.
 """
 
 from __future__ import annotations

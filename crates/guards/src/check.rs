@@ -98,10 +98,10 @@ impl Memo {
 
 /// One check.
 pub(crate) struct Run<'a, 'py> {
-    set: &'a GuardSet,
+    pub set: &'a GuardSet,
     py: Python<'py>,
     memos: Option<&'a mut Memos>,
-    inputs: &'a mut Inputs<'py>,
+    pub inputs: &'a mut Inputs<'py>,
 }
 
 impl<'a, 'py> Run<'a, 'py> {
@@ -109,12 +109,12 @@ impl<'a, 'py> Run<'a, 'py> {
         Self { set, py, memos, inputs }
     }
 
-    fn node(&self, node: usize) -> &'a Node {
+    pub fn node(&self, node: usize) -> &'a Node {
         &self.set.tree.nodes[node]
     }
 
     /// The guards of a node.
-    fn checks(&self, node: usize) -> impl Iterator<Item = &'a Check> + use<'a> {
+    pub fn checks(&self, node: usize) -> impl Iterator<Item = &'a Check> + use<'a> {
         let tree = &self.set.tree;
         tree.nodes[node].checks.iter().map(|&check| &tree.checks[check].1)
     }
@@ -125,28 +125,13 @@ impl<'a, 'py> Run<'a, 'py> {
             return self.visit(node, &Reached::unproven(None), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
         };
         let description = self.node(node);
+        if description.direct {
+            return self.direct(node, value);
+        }
         if let Some(segment) = description.segment.filter(|_| !description.children.is_empty()) {
             return self.segment(node, segment, value);
         }
-        let mut checks = self.checks(node);
-        match (checks.next(), checks.next()) {
-            // The usual parameter, without a detour.
-            (Some(Check::Tensor(expected)), None) => Ok(self.tensor(*expected, value, description.output)),
-            (Some(check), None) if description.output.is_none() && description.children.is_empty() && check.is_pure() => {
-                holds(self.set, check, value)
-            }
-            _ => self.visit(node, &Reached::unproven(Some(value.clone())), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new()),
-        }
-    }
-
-    /// Compares a tensor, and puts it among the outputs.
-    #[inline]
-    fn tensor(&mut self, expected: usize, value: &Bound<'py, PyAny>, output: Option<usize>) -> bool {
-        let same = self.tensor_matches(expected, value);
-        if same && let Some(output) = output {
-            self.inputs.values[output] = Some(value.clone());
-        }
-        same
+        self.visit(node, &Reached::unproven(Some(value.clone())), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new())
     }
 
     /// The place of a segment's record, if anything is remembered at all.
@@ -211,7 +196,7 @@ impl<'a, 'py> Run<'a, 'py> {
     }
 
     #[inline]
-    fn tensor_matches(&mut self, pattern: usize, object: &Bound<'py, PyAny>) -> bool {
+    pub fn tensor_matches(&mut self, pattern: usize, object: &Bound<'py, PyAny>) -> bool {
         let expected = &self.set.tree.tensors[pattern];
         // A key in an instance's dict may have an `__eq__` of its own.
         self.inputs.disturbed |= expected.no_dynamic_indices && expected.class.has_attributes(object);

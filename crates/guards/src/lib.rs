@@ -11,6 +11,7 @@
 mod builder;
 mod check;
 mod constant;
+mod direct;
 mod explain;
 mod guard;
 mod held;

@@ -67,6 +67,8 @@ pub(crate) struct Node {
     pub output: Option<usize>,
     /// Whether what is below it has a trail of its own: number of the segment.
     pub segment: Option<usize>,
+    /// Whether it is a parameter that is looked at directly.
+    pub direct: bool,
 }
 
 /// The tree of one guard set.
@@ -106,7 +108,15 @@ struct Builder<'a, 'py> {
 impl Tree {
     /// Builds the tree of what a capture said.
     pub fn new(py: Python<'_>, pins: &Pins, state: &State) -> Result<Self, GuardError> {
-        let root = Node { step: Step::Root, parent: None, checks: Vec::new(), children: Vec::new(), output: None, segment: Some(0) };
+        let root = Node {
+            step: Step::Root,
+            parent: None,
+            checks: Vec::new(),
+            children: Vec::new(),
+            output: None,
+            segment: Some(0),
+            direct: false,
+        };
         let tree = Self {
             nodes: vec![root],
             checks: Vec::new(),
@@ -136,8 +146,10 @@ impl Tree {
         for node in &mut tree.nodes {
             node.checks.sort_by_key(|&check| tree.checks[check].1.cost());
         }
+        tree.find_direct(py);
         tree.cut();
-        tree.branches = tree.nodes.iter().any(|node| !node.children.is_empty());
+        let walked = |(_, local): &(usize, usize)| !tree.nodes[*local].direct && !tree.nodes[*local].children.is_empty();
+        tree.branches = !tree.nodes[FUNCTION].children.is_empty() || tree.locals.iter().any(walked);
         Ok(tree)
     }
 
@@ -288,7 +300,15 @@ impl Builder<'_, '_> {
     }
 
     fn push(&mut self, step: Step) -> usize {
-        self.tree.nodes.push(Node { step, parent: None, checks: Vec::new(), children: Vec::new(), output: None, segment: None });
+        self.tree.nodes.push(Node {
+            step,
+            parent: None,
+            checks: Vec::new(),
+            children: Vec::new(),
+            output: None,
+            segment: None,
+            direct: false,
+        });
         self.tree.nodes.len() - 1
     }
 
@@ -324,7 +344,8 @@ impl Check {
     pub fn is_pure(&self) -> bool {
         match self {
             Self::Type(held) | Self::Identity(held) => held.by_address(),
-            Self::Equals(_) | Self::Present | Self::Absent | Self::Like(_) => true,
+            Self::Equals(constant) => constant.matches_quickly(),
+            Self::Present | Self::Absent | Self::Like(_) => true,
             Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::Code(_) => false,
         }
     }

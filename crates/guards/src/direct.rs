@@ -1,0 +1,153 @@
+//! Parameters that are looked at directly: tensors, constants, and tuples, lists and dicts of them.
+//!
+//! The tuple of `*args` and the dict of `**kwargs` are made anew by each call, so there is nothing to remember of them; and they
+//! are small. What is looked at here runs no Python code: containers are exactly of the builtin types, keys are strings.
+
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyString, PyTuple},
+};
+
+use crate::{
+    DictKey,
+    check::{Run, holds},
+    tree::{Check, Node, Step, Tree},
+};
+
+/// Trees with more values are walked, and the walk is remembered.
+const LARGEST: usize = 48;
+
+/// A builtin container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Container {
+    Tuple,
+    List,
+    Dict,
+}
+
+impl Container {
+    /// What a guard of the exact type says that a value is.
+    fn of(py: Python<'_>, tree: &Tree, node: &Node) -> Option<Self> {
+        let is = |class: Bound<'_, PyAny>| {
+            node.checks.iter().any(|&check| match &tree.checks[check].1 {
+                Check::Type(held) => held.by_address() && held.is(&class).unwrap_or(false),
+                _ => false,
+            })
+        };
+        if is(py.get_type::<PyTuple>().into_any()) {
+            Some(Self::Tuple)
+        } else if is(py.get_type::<PyList>().into_any()) {
+            Some(Self::List)
+        } else {
+            is(py.get_type::<PyDict>().into_any()).then_some(Self::Dict)
+        }
+    }
+}
+
+impl Tree {
+    /// Finds the parameters that are looked at directly.
+    pub fn find_direct(&mut self, py: Python<'_>) {
+        for at in 0..self.locals.len() {
+            let node = self.locals[at].1;
+            self.nodes[node].direct = self.size_if_direct(py, node).is_some_and(|size| size <= LARGEST);
+        }
+    }
+
+    /// How many values are reached from a node; None if they cannot be looked at directly.
+    fn size_if_direct(&self, py: Python<'_>, at: usize) -> Option<usize> {
+        let node = &self.nodes[at];
+        let container = Container::of(py, self, node);
+        let strings = |key: &DictKey| matches!(key, DictKey::Constant(key) if key.object().bind(py).is_exact_instance_of::<PyString>());
+        let mut known_keys = false;
+        for &check in &node.checks {
+            let allowed = match &self.checks[check].1 {
+                Check::Tensor(_) => true,
+                Check::Length(_) => container.is_some(),
+                Check::DictKeys(keys) => {
+                    known_keys = keys.iter().all(strings);
+                    known_keys && container == Some(Container::Dict)
+                }
+                other => other.is_pure(),
+            };
+            if !allowed {
+                return None;
+            }
+        }
+        let mut size = 1;
+        for &child in &node.children {
+            let stepped = match (&self.nodes[child].step, container) {
+                (Step::Index(_), Some(Container::Tuple | Container::List)) => true,
+                (Step::Item(key), Some(Container::Dict)) => known_keys && key.bind(py).is_exact_instance_of::<PyString>(),
+                _ => false,
+            };
+            if !stepped || size > LARGEST {
+                return None;
+            }
+            size += self.size_if_direct(py, child)?;
+        }
+        Some(size)
+    }
+}
+
+impl<'py> Run<'_, 'py> {
+    /// Checks a value of a direct tree.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn direct(&mut self, node: usize, value: &Bound<'py, PyAny>) -> PyResult<bool> {
+        // Types are checked first, so what follows knows them.
+        for check in self.checks(node) {
+            let same = match check {
+                Check::Tensor(expected) => self.tensor_matches(*expected, value),
+                Check::DictKeys(keys) => value.cast_exact::<PyDict>().is_ok_and(|dict| string_keys(dict, keys)),
+                other => holds(self.set, other, value)?,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        let description = self.node(node);
+        if let Some(output) = description.output {
+            self.inputs.values[output] = Some(value.clone());
+        }
+        for &child in &description.children {
+            let found = match &self.node(child).step {
+                Step::Index(index) => match value.cast_exact::<PyTuple>() {
+                    Ok(tuple) => tuple.get_item(*index).ok(),
+                    Err(_) => value.cast_exact::<PyList>().ok().and_then(|list| list.get_item(*index).ok()),
+                },
+                Step::Item(key) => match value.cast_exact::<PyDict>() {
+                    Ok(dict) => dict.get_item(key)?,
+                    Err(_) => None,
+                },
+                _ => None,
+            };
+            let holds = match found {
+                Some(found) => self.direct(child, &found)?,
+                // Nothing is there: only guards that want it so hold, and nothing is collected.
+                None => self.nothing(child),
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the guards of a node and of those below it hold where nothing is.
+    fn nothing(&self, node: usize) -> bool {
+        let description = self.node(node);
+        description.output.is_none()
+            && self.checks(node).all(|check| matches!(check, Check::Absent))
+            && description.children.iter().all(|&child| self.nothing(child))
+    }
+}
+
+/// Whether a dict has exactly these strings for keys, in this order.
+fn string_keys(dict: &Bound<'_, PyDict>, expected: &[DictKey]) -> bool {
+    let fits = |(seen, expected): (Bound<'_, PyAny>, &DictKey)| match expected {
+        DictKey::Constant(key) => seen.is_exact_instance_of::<PyString>() && key.matches(&seen).unwrap_or(false),
+        DictKey::Any => false,
+    };
+    dict.len() == expected.len() && dict.iter().map(|(key, _)| key).zip(expected).all(fits)
+}
