@@ -30,11 +30,13 @@ pub(crate) struct Layout<'py> {
 impl<'py> Layout<'py> {
     /// The layout of a class's instances.
     pub fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
+        const IMMUTABLE_TYPE: u64 = 1 << 8;
         const HEAP_TYPE: u64 = 1 << 9;
         let mut slots = false;
         for base in class.mro() {
             let base = base.cast_into::<PyType>()?;
-            if base.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE == 0 {
+            // Classes of C are static, or made at run time and then locked; Python's never are.
+            if base.getattr("__flags__")?.extract::<u64>()? & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE {
                 return Ok(Self { base, slots });
             }
             // Abstract base classes declare that they have none.

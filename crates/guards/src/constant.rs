@@ -79,9 +79,8 @@ impl fmt::Display for Constant {
 const TORCH_SINGLETONS: [&str; 4] = ["dtype", "layout", "memory_format", "qscheme"];
 
 /// Numpy's scalars of a fixed size.
-const NUMPY_SCALARS: [&str; 13] = [
-    "bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-];
+const NUMPY_SCALARS: [&str; 13] =
+    ["bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"];
 
 impl Constant {
     /// The constant for an object, or None if it is not one of the types that are compared by value.
