@@ -29,3 +29,12 @@ module @kernels {
     return %x : tensor<4xf32>
   }
 }
+
+// -----
+
+// A result in new memory is written, so each of its elements must have a place of its own.
+func.func @main(%x: tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>, dynamo.offset = 0 : i64})
+    -> (tensor<2x3xf32> {dynamo.strides = array<i64: 1, 1>}) attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  // expected-error @+1 {{result 0 shows an element of its own memory twice}}
+  return %x : tensor<2x3xf32>
+}

@@ -501,7 +501,7 @@ impl Planner {
         let users: Vec<Value> = (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| ret.operand(i)).collect();
         for (i, value) in users.into_iter().enumerate() {
             let place = self.place_of(value, ret)?;
-            returned.push(self.result(i, &place, value.ty().element())?);
+            returned.push(self.result(ret, i, &place, value.ty().element())?);
         }
         let mut writes = Vec::new();
         for (i, target) in mutates.iter().enumerate() {
@@ -534,7 +534,7 @@ impl Planner {
     }
 
     /// Result `i` from where its value is: the memory itself where it was made for the result, else a copy.
-    fn result(&mut self, i: usize, place: &Place, element: Type) -> Result<Value, PassError> {
+    fn result(&mut self, ret: Op, i: usize, place: &Place, element: Type) -> Result<Value, PassError> {
         let sizes = self.result_types[i].shape();
         let strides = self.result_strides[i].clone().unwrap_or_default();
         let fits = place.window.offset == 0 && same_strides(&sizes, &place.window.strides, &strides);
@@ -549,6 +549,9 @@ impl Planner {
         if fits && whole && mine && !buffer.returned {
             self.buffers[place.buffer].returned = true;
             return Ok(self.show(&Place { buffer: place.buffer, window }, element));
+        }
+        if window.may_repeat() {
+            return Err(PassError::at(ret, format!("result {i} shows an element of its own memory twice")));
         }
         let target = self.output(i);
         self.copy(place, &Place { buffer: target, window: window.clone() }, element)?;

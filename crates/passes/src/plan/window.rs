@@ -82,6 +82,18 @@ impl Window {
     pub fn repeated_dims(&self) -> Vec<usize> {
         (0..self.sizes.len()).filter(|&d| self.sizes[d] > 1 && self.strides[d] == 0).collect()
     }
+    /// Whether an element may be shown twice. Says so of some windows, with interleaved dimensions, that show each once.
+    pub fn may_repeat(&self) -> bool {
+        let mut dims: Vec<_> = self.sizes.iter().zip(&self.strides).filter(|(size, _)| **size > 1).collect();
+        dims.sort_by_key(|(_, stride)| stride.unsigned_abs());
+        let mut reached = 0;
+        !self.sizes.contains(&0)
+            && dims.into_iter().any(|(size, stride)| {
+                let inside = stride.abs() <= reached;
+                reached += stride.abs() * (size - 1);
+                inside
+            })
+    }
     /// The part at index 0 of each of `dims`, which stay as unit dimensions.
     pub fn first_of(&self, dims: &[usize]) -> Self {
         let mut part = self.clone();
