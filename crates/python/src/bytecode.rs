@@ -62,7 +62,9 @@ fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
     } else if let Ok(text) = value.cast_exact::<PyString>() {
         match text.to_str() {
             Ok(text) => Const::Str(text.to_owned()),
-            Err(_) => Const::WideStr(value.call_method1("encode", ("utf-32-le", "surrogatepass"))?.extract::<Vec<u8>>().map(|bytes| wide(&bytes))?),
+            Err(_) => Const::WideStr(
+                value.call_method1("encode", ("utf-32-le", "surrogatepass"))?.extract::<Vec<u8>>().map(|bytes| wide(&bytes))?,
+            ),
         }
     } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
         Const::Bytes(bytes.as_bytes().to_vec())
