@@ -274,6 +274,16 @@ def test_a_key_that_no_guard_can_check_is_no_exception_of_the_frames():
     torch.testing.assert_close(compiled(X), X * 2)
 
 
+def test_a_tuple_that_grows_is_a_new_one():
+    def function(x, *rest, start=(1,)):
+        start += (x,)
+        for _ in range(2):
+            rest += (x * len(start),)
+        return rest[0] + rest[1]
+
+    assert Follows(function).entries() == 1
+
+
 # -- what C code finds in an object
 
 

@@ -120,3 +120,57 @@ def test_callbacks_of_what_dies_meanwhile_are_not_captured():
     holder.clear()
     gc.collect()
     assert len(died) == 2
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.scale, None
+
+
+class Split(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x + 1, x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.count = len(inputs)
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return first + second
+
+
+def test_functions_of_autograd_are_their_forward_without_gradients():
+    check(lambda x: Doubled.apply(x, 2.0) + 1, X)
+    compiled = dynamlir.compile(lambda x: Split.apply(x)[0] * 3)
+    torch.testing.assert_close(compiled(X), (X + 1) * 3)
+    assert [event.reason for event in dynamlir.fallbacks()] == ["c-function"]
+
+
+said = []
+
+
+@functools.lru_cache
+def say_once(text):
+    said.append(text)
+
+
+def test_what_a_cache_has_answered_is_not_asked_again():
+    """As transformers' `logger.warning_once`."""
+
+    def function(x):
+        say_once("deprecated")
+        return x + 1
+
+    compiled = dynamlir.compile(function, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), X + 1)
+    assert said == ["deprecated"]

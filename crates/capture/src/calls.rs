@@ -69,6 +69,9 @@ impl<'py> Capture<'py> {
                 return self.call(&inner, args, kwargs);
             }
             "_lru_cache_wrapper" => {
+                if let Some(known) = self.cached(callable, args, kwargs)? {
+                    return Ok(known);
+                }
                 // Calling it would leave a fake in the user's cache.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
@@ -455,6 +458,7 @@ impl<'py> Capture<'py> {
             (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
+            (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
@@ -506,6 +510,9 @@ impl<'py> Capture<'py> {
         if in_place.is_some()
             && let Some(source) = self.source_of(&lhs.object)
             && self.torch.is_container(&lhs.object)
+            // These make new ones.
+            && !lhs.object.is_instance_of::<PyTuple>()
+            && !lhs.object.is_instance_of::<pyo3::types::PyFrozenSet>()
         {
             return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }

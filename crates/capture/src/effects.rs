@@ -73,6 +73,8 @@ pub enum Special {
     Operator(&'static str),
     /// `__reduce_ex__` and its parts, which look into everything an object holds
     Reduce,
+    /// `torch.autograd.Function.apply`, beneath its Python
+    FunctionApply,
     /// `ContextVar.get`
     ContextVarGet,
     /// A call whose answer while capturing is `True`.
@@ -150,6 +152,9 @@ impl Effects {
             table.alive.push(get.unbind());
         }
         let torch = py.import("torch._C")?;
+        let apply = torch.getattr("_FunctionBase")?.getattr("__dict__")?.get_item("apply")?;
+        table.functions.insert(address(&apply), Effect::Special(Special::FunctionApply));
+        table.alive.push(apply.unbind());
         let functions = torch.getattr("_VariableFunctions")?;
         for name in functions.dir()?.iter() {
             let function = functions.getattr(name.cast::<PyString>()?)?;

@@ -20,5 +20,6 @@ pub mod state;
 pub mod stop;
 mod tensors;
 pub mod torch;
+mod wrapped;
 
 pub use run::{Captured, Stopped, Tables, capture};

@@ -273,6 +273,12 @@ impl<'py> Capture<'py> {
         if self.torch.is_tensor(&object) {
             return self.input(&object, source).map(|object| Tracked { object, source: Some(source) });
         }
+        if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
+            // There is one empty tuple: the frame's own is the same object.
+            self.pin_type(&object, source)?;
+            self.guards.length(source, 0);
+            return Ok(Tracked::new(object));
+        }
         if !self.torch.is_primitive(&object) {
             let key = object.as_ptr() as usize;
             let first = {

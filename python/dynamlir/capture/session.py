@@ -83,6 +83,10 @@ class Session:
         with _disable_current_modes():
             yield
 
+    def function_context(self, inputs: int) -> FunctionContext:
+        """What ``forward`` of a `torch.autograd.Function` gets to note things for its ``backward``."""
+        return FunctionContext(inputs)
+
     def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:
         """An attribute of a tensor; some are operations (``T``, ``real``)."""
         return self.run(getattr, (fake, name), {}, location)
@@ -129,6 +133,29 @@ class Session:
             moved = base is not None and base.kind == "input"
             output.base = Base("input", kept.index(base.at)) if moved else base
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
+
+
+class FunctionContext:
+    """The context of a `torch.autograd.Function` that is applied without gradients: what is noted is never asked."""
+
+    def __init__(self, inputs: int) -> None:
+        self.needs_input_grad = (False,) * inputs
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
+        """Keep tensors."""
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: torch.Tensor | None) -> None:
+        """Keep tensors for forward mode."""
+
+    def mark_dirty(self, *tensors: torch.Tensor) -> None:
+        """Say which inputs were written."""
+
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
+        """Say which outputs have no gradient."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether missing gradients become zeros."""
 
 
 class _Watched(OpRecorder):
