@@ -46,6 +46,20 @@ def test_a_change_is_noticed_if_it_matters(case: Case, monkeypatch: pytest.Monke
 
 
 @torch.no_grad()
+def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
+    """What it costs: see ``remembered``. New tensors for the same parameters, and new containers of them, are no walk."""
+    model = recompile_tensors.Net().eval()
+    model.fc.weight.note = "an attribute of a tensor"
+    compiled = dynamlir.compile(model)
+    for turn in range(4):
+        same(compiled(x=X + turn), model(X + turn))
+    words, objects, again = compiled._cache[0].guards.remembered
+    assert words > len(list(model.modules())) and again == []
+    # Parameters and buffers that the graph takes: num_batches_tracked is not read in evaluation mode.
+    assert objects == len(list(model.parameters())) + 3
+
+
+@torch.no_grad()
 def test_what_is_changed_back_finds_its_first_entry() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     compiled = dynamlir.compile(model)

@@ -36,6 +36,18 @@ enum Leaf {
 struct Record {
     trail: Trail,
     leaves: Vec<Leaf>,
+    /// Where the objects go, if all that is left to do is to put them among the outputs.
+    outputs: Option<Vec<usize>>,
+}
+
+impl Record {
+    fn new(trail: Trail, leaves: Vec<Leaf>) -> Self {
+        let output = |leaf: &Leaf| match leaf {
+            Leaf::Output(output) => Some(*output),
+            _ => None,
+        };
+        Self { trail, outputs: leaves.iter().map(output).collect(), leaves }
+    }
 }
 
 /// What is remembered of one segment: for two roots, since two models may take turns.
@@ -125,6 +137,14 @@ impl<'a, 'py> Run<'a, 'py> {
             return self.visit(node, &Reached::unproven(None), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
         };
         let description = self.node(node);
+        if let Some(expected) = description.tensor {
+            // The usual parameter, without a detour.
+            let same = self.tensor_matches(expected, value);
+            if let Some(output) = description.output.filter(|_| same) {
+                self.inputs.values[output] = Some(value.clone());
+            }
+            return Ok(same);
+        }
         if description.direct {
             return self.direct(node, value);
         }
@@ -145,7 +165,14 @@ impl<'a, 'py> Run<'a, 'py> {
             let first = self.inputs.passing.len();
             // Taken out, since looking at leaves uses the records of other segments.
             let Some(known) = self.record_of(segment, index).and_then(Option::take) else { continue };
-            let outcome = known.trail.holds(root, &mut self.inputs.passing).then(|| self.leaves(&known.leaves, first));
+            let outcome = if let Some(outputs) = &known.outputs {
+                let values = &mut self.inputs.values;
+                known.trail.holds(root, |number, object| values[outputs[number]] = object).then_some(Ok(true))
+            } else {
+                let passing = &mut self.inputs.passing;
+                let holds = known.trail.holds(root, |_, object| passing.push(object));
+                holds.then(|| self.leaves(&known.leaves, first))
+            };
             self.inputs.passing.truncate(first);
             if let Some(place) = self.record_of(segment, index) {
                 *place = Some(known);
@@ -195,12 +222,20 @@ impl<'a, 'py> Run<'a, 'py> {
         Ok(true)
     }
 
+    /// Whether a tensor looks as expected.
     #[inline]
     pub fn tensor_matches(&mut self, pattern: usize, object: &Bound<'py, PyAny>) -> bool {
         let expected = &self.set.tree.tensors[pattern];
+        let Some(tensor) = expected.class.tensor(object) else { return false };
+        if !self.set.tree.patterns[pattern].matches(tensor) {
+            return false;
+        }
+        if !expected.no_dynamic_indices || !expected.class.has_attributes(object) {
+            return true;
+        }
         // A key in an instance's dict may have an `__eq__` of its own.
-        self.inputs.disturbed |= expected.no_dynamic_indices && expected.class.has_attributes(object);
-        tensor_matches(self.set, pattern, object)
+        self.inputs.disturbed = true;
+        expected.class.lacks(object, dynamic_indices(self.py)).unwrap_or(false)
     }
 
     /// Walks a segment, and remembers the walk if that is likely to be of use.
@@ -229,7 +264,7 @@ impl<'a, 'py> Run<'a, 'py> {
             if !same {
                 records.swap(0, 1);
             }
-            records[0] = Some(Record { trail, leaves });
+            records[0] = Some(Record::new(trail, leaves));
         }
         Ok(true)
     }

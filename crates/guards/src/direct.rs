@@ -50,6 +50,12 @@ impl Tree {
         for at in 0..self.locals.len() {
             let node = self.locals[at].1;
             self.nodes[node].direct = self.size_if_direct(py, node).is_some_and(|size| size <= LARGEST);
+            let Node { checks, children, .. } = &self.nodes[node];
+            if let ([check], []) = (checks.as_slice(), children.as_slice())
+                && let Check::Tensor(expected) = self.checks[*check].1
+            {
+                self.nodes[node].tensor = Some(expected);
+            }
         }
     }
 

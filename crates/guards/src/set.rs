@@ -174,7 +174,7 @@ impl GuardSet {
         if !self.is_valid() || self.torch.as_ref().is_some_and(|state| !state.holds()) {
             return Outcome::Fail;
         }
-        inputs.values.resize_with(self.outputs, || None);
+        inputs.values = SmallVec::from_elem(None, self.outputs);
         match self.verify(roots, inputs) {
             // Python code that ran meanwhile may have let something die.
             Ok(true) if self.is_valid() => Outcome::Pass,

@@ -69,6 +69,8 @@ pub(crate) struct Node {
     pub segment: Option<usize>,
     /// Whether it is a parameter that is looked at directly.
     pub direct: bool,
+    /// The only guard of a parameter that nothing is reached from, if it is about a tensor.
+    pub tensor: Option<usize>,
 }
 
 /// The tree of one guard set.
@@ -116,6 +118,7 @@ impl Tree {
             output: None,
             segment: Some(0),
             direct: false,
+            tensor: None,
         };
         let tree = Self {
             nodes: vec![root],
@@ -308,6 +311,7 @@ impl Builder<'_, '_> {
             output: None,
             segment: None,
             direct: false,
+            tensor: None,
         });
         self.tree.nodes.len() - 1
     }

@@ -81,7 +81,7 @@ impl<'py> Recorder<'py> {
 
     /// Ends the recording. None if what was recorded is not true any more, because Python code ran meanwhile.
     pub fn finish(self, root: &Bound<'py, PyAny>) -> Option<Trail> {
-        self.trail.filter(|trail| trail.holds(root, &mut Vec::new()))
+        self.trail.filter(|trail| trail.holds(root, |_, _| ()))
     }
 
     /// Makes an object available to those who walk the trail again; its number among them. None if nothing proves it.
