@@ -1,10 +1,11 @@
-"""What a call costs when its graph does almost nothing: eager, `dynamlir.compile`, and `torch.compile` with inductor.
+"""What a call costs when its graph does almost nothing: eager, `dynamlir.compile`, and `torch.compile`.
 
-    scripts/bench/calls.py [--inductor] [--rounds 15]
+    scripts/bench/calls.py [--torch] [--models] [--rounds 15]
 
-Each subject is timed in turn, round by round, in CPU seconds of this thread, so that a busy machine disturbs
-all alike;
-the median of the rounds is printed in microseconds. `guards` is the check alone, without a graph.
+Each subject is timed in turn, round by round, in CPU seconds of this thread, so that a busy machine disturbs all alike;
+median and minimum of the rounds are printed in microseconds. `empty` is `torch.empty`, which is what making the result
+costs at least; `dynamo` is `torch.compile` with its "eager" backend, which is its guards and eager's operators. The
+last lines are checks of guards alone: of layers described by hand, and with `--models` of captured models.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dynamlir
+import models
 import torch
 from dynamlir import native
 from torch import nn
@@ -72,8 +74,8 @@ def repeat(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable
     return run
 
 
-def measure(subjects: dict[str, Callable[[int], None]], times: int, rounds: int) -> dict[str, float]:
-    """Microseconds per call: medians of interleaved rounds."""
+def measure(subjects: dict[str, Callable[[int], None]], times: int, rounds: int) -> str:
+    """Microseconds per call of interleaved rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for run in subjects.values():
         run(5)
@@ -82,13 +84,28 @@ def measure(subjects: dict[str, Callable[[int], None]], times: int, rounds: int)
             started = time.thread_time()
             run(times)
             seconds[name].append((time.thread_time() - started) / times)
-    return {name: 1e6 * statistics.median(list_) for name, list_ in seconds.items()}
+    text = "{} {:.2f} (at least {:.2f})"
+    return "  ".join(
+        text.format(name, 1e6 * statistics.median(list_), 1e6 * min(list_)) for name, list_ in seconds.items()
+    )
+
+
+def captured_guards(model: nn.Module, arguments: dict[str, Any]) -> tuple[str, Callable[[int], None]]:
+    """What the guards of a captured model compare, and their check."""
+    compiled = dynamlir.compile(model, backend="python")
+    for _ in range(4):
+        compiled(**arguments)
+    guards = compiled._cache[0].guards
+    words, objects, again = guards.remembered
+    text = f"{len(guards)} predicates: {words} words, {objects} objects, {len(again)} walks"
+    return text, lambda times: guards.repeat(times, **arguments)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inductor", action="store_true", help="compile with inductor, too (slow to start)")
+    parser.add_argument("--torch", action="store_true", help="compare with torch.compile (slow to start)")
+    parser.add_argument("--models", action="store_true", help="check the guards of real models, too")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -98,16 +115,19 @@ def main() -> None:
     }
     with torch.no_grad():
         for name, (function, arguments) in cases.items():
-            subjects = {"eager": repeat(function, arguments)}
+            subjects = {"empty": repeat(torch.empty, (8,)), "eager": repeat(function, arguments)}
             subjects["dynamlir"] = repeat(dynamlir.compile(function), arguments)
-            if options.inductor:
+            if options.torch:
+                subjects["dynamo"] = repeat(torch.compile(function, backend="eager"), arguments)
                 subjects["inductor"] = repeat(torch.compile(function), arguments)
-            times = measure(subjects, 2000, options.rounds)
-            print(f"{name:24}", "  ".join(f"{subject} {value:.2f} us" for subject, value in times.items()))
+            print(f"{name:22}", measure(subjects, 2000, options.rounds))
         for count in (1, 100):
             x = torch.randn(2, 4)
             times = measure({"guards": guard_set(linears(count), x)}, 2000 // count + 50, options.rounds)
-            print(f"{f'{count} Linear, check alone':24}", f"guards {times['guards']:.2f} us")
+            print(f"{f'{count} Linear':22}", times)
+        for name, model, inputs in models.all_models() if options.models else ():
+            text, check = captured_guards(model, inputs)
+            print(f"{name:22}", measure({"guards": check}, 100, options.rounds), f" {text}")
     print("fallbacks:", dynamlir.counters()["fallbacks"])
 
 

@@ -1,0 +1,125 @@
+"""How many instructions a cached call takes, counted by valgrind: the same number on any machine, however busy.
+
+    scripts/bench/call_instructions.py [--write FILE] [--compare FILE] [--tolerance 0.05]
+
+Each subject is called some thousands of times while callgrind counts; what an empty loop takes is taken off. `--write`
+records the counts, `--compare` fails where a count has grown by more than the tolerance. `empty` is `torch.empty`: what
+the result of a call costs at least, its death included. Counts depend on the build of torch and of Python, so only
+those of one environment are compared. Takes two minutes; valgrind is not installed by `scripts/setup`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+TIMES = 4000
+WARM = 200
+
+
+def control(*arguments: str) -> None:
+    """Tells callgrind something."""
+    command = ["callgrind_control", *arguments, str(os.getpid())]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    if "OK" not in done.stdout:
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+
+
+def subjects() -> dict[str, Callable[[int], None]]:
+    """What is counted: loops of so many calls."""
+    import calls
+    import dynamlir
+    import torch
+    from torch import nn
+
+    x, ten = torch.randn(8), tuple(torch.randn(8) for _ in range(10))
+    module = nn.Sequential(nn.ReLU(), nn.Tanh()).eval()
+    return {
+        "nothing": calls.repeat(lambda: None, ()),
+        "empty": calls.repeat(torch.empty, (8,)),
+        "x + 1, eager": calls.repeat(calls.add_one, (x,)),
+        "x + 1": calls.repeat(dynamlir.compile(calls.add_one), (x,)),
+        "10 inputs": calls.repeat(dynamlir.compile(calls.ten), ten),
+        "a module": calls.repeat(dynamlir.compile(module), (x,)),
+        "guards of 1 Linear": calls.guard_set(calls.linears(1), x.reshape(2, 4)),
+        "guards of 100 Linear": calls.guard_set(calls.linears(100), x.reshape(2, 4)),
+    }
+
+
+def count() -> None:
+    """Runs under valgrind: makes one dump per subject."""
+    import torch
+
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        runs = subjects()
+        for run in runs.values():
+            run(WARM)
+        gc.collect()
+        gc.disable()
+        for name, run in runs.items():
+            control("--instr=on")
+            run(TIMES)
+            control("--instr=off")
+            control(f"--dump={name}")
+
+
+def counted(folder: Path) -> dict[str, float]:
+    """Instructions per call from the dumps."""
+    totals: dict[str, float] = {}
+    for dump in sorted(folder.glob("out.*")):
+        text = dump.read_text()
+        name = re.search(r"^desc: Trigger: dump (.+)$", text, re.M)
+        total = re.search(r"^totals: (\d+)", text, re.M)
+        if name and total:
+            totals[name[1]] = float(total[1]) / TIMES
+    nothing = totals.pop("nothing", 0.0)
+    return {name: total - nothing for name, total in totals.items()}
+
+
+def main() -> int:
+    """Count, print, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, help="record the counts in this file")
+    parser.add_argument("--compare", type=Path, help="fail where a count is larger than in this file")
+    parser.add_argument("--tolerance", type=float, default=0.05)
+    parser.add_argument("--counting", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.counting:
+        count()
+        return 0
+    if shutil.which("valgrind") is None:
+        print("valgrind is missing: apt-get install valgrind", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
+        done = subprocess.run([*tool, sys.executable, __file__, "--counting"], capture_output=True, text=True)
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+            return 1
+        counts = counted(Path(folder))
+    before = json.loads(options.compare.read_text()) if options.compare else {}
+    grown = []
+    for name, value in counts.items():
+        ratio = value / before[name] if name in before else None
+        print(f"{name:24} {value:9.0f}", f"{ratio:6.3f} x" if ratio else "")
+        if ratio and ratio > 1 + options.tolerance:
+            grown.append(name)
+    if options.write:
+        options.write.write_text(json.dumps({name: round(value) for name, value in counts.items()}, indent=1) + "\n")
+    if grown:
+        print("grown:", ", ".join(grown), file=sys.stderr)
+    return 1 if grown or not counts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
