@@ -47,7 +47,7 @@ def test_a_change_is_noticed_if_it_matters(case: Case, monkeypatch: pytest.Monke
 
 @torch.no_grad()
 def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
-    """What it costs: see ``remembered``. New tensors for the same parameters, and new containers of them, are no walk."""
+    """What it costs: see ``remembered``. New tensors as arguments, and new containers of them, are no walk."""
     model = recompile_tensors.Net().eval()
     model.fc.weight.note = "an attribute of a tensor"
     compiled = dynamlir.compile(model)
