@@ -155,6 +155,11 @@ def test_001_exercise_1_threads_share_the_cache_and_not_the_hook():
         thread.start()
     for thread in threads:
         thread.join()
+    # While one thread compiles, another runs plain Python; it compiles with its next call.
+    for dtype in results:
+        thread = threading.Thread(target=work, args=(dtype,))
+        thread.start()
+        thread.join()
     assert len(compiled._cache) == 2
     for seen, expected in results.values():
         torch.testing.assert_close(seen, expected)

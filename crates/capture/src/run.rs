@@ -5,10 +5,10 @@ use std::{collections::HashSet, rc::Rc};
 use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
-use dynamlir_interpreter::with_policy;
+use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
-    exceptions::PyRuntimeError,
+    exceptions::{PyKeyboardInterrupt, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyTuple},
 };
@@ -107,6 +107,9 @@ fn attempt<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
 ) -> PyResult<Result<(Recipe, Vec<usize>), Stop>> {
+    if let Some(kind) = runs_later(function) {
+        return Ok(Err(Stop { reason: reason::OUTPUT, message: format!("a {kind}, which runs after the call"), location: Vec::new() }));
+    }
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
@@ -122,6 +125,8 @@ fn attempt<'py>(
     };
     let value = match finished.result {
         Ok(value) => value,
+        // An interruption is the caller's, whatever it interrupts.
+        Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
         Err(error) => return Ok(Err(halt(capture.session_error(error)))),
     };
     if let Err(error) = capture.settle_writes() {
@@ -156,6 +161,14 @@ fn named_inputs(state: &State) -> Vec<usize> {
         }
     }
     state.inputs.borrow().iter().enumerate().filter(|(_, input)| named.contains(&input.node)).map(|(at, _)| at).collect()
+}
+
+/// What a call of the function makes instead of running it.
+fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
+    let flags: u32 = function.getattr("__code__").and_then(|code| code.getattr("co_flags")?.extract()).ok()?;
+    [(flags::GENERATOR, "generator"), (flags::COROUTINE, "coroutine"), (flags::ASYNC_GENERATOR, "asynchronous generator")]
+        .into_iter()
+        .find_map(|(flag, kind)| (flags & flag != 0).then_some(kind))
 }
 
 /// The lines of an exception's traceback, innermost first.

@@ -10,7 +10,7 @@ use dynamlir_cpython_abi::objects::{Arguments, callable, callable_type, callee_o
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
 use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
 use pyo3::{
-    exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
+    exceptions::{PyException, PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
     types::{PyCFunction, PyDict, PyString, PyTuple, PyType},
 };
@@ -57,15 +57,25 @@ impl PythonCompiler {
         compiler.call_method1("may_compile", (entries, limit, Self::misses(miss)))?.is_truthy()
     }
 
-    /// Captures and compiles the call.
-    fn specialize(&self, miss: &Miss<'_, '_>) -> PyResult<()> {
+    /// Captures and compiles the call; whether there is an entry for it now.
+    fn specialize(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let py = miss.function.py();
         guards::prepare(py)?;
         let compiler = self.object.bind(py);
         let steps = compiler.getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
         let (cache, key) = (miss.callable.cache(), miss.callable.key());
-        match dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)? {
+        let outcome = match dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps) {
+            Ok(outcome) => outcome,
+            // A signal's, or the user's own; not something that went wrong here.
+            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
+            Err(error) => {
+                let nowhere: Vec<(String, u32, String)> = Vec::new();
+                compiler.call_method1("stopped", ("internal-error", error.to_string(), nowhere))?;
+                return Ok(false);
+            }
+        };
+        match outcome {
             Err(Stopped { stop, guards }) => {
                 cache.add(Entry { key, guards: guards.build(py)?, run: Run::Plain });
                 compiler.call_method1("stopped", stop_tuple(py, stop)?)?;
@@ -88,7 +98,7 @@ impl PythonCompiler {
                 cache.add(Entry { key, guards, run });
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -97,8 +107,7 @@ impl Compiler for PythonCompiler {
         if !self.may_compile(miss)? {
             return Ok(Next::Plain);
         }
-        self.specialize(miss)?;
-        Ok(Next::Again)
+        Ok(if self.specialize(miss)? { Next::Again } else { Next::Plain })
     }
 
     fn failed(&self, py: Python<'_>, error: &PyErr) {

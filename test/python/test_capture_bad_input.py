@@ -1,0 +1,400 @@
+"""What a capture cannot take, or must take with care: the call does what plain Python does, and a reason is counted.
+
+Each case compares a compiled function with itself as plain Python: result, exception, output and what it changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import os
+import signal
+import sys
+import threading
+import weakref
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import reasons
+
+pytestmark = pytest.mark.native
+
+A = torch.arange(12.0).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+def outcome(function, *args):
+    """What a call comes to."""
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), error.args
+
+
+def same(seen, expected):
+    if isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(seen, expected)
+    elif isinstance(expected, (list, tuple)):
+        assert type(seen) is type(expected) and len(seen) == len(expected)
+        for left, right in zip(seen, expected):
+            same(left, right)
+    else:
+        assert seen == expected
+
+
+def check(function, *args, plain=False):
+    """Compiled and plain, twice; ``plain``: it must not have been captured."""
+    compiled = dynamlir.compile(function, backend="python")
+    for _ in range(2):
+        same(outcome(compiled, *args), outcome(function, *args))
+    assert bool(reasons.counts()) == plain, reasons.counts()
+    return compiled
+
+
+# --- code that is no ordinary function
+
+
+def test_async_functions():
+    async def twice(x):
+        await asyncio.sleep(0)
+        return x * 2
+
+    compiled = dynamlir.compile(twice)
+    for _ in range(2):
+        same(asyncio.run(compiled(A)), A * 2)
+
+
+def test_generators():
+    def rows(x):
+        for row in x:
+            yield row * 2
+
+    compiled = dynamlir.compile(rows)
+    for _ in range(2):
+        same(list(compiled(A)), list(rows(A)))
+
+
+def test_a_generator_that_escapes():
+    def escaping(x):
+        return (row + 1 for row in x)
+
+    compiled = dynamlir.compile(escaping)
+    for _ in range(2):
+        same(list(compiled(A)), list(escaping(A)))
+    assert reasons.counts()
+
+
+def test_class_bodies():
+    def defines(x):
+        class Scale:
+            by = 3
+
+            def __call__(self, y):
+                return y * self.by
+
+        return Scale()(x)
+
+    compiled = dynamlir.compile(defines)
+    for _ in range(2):
+        same(compiled(A), defines(A))
+
+
+# --- dynamic code
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: eval("x + 1"),
+        lambda x: eval("x + y", {"x": x, "y": 2}),
+        lambda x: x + len(locals()),
+        lambda x: x + len(vars()),
+        lambda x: exec("pass") or x * 2,
+        lambda x: x + (globals()["A"] is A),
+        lambda x: __import__("math").pi * x,
+    ],
+    ids=["eval", "eval with globals", "locals", "vars", "exec", "globals", "import"],
+)
+def test_dynamic_names(function):
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        same(outcome(compiled, A), outcome(function, A))
+
+
+# --- depth and length
+
+
+def test_recursion():
+    def down(x, n):
+        return x if n == 0 else down(x + 1, n - 1)
+
+    check(down, A, 60)
+
+
+def test_recursion_without_end():
+    def endless(x):
+        return endless(x + 1)
+
+    compiled = dynamlir.compile(endless)
+    with pytest.raises(RecursionError):
+        compiled(A)
+    # The thread is as it was.
+    same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
+
+
+def test_long_loops():
+    def sums(x):
+        total = 0
+        for i in range(200_000):
+            total += i & 3
+        return x + total
+
+    check(sums, A)
+
+
+# --- C, and objects that die
+
+
+def test_ctypes():
+    library = ctypes.CDLL(None)
+
+    def absolute(x, n):
+        return x + library.abs(n)
+
+    check(absolute, A, -3, plain=True)
+
+
+def test_weak_references():
+    reference = weakref.ref(A)
+
+    def through(x):
+        return x + reference()
+
+    check(through, A)
+
+
+def test_finalizers_run_once_and_when_they_should(capfd):
+    class Noisy:
+        def __del__(self):
+            print("gone")
+
+    def drops(x):
+        noisy = Noisy()
+        del noisy
+        return x + 1
+
+    compiled = dynamlir.compile(drops)
+    for _ in range(3):
+        same(compiled(A), A + 1)
+        gc.collect()
+        assert capfd.readouterr().out.count("gone") == 1
+
+
+# --- who else looks at frames
+
+
+def test_tracers_see_what_they_would_see():
+    def traced(x):
+        y = x + 1
+        return y * 2
+
+    def lines(function):
+        seen = []
+
+        def tracer(frame, event, arg):
+            if frame.f_code is traced.__code__:
+                seen.append((event, frame.f_lineno))
+                return tracer
+            return None
+
+        sys.settrace(tracer)
+        try:
+            same(function(A), (A + 1) * 2)
+        finally:
+            sys.settrace(None)
+        return seen
+
+    assert lines(dynamlir.compile(traced)) == lines(traced)
+
+
+def test_profilers():
+    def profiled(x):
+        return x + 1
+
+    seen = []
+    sys.setprofile(lambda frame, event, arg: seen.append(event))
+    try:
+        result = dynamlir.compile(profiled)(A)
+    finally:
+        sys.setprofile(None)
+    same(result, A + 1)
+    assert seen
+
+
+# --- threads, processes, signals
+
+
+def test_a_function_that_starts_a_thread():
+    def parallel(x):
+        results = []
+        thread = threading.Thread(target=lambda: results.append(x + 1))
+        thread.start()
+        thread.join()
+        return results[0]
+
+    check(parallel, A, plain=True)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_goes_on():
+    compiled = dynamlir.compile(lambda x: x + 1, backend="python")
+    compiled(A)
+    child = os.fork()
+    if child == 0:
+        # Only what Python itself does: torch's own threads are not in the child.
+        status = 1
+        with contextlib.suppress(BaseException):
+            status = 0 if compiled(A)[0, 0].item() == 1.0 else 2
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_control_c_while_capturing():
+    def long(x):
+        total = 0
+        for i in range(100_000_000):
+            total += i
+        return x + total
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            dynamlir.compile(long)(A)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
+
+
+# --- guards
+
+
+def test_a_guard_that_raises_is_a_miss():
+    class Fickle:
+        def __init__(self):
+            self.value = 2
+
+        def __eq__(self, other):
+            raise ValueError("no comparison")
+
+        __hash__ = object.__hash__
+
+    fickle = Fickle()
+
+    def scaled(x, table):
+        return x * table[fickle].value
+
+    check(scaled, A, {fickle: fickle})
+
+
+def test_properties_that_raise_later():
+    class Box:
+        broken = False
+
+        @property
+        def value(self):
+            if self.broken:
+                raise ValueError("broken")
+            return 2
+
+    box = Box()
+
+    def scaled(x):
+        return x * box.value
+
+    compiled = dynamlir.compile(scaled)
+    same(compiled(A), A * 2)
+    box.broken = True
+    with pytest.raises(ValueError, match="broken"):
+        compiled(A)
+    box.broken = False
+    same(compiled(A), A * 2)
+
+
+def test_other_code_for_the_same_function():
+    def changing(x):
+        return x + 1
+
+    def other(x):
+        return x * 5
+
+    compiled = dynamlir.compile(changing)
+    same(compiled(A), A + 1)
+    changing.__code__ = other.__code__
+    same(compiled(A), A * 5)
+
+
+def test_other_code_for_a_function_that_is_called():
+    def inner(x):
+        return x + 1
+
+    def other(x):
+        return x * 5
+
+    def outer(x):
+        return inner(x) + 1
+
+    compiled = dynamlir.compile(outer)
+    same(compiled(A), A + 2)
+    inner.__code__ = other.__code__
+    same(compiled(A), A * 5 + 1)
+
+
+# --- arguments
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (torch.randn(3, 4).to_sparse(),),
+        (torch.randn(3, 4, dtype=torch.complex64),),
+        (torch.zeros(0, 4),),
+        (torch.tensor(3.0),),
+        (torch.randn(4, 1).expand(4, 3),),
+        (torch.nn.Parameter(torch.randn(3)),),
+        (3,),
+        (None,),
+        ("text",),
+        (A.numpy(),),
+    ],
+    ids=["sparse", "complex", "empty", "0-d", "expanded", "parameter", "int", "None", "text", "numpy"],
+)
+@pytest.mark.parametrize("backend", ["dynamlir", "python"])
+def test_arguments_of_all_sorts(arguments, backend):
+    def doubled(x):
+        return x + x
+
+    compiled = dynamlir.compile(doubled, backend=backend)
+    for _ in range(2):
+        seen, expected = outcome(compiled, *arguments), outcome(doubled, *arguments)
+        assert type(seen) is type(expected)
+        if isinstance(expected, torch.Tensor) and expected.layout is torch.strided:
+            same(seen, expected)
+            assert seen.requires_grad == expected.requires_grad
+
+
+def test_no_callable():
+    with pytest.raises(TypeError, match="a function or a module, not int"):
+        dynamlir.compile(3)
