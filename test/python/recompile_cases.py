@@ -319,3 +319,36 @@ def the_class_of_an_object(tools: Tools) -> Scene:
 
     config = Config()
     return Scene(lambda x: x + config.offset, (X,), lambda: setattr(config, "__class__", Half))
+
+
+@costs(1)
+def the_class_that_a_function_asks_for(tools: Tools) -> Scene:
+    class Half(Config):
+        offset = 0.5
+
+    config = Config()
+    return Scene(
+        lambda x: x + 1 if config.__class__ is Config else x - 1, (X,), lambda: setattr(config, "__class__", Half)
+    )
+
+
+@costs(1)
+def what_a_function_finds_in_a_dict_of_attributes(tools: Tools) -> Scene:
+    config = Config()
+    return Scene(lambda x: x * config.__dict__["scale"], (X,), lambda: setattr(config, "scale", 7.0))
+
+
+@costs(1)
+def a_dict_of_attributes_replaced(tools: Tools) -> Scene:
+    config = Config()
+    return Scene(lambda x: x * config.__dict__["scale"], (X,), lambda: setattr(config, "__dict__", {"scale": 7.0}))
+
+
+@costs(1)
+def a_class_that_begins_to_answer_for_itself(tools: Tools) -> Scene:
+    def answer(self: Config, name: str) -> Any:
+        return int if name == "__class__" else object.__getattribute__(self, name)
+
+    config = Config()
+    change = lambda: tools.patch.setattr(Config, "__getattribute__", answer, raising=False)  # noqa: E731
+    return Scene(lambda x: x + 1 if config.__class__ is Config else x - 1, (X,), change)

@@ -382,6 +382,7 @@ impl Step {
             Self::Slot(name) => recorder.slot(from, name.bind(py)),
             Self::TypeAttr(name) => Ok(recorder.type_attr(from, name.bind(py))),
             Self::GetAttr(name) if name.bind(py) == "__dict__" => recorder.dict_of(from),
+            Self::GetAttr(name) if name.bind(py) == "__class__" => recorder.class_of(from),
             Self::GetAttr(name) if from.is_function() && name.bind(py) == "__code__" => recorder.code(from),
             Self::GetAttr(name) => match from.object().getattr(name.bind(py)) {
                 Ok(value) => Ok(Reached::unproven(Some(value))),

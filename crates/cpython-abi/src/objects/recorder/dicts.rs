@@ -122,12 +122,32 @@ impl<'py> Recorder<'py> {
             Err(error) => return Err(error),
         };
         // A class that looks attributes up in its own way may answer differently the next time.
-        let general = types::lookup(self.abi, &self.py.get_type::<PyAny>(), pyo3::intern!(self.py, "__getattribute__"));
-        let own = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__getattribute__"));
-        let ordinary = general.zip(own).is_some_and(|(general, own)| general.is(&own)) && self.has_plain_dict(spot);
+        let ordinary = self.inherits(spot, pyo3::intern!(self.py, "__getattribute__")) && self.has_plain_dict(spot);
         let stored = if ordinary && self.trail.is_some() { self.instance_dict(spot)? } else { None };
         let proof = stored.filter(|(dict, _)| dict.is(&object)).map_or(Proof::None, |(_, proof)| proof);
         Ok(Reached { object: Some(object), proof })
+    }
+
+    /// `object.__class__`
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn class_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
+        let object = match spot.object.getattr(pyo3::intern!(self.py, "__class__")) {
+            Ok(object) => object,
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => return Ok(Reached::unproven(None)),
+            Err(error) => return Err(error),
+        };
+        let names = [pyo3::intern!(self.py, "__getattribute__"), pyo3::intern!(self.py, "__class__")];
+        let ordinary = names.into_iter().all(|name| self.inherits(spot, name)) && object.is(spot.object.get_type());
+        Ok(if ordinary { self.type_of(spot) } else { Reached::unproven(Some(object)) })
+    }
+
+    /// Whether the class of an object has an attribute from `object` itself.
+    fn inherits(&self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> bool {
+        let general = types::lookup(self.abi, &self.py.get_type::<PyAny>(), name);
+        let own = types::lookup(self.abi, &spot.object.get_type(), name);
+        general.zip(own).is_some_and(|(general, own)| general.is(&own))
     }
 
     /// Whether `__dict__` of an instance is what CPython gives every class that has one.
