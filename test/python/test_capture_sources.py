@@ -329,6 +329,61 @@ def test_a_value_of_an_object_decides(first, second, use):
     assert follows.entries() <= 2
 
 
+def class_pattern(x, value):
+    match value:
+        case Pair(scale=scale):
+            return x * scale
+        case {"a": int(scale)}:
+            return x * scale
+        case str():
+            return x * len(value)
+
+
+def class_body(x, value):
+    class Local:
+        scale = WORDS[0]
+
+    return x * Local.scale + value
+
+
+WORDS = [2]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "use"),
+    [
+        ("ab", "abc", lambda x, value: x * len(f"{value}!")),
+        (">5", ">7", lambda x, value: x * len(f"{1:{value}}")),
+        ({"a": 2}, {"a": 5}, class_pattern),
+        ("ab", "abc", class_pattern),
+    ],
+)
+def test_a_value_in_a_format_or_a_pattern_decides(first, second, use):
+    settings = Settings()
+    settings.value = first
+    follows = Follows(lambda x: use(x, settings.value))
+    assert follows.entries() == 1
+    settings.value = second
+    assert follows.entries() == 2
+
+
+def test_a_pattern_that_looks_into_an_object_is_plain_python():
+    settings = Settings()
+    settings.value = Pair(X, 2)
+    compiled = dynamlir.compile(lambda x: class_pattern(x, settings.value))
+    torch.testing.assert_close(compiled(X), X * 2)
+    settings.value = Pair(X, 5)
+    torch.testing.assert_close(compiled(X), X * 5)
+
+
+def test_the_body_of_a_class_reads_globals():
+    follows = Follows(lambda x: class_body(x, 1))
+    assert follows.entries() == 1
+    WORDS[0] = 5
+    assert follows.entries() == 2
+    WORDS[0] = 2
+
+
 def test_numpys_functions_of_numbers():
     assert Follows(lambda x: x * np.sqrt(4.0) + np.prod(x.shape) - int(np.max([1, 2]))).entries() == 1
 

@@ -412,7 +412,37 @@ impl Policy for CapturePolicy {
     fn format<'py>(&self, value: &Value<'py>, spec: Option<&Value<'py>>) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
         let object = capture.run(capture.printable(value))?;
+        escape_each(self, spec)?;
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
+    }
+
+    fn match_keys<'py>(&self, subject: &Value<'py>, keys: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(subject.get().py());
+        let readable = capture.run(capture.readable(&capture.tracked(subject)))?;
+        Ok(semantics::match_keys(&readable, keys.get())?.into())
+    }
+
+    fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(subject.get().py());
+        let tracked = capture.tracked(subject);
+        capture.run(capture.settle(&tracked))?;
+        let found = semantics::match_class(subject.get(), class.get(), positional, names.get())?;
+        if let Some(source) = capture.source_of(subject.get()) {
+            capture.run(capture.pin_type(subject.get(), source))?;
+            if !found.is_none() && (positional > 0 || names.get().len()? > 0) {
+                return capture.refuse(reason::UNGUARDABLE, "a class pattern that looks into an existing object");
+            }
+        }
+        Ok(found.into())
+    }
+
+    fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
+        let object = semantics::load_name(frame, name)?;
+        // The body of a class has names of its own, and else those of its module.
+        if frame.globals().get_item(name).is_ok_and(|global| global.is(&object)) {
+            return self.load_global(frame, name);
+        }
+        self.at(frame.py()).give(self.at(frame.py()).met(object))
     }
 
     fn import_name<'py>(

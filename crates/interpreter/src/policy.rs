@@ -344,6 +344,7 @@ pub trait Policy {
 
     /// The parts of a format string put together
     fn build_string<'py>(&self, py: Python<'py>, parts: &[Value<'py>]) -> Outcome<Value<'py>> {
+        escape_each(self, parts)?;
         Ok(concrete::build_string(py, parts)?.into())
     }
 
