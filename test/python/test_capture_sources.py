@@ -376,6 +376,46 @@ def test_a_pattern_that_looks_into_an_object_is_plain_python():
     torch.testing.assert_close(compiled(X), X * 5)
 
 
+def test_the_kind_of_a_matched_value_decides():
+    def kind(value):
+        match value:
+            case []:
+                return 2
+            case {}:
+                return 3
+            case _:
+                return 4
+
+    settings = Settings()
+    settings.value = []
+    follows = Follows(lambda x: x * kind(settings.value))
+    for entries, value in enumerate([[], {}, 5, ()], 1):
+        settings.value = value
+        assert follows.entries() == entries
+
+
+class Parent:
+    scale = 2
+
+    def apply(self, x):
+        return x * 2
+
+
+class Child(Parent):
+    def apply(self, x):
+        return super().apply(x) * super().scale
+
+
+def test_what_super_finds_is_guarded(monkeypatch):
+    child = Child()
+    follows = Follows(lambda x: child.apply(x))
+    assert follows.entries() == 1
+    monkeypatch.setattr(Parent, "scale", 5)
+    assert follows.entries() == 2
+    monkeypatch.setattr(Parent, "apply", lambda self, x: x * 7)
+    assert follows.entries() == 3
+
+
 def test_the_body_of_a_class_reads_globals():
     follows = Follows(lambda x: class_body(x, 1))
     assert follows.entries() == 1

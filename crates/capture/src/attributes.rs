@@ -8,7 +8,7 @@ use dynamlir_guards::{Guard, ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
     prelude::*,
-    types::{PyDict, PyFunction, PyModule, PyString, PyType},
+    types::{PyDict, PyFunction, PyModule, PyString, PySuper, PyType},
 };
 
 use crate::{
@@ -44,6 +44,9 @@ impl<'py> Capture<'py> {
             return self.tensor_attr(&owner.object, name);
         }
         self.settle(owner)?;
+        if owner.object.is_exact_instance_of::<PySuper>() {
+            return self.super_attr(&owner.object, name);
+        }
         let Some(source) = self.source_of(&owner.object) else {
             return self.met(owner.object.getattr(name)?);
         };
@@ -133,6 +136,35 @@ impl<'py> Capture<'py> {
                 self.missing_attr(owner, source, name, &key)
             }
         }
+    }
+
+    /// `super().name`: the classes behind the one that asks are guarded up to the one that has the name.
+    fn super_attr(&self, object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let key = text(name)?;
+        let value = object.getattr(name)?;
+        let (asking, class) = (object.getattr("__thisclass__")?, object.getattr("__self_class__")?);
+        let Ok(class) = class.cast_into::<PyType>() else { return self.met(value) };
+        let behind = class.mro().iter().skip_while(|base| !base.is(&asking)).skip(1).collect::<Vec<_>>();
+        for base in behind {
+            let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
+            let label: String = base.getattr("__qualname__")?.extract()?;
+            let held = self.guarded(self.guards.hold(&base, &label))?;
+            let at = self.guards.type_attr(held, &key);
+            let own = base.getattr("__dict__")?.contains(name)?;
+            match lookup(&base, &key)? {
+                None => self.guards.absent(at),
+                Some(raw) => {
+                    if own && raw.is(&value) {
+                        return self.wrap(value, at);
+                    }
+                    self.pin_class_attr(at, &raw)?;
+                }
+            }
+            if own {
+                break;
+            }
+        }
+        self.met(value)
     }
 
     fn missing_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>, key: &str) -> Outcome<Tracked<'py>> {

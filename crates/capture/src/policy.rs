@@ -9,7 +9,7 @@ use dynamlir_interpreter::{
 };
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyDict, PyFunction, PyString, PySuper, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
@@ -243,7 +243,7 @@ impl Policy for CapturePolicy {
     fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Method<'py>> {
         let capture = self.at(name.py());
         let tracked = capture.tracked(owner);
-        if !capture.concerns(owner) {
+        if !capture.concerns(owner) && !owner.get().is_exact_instance_of::<PySuper>() {
             return semantics::load_method(owner, name);
         }
         Ok(Method { callable: capture.give(capture.load_attr(&tracked, name))?, this: None })
@@ -414,6 +414,15 @@ impl Policy for CapturePolicy {
         let object = capture.run(capture.printable(value))?;
         escape_each(self, spec)?;
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
+    }
+
+    fn match_kind(&self, subject: &Value<'_>) -> Run<()> {
+        let capture = self.at(subject.get().py());
+        capture.run(capture.settle(&capture.tracked(subject)))?;
+        match capture.source_of(subject.get()) {
+            Some(source) => capture.run(capture.pin_type(subject.get(), source)),
+            None => Ok(()),
+        }
     }
 
     fn match_keys<'py>(&self, subject: &Value<'py>, keys: &Value<'py>) -> Run<Value<'py>> {

@@ -439,6 +439,11 @@ pub trait Policy {
         Ok(concrete::exception_matches(exception.get(), class.get())?)
     }
 
+    /// `case [...]`, `case {...}`: the class of the subject is about to decide
+    fn match_kind(&self, subject: &Value<'_>) -> Outcome<()> {
+        Ok(())
+    }
+
     /// `case Class(…)`: the attributes that the patterns match against, as a tuple, or `None`
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(concrete::match_class(subject.get(), class.get(), positional, names.get())?.into())

@@ -14,6 +14,7 @@ pub(crate) fn length<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<
 }
 
 fn has_flag<'py>(frame: &mut Activation<'py>, flag: std::ffi::c_ulong) -> Done<'py> {
+    frame.policy().match_kind(frame.peek(0))?;
     let class = frame.peek(0).get().get_type();
     let result = bool_value(frame.py(), types::flags(&class) & flag != 0);
     frame.push(result);
