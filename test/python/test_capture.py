@@ -414,6 +414,16 @@ def test_what_torch_says_to_a_handler_is_about_tensors_not_fakes(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_modules_made_in_a_frame_after_torch_compile_was_used():
+    """It changes `nn.Module.__init__`, to note modules for itself."""
+
+    def makes(x):
+        return torch.nn.Softplus()(x)
+
+    torch.compile(lambda x: x + 1, backend="eager")(A)
+    check(makes, A)
+
+
 def test_a_frame_given_up_in_a_handler_leaves_no_exception_behind():
     def gives_up(x):
         try:

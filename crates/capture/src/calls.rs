@@ -128,6 +128,10 @@ impl<'py> Capture<'py> {
         }
         let module: String = object.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
         let name: String = object.getattr("__name__")?.extract()?;
+        if module == "torch._dynamo.mutation_guard" && name == "tag" {
+            // Once torch.compile was used, each new module is noted for TorchDynamo, which is not to see it now.
+            return Ok(Tracked::new(self.py.None().into_bound(self.py)));
+        }
         for (from, refused, why) in REFUSED {
             if module == *from && name == *refused {
                 return self.stop(why, format!("{module}.{name}"));
