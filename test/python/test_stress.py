@@ -25,6 +25,15 @@ def resident() -> int:
     return pages * 4
 
 
+def eight_threads(work: Callable[[int], None]) -> None:
+    """Runs ``work(number)`` in each of eight threads, until all have ended."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @torch.no_grad()
 def test_a_million_calls_leave_nothing_behind() -> None:
     compiled = dynamlir.compile(lambda x: x + 1)
@@ -169,11 +178,7 @@ def test_eight_threads_call_one_function_with_shapes_of_their_own() -> None:
                     wrong.append(f"thread {number}, turn {turn}: {error}")
                     return
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    eight_threads(work)
     assert not wrong, wrong
     assert 1 <= len(compiled._cache) <= 8
 
@@ -194,10 +199,6 @@ def test_threads_share_an_entry_and_its_memory() -> None:
                     wrong.append(f"thread {number}, turn {turn}: {difference}")
                     return
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    eight_threads(work)
     assert not wrong, wrong
     assert len(compiled._cache) == 1
