@@ -398,3 +398,14 @@ def test_arguments_of_all_sorts(arguments, backend):
 def test_no_callable():
     with pytest.raises(TypeError, match="a function or a module, not int"):
         dynamlir.compile(3)
+
+
+def test_a_capture_that_fails_itself_is_plain_python(monkeypatch):
+    def broken(_self):
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr("dynamlir.capture.session.Session.__enter__", broken)
+    same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
+    assert reasons.counts() == {"internal-error": 1}
+    with pytest.raises(dynamlir.Unsupported, match="a bug of ours"):
+        dynamlir.compile(lambda x: x + 1, fullgraph=True)(A)
