@@ -400,12 +400,47 @@ def test_no_callable():
         dynamlir.compile(3)
 
 
-def test_a_capture_that_fails_itself_is_plain_python(monkeypatch):
-    def broken(_self):
-        raise RuntimeError("a bug of ours")
+def broken(*_arguments):
+    raise RuntimeError("a bug of ours")
 
+
+def test_a_capture_that_fails_itself_is_plain_python(monkeypatch):
     monkeypatch.setattr("dynamlir.capture.session.Session.__enter__", broken)
     same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
     assert reasons.counts() == {"internal-error": 1}
-    with pytest.raises(dynamlir.Unsupported, match="a bug of ours"):
-        dynamlir.compile(lambda x: x + 1, fullgraph=True)(A)
+    compiled = dynamlir.compile(lambda x: x + 1, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(dynamlir.Unsupported, match="a bug of ours"):
+            compiled(A)
+
+
+@pytest.mark.parametrize("place", ["__enter__", "input", "run", "finish"])
+def test_a_capture_that_fails_itself_is_not_tried_again(monkeypatch, place):
+    """Nor does a handler of the function's see the exception, which is none of its own."""
+
+    def function(x, by):
+        try:
+            return x * by
+        except Exception:
+            return "handled"
+
+    compiled = dynamlir.compile(function)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"dynamlir.capture.session.Session.{place}", broken)
+        for _ in range(3):
+            same(compiled(A, 2), A * 2)
+    assert list(reasons.counts().values()) == [1]
+    same(compiled(A, 2), A * 2)
+    assert len(compiled._cache) == 1, "what was assumed before it failed still holds"
+    compiled.reset()
+    same(compiled(A, 2), A * 2)
+    assert compiled._cache[0].compiled is not None, "the first one was plain Python"
+
+
+def test_a_capture_that_fails_for_one_argument_is_tried_for_another(monkeypatch):
+    compiled = dynamlir.compile(lambda x, flag: x + 1 if flag else x.sum())
+    with monkeypatch.context() as patch:
+        patch.setattr("dynamlir.capture.session.Session.finish", broken)
+        same(compiled(A, True), A + 1)
+    same(compiled(A, False), A.sum())
+    assert [entry.compiled is None for entry in compiled._cache] == [True, False]

@@ -8,7 +8,7 @@ use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
-    exceptions::{PyKeyboardInterrupt, PyRuntimeError},
+    exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyTuple},
 };
@@ -62,7 +62,8 @@ pub struct Stopped {
     pub guards: GuardBuilder,
 }
 
-/// Calls `function` on fakes. The outer error is the compiler's own; the inner one says why the frame cannot be captured.
+/// Calls `function` on fakes. The inner error says why the frame cannot be captured; an error of the capture's own is one of these
+/// reasons too. The outer error is an interruption, or one of ours where there is nothing to guard yet.
 pub fn capture<'py>(
     tables: &Tables,
     function: &Bound<'py, PyAny>,
@@ -76,8 +77,11 @@ pub fn capture<'py>(
     session.call_method0("__enter__")?;
     let state = State::new(&session, tables.effects.clone(), tables.torch.clone());
     let outcome = attempt(py, &state, function, args, kwargs, steps);
-    session.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-    let outcome = outcome?;
+    let left = session.call_method1("__exit__", (py.None(), py.None(), py.None()));
+    let outcome = match outcome.and_then(|outcome| left.map(|_| outcome)) {
+        Err(error) if error.is_instance_of::<PyException>(py) => Err(Stop::internal(&error)),
+        outcome => outcome?,
+    };
     let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     state.guards.torch_state(torch_state);
     match outcome {

@@ -10,6 +10,7 @@ use std::{
 use dynamlir_graph::{Graph, Line, NodeId};
 use dynamlir_guards::{Guard, GuardBuilder, GuardError, Source, SourceId, TensorMatch};
 use pyo3::{
+    exceptions::PyException,
     prelude::*,
     types::{PyDict, PyList, PyTuple},
 };
@@ -299,7 +300,15 @@ impl<'py> Capture<'py> {
         let expression = self.guards.expression(source);
         let fake = match self.ask("input", (real, &expression)) {
             Ok(fake) => fake,
-            Err(error) => return Err(self.session_error(error)),
+            Err(error) => {
+                return Err(match self.session_error(error) {
+                    // Of ours: no handler of the frame's may see it.
+                    Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
+                        Halt::Stop(Stop { location: self.location(), ..Stop::internal(&error) })
+                    }
+                    halt => halt,
+                });
+            }
         };
         let known = self.inputs.borrow().iter().find(|input| input.fake.is(&fake)).map(|input| input.source);
         match known {

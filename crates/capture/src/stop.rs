@@ -1,6 +1,7 @@
 //! Why a capture ended before the frame did.
 
 use dynamlir_graph::Line;
+use pyo3::PyErr;
 
 /// A reason from the registry (`dynamlir.reasons`), with what happened and where in the user's Python.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,13 @@ pub struct Stop {
     pub message: String,
     /// Innermost frame first.
     pub location: Vec<Line>,
+}
+
+impl Stop {
+    /// The capture itself failed.
+    pub fn internal(error: &PyErr) -> Self {
+        Self { reason: reason::INTERNAL, message: error.to_string(), location: Vec::new() }
+    }
 }
 
 /// The IDs used by the capture; each has an entry in the registry (a test compares).
@@ -39,4 +47,6 @@ pub mod reason {
     pub const RAISED: &str = "raised";
     /// Gradients would be recorded.
     pub const AUTOGRAD: &str = "autograd";
+    /// Something of ours went wrong.
+    pub const INTERNAL: &str = "internal-error";
 }

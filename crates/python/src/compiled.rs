@@ -5,10 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use dynamlir_capture::{Captured, Stopped};
+use dynamlir_capture::{
+    Captured, Stopped,
+    stop::{Stop, reason},
+};
 use dynamlir_cpython_abi::objects::{Arguments, callable, callable_type, callee_of};
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
-use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
+use dynamlir_guards::{Failure, GuardBuilder, GuardSet, Inputs, Outcome, Roots};
 use pyo3::{
     exceptions::{PyException, PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
@@ -69,21 +72,21 @@ impl PythonCompiler {
             Ok(outcome) => outcome,
             // A signal's, or the user's own; not something that went wrong here.
             Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
-            Err(error) => {
-                let nowhere: Vec<(String, u32, String)> = Vec::new();
-                compiler.call_method1("stopped", ("internal-error", error.to_string(), nowhere))?;
-                return Ok(false);
-            }
+            // Nothing is known of the call: no other one will be tried either.
+            Err(error) => Err(Stopped { stop: Stop::internal(&error), guards: GuardBuilder::new() }),
         };
         match outcome {
-            Err(Stopped { stop, guards }) => {
-                cache.add(Entry { key, guards: guards.build(py)?, run: Run::Plain });
-                compiler.call_method1("stopped", stop_tuple(py, stop)?)?;
-            }
+            Err(Stopped { stop, guards }) => self.stopped(miss, stop, guards.build(py).ok())?,
             Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
                 let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
                 let inputs = inputs.into_iter().map(|input| input.real).collect();
-                let guards = guards.build(py)?;
+                let guards = match guards.build(py) {
+                    Ok(guards) => guards,
+                    Err(error) => {
+                        let stop = Stop { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
+                        return self.stopped(miss, stop, None).map(|()| true);
+                    }
+                };
                 let captured = Bound::new(py, CapturedFrame::new(graph, guards.code_parts(), sources, inputs, session))?;
                 let runner = compiler.call_method1("compile", (captured,))?;
                 let run = if runner.is_none() {
@@ -99,6 +102,16 @@ impl PythonCompiler {
             }
         }
         Ok(true)
+    }
+
+    /// Notes that calls under these guards are plain Python; without guards, which is right as well, all that no other entry fits.
+    fn stopped(&self, miss: &Miss<'_, '_>, stop: Stop, guards: Option<GuardSet>) -> PyResult<()> {
+        let py = miss.function.py();
+        let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
+        // Under `fullgraph` this raises, and so will the next call.
+        self.object.bind(py).call_method1("stopped", stop_tuple(py, stop)?)?;
+        miss.callable.cache().add(Entry { key: miss.callable.key(), guards, run: Run::Plain });
+        Ok(())
     }
 }
 
