@@ -2,7 +2,7 @@
 
 use pyo3::{ffi, prelude::*, types::PyTuple};
 
-use crate::{Abi, object::is_iterator};
+use crate::{Abi, exception::fetch, object::is_iterator};
 
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the slot before the arguments may be written.
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
@@ -38,7 +38,7 @@ pub fn vectorcall<'a, 'py: 'a>(
     // SAFETY: the arguments outlive the call, the slot before them is ours to lend, and the result is a new reference.
     unsafe {
         let result = (abi.symbols.vectorcall)(callable.as_ptr(), slots.as_ptr().add(1), positional, keywords);
-        Bound::from_owned_ptr_or_err(callable.py(), result)
+        Bound::from_owned_ptr_or_opt(callable.py(), result).ok_or_else(|| fetch(callable.py()))
     }
 }
 
@@ -69,7 +69,8 @@ pub fn call_ex<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let kwargs = kwargs.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // SAFETY: the arguments are a tuple and a dict or NULL, alive through the call; the result is a new reference.
-    unsafe { Bound::from_owned_ptr_or_err(callable.py(), ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs)) }
+    let result = unsafe { Bound::from_owned_ptr_or_opt(callable.py(), ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs)) };
+    result.ok_or_else(|| fetch(callable.py()))
 }
 
 /// What a generator or iterator did with a value sent to it.

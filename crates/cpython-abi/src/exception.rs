@@ -1,6 +1,33 @@
 //! Raising, matching and chaining exceptions as the interpreter does.
 
+use std::cell::Cell;
+
 use pyo3::{exceptions::PyBaseException, ffi, prelude::*, types::PyTraceback};
+
+thread_local! {
+    /// The address of an exception that came instead of the one that was to be made, until somebody handles it. Never read.
+    static IN_PLACE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The error that a call of C code left.
+///
+/// CPython 3.11 lets C code set a class and arguments, and makes the exception when somebody looks at it. By then the frame
+/// that made the call stands in the traceback. Should the class raise instead, that exception takes the place, with a
+/// traceback of its own that lacks the frame, unless it has none; `came_in_place` knows it.
+pub(crate) fn fetch(py: Python<'_>) -> PyErr {
+    // SAFETY: borrows the class from the thread, or is NULL; we take a reference of our own.
+    let class = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyErr_Occurred()) };
+    let error = PyErr::fetch(py);
+    let made = class.is_none_or(|class| matches(error.value(py).as_any(), &class));
+    let own = !made && error.traceback(py).is_some();
+    IN_PLACE.set(if own { error.value(py).as_ptr() as usize } else { 0 });
+    error
+}
+
+/// Whether an error is the one that the last call left in the place of another. Says so once.
+pub(crate) fn came_in_place(py: Python<'_>, error: &PyErr) -> bool {
+    IN_PLACE.take() == error.value(py).as_ptr() as usize
+}
 
 /// Raises an instance: the exception being handled becomes its context. Borrows it.
 pub fn raise(exception: &Bound<'_, PyBaseException>) -> PyErr {

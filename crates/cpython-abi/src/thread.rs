@@ -10,7 +10,8 @@ use std::{
 use pyo3::{exceptions::PyBaseException, ffi, prelude::*};
 
 use crate::{
-    Abi, Refusal, abi, exception,
+    Abi, Refusal, abi,
+    exception::{self, came_in_place},
     layout::{CRecursion, CurrentFrame, EvalBreaker},
 };
 
@@ -150,7 +151,7 @@ impl<'py> Thread<'py> {
     pub fn traceback_here(self, error: PyErr) -> PyErr {
         // SAFETY: borrows from the thread; NULL while no frame is complete.
         let frame = unsafe { ffi::PyEval_GetFrame() };
-        if frame.is_null() {
+        if came_in_place(self.py, &error) || frame.is_null() {
             return error;
         }
         error.restore(self.py);

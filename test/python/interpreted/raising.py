@@ -2,8 +2,9 @@
 
 import contextlib
 import sys
+import traceback
 
-from .support import Noisy, case
+from .support import Noisy, case, optional
 
 # --- exceptions
 
@@ -168,6 +169,25 @@ def traceback_through_c():
         return x.missing
 
     sorted([1, 2], key=key)
+
+
+@case
+def traceback_of_what_came_in_place():
+    # C code asks for an exception whose class cannot be instantiated.
+    _testcapi = optional("_testcapi")
+
+    class Unbuildable(Exception):
+        def __init__(self):
+            raise RuntimeError("no")
+
+    if _testcapi is None:
+        return
+    for arguments in 0, 1:
+        try:
+            _testcapi.raise_exception(Unbuildable, arguments)
+        except Exception as error:
+            print(type(error).__name__, [entry.name for entry in traceback.extract_tb(error.__traceback__)])
+    _testcapi.raise_exception(Unbuildable, 0)
 
 
 @case

@@ -1,6 +1,7 @@
 """Cases, and what one comes to."""
 
 import contextlib
+import importlib
 import io
 import json
 import re
@@ -15,6 +16,14 @@ def case(function):
     """Registers a case by its name."""
     CASES[function.__name__] = function
     return function
+
+
+def optional(name):
+    """A module that not every CPython comes with, or None."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 class Noisy:
