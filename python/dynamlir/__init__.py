@@ -62,7 +62,11 @@ def disassemble(function: Any) -> str:
 
 
 def reset() -> None:
-    """Forget reports, counters and reasons. Compiled functions stay; torch._dynamo.reset() drops those."""
+    """Forget reports, counters and reasons. What was compiled stays.
+
+    ``fn.reset()`` drops the entries of what `compile` returned for a function, ``torch.compiler.reset()`` those of
+    torch.compile, and neither touches the other's.
+    """
     report.reset()
     reasons.reset()
 

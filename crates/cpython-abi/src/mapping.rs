@@ -1,6 +1,9 @@
 //! Dicts and sets beyond what pyo3 has of them.
 
-use std::ffi::c_int;
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+};
 
 use pyo3::{
     ffi,
@@ -37,4 +40,47 @@ pub fn dict_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<u64> 
     let offset = abi.layout.dict_version?;
     // SAFETY: the layout says that a 64-bit number lies there, and the dict is alive.
     Some(unsafe { dict.as_ptr().byte_add(offset).cast::<u64>().read() })
+}
+
+/// The state of one dict, to be compared with what it is later: the one compare that stands for looking something up again.
+///
+/// The latest dict is kept alive for good, so this is for what lives as long as the process anyway: a module's names.
+pub struct Unchanged {
+    /// The dict's version. NULL while nothing is remembered, and where dicts have no version.
+    version: AtomicPtr<u64>,
+    found: AtomicU64,
+}
+
+impl Default for Unchanged {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Unchanged {
+    /// Nothing is remembered.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { version: AtomicPtr::new(std::ptr::null_mut()), found: AtomicU64::new(0) }
+    }
+
+    /// Remembers how a dict is now.
+    pub fn remember(&self, abi: &'static Abi, dict: &Bound<'_, PyDict>) {
+        let (Some(offset), Some(version)) = (abi.layout.dict_version, dict_version(abi, dict)) else { return };
+        let address = dict.as_ptr().wrapping_byte_add(offset).cast();
+        if self.version.load(Ordering::Relaxed) != address {
+            // Never given back: see the type's documentation.
+            std::mem::forget(dict.clone());
+        }
+        self.found.store(version, Ordering::Relaxed);
+        self.version.store(address, Ordering::Relaxed);
+    }
+
+    /// Whether the remembered dict is as it was. False where nothing is remembered.
+    #[inline]
+    pub fn holds(&self, _py: Python<'_>) -> bool {
+        let version = self.version.load(Ordering::Relaxed);
+        // SAFETY: `remember` keeps the dict alive, and the lock is held, so nobody writes the number or either field now.
+        !version.is_null() && unsafe { version.read() } == self.found.load(Ordering::Relaxed)
+    }
 }

@@ -1,7 +1,10 @@
 //! The compiled callable: bind, find the entry that fits, run its graph, make the result; on a miss ask the compiler.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::ThreadId,
 };
 
@@ -22,6 +25,7 @@ use crate::{
     cache::{Cache, Entry, Run},
     graph::{Failed, Objects},
     recipe::{Recipe, Supply},
+    stance::Stance,
 };
 
 /// A call that no entry fits.
@@ -54,6 +58,18 @@ pub trait Compiler: Send + Sync {
     /// What the call raises.
     fn miss<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>>;
 
+    /// What a call raises that no entry fits, where none may be made.
+    fn refused(&self, miss: &Miss<'_, '_>) -> PyErr;
+
+    /// The callable that stands for this one while `torch.compiler.set_stance(force_backend=…)` names a backend.
+    ///
+    /// # Errors
+    /// When there is no such backend.
+    fn under<'py>(&self, callable: &Callable, backend: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>;
+
+    /// The entries are being forgotten: what was made besides them goes as well.
+    fn reset(&self, py: Python<'_>);
+
     /// A graph failed before anything of the caller's was written; plain Python is next.
     fn failed(&self, py: Python<'_>, error: &PyErr);
 
@@ -79,6 +95,10 @@ pub struct Callable {
     abi: &'static Abi,
     compiler: Box<dyn Compiler>,
     compiling: Mutex<Option<(ThreadId, usize)>>,
+    /// Whether it is the one that stands for another under a forced backend.
+    forced: bool,
+    /// Whether a call has missed under the stance that leaves the first miss to plain Python.
+    delayed: AtomicBool,
 }
 
 /// Ends when the compilation does.
@@ -105,6 +125,8 @@ pub struct Description<'py> {
     pub plain: Bound<'py, PyAny>,
     /// Which entries of the code's cache are its own. They go with it.
     pub key: u64,
+    /// Whether its backend is the one that a stance forces: it is used under that stance only.
+    pub forced: bool,
 }
 
 /// What the entries have for a call.
@@ -120,7 +142,7 @@ impl Callable {
     /// # Errors
     /// When the function is none of Python's.
     pub fn new(description: Description<'_>, compiler: Box<dyn Compiler>) -> PyResult<Self> {
-        let Description { function, bound, skips_first, plain, key } = description;
+        let Description { function, bound, skips_first, plain, key, forced } = description;
         let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
         let code = function.getattr("__code__")?;
         Ok(Self {
@@ -135,6 +157,8 @@ impl Callable {
             abi,
             compiler,
             compiling: Mutex::new(None),
+            forced,
+            delayed: AtomicBool::new(false),
         })
     }
 
@@ -158,9 +182,17 @@ impl Callable {
         self.key
     }
 
+    /// What it was made of, for another one with the same arguments as [`Callee::call`] sees them.
+    pub fn description<'py>(&self, py: Python<'py>, key: u64, forced: bool) -> Description<'py> {
+        let (function, plain) = (self.function.bind(py).clone(), self.plain.bind(py).clone());
+        Description { function, bound: self.bound(py).to_vec(), skips_first: false, plain, key, forced }
+    }
+
     /// Forgets its entries.
-    pub fn reset(&self) {
+    pub fn reset(&self, py: Python<'_>) {
         self.cache.forget(self.key);
+        self.delayed.store(false, Ordering::Relaxed);
+        self.compiler.reset(py);
     }
 
     /// Binds arguments as a call would, and does something with the values of the parameters; None if they do not fit.
@@ -262,6 +294,12 @@ impl Callee for Callable {
     fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
         let arguments = if self.skips_first { arguments.without_first() } else { arguments };
+        let stance = Stance::now(py, self.abi)?;
+        match &stance {
+            Stance::Eager => return self.call_plain(arguments),
+            Stance::Backend(backend) if !self.forced => return arguments.forward(&self.compiler.under(self, backend)?),
+            _ => {}
+        }
         let function = self.function.bind(py);
         if code_address(function) != Some(self.code) {
             return self.call_plain(arguments);
@@ -277,9 +315,16 @@ impl Callee for Callable {
             Hit::Plain => return self.call_plain(arguments),
             Hit::Miss => {}
         }
+        let miss = Miss { callable: self, function, slots: &slots, arguments };
+        match stance {
+            Stance::Default | Stance::Backend(_) | Stance::Eager => {}
+            Stance::EagerFirst if self.delayed.swap(true, Ordering::Relaxed) => {}
+            Stance::EagerFirst | Stance::EagerOnMiss => return self.call_plain(arguments),
+            Stance::FailOnMiss => return Err(self.compiler.refused(&miss)),
+        }
         let Some(turn) = self.turn() else { return self.call_plain(arguments) };
         // What a compiler does may drop owned references anywhere.
-        let next = Python::attach(|_| self.compiler.miss(&Miss { callable: self, function, slots: &slots, arguments }));
+        let next = Python::attach(|_| self.compiler.miss(&miss));
         drop(turn);
         match next? {
             Next::Return(value) => return Ok(value),

@@ -12,6 +12,7 @@ mod cache;
 mod call;
 mod graph;
 mod recipe;
+mod stance;
 
 pub use bind::{Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Run};

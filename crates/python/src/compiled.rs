@@ -25,6 +25,12 @@ use crate::{
     guards::{self, Told, told},
 };
 
+/// The key of a new callable.
+fn next_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// How many entries there may be, unless the compiler says otherwise.
 const LIMITS: Limits = Limits { entries: 8, accumulated: 256 };
 
@@ -123,6 +129,33 @@ impl Compiler for PythonCompiler {
         Ok(if self.specialize(miss)? { Next::Again } else { Next::Plain })
     }
 
+    fn refused(&self, miss: &Miss<'_, '_>) -> PyErr {
+        let compiler = self.object.bind(miss.function.py());
+        match compiler.call_method1("refused", (Self::misses(miss),)) {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
+    }
+
+    fn under<'py>(&self, original: &Callable, backend: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = backend.py();
+        let other = self.object.bind(py).call_method1("under", (backend,))?;
+        let known = other.getattr("callable")?;
+        if !known.is_none() {
+            return Ok(known);
+        }
+        let compiler = PythonCompiler { object: other.clone().unbind(), full: AtomicBool::new(false) };
+        let made = callable(py, Box::new(Callable::new(original.description(py, next_key(), true), Box::new(compiler))?))?;
+        other.setattr("callable", &made)?;
+        Ok(made)
+    }
+
+    fn reset(&self, py: Python<'_>) {
+        if let Err(error) = self.object.bind(py).call_method0("reset") {
+            error.write_unraisable(py, Some(self.object.bind(py)));
+        }
+    }
+
     fn failed(&self, py: Python<'_>, error: &PyErr) {
         if let Err(error) = self.object.bind(py).call_method1("failed", (error.value(py),)) {
             error.write_unraisable(py, Some(self.object.bind(py)));
@@ -145,10 +178,8 @@ pub fn compiled_function<'py>(
     compiler: Py<PyAny>,
     skip_first: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let py = function.py();
-    let key = NEXT.fetch_add(1, Ordering::Relaxed);
-    let description = Description { function, bound, skips_first: skip_first, plain, key };
+    let description = Description { function, bound, skips_first: skip_first, plain, key: next_key(), forced: false };
     let compiler = PythonCompiler { object: compiler, full: AtomicBool::new(false) };
     callable(py, Box::new(Callable::new(description, Box::new(compiler))?))
 }
@@ -187,7 +218,7 @@ fn reset_of(compiled: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyCFunction>> {
     of(&compiled)?;
     let (py, owner) = (compiled.py(), compiled.unbind());
     PyCFunction::new_closure(py, None, None, move |args, _| {
-        of(owner.bind(args.py()))?.reset();
+        of(owner.bind(args.py()))?.reset(args.py());
         Ok::<_, PyErr>(())
     })
 }

@@ -37,6 +37,8 @@ class Compiler:
         self.settings = settings
         self.backend = backends.resolve(backend)
         self.steps: Callable[..., None] | None = None
+        self.callable: Any = None
+        self._under: dict[str | int, Compiler] = {}
 
     def may_compile(self, entries: int, limit: int, misses: list[str]) -> bool:
         """Whether one more entry may be made; ``misses`` says which guard of each entry failed."""
@@ -52,6 +54,31 @@ class Compiler:
         return False
 
     _limit_noted = False
+
+    def refused(self, misses: list[str]) -> RuntimeError:
+        """What a call raises that no entry fits under ``torch.compiler.set_stance("fail_on_recompile")``."""
+        code = self.function.__code__
+        message = (
+            "Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+            f"filename: '{code.co_filename}', function name: '{code.co_name}', line number: {code.co_firstlineno}"
+        )
+        lines = ["triggered by the following guard failure(s):", *(f"- {miss}" for miss in misses)] if misses else []
+        return RuntimeError("\n    ".join([message, *lines]))
+
+    def under(self, backend: str | Callable[..., Any]) -> Compiler:
+        """The compiler for ``torch.compiler.set_stance(force_backend=backend)``.
+
+        Its ``callable`` is what the native part makes of it.
+        """
+        key = backend if isinstance(backend, str) else id(backend)
+        known = self._under.get(key)
+        if known is None:
+            known = self._under[key] = Compiler(self.function, self.name, backend, self.fullgraph, self.settings)
+        return known
+
+    def reset(self) -> None:
+        """Forget what was compiled by backends that a stance forced."""
+        self._under.clear()
 
     def compile(self, frame: Any) -> backends.Runner | None:
         """A callable for a captured frame; None when it is for plain Python."""
@@ -100,8 +127,15 @@ def compile(
 
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
     frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
-    ``dynamic`` is accepted for compatibility: sizes are specialised so far.
+
+    Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
+    for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
+    is never specialised: the call runs as plain Python. Torch's own switches – `torch.compiler.set_stance`,
+    ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` – mean here what they mean to
+    torch.compile.
     """
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
     if model is None:
         return functools.partial(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options
@@ -118,6 +152,9 @@ def compile(
     for attribute in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(model, attribute):
             setattr(compiled, attribute, getattr(model, attribute))
+    # How torch.compiler.disable, and torch.compile, find what a wrapper was made of.
+    compiled._torchdynamo_orig_callable = model
+    compiled._torchdynamo_wrapper_id = id(compiled)
     return compiled
 
 
@@ -166,8 +203,11 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Mod
         "__doc__": kind.__doc__,
         "_orig_mod": property(lambda self: module),
         "_cache": property(lambda self: run._cache),
+        # As for functions. On the class, since what the view stores is stored in the module.
+        "_torchdynamo_orig_callable": module,
     }
     view = object.__new__(type(kind)(kind.__name__, (kind,), members))
+    type.__setattr__(type(view), "_torchdynamo_wrapper_id", id(view))
     object.__setattr__(view, "__dict__", module.__dict__)
     return view
 
