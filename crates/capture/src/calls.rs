@@ -31,6 +31,9 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("torch.random", "manual_seed", reason::SIDE_EFFECT),
 ];
 
+/// Operators that compare.
+const COMPARISONS: &[&str] = &["eq", "ge", "gt", "le", "lt", "ne"];
+
 /// Keyword arguments of a call, in order.
 pub type Keywords<'py> = Vec<(String, Tracked<'py>)>;
 
@@ -322,6 +325,8 @@ impl<'py> Capture<'py> {
                 if let Some(source) = self.source_of(&target) {
                     return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
                 }
+                let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+                self.note_compared(object, &name, args)?;
                 self.enter(object, args, kwargs)
             }
             Effect::Pure => self.call_pure(object, args, kwargs),
@@ -334,6 +339,11 @@ impl<'py> Capture<'py> {
                 self.met(result)
             }
         }
+    }
+
+    fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+        let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
+        self.compared_by(name, receiver(object).as_ref(), &given)
     }
 
     fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
@@ -349,6 +359,7 @@ impl<'py> Capture<'py> {
         {
             return self.stop(reason::DATA_DEPENDENT, format!("{name}() of a tensor"));
         }
+        self.note_compared(object, &name, args)?;
         if let Some(target) = receiver(object)
             && let Some(source) = self.source_of(&target)
             && self.torch.is_container(&target)
@@ -365,6 +376,8 @@ impl<'py> Capture<'py> {
                 };
             }
             let copy = self.snapshot(&target, source)?;
+            // Its elements are known now.
+            self.note_compared(object, &name, args)?;
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(copy.getattr(name.as_str())?.call(given, Some(&keywords)));
         }
@@ -422,7 +435,7 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
             (Special::IsInstance, [value, class]) => {
-                let class = self.readable(class)?;
+                let class = self.classes(class)?;
                 if self.torch.is_fake(&value.object) {
                     let builtins = py.import("builtins")?;
                     let answer = match self.real_of(&value.object) {
@@ -435,6 +448,10 @@ impl<'py> Capture<'py> {
                     self.pin_type(&value.object, source)?;
                 }
                 self.returned(callable.object.call1((&value.object, class)))
+            }
+            (Special::IsSubclass, [value, class]) => {
+                let (value, class) = (self.readable(value)?, self.classes(class)?);
+                self.returned(callable.object.call1((value, class)))
             }
             (Special::Type, [value]) => self.class_of(value),
             (Special::Iter, [value]) => self.iter(value),
@@ -489,6 +506,11 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
             }
             _ if args.iter().any(|arg| self.torch.is_fake(&arg.object)) => self.operator(name, args),
+            _ if COMPARISONS.contains(&name) && args.len() == 2 => self.binary(name, &args[0], &args[1]),
+            ("contains", [container, item]) => {
+                let found = self.contains(container, item)?;
+                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))
+            }
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 self.returned(function.call(given, Some(&keywords)))
@@ -525,6 +547,9 @@ impl<'py> Capture<'py> {
             if let Some(source) = self.source_of(&value.object) {
                 self.pin_type(&value.object, source)?;
             }
+        }
+        if COMPARISONS.contains(&name) {
+            self.compared([&left, &right])?;
         }
         let function = self.py.import("operator")?.getattr(name)?;
         self.returned(function.call1((left, right)))

@@ -20,6 +20,9 @@ impl<'py> Capture<'py> {
         }
         self.settle(key)?;
         self.settle(container)?;
+        if container.object.is_instance_of::<PyDict>() {
+            self.looked_up(&container.object, &key.object)?;
+        }
         let Some(source) = self.source_of(&container.object) else {
             return self.met(container.object.get_item(&key.object)?);
         };
@@ -78,6 +81,9 @@ impl<'py> Capture<'py> {
             return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         self.settle(key)?;
+        if container.object.is_instance_of::<PyDict>() {
+            self.looked_up(&container.object, &key.object)?;
+        }
         match value {
             Some(value) => {
                 self.settle(value)?;
@@ -108,7 +114,22 @@ impl<'py> Capture<'py> {
             }
             return Ok(found);
         }
-        Ok(self.readable(container)?.contains(&item.object)?)
+        let readable = self.readable(container)?;
+        self.looked_up(&readable, &item.object)?;
+        Ok(readable.contains(&item.object)?)
+    }
+
+    /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded to
+    /// be these, not followed, and in a set the address decides on the place.
+    fn looked_up(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.torch.is_primitive(item) || self.torch.is_fake(item) {
+            return Ok(());
+        }
+        let hashes = !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>();
+        if hashes && (self.source_of(container).is_some() || !container.is_instance_of::<PyDict>()) {
+            return self.addressed([item]);
+        }
+        self.compared([container, item])
     }
 
     /// Whether a value is true.

@@ -6,7 +6,7 @@
 use dynamlir_guards::Source;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyList, PyModule, PyTuple, PyType},
+    types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType},
 };
 
 use dynamlir_guards::SourceId;
@@ -32,6 +32,18 @@ impl<'py> Capture<'py> {
         // Existing objects are kept alive, so the address stays theirs.
         self.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
         Ok(tensors)
+    }
+
+    /// Guards an existing object as an element of a container that C code sees: what it is where it does not change (a class, a
+    /// function, a number of a class of the user's), else its class.
+    pub(crate) fn guard_element(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let is_named =
+            object.is_exact_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>();
+        let is_value = object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() || object.is_instance_of::<PyString>();
+        if is_named || is_value {
+            return self.guard_contents(object, source).map(|_| ());
+        }
+        self.pin_type(object, source)
     }
 
     fn contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {

@@ -55,6 +55,8 @@ pub enum Special {
     GenericGetAttr,
     /// `isinstance`
     IsInstance,
+    /// `issubclass`
+    IsSubclass,
     /// `type(x)`
     Type,
     /// `iter(x)`

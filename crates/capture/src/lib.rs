@@ -7,10 +7,12 @@
 mod attributes;
 mod callbacks;
 mod calls;
+mod classes;
 mod containers;
 mod contents;
 mod dynamic;
 pub mod effects;
+mod identity;
 mod names;
 pub mod outputs;
 mod policy;

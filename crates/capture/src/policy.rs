@@ -125,6 +125,9 @@ fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
 impl Policy for CapturePolicy {
     fn enter(&self, frame: &mut Activation<'_>) -> Run<()> {
         let capture = self.at(frame.py());
+        if let Some(function) = frame.function() {
+            capture.run(capture.refuse_disabled(&function))?;
+        }
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
             let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
@@ -200,7 +203,9 @@ impl Policy for CapturePolicy {
 
     fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
-        if !capture.concerns(lhs) && !capture.concerns(rhs) {
+        // What the frame made may hold what it did not.
+        let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
+        if apart(lhs) && apart(rhs) {
             return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
         }
         let name = match op {
@@ -379,6 +384,32 @@ impl Policy for CapturePolicy {
         Ok(semantics::unpack_ex(&readable, before, after)?)
     }
 
+    fn build_set<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
+        escape_each(self, items)?;
+        let capture = self.at(py);
+        capture.run(capture.addressed(items.iter().map(Value::get)))?;
+        Ok(semantics::build_set(py, items)?.into())
+    }
+
+    fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
+        escape_each(self, items)?;
+        let capture = self.at(py);
+        capture.run(capture.compared(items.iter().step_by(2).map(Value::get)))?;
+        Ok(semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?.into())
+    }
+
+    fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {
+        let capture = self.at(set.get().py());
+        capture.run(capture.settle(&capture.tracked(item)))?;
+        capture.run(capture.addressed([item.get()]))?;
+        Ok(semantics::set_add(set.get(), item.get())?)
+    }
+
+    fn map_add<'py>(&self, map: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Run<()> {
+        // The dict is the frame's.
+        self.set_item(map, key, value)
+    }
+
     fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(list.get().py());
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
@@ -388,6 +419,7 @@ impl Policy for CapturePolicy {
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
+        capture.run(capture.addressed([&readable]))?;
         Ok(semantics::set_update(set.get(), &readable)?)
     }
 
@@ -416,6 +448,26 @@ impl Policy for CapturePolicy {
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
     }
 
+    fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
+        let capture = self.at(exception.get().py());
+        if let Err(halt) = capture.raises(&capture.tracked(exception), cause.map(|cause| capture.tracked(cause)).as_ref()) {
+            return capture.unwind(halt);
+        }
+        semantics::raise(exception.get(), cause.map(Value::get)).into()
+    }
+
+    fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Run<bool> {
+        let capture = self.at(exception.get().py());
+        let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        Ok(semantics::exception_matches(exception.get(), &classes)?)
+    }
+
+    fn group_match<'py>(&self, group: &Value<'py>, class: &Value<'py>) -> Run<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let capture = self.at(group.get().py());
+        let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        Ok(semantics::group_match(group.get(), &classes)?)
+    }
+
     fn match_kind(&self, subject: &Value<'_>) -> Run<()> {
         let capture = self.at(subject.get().py());
         capture.run(capture.settle(&capture.tracked(subject)))?;
@@ -435,7 +487,8 @@ impl Policy for CapturePolicy {
         let capture = self.at(subject.get().py());
         let tracked = capture.tracked(subject);
         capture.run(capture.settle(&tracked))?;
-        let found = semantics::match_class(subject.get(), class.get(), positional, names.get())?;
+        let class = capture.run(capture.classes(&capture.tracked(class)))?;
+        let found = semantics::match_class(subject.get(), &class, positional, names.get())?;
         if let Some(source) = capture.source_of(subject.get()) {
             capture.run(capture.pin_type(subject.get(), source))?;
             if !found.is_none() && (positional > 0 || names.get().len()? > 0) {

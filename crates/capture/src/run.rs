@@ -77,6 +77,7 @@ pub fn capture<'py>(
     session.call_method0("__enter__")?;
     let state = State::new(&session, tables.effects.clone(), tables.torch.clone());
     let outcome = attempt(py, &state, function, args, kwargs, steps);
+    Capture::new(py, state.clone()).settle_compared();
     let left = session.call_method1("__exit__", (py.None(), py.None(), py.None()));
     let outcome = match outcome.and_then(|outcome| left.map(|_| outcome)) {
         Err(error) if error.is_instance_of::<PyException>(py) => Err(Stop::internal(&error)),

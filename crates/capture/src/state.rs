@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::Deref,
     rc::Rc,
 };
@@ -102,6 +102,8 @@ pub struct State {
     pub(crate) entering: Cell<usize>,
     /// Existing objects whose contents are guarded, by address; whether they hold tensors.
     pub(crate) looked_into: RefCell<HashMap<usize, bool>>,
+    /// Existing objects that C code has compared with others by identity.
+    pub(crate) compared: RefCell<HashSet<SourceId>>,
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
@@ -167,6 +169,7 @@ impl State {
             made: RefCell::default(),
             cells: RefCell::default(),
             looked_into: RefCell::default(),
+            compared: RefCell::default(),
             entering: Cell::new(0),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
@@ -471,7 +474,7 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         if capture.torch.is_container(&wrapped.object) {
             return capture.snapshot(&wrapped.object, source);
         }
-        capture.pin_type(&wrapped.object, source)?;
+        capture.guard_element(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
 }

@@ -439,6 +439,11 @@ pub trait Policy {
         Ok(concrete::exception_matches(exception.get(), class.get())?)
     }
 
+    /// `except* class`: what the class matches of a group, and the rest
+    fn group_match<'py>(&self, group: &Value<'py>, class: &Value<'py>) -> Outcome<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        Ok(concrete::group_match(group.get(), class.get())?)
+    }
+
     /// `case [...]`, `case {...}`: the class of the subject is about to decide
     fn match_kind(&self, subject: &Value<'_>) -> Outcome<()> {
         Ok(())

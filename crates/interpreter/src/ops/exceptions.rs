@@ -76,7 +76,7 @@ pub(crate) fn check_match<'py>(frame: &mut Activation<'py>, _: &Instruction) -> 
 /// `except* class`: splits the group on the stack into what the class matches, on top, and the rest.
 pub(crate) fn check_group_match<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let [group, class] = frame.top(2) else { unreachable!("two were asked for") };
-    let (matched, rest) = crate::concrete::group_match(group.get(), class.get())?;
+    let (matched, rest) = frame.policy().group_match(group, class)?;
     // Without a match the group stays as it is, which is also the rest.
     if matched.is_none() {
         let rest = frame.stack[frame.stack.len() - 2].clone();
