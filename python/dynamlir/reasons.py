@@ -62,6 +62,11 @@ REASONS: dict[str, Reason] = {
             "Clone it.",
         ),
         Reason("dynamic-shape", "A size is marked dynamic, so it must not be specialised.", "Use mark_static."),
+        Reason(
+            "disabled",
+            "A function is called that a switch of torch's keeps out of graphs.",
+            "Call it outside, or remove the switch.",
+        ),
         Reason("tracing-error", "The operations raised an exception on fake tensors; eager raises its own.", ""),
         Reason("input-layout", "Inputs alias in too many ways, or change aliasing between calls.", "Clone them."),
         Reason("unsupported", "The native compiler does not support the graph.", ""),

@@ -40,6 +40,9 @@ pub type Keywords<'py> = Vec<(String, Tracked<'py>)>;
 impl<'py> Capture<'py> {
     /// `callable(*args, **kwargs)`.
     pub fn call(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        if let Some(result) = self.switched(callable, args, kwargs)? {
+            return Ok(result);
+        }
         let object = &callable.object;
         let kind = object.get_type();
         match kind.name()?.to_str()? {

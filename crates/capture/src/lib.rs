@@ -20,6 +20,7 @@ mod reduce;
 mod run;
 pub mod state;
 pub mod stop;
+mod switches;
 mod tensors;
 pub mod torch;
 mod wrapped;

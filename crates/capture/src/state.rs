@@ -300,6 +300,7 @@ impl<'py> Capture<'py> {
 
     /// The fake of a tensor reached at `source`.
     fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        self.refuse_dynamic(real, source)?;
         let expression = self.guards.expression(source);
         let fake = match self.ask("input", (real, &expression)) {
             Ok(fake) => fake,

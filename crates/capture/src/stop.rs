@@ -47,6 +47,10 @@ pub mod reason {
     pub const RAISED: &str = "raised";
     /// Gradients would be recorded.
     pub const AUTOGRAD: &str = "autograd";
+    /// A function that a switch of torch's keeps out of graphs.
+    pub const DISABLED: &str = "disabled";
+    /// A size that must not be specialised.
+    pub const DYNAMIC_SHAPE: &str = "dynamic-shape";
     /// Something of ours went wrong.
     pub const INTERNAL: &str = "internal-error";
 }

@@ -76,6 +76,8 @@ enum Form {
     Function,
     /// The first argument is the receiver.
     Method,
+    /// A function that is not looked into: a node whatever it returns, since it may write.
+    Whole,
     /// Sets state of the thread: a node whatever it returns, since a graph that runs elsewhere must set it, too.
     State,
 }
@@ -126,6 +128,17 @@ impl<'py> Capture<'py> {
     ) -> Outcome<Tracked<'py>> {
         let name: String = callable.getattr("__name__")?.extract()?;
         self.named_call(callable, &name, args, kwargs, Form::State)
+    }
+
+    /// A call of a function that is one node, whatever it does.
+    pub(crate) fn whole_call(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &[(String, Tracked<'py>)],
+    ) -> Outcome<Tracked<'py>> {
+        let name: String = callable.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "call".to_owned());
+        self.named_call(callable, &name, args, kwargs, Form::Whole)
     }
 
     fn named_call(
@@ -186,14 +199,14 @@ impl<'py> Capture<'py> {
         let given = PyTuple::new(py, &objects[usize::from(form == Form::Method)..])?;
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
-        let result = self.ask("run", (callable, given, keywords, place));
+        let result = self.ask(if form == Form::Whole { "run_whole" } else { "run" }, (callable, given, keywords, place));
         let result = match result {
             Ok(result) => result,
             Err(error) => return Err(self.refused_by_torch(error)),
         };
         let writes =
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
-        if !self.torch.any_fake(&result) && !writes && form != Form::State {
+        if !self.torch.any_fake(&result) && !writes && !matches!(form, Form::State | Form::Whole) {
             // A question about metadata: answered, nothing to do when the graph runs.
             return Ok(Tracked::new(result));
         }

@@ -10,6 +10,7 @@ use dynamlir_cpython_abi::objects::{Proof, Reached, Recorder, Spot, Trail};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     prelude::*,
+    sync::PyOnceLock,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
 };
 
@@ -235,7 +236,7 @@ impl<'a, 'py> Run<'a, 'py> {
         }
         // A key in an instance's dict may have an `__eq__` of its own.
         self.inputs.disturbed = true;
-        expected.class.lacks(object, dynamic_indices(self.py)).unwrap_or(false)
+        dynamic_marks(self.py).into_iter().all(|mark| expected.class.lacks(object, mark).unwrap_or(false))
     }
 
     /// Walks a segment, and remembers the walk if that is likely to be of use.
@@ -401,12 +402,14 @@ fn tensor_matches(set: &GuardSet, pattern: usize, object: &Bound<'_, PyAny>) -> 
     if !set.tree.patterns[pattern].matches(tensor) {
         return false;
     }
-    !expected.no_dynamic_indices || expected.class.lacks(object, dynamic_indices(object.py())).unwrap_or(false)
+    let unmarked = |mark| expected.class.lacks(object, mark).unwrap_or(false);
+    !expected.no_dynamic_indices || dynamic_marks(object.py()).into_iter().all(unmarked)
 }
 
-/// What `mark_dynamic` calls its mark.
-fn dynamic_indices(py: Python<'_>) -> &Bound<'_, PyString> {
-    pyo3::intern!(py, "_dynamo_dynamic_indices")
+/// The [`crate::DYNAMIC_MARKS`], interned.
+fn dynamic_marks(py: Python<'_>) -> [&Bound<'_, PyString>; 3] {
+    static MARKS: PyOnceLock<[Py<PyString>; 3]> = PyOnceLock::new();
+    MARKS.get_or_init(py, || crate::DYNAMIC_MARKS.map(|mark| PyString::intern(py, mark).unbind())).each_ref().map(|mark| mark.bind(py))
 }
 
 /// Whether a guard holds for an object.
@@ -452,8 +455,12 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
         Check::Code(_) => recorder.code(spot)?.proof != Proof::None,
         Check::Tensor(pattern) => {
             let (expected, pattern) = (&set.tree.tensors[*pattern], &set.tree.patterns[*pattern]);
-            recorder.tensor(spot, &expected.class, pattern)
-                && (!expected.no_dynamic_indices || recorder.tensor_lacks(spot, &expected.class, dynamic_indices(spot.object().py()))?)
+            let marks = expected.no_dynamic_indices.then(|| dynamic_marks(spot.object().py())).into_iter().flatten();
+            let mut recorded = recorder.tensor(spot, &expected.class, pattern);
+            for mark in marks {
+                recorded = recorded && recorder.tensor_lacks(spot, &expected.class, mark)?;
+            }
+            recorded
         }
         Check::Absent => false,
     })

@@ -146,6 +146,7 @@ fn tensor_parts(value: &str, expected: &TensorMatch) -> Vec<String> {
     if meta.strides.iter().any(Option::is_none) {
         parts[5] = format!("___match({value}.stride(), {})", expected.strides().replace('_', "None"));
     }
+    // The first mark stands for all of them.
     if expected.no_dynamic_indices {
         parts.push(format!("hasattr({value}, '_dynamo_dynamic_indices') == False"));
     }

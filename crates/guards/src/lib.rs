@@ -28,4 +28,4 @@ pub use explain::Failure;
 pub use guard::{DictKey, Guard, GuardError, Relation, StorageMember};
 pub use set::{GuardSet, Inputs, Outcome, Roots};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
-pub use tensor::TensorMatch;
+pub use tensor::{DYNAMIC_MARKS, TensorMatch};

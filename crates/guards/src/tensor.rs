@@ -8,12 +8,15 @@ use pyo3::prelude::*;
 
 use crate::GuardError;
 
+/// What torch stores on tensors with sizes that must not be specialised: `mark_dynamic`, then `mark_unbacked`, also the strict one.
+pub const DYNAMIC_MARKS: [&str; 3] = ["_dynamo_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices"];
+
 /// Metadata of a tensor. Made from a tensor, then loosened where the capture does not depend on it.
 #[derive(Clone)]
 pub struct TensorMatch {
     /// Dtype, device, sizes, strides, dispatch keys, whether a gradient is wanted.
     pub meta: Meta,
-    /// Whether `_dynamo_dynamic_indices` (set by `mark_dynamic`) must be absent.
+    /// Whether the [`DYNAMIC_MARKS`] must be absent.
     pub no_dynamic_indices: bool,
     pub(crate) class: Arc<TensorClass>,
     class_name: Arc<str>,

@@ -77,6 +77,17 @@ class Session:
         finally:
             self.recorder.expected = False
 
+    def run_whole(
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
+    ) -> Any:
+        """Call a function of the user's that is not looked into; it can ask torch whether it is being compiled."""
+        before = torch.compiler._is_compiling_flag
+        torch.compiler._is_compiling_flag = True
+        try:
+            return self.run(target, args, kwargs, location)
+        finally:
+            torch.compiler._is_compiling_flag = before
+
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Leave the capture for a while: tensors made in here are real ones."""

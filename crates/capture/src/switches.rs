@@ -1,0 +1,254 @@
+//! Torch's switches for single functions and tensors: `disable`, `allow_in_graph`, `assume_constant_result`, `substitute_in_graph`,
+//! `mark_dynamic` and their relatives.
+//!
+//! Torch keeps them as attributes of the objects and as tables in modules of `torch._dynamo`. That package is looked for, never
+//! imported: before somebody has, nothing is in its tables. Whether a switch is set is not guarded, as it is not by torch: the
+//! decorators make new functions where it matters, and a function's identity is guarded.
+
+use dynamlir_guards::{DYNAMIC_MARKS, Source, SourceId};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyCFunction, PyDict, PyFunction, PyString, PyTuple, PyType},
+};
+
+use crate::{
+    calls::{Keywords, receiver},
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+/// What a switch makes of a call.
+enum Switch<'py> {
+    /// It is not for graphs: what it is, and by which switch.
+    Out(String),
+    /// It is called as it is, its operations are noted.
+    Whole,
+    /// It is called now, and never again.
+    Constant,
+    /// Another function is looked into.
+    Instead(Bound<'py, PyAny>),
+    /// It does nothing here.
+    Nothing,
+}
+
+/// What stops a capture at a function, whoever calls it: its name and the switch, with the reason that its user gave.
+fn kept_out(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let py = function.py();
+    let is_set = |name| function.getattr_opt(name)?.map_or(Ok(false), |value| value.is_truthy());
+    if is_set(intern!(py, "_torchdynamo_disable"))? {
+        return disabled(function, function.getattr_opt(intern!(py, "_torchdynamo_disable_msg"))?).map(Some);
+    }
+    Ok(is_set(intern!(py, "_dynamo_forbidden"))?.then(|| format!("{}, by torch._dynamo.forbid_in_graph", full_name(function))))
+}
+
+/// How something is named that `torch.compiler.disable` was used on.
+fn disabled(what: &Bound<'_, PyAny>, why: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+    let by = format!("{}, by torch.compiler.disable", full_name(what));
+    Ok(match why.filter(|why| !why.is_none()) {
+        Some(why) => format!("{by}: {}", why.str()?),
+        None => by,
+    })
+}
+
+/// A module, if somebody has imported it.
+fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?.cast_into::<PyDict>()?.get_item(name)
+}
+
+/// Whether an object's address is in one of the tables of `torch._dynamo.trace_rules`.
+fn listed(rules: &Bound<'_, PyAny>, table: &Bound<'_, PyString>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let ids = rules.getattr_opt(table)?.map(|table| table.getattr(intern!(rules.py(), "function_ids"))).transpose()?;
+    ids.filter(|ids| !ids.is_none()).map_or(Ok(false), |ids| ids.contains(object.as_ptr() as usize))
+}
+
+/// `module.name`, for messages.
+fn full_name(object: &Bound<'_, PyAny>) -> String {
+    let text = |name: &str| object.getattr(name).and_then(|value| value.extract::<String>()).ok();
+    match (text("__module__"), text("__qualname__")) {
+        (Some(module), Some(name)) => format!("{module}.{name}"),
+        (None, Some(name)) => name,
+        _ => type_name(object),
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// A call as the callable's switches have it; None where it has none.
+    pub(crate) fn switched(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let object = &callable.object;
+        let Some(switch) = dynamlir_interpreter::suspended(|| self.switch(object))? else { return Ok(None) };
+        if let Switch::Out(what) = switch {
+            return self.stop(reason::DISABLED, what);
+        }
+        if object.is_exact_instance_of::<PyFunction>() {
+            self.pin_function(callable)?;
+        } else if let Some(source) = self.source(callable) {
+            self.pin(object, source)?;
+        }
+        match switch {
+            Switch::Whole => self.call_whole(callable, args, kwargs).map(Some),
+            Switch::Constant => self.call_constant(callable, args, kwargs).map(Some),
+            Switch::Instead(function) => self.call(&Tracked::new(function), args, kwargs).map(Some),
+            Switch::Out(_) | Switch::Nothing => Ok(Some(Tracked::new(self.py.None().into_bound(self.py)))),
+        }
+    }
+
+    /// Ends the capture at a frame whose function is kept out of graphs: C code may have called it, or it is the captured one.
+    pub(crate) fn refuse_disabled(&self, function: &Bound<'py, PyAny>) -> Outcome<()> {
+        match dynamlir_interpreter::suspended(|| kept_out(function))? {
+            Some(what) => self.stop(reason::DISABLED, what),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the capture at a tensor with sizes that must not be specialised, under the guard that it is marked so.
+    pub(crate) fn refuse_dynamic(&self, tensor: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        for name in DYNAMIC_MARKS {
+            if tensor.getattr_opt(name)?.is_some() {
+                self.pin_type(tensor, source)?;
+                self.guards.present(self.guards.source(Source::Attr(source, name.into())));
+                let (shape, by) = (tensor.getattr("shape")?, if name == DYNAMIC_MARKS[0] { "mark_dynamic" } else { "mark_unbacked" });
+                return self.stop(reason::DYNAMIC_SHAPE, format!("a tensor of shape {:?}, by {by}", shape.extract::<Vec<i64>>()?));
+            }
+        }
+        Ok(())
+    }
+
+    fn switch(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Switch<'py>>> {
+        let py = self.py;
+        let is_function = object.is_exact_instance_of::<PyFunction>();
+        if is_function || object.get_type().is(py.get_type::<PyType>()) {
+            if let Some(what) = kept_out(object)? {
+                return Ok(Some(Switch::Out(what)));
+            }
+            if is_function
+                && object.getattr_opt(intern!(py, "_dynamo_marked_constant"))?.is_some_and(|mark| mark.is_truthy().unwrap_or(false))
+            {
+                return Ok(Some(Switch::Constant));
+            }
+        }
+        if let Some(what) = self.disabled_module(object)? {
+            return Ok(Some(Switch::Out(what)));
+        }
+        let Some(rules) = imported(py, intern!(py, "torch._dynamo.trace_rules"))? else { return Ok(None) };
+        if is_function && full_name(object) == "torch._dynamo.decorators.mark_static" {
+            // Sizes are.
+            return Ok(Some(Switch::Nothing));
+        }
+        if listed(&rules, intern!(py, "_disallowed_callable_ids"), object)? {
+            return Ok(Some(Switch::Out(format!("{}, by torch._dynamo.disallow_in_graph", full_name(object)))));
+        }
+        // These are allowed as well: what they do is to happen at each call.
+        if listed(&rules, intern!(py, "_leaf_function_ids"), object)? {
+            return Ok(Some(Switch::Out(format!("{}, by torch._dynamo.leaf_function", full_name(object)))));
+        }
+        if listed(&rules, intern!(py, "_allowed_callable_ids"), object)? {
+            return Ok(Some(Switch::Whole));
+        }
+        self.substitute(object).map(|found| found.map(Switch::Instead))
+    }
+
+    /// Whether `torch.compiler.disable` has wrapped this module.
+    fn disabled_module(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<String>> {
+        let py = self.py;
+        if !self.torch.is_module(object) || object.get_type().name()? != "OptimizedModule" {
+            return Ok(None);
+        }
+        let Some(context) = object.getattr_opt(intern!(py, "dynamo_ctx"))? else { return Ok(None) };
+        if context.get_type().name()? != "DisableContext" {
+            return Ok(None);
+        }
+        let module = object.getattr(intern!(py, "_orig_mod"))?;
+        disabled(module.get_type().as_any(), context.getattr_opt(intern!(py, "msg"))?).map(Some)
+    }
+
+    /// What the user has registered in the place of a function. Torch's own stand-ins for Python's functions are for torch.compile,
+    /// and for whom it is imported; here those functions are themselves.
+    fn substitute(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        let plain =
+            object.is_exact_instance_of::<PyFunction>() || object.is_exact_instance_of::<PyCFunction>() && receiver(object).is_none();
+        if !plain {
+            return Ok(None);
+        }
+        let Some(module) = imported(py, intern!(py, "torch._dynamo.variables.functions"))? else { return Ok(None) };
+        let Some(class) = module.getattr_opt(intern!(py, "PolyfilledFunctionVariable"))? else { return Ok(None) };
+        let handlers = class.call_method0(intern!(py, "_get_polyfill_handlers"))?.cast_into::<PyDict>()?;
+        let Some(handler) = handlers.get_item(object)? else { return Ok(None) };
+        let function = handler.getattr(intern!(py, "__torch_dynamo_polyfill__"))?;
+        let home: String = function.getattr(intern!(py, "__module__"))?.extract().unwrap_or_default();
+        Ok((!home.starts_with("torch.") && !function.is(object)).then_some(function))
+    }
+
+    /// A function that is in the graph as it is. What it looks at besides its arguments is not guarded: that is the user's word.
+    fn call_whole(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
+            self.pin_opaque(value)?;
+        }
+        let result = self.whole_call(&callable.object, args, kwargs)?;
+        if self.is_made_of_tensors(&result.object) {
+            return Ok(result);
+        }
+        let kind = type_name(&result.object);
+        self.stop(reason::UNGUARDABLE, format!("{}, by torch.compiler.allow_in_graph, returns a {kind}", full_name(&callable.object)))
+    }
+
+    /// A function whose result is the same for ever, by the user's word; for these arguments, which are guarded.
+    fn call_constant(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let given = |value: &Tracked<'py>| {
+            self.pin_opaque(value)?;
+            let object = self.readable(value)?;
+            if self.torch.is_plain(&object) || self.source_of(&object).is_some() {
+                return Ok(object);
+            }
+            let kind = if self.torch.any_fake(&object) { "tensor".to_owned() } else { type_name(&object) };
+            self.stop(
+                reason::UNGUARDABLE,
+                format!("{}, by torch.compiler.assume_constant_result, of a {kind}", full_name(&callable.object)),
+            )
+        };
+        let positional = PyTuple::new(self.py, args.iter().map(&given).collect::<Outcome<Vec<_>>>()?)?;
+        let keywords = PyDict::new(self.py);
+        for (name, value) in kwargs {
+            keywords.set_item(name, given(value)?)?;
+        }
+        let result = self.outside(|| callable.object.call(positional, Some(&keywords)))?;
+        if self.torch.is_plain(&result) || self.source_of(&result).is_some() {
+            return self.met(result);
+        }
+        let kind = type_name(&result);
+        self.stop(
+            reason::UNGUARDABLE,
+            format!("{}, by torch.compiler.assume_constant_result, returns a {kind}", full_name(&callable.object)),
+        )
+    }
+
+    /// Guards an argument that is handed to code which is not looked into: an existing object is this very one.
+    fn pin_opaque(&self, value: &Tracked<'py>) -> Outcome<()> {
+        let object = &value.object;
+        if self.torch.is_fake(object) || self.torch.is_primitive(object) {
+            return Ok(());
+        }
+        if !self.torch.is_container(object) {
+            return self.source(value).map_or(Ok(()), |source| self.pin(object, source));
+        }
+        let seen = self.readable(value)?;
+        if self.is_transparent(&seen) { Ok(()) } else { self.stop(reason::UNGUARDABLE, format!("objects in a {}", type_name(object))) }
+    }
+
+    /// Whether a value is made of tensors, numbers and text.
+    fn is_transparent(&self, value: &Bound<'py, PyAny>) -> bool {
+        if let Ok(dict) = value.cast::<PyDict>() {
+            return dict.iter().all(|(key, item)| self.is_transparent(&key) && self.is_transparent(&item));
+        }
+        let items = || value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_transparent(&item))));
+        self.torch.is_fake(value) || self.torch.is_primitive(value) || self.torch.is_container(value) && items()
+    }
+
+    /// Whether a value is None, a tensor, or a list or tuple of such.
+    fn is_made_of_tensors(&self, value: &Bound<'py, PyAny>) -> bool {
+        let sequence = value.is_exact_instance_of::<pyo3::types::PyList>() || value.is_instance_of::<PyTuple>();
+        let items = || value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_made_of_tensors(&item))));
+        value.is_none() || self.torch.is_fake(value) || sequence && items()
+    }
+}
