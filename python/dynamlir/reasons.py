@@ -87,6 +87,11 @@ REASONS: dict[str, Reason] = {
         Reason(
             "print", "The function prints, warns or logs.", "Do it outside, or under torch.compiler.is_compiling()."
         ),
+        Reason(
+            "unknown-python",
+            "What this CPython's frames look like is not known, so nothing is captured.",
+            "Use CPython 3.11 to 3.13, or torch.compile(backend='dynamlir').",
+        ),
         Reason("bytecode", "The interpreter does not run this bytecode.", "Please report this."),
         Reason("raised", "The function raised while being captured; plain Python raises its own.", ""),
         Reason(

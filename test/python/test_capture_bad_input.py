@@ -11,6 +11,7 @@ import ctypes
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -444,3 +445,54 @@ def test_a_capture_that_fails_for_one_argument_is_tried_for_another(monkeypatch)
         same(compiled(A, True), A + 1)
     same(compiled(A, False), A.sum())
     assert [entry.compiled is None for entry in compiled._cache] == [True, False]
+
+
+ON_AN_UNKNOWN_PYTHON = """
+import dynamlir, torch
+from dynamlir import reasons
+
+x = torch.arange(6.0).reshape(2, 3)
+
+@dynamlir.compile
+def function(x, by=2):
+    return x * by
+
+class Layer(torch.nn.Linear):
+    def twice(self, x):
+        return self(self(x))
+
+layer = Layer(3, 3).eval()
+with torch.no_grad():
+    assert torch.equal(function(x), x * 2) and torch.equal(function(x, by=3), x * 3)
+    assert torch.equal(dynamlir.compile(layer)(x), layer(x))
+    assert torch.equal(dynamlir.compile(layer.twice)(x), layer.twice(x))
+    assert reasons.counts() == {"unknown-python": 3}, reasons.counts()
+    assert "DYNAMLIR_CAPTURE" in dynamlir.fallbacks()[0].message
+    try:
+        dynamlir.compile(layer, fullgraph=True)
+    except dynamlir.Unsupported as error:
+        assert "unknown-python" in str(error)
+    else:
+        raise AssertionError("fullgraph raises")
+    assert "unknown-python" in str(dynamlir.explain(layer)(x))
+    dynamlir.reset()
+    assert torch.equal(torch.compile(lambda x: (x * 2).relu(), backend="dynamlir")(x), x * 2)
+    assert not reasons.counts() and dynamlir.counters()["kernels"] == 1, dynamlir.counters()
+"""
+
+
+def test_on_a_python_whose_frames_are_not_known_all_is_plain():
+    """The other front door needs nothing of them."""
+    environment = {**os.environ, "DYNAMLIR_CAPTURE": "0"}
+    arguments = [sys.executable, "-c", ON_AN_UNKNOWN_PYTHON]
+    finished = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_without_the_extension_all_is_plain(monkeypatch):
+    def missing():
+        raise reasons.Fallback("native-missing", "no such file")
+
+    monkeypatch.setattr("dynamlir.native.module", missing)
+    same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
+    assert reasons.counts() == {"native-missing": 1}

@@ -117,7 +117,10 @@ fn attempt<'py>(
     }
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
-    let finished = finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+    let finished = match finished {
+        Ok(finished) => finished,
+        Err(refusal) => return Ok(Err(Stop { reason: reason::PYTHON, message: refusal.to_string(), location: Vec::new() })),
+    };
     let capture = Capture::new(py, state.clone());
     if let Some(stop) = state.stop.borrow().clone() {
         return Ok(Err(stop));

@@ -51,6 +51,8 @@ pub mod reason {
     pub const DISABLED: &str = "disabled";
     /// A size that must not be specialised.
     pub const DYNAMIC_SHAPE: &str = "dynamic-shape";
+    /// Frames of this CPython are not known.
+    pub const PYTHON: &str = "unknown-python";
     /// Something of ours went wrong.
     pub const INTERNAL: &str = "internal-error";
 }

@@ -33,6 +33,9 @@ pub fn abi(py: Python<'_>) -> Result<&'static Abi, Refusal> {
 
 fn find(py: Python<'_>) -> Result<Abi, Refusal> {
     let version = py.version_info();
+    if std::env::var_os("DYNAMLIR_CAPTURE").is_some_and(|value| value == "0") {
+        return Err(Refusal::Off);
+    }
     if Python::version_str().contains("free-threading") {
         return Err(Refusal::FreeThreaded);
     }

@@ -8,6 +8,9 @@ pub enum Refusal {
     /// A version without a layout table.
     #[error("CPython {0} is not supported")]
     Version(String),
+    /// Somebody does not want it.
+    #[error("DYNAMLIR_CAPTURE=0 is set")]
+    Off,
     /// Reference counts and frames work otherwise without the global interpreter lock.
     #[error("free-threaded CPython is not supported")]
     FreeThreaded,

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dynamlir_cpython_abi::install;
 use dynamlir_interpreter::{Concrete, counts, reset_counts, with_policy};
 use pyo3::{
     exceptions::PyRuntimeError,
@@ -19,6 +20,12 @@ pub fn interpret<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let finished = with_policy(callable.py(), Rc::new(Concrete), || callable.call(args, kwargs));
     finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?.result
+}
+
+/// Why frames cannot be evaluated in this process, so that nothing can be captured; None where they can.
+#[pyfunction]
+pub fn refusal(py: Python<'_>) -> Option<String> {
+    install(py).err().map(|refusal| refusal.to_string())
 }
 
 /// How many frames were interpreted, and how many were left to CPython by reason; `reset` starts the next count.

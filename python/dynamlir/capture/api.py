@@ -127,6 +127,7 @@ def compile(
 
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
     frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
+    Where nothing can be captured at all, on a CPython that is not known, the model itself is returned.
 
     Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
@@ -141,6 +142,11 @@ def compile(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options
         )
     settings = config.resolve(mode, options)
+    if callable(model) and (refusal := _refusal()) is not None:
+        event = reasons.note(refusal.reason, refusal.message)
+        if fullgraph:
+            raise Unsupported(str(event))
+        return model
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, Compiler(_forward(model), type(model).__qualname__, backend, fullgraph, settings))
     if not callable(model):
@@ -156,6 +162,15 @@ def compile(
     compiled._torchdynamo_orig_callable = model
     compiled._torchdynamo_wrapper_id = id(compiled)
     return compiled
+
+
+def _refusal() -> Fallback | None:
+    """Why nothing at all can be captured in this process: what is compiled stays what it is."""
+    try:
+        why = native.module().refusal()
+    except Fallback as failure:
+        return failure
+    return None if why is None else Fallback("unknown-python", why)
 
 
 def entry_point(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
