@@ -198,6 +198,51 @@ def test_a_context_variable_is_guarded_by_its_value():
     assert follows.entries() == 2
 
 
+@pytest.mark.parametrize("read", [lambda variable: variable.get(), lambda variable: variable.get(5)])
+def test_a_context_variable_has_a_default_of_its_own(read):
+    """What the call gives comes before it."""
+    variable = contextvars.ContextVar("variable", default=3)
+    follows = Follows(lambda x: x * read(variable))
+    assert follows.entries() == 1
+    token = variable.set(4)
+    assert follows.entries() == 2
+    variable.set(7)
+    assert follows.entries() == 3
+    variable.reset(token)
+    assert follows.entries() == 3
+    # Set to the default, it is set.
+    variable.set(3)
+    torch.testing.assert_close(follows.compiled(X), follows.function(X))
+
+
+def test_a_context_variable_holds_an_object():
+    variable = contextvars.ContextVar("variable", default=None)
+    follows = Follows(lambda x: x if variable.get() is None else x * variable.get().layers)
+    assert follows.entries() == 1
+    settings = Settings()
+    token = variable.set(settings)
+    assert follows.entries() == 2
+    settings.layers = 4
+    assert follows.entries() == 3
+    variable.reset(token)
+    assert follows.entries() == 3
+
+
+def test_a_context_variable_that_is_not_set_raises():
+    variable = contextvars.ContextVar("variable")
+
+    def function(x):
+        try:
+            return x * variable.get()
+        except LookupError:
+            return x * 9
+
+    follows = Follows(function)
+    assert follows.entries() == 1
+    variable.set(2)
+    assert follows.entries() == 2
+
+
 def test_a_weak_reference_is_guarded_by_what_it_refers_to():
     settings = Settings()
     reference = weakref.ref(settings)

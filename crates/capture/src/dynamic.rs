@@ -1,7 +1,7 @@
 //! Values that are reached through an object which is no container: context variables and weak references.
 
 use dynamlir_guards::Source;
-use pyo3::{exceptions::PyLookupError, prelude::*};
+use pyo3::{exceptions::PyLookupError, prelude::*, types::PyDict};
 
 use crate::{
     calls::receiver,
@@ -21,20 +21,27 @@ impl<'py> Capture<'py> {
             return self.stop(reason::UNGUARDABLE, "a context variable that the frame made");
         };
         self.pin_type(&variable.object, source)?;
-        let at = self.guards.source(Source::ContextVar(source));
-        let value = match variable.object.call_method0("get") {
-            Ok(value) => value,
-            Err(error) if error.is_instance_of::<PyLookupError>(self.py) => {
+        if let Some(default) = given.first() {
+            // It comes before a default that the variable has of its own.
+            let at = self.guards.source(Source::ContextValue(source));
+            let unset = PyDict::new(self.py).into_any();
+            let value = variable.object.call_method1("get", (&unset,))?;
+            if value.is(&unset) {
                 self.guards.absent(at);
-                return given.first().cloned().ok_or_else(|| error.into());
+                return Ok(default.clone());
             }
-            Err(error) => return Err(error.into()),
-        };
-        // With a default of its own the variable does not say whether it is set.
-        if !given.is_empty() && !self.py.import("contextvars")?.call_method0("copy_context")?.contains(&variable.object)? {
-            return self.stop(reason::UNGUARDABLE, "the default of a context variable that is not set");
+            return self.wrap(value, at);
         }
-        self.wrap(value, at)
+        let at = self.guards.source(Source::ContextVar(source));
+        match variable.object.call_method0("get") {
+            Ok(value) => self.wrap(value, at),
+            Err(error) => {
+                if error.is_instance_of::<PyLookupError>(self.py) {
+                    self.guards.absent(at);
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// `reference()` of a `weakref.ref`.

@@ -130,6 +130,8 @@ pub enum Source {
     Member(SourceId, ModuleTable, Name),
     /// `base.get()` of a context variable.
     ContextVar(SourceId),
+    /// What a context variable is set to; nothing where it is not set, whatever default of its own it has.
+    ContextValue(SourceId),
     /// `base()` of a weak reference; nothing when it is dead.
     Referent(SourceId),
 }
@@ -160,6 +162,7 @@ impl Source {
             | Self::MethodSelf(base)
             | Self::Member(base, ..)
             | Self::ContextVar(base)
+            | Self::ContextValue(base)
             | Self::Referent(base) => Some(*base),
         }
     }
@@ -232,6 +235,7 @@ impl Sources {
                 attribute(&base(b), name)
             }
             Source::ContextVar(b) => format!("{}.get()", base(b)),
+            Source::ContextValue(b) => format!("{}.get(___unset)", base(b)),
             Source::Referent(b) => format!("{}()", base(b)),
         }
     }

@@ -6,7 +6,7 @@ use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
 use pyo3::{
     prelude::*,
-    types::{PyString, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyDict, PyString, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held};
@@ -36,6 +36,7 @@ pub(crate) enum Step {
     MethodFunction,
     MethodSelf,
     ContextVar,
+    ContextValue,
     Referent,
 }
 
@@ -298,6 +299,7 @@ impl Builder<'_, '_> {
             Source::MethodSelf(_) => self.child(base, "self", || Step::MethodSelf),
             Source::Member(_, table, name) => self.member(base, *table, name),
             Source::ContextVar(_) => self.child(base, "context", || Step::ContextVar),
+            Source::ContextValue(_) => self.child(base, "context value", || Step::ContextValue),
             Source::Referent(_) => self.child(base, "referent", || Step::Referent),
         })
     }
@@ -408,6 +410,11 @@ impl Step {
                 Err(error) if error.is_instance_of::<pyo3::exceptions::PyLookupError>(py) => Ok(Reached::unproven(None)),
                 Err(error) => Err(error),
             },
+            Self::ContextValue => {
+                let unset = PyDict::new(py).into_any();
+                let value = from.object().call_method1("get", (&unset,))?;
+                Ok(Reached::unproven(Some(value).filter(|value| !value.is(&unset))))
+            }
             Self::Referent => {
                 let reference = from.object().cast::<PyWeakrefReference>();
                 Ok(Reached::unproven(reference.ok().and_then(PyWeakrefMethods::upgrade)))
