@@ -286,6 +286,43 @@ def test_what_is_returned_is_rebuilt_or_the_same():
     assert x is A and same is extra and again["again"] is shared
 
 
+def filled_and_emptied(x):
+    numbers = set(range(100, 0, -7))
+    for number in (9, 16, 23):
+        numbers.discard(number)
+    numbers.add(1024)
+    return x + 1, numbers
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x + 1, {8, 0, 16, 3}),
+        lambda x: (x + 1, {16, 0, 8, 3}),
+        lambda x: (x + 1, set(range(50, 0, -3))),
+        lambda x: (x + 1, set(range(6)) | {64, 32}),
+        lambda x: (x + 1, frozenset({40, 8, 0, 24, 16, 1})),
+        lambda x: (x + 1, {f"name {number}" for number in range(20)}),
+        lambda x: (x + 1, {(number, "a") for number in range(7)}),
+        lambda x: (x + 1, {1024, 0, 2048} - {0}),
+        lambda x: (x + 1, {"a": {8, 0}, "b": frozenset((16, 8, 0))}),
+        filled_and_emptied,
+    ],
+)
+def test_a_set_is_iterated_as_plain_python_does(function):
+    def order(value):
+        if isinstance(value, dict):
+            return {key: order(item) for key, item in value.items()}
+        # What is added later finds the same place.
+        return list(value), list(value | {5, 6, 77, 1032})
+
+    compiled = dynamlir.compile(function, backend="python")
+    for _ in range(2):
+        (seen, elements), (expected, plain) = compiled(A), function(A)
+        assert_same(seen, expected)
+        assert type(elements) is type(plain) and order(elements) == order(plain)
+
+
 def test_inputs_are_written_in_place():
     def update(x, y):
         x.add_(y)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dynamlir_frame::{Instance, Recipe};
+use dynamlir_frame::{Instance, Recipe, SetKind};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType},
@@ -78,17 +78,50 @@ impl<'py> Capture<'py> {
         if let Ok(items) = object.cast_exact::<PyDict>() {
             return Ok(Recipe::Dict(self.pairs(items, outputs)?));
         }
-        if let Ok(items) = object.cast_exact::<PySet>() {
-            return Ok(Recipe::Set(self.items(items.iter(), outputs)?, false));
-        }
-        if let Ok(items) = object.cast_exact::<PyFrozenSet>() {
-            return Ok(Recipe::Set(self.items(items.iter(), outputs)?, true));
+        if object.is_exact_instance_of::<PySet>() || object.is_exact_instance_of::<PyFrozenSet>() {
+            return self.set_recipe(object, outputs);
         }
         let class = object.get_type();
         if let Ok(items) = object.cast::<PyTuple>() {
             return Ok(Recipe::TupleClass(class.into_any().unbind(), self.items(items.iter(), outputs)?));
         }
         self.instance_recipe(object, &class, outputs)
+    }
+
+    /// A set is iterated in an order that its history has made. It is rebuilt where that gives the same, or where the order is by
+    /// the addresses of new objects anyway.
+    fn set_recipe(&self, set: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let items: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
+        let frozen = set.is_exact_instance_of::<PyFrozenSet>();
+        let mut kinds = [false, true].map(|copied| SetKind { frozen, copied }).into_iter();
+        let kind = if items.iter().any(|item| self.is_placed_anew(item)) {
+            kinds.next()
+        } else {
+            let mut found = None;
+            for kind in kinds {
+                let again = kind.make(self.py, &items)?;
+                let same = again.try_iter()?.zip(&items).try_fold(true, |same, (left, right)| left.map(|left| same && left.is(right)))?;
+                // What is added later finds its place by the size.
+                let size = |set: &Bound<'py, PyAny>| set.call_method0("__sizeof__")?.extract::<usize>();
+                if same && (frozen || size(&again)? == size(set)?) {
+                    found = Some(kind);
+                    break;
+                }
+            }
+            found
+        };
+        match kind {
+            Some(kind) => Ok(Recipe::Set(self.items(items.into_iter(), outputs)?, kind)),
+            None => self.stop(reason::OUTPUT, "a set whose order comes from how it was filled"),
+        }
+    }
+
+    /// Whether an object is made at each call, and hashed by its address, or by that of such an object in it.
+    fn is_placed_anew(&self, item: &Bound<'py, PyAny>) -> bool {
+        if let Ok(items) = item.cast_exact::<PyTuple>() {
+            return items.iter().any(|item| self.is_placed_anew(&item));
+        }
+        !self.torch.is_primitive(item) && !item.is_instance_of::<PyType>() && self.source_of(item).is_none()
     }
 
     fn instance_recipe(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {

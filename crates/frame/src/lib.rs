@@ -18,4 +18,4 @@ pub use bind::{Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Run};
 pub use call::{Callable, Compiler, Description, Miss, Next};
 pub use graph::{Failed, Graph, Objects, PythonGraph};
-pub use recipe::{Instance, Recipe, Supply};
+pub use recipe::{Instance, Recipe, SetKind, Supply};

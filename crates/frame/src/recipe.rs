@@ -18,8 +18,8 @@ pub enum Recipe {
     Tuple(Vec<Recipe>),
     /// A list.
     List(Vec<Recipe>),
-    /// A set, or a frozen one.
-    Set(Vec<Recipe>, bool),
+    /// A set of these elements, added in this order.
+    Set(Vec<Recipe>, SetKind),
     /// A dict.
     Dict(Vec<(Recipe, Recipe)>),
     /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's.
@@ -30,6 +30,31 @@ pub enum Recipe {
     Keep(usize, Box<Recipe>),
     /// A further use.
     Kept(usize),
+}
+
+/// How a set comes about, which decides in which order it is iterated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetKind {
+    /// Whether it is a `frozenset`.
+    pub frozen: bool,
+    /// Whether it is made of a set, all at once.
+    pub copied: bool,
+}
+
+impl SetKind {
+    /// Makes the set.
+    ///
+    /// # Errors
+    /// When an element has no hash.
+    pub fn make<'py>(self, py: Python<'py>, items: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+        let set = PySet::new(py, items)?.into_any();
+        Ok(match self {
+            Self { frozen: false, copied: false } => set,
+            Self { frozen: false, copied: true } => py.get_type::<PySet>().call1((set,))?,
+            Self { frozen: true, copied: true } => py.get_type::<PyFrozenSet>().call1((set,))?,
+            Self { frozen: true, copied: false } => PyFrozenSet::new(py, items)?.into_any(),
+        })
+    }
 }
 
 /// An instance by its parts.
@@ -65,8 +90,7 @@ impl Recipe {
             Self::Constant(object) => object.bind(py).clone(),
             Self::Tuple(items) => PyTuple::new(py, all(py, items, supply)?)?.into_any(),
             Self::List(items) => PyList::new(py, all(py, items, supply)?)?.into_any(),
-            Self::Set(items, false) => PySet::new(py, all(py, items, supply)?)?.into_any(),
-            Self::Set(items, true) => PyFrozenSet::new(py, all(py, items, supply)?)?.into_any(),
+            Self::Set(items, kind) => kind.make(py, &all(py, items, supply)?)?,
             Self::Dict(entries) => {
                 let dict = PyDict::new(py);
                 for (key, value) in entries {
