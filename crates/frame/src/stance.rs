@@ -52,18 +52,31 @@ impl<'py> Stance<'py> {
     #[cold]
     fn look(py: Python<'py>, abi: &'static Abi) -> PyResult<Self> {
         static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        static NAMES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        if let Some(names) = NAMES.get(py) {
+            return Self::read(names.bind(py), abi);
+        }
         let modules = || PyResult::Ok(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind());
         let modules = MODULES.get_or_try_init(py, modules)?.bind(py);
         let Some(module) = modules.get_item(intern!(py, "torch._dynamo.eval_frame"))? else {
             DEFAULT.remember(abi, modules);
             return Ok(Self::Default);
         };
-        // A module that is still being imported has none yet; one that is none was put there by somebody.
-        let Ok(names) = module.cast_into::<PyModule>().map(|module| module.dict()) else { return Ok(Self::Default) };
+        // A module that is still being imported has no stance yet; one that is none was put there by somebody.
+        let names = module.cast_into::<PyModule>().map(|module| module.dict()).ok();
+        match names.filter(|names| names.contains(intern!(py, "_stance")).unwrap_or(false)) {
+            Some(names) => Self::read(NAMES.get_or_init(py, || names.unbind()).bind(py), abi),
+            None => Ok(Self::Default),
+        }
+    }
+
+    /// The stance that the module's names say.
+    fn read(names: &Bound<'py, PyDict>, abi: &'static Abi) -> PyResult<Self> {
+        let py = names.py();
         let Some(stance) = names.get_item(intern!(py, "_stance"))? else { return Ok(Self::Default) };
         let latest = || OBJECT.lock().unwrap_or_else(PoisonError::into_inner);
         if latest().as_ref().is_some_and(|known| known.is(&stance)) {
-            DEFAULT.remember(abi, &names);
+            DEFAULT.remember(abi, names);
             return Ok(Self::Default);
         }
         let backend = stance.getattr(intern!(py, "backend"))?;
@@ -71,7 +84,7 @@ impl<'py> Stance<'py> {
             Ok("default") if backend.is_none() => {
                 let former = latest().replace(stance.unbind());
                 drop(former);
-                DEFAULT.remember(abi, &names);
+                DEFAULT.remember(abi, names);
                 Ok(Self::Default)
             }
             Ok("default") => Ok(Self::Backend(backend)),

@@ -81,12 +81,8 @@ class Session:
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
     ) -> Any:
         """Call a function of the user's that is not looked into; it can ask torch whether it is being compiled."""
-        before = torch.compiler._is_compiling_flag
-        torch.compiler._is_compiling_flag = True
-        try:
+        with _told_to_compile():
             return self.run(target, args, kwargs, location)
-        finally:
-            torch.compiler._is_compiling_flag = before
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
@@ -205,6 +201,28 @@ def _quiet_fakes() -> Iterator[None]:
         yield
     finally:
         log.removeFilter(is_of_another)
+
+
+_told = threading.Lock()
+_telling = 0
+_told_before = False
+
+
+@contextlib.contextmanager
+def _told_to_compile() -> Iterator[None]:
+    """`torch.compiler.is_compiling()` is true, in all threads as while torch compiles, until the last one leaves."""
+    global _telling, _told_before
+    with _told:
+        if _telling == 0:
+            _told_before, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
+        _telling += 1
+    try:
+        yield
+    finally:
+        with _told:
+            _telling -= 1
+            if _telling == 0:
+                torch.compiler._is_compiling_flag = _told_before
 
 
 @contextlib.contextmanager
