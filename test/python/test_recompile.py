@@ -155,3 +155,46 @@ def test_a_tensor_whose_storage_has_shrunk_is_not_read() -> None:
     x.untyped_storage().resize_(8)
     compiled(x)
     assert seen
+
+
+class Scale(nn.Module):
+    """Many of one class: what the class holds is asked of the first."""
+
+    by = 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
+class Shift(Scale):
+    """Another class with the same storage."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.by
+
+
+@torch.no_grad()
+def test_what_a_class_holds_is_guarded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_classes(depth: int) -> int:
+        compiled = dynamlir.compile(nn.Sequential(*(Scale() for _ in range(depth))))
+        compiled(X)
+        return sum("___lookup(type(" in part for part in compiled._cache[0].guards.code_parts)
+
+    assert of_classes(8) == of_classes(2)
+
+    model = nn.Sequential(*(Scale() for _ in range(3)))
+    compiled = dynamlir.compile(model)
+    entries = 1
+    changes = [
+        lambda: None,
+        lambda: monkeypatch.setattr(Scale, "by", 5.0),
+        lambda: monkeypatch.setattr(model[2], "by", 7.0),
+        lambda: monkeypatch.setattr(model[1], "__class__", Shift),
+        lambda: monkeypatch.setattr(model[0], "__class__", Shift),
+        lambda: monkeypatch.setattr(Scale, "forward", lambda self, x: x - self.by),
+    ]
+    for entries, change in enumerate(changes, 1):
+        change()
+        for _ in range(4):
+            same(compiled(X), model(X))
+        assert len(compiled._cache) == entries

@@ -4,7 +4,7 @@
 //! guard: the type, what its classes hold under the name, what the instance stores. Whatever runs Python on the way (a
 //! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
 
-use dynamlir_guards::{Guard, ModuleTable, Source, SourceId};
+use dynamlir_guards::{ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
     prelude::*,
@@ -75,7 +75,7 @@ impl<'py> Capture<'py> {
     pub fn stored_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let class = owner.get_type();
         let key = text(name)?;
-        let class_source = self.guards.source(Source::Type(source));
+        let class_source = self.class_source(owner, source)?;
         let raw = classify(&class, &key)?;
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
@@ -258,8 +258,7 @@ impl<'py> Capture<'py> {
             if let Some(own) = lookup(&owner.object.get_type(), slot)?.filter(pyo3::types::PyAnyMethods::is_exact_instance_of::<PyFunction>)
             {
                 // Its class decides in Python; what that writes in the end is noted.
-                self.pin_type(&owner.object, source)?;
-                let own = self.wrap(own, self.guards.type_attr(self.guards.source(Source::Type(source)), slot))?;
+                let own = self.wrap(own, self.guards.type_attr(self.class_source(&owner.object, source)?, slot))?;
                 let args: Vec<_> = [owner.clone(), Tracked::new(name.clone().into_any())].into_iter().chain(value.cloned()).collect();
                 return self.call(&own, &args, &Vec::new()).map(|_| ());
             }
@@ -396,8 +395,8 @@ impl<'py> Capture<'py> {
         let class = value.object.get_type().into_any();
         match self.source(value) {
             Some(source) => {
-                self.guards.add(source, Guard::Type(class.clone().unbind()));
-                self.wrap(class, self.guards.source(Source::Type(source)))
+                let source = self.class_source(&value.object, source)?;
+                self.wrap(class, source)
             }
             None => Ok(Tracked::new(class)),
         }

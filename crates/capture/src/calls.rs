@@ -96,15 +96,8 @@ impl<'py> Capture<'py> {
         if let Some(method) = lookup(&kind, "__call__")?
             && method.is_exact_instance_of::<PyFunction>()
         {
-            let source = self.source(callable).map(|source| {
-                let class = self.guards.source(Source::Type(source));
-                self.guards.type_attr(class, "__call__")
-            });
-            if let Some(source) = self.source(callable) {
-                self.pin_type(object, source)?;
-            }
-            let function = match source {
-                Some(source) => self.wrap(method, source)?,
+            let function = match self.source(callable) {
+                Some(source) => self.wrap(method, self.guards.type_attr(self.class_source(object, source)?, "__call__"))?,
                 None => Tracked::new(method),
             };
             let mut all = vec![callable.clone()];

@@ -85,13 +85,12 @@ impl<'py> Capture<'py> {
     /// Guards what decides how an existing object is taken apart. Only the plain case is known to be whole: a class written
     /// in Python, whose instances hold a dictionary and nothing else.
     fn guard_protocol(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        self.pin_type(object, source)?;
+        let class_source = self.class_source(object, source)?;
         let class = object.get_type();
         let layout = Layout::of(&class)?;
         if layout.slots || !layout.base.is(self.py.get_type::<PyAny>()) || self.is_written(object) {
             return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
         }
-        let class_source = self.guards.source(Source::Type(source));
         for name in PROTOCOL {
             self.guards.absent(self.guards.attr(source, name));
             let at = self.guards.type_attr(class_source, name);

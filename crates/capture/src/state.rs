@@ -102,6 +102,9 @@ pub struct State {
     pub(crate) entering: Cell<usize>,
     /// Existing objects whose contents are guarded, by address; whether they hold tensors.
     pub(crate) looked_into: RefCell<HashMap<usize, bool>>,
+    /// Where the class of existing objects is reached, by its address: through the first of them, whose
+    /// guard keeps it alive.
+    classes: RefCell<HashMap<usize, SourceId>>,
     /// Existing objects that C code has compared with others by identity.
     pub(crate) compared: RefCell<HashSet<SourceId>>,
     /// Source numbers in use on the interpreter's stack.
@@ -169,6 +172,7 @@ impl State {
             made: RefCell::default(),
             cells: RefCell::default(),
             looked_into: RefCell::default(),
+            classes: RefCell::default(),
             compared: RefCell::default(),
             entering: Cell::new(0),
             known_sources: RefCell::default(),
@@ -378,6 +382,14 @@ impl<'py> Capture<'py> {
     pub fn pin_type(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         self.guards.add(source, Guard::Type(object.get_type().into_any().unbind()));
         Ok(())
+    }
+
+    /// Where the class of an existing object is reached; guards the type. All objects of a class share one source for it, so that
+    /// what the class holds is guarded once.
+    pub fn class_source(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<SourceId> {
+        self.pin_type(object, source)?;
+        let class = object.get_type_ptr() as usize;
+        Ok(*self.classes.borrow_mut().entry(class).or_insert_with(|| self.guards.source(Source::Type(source))))
     }
 
     /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
