@@ -1,20 +1,32 @@
-//! Builds `dialects/dynamo` with `CMake`, the same description that C++ users have, and links it.
+//! Builds `dialects/dynamo` with `CMake`, the same description that C++ users have, and links it and MLIR.
+//!
+//! mlir-sys asks the linker for `-lMLIR-C -lMLIR -lLLVM-22 -lstdc++`. What it finds under these names are linker scripts that are
+//! written here: in development one that adds the C API to the shared libraries, and where `DYNAMLIR_STATIC_LLVM` is 1, as in
+//! `scripts/wheel`, others that stand for archives. Nothing else differs between the two.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     let prefix = env::var("MLIR_SYS_220_PREFIX").unwrap_or_else(|_| "/usr/lib/llvm-22".into());
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let linked_statically = env::var("DYNAMLIR_STATIC_LLVM").is_ok_and(|value| value == "1");
     println!("cargo:rerun-if-env-changed=MLIR_SYS_220_PREFIX");
+    println!("cargo:rerun-if-env-changed=DYNAMLIR_STATIC_LLVM");
     for folder in ["dialects/dynamo", "cmake"] {
         watch(&root.join(folder));
     }
 
-    let built = cmake::Config::new(root.join("dialects/dynamo"))
+    let mut cmake = cmake::Config::new(root.join("dialects/dynamo"));
+    if linked_statically {
+        // So that the linker can leave out what is not used, as it can of LLVM.
+        cmake.define("CMAKE_CXX_FLAGS", "-ffunction-sections -fdata-sections");
+    }
+    let built = cmake
         .generator("Ninja")
         .profile("Release")
         .define("CMAKE_C_COMPILER", format!("{prefix}/bin/clang"))
@@ -31,25 +43,53 @@ fn main() {
     // Read by the `dialect!` macro in src/ods.rs.
     println!("cargo:rustc-env=DYNAMO_TD_INCLUDE={}", root.join("dialects/dynamo/include").display());
 
-    write_capi_linker_script(Path::new(&prefix), &out);
+    write_linker_scripts(Path::new(&prefix), &out, linked_statically);
     println!("cargo:rustc-link-search=native={}", out.display());
 }
 
-/// mlir-sys links `-lMLIR-C`, which Debian does not ship, and `libMLIR.so` exports no C API. A linker script of
-/// that name draws in the static C API archives, whose undefined symbols `libMLIR.so` then satisfies.
-fn write_capi_linker_script(prefix: &Path, out: &Path) {
-    let mut archives: Vec<_> = fs::read_dir(prefix.join("lib"))
-        .expect("LLVM's library folder is readable")
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| {
-            path.file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| name.starts_with("libMLIRCAPI") && Path::new(name).extension().is_some_and(|e| e == "a"))
-        })
-        .map(|path| path.display().to_string())
-        .collect();
-    archives.sort();
-    fs::write(out.join("libMLIR-C.so"), format!("GROUP ( {} )\n", archives.join(" "))).expect("OUT_DIR is writable");
+/// Writes what the linker finds under the names that mlir-sys gives it.
+///
+/// Debian ships no libMLIR-C, and `libMLIR.so` exports no C API: the script of that name draws in the static C API archives, whose
+/// undefined symbols `libMLIR.so` then satisfies, or all the archives of MLIR and LLVM. Of these the linker takes the members that
+/// something refers to.
+fn write_linker_scripts(prefix: &Path, out: &Path, linked_statically: bool) {
+    let write = |library: &str, text: &str| fs::write(out.join(library), text).expect("OUT_DIR is writable");
+    let group = |archives: &[PathBuf]| {
+        let paths: Vec<_> = archives.iter().map(|path| path.display().to_string()).collect();
+        format!("GROUP ( {} )\n", paths.join(" "))
+    };
+    if !linked_statically {
+        write("libMLIR-C.so", &group(&archives(prefix, &["libMLIRCAPI"])));
+        return;
+    }
+    let mut all = archives(prefix, &["libMLIR", "libLLVM"]);
+    // LLVM's own: it compresses debug sections. zstd comes without where it was built without.
+    all.extend(["libz.a", "libzstd.a"].iter().filter_map(|name| compilers_archive(prefix, name)));
+    write("libMLIR-C.so", &group(&all));
+    for library in ["libMLIR.so", "libLLVM-22.so"] {
+        write(library, "/* Its archives are in libMLIR-C.so. */\n");
+    }
+    let standard = compilers_archive(prefix, "libstdc++.a").expect("a static libstdc++ comes with the C++ compiler");
+    write("libstdc++.so", &group(&[standard]));
+}
+
+/// The archives in LLVM's library folder whose names start so, in order.
+fn archives(prefix: &Path, starts: &[&str]) -> Vec<PathBuf> {
+    let is_wanted = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        starts.iter().any(|start| name.starts_with(start)) && Path::new(name).extension().is_some_and(|extension| extension == "a")
+    };
+    let entries = fs::read_dir(prefix.join("lib")).expect("LLVM's library folder is readable");
+    let mut found: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(is_wanted).collect();
+    found.sort();
+    found
+}
+
+/// Where the C++ compiler finds an archive, if it does.
+fn compilers_archive(prefix: &Path, name: &str) -> Option<PathBuf> {
+    let answer = Command::new(prefix.join("bin/clang++")).arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim());
+    path.is_absolute().then_some(path)
 }
 
 /// Asks cargo to look at every file below `folder`.

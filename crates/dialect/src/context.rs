@@ -1,4 +1,4 @@
-//! Contexts with every dialect, parsing and printing modules, running pipelines.
+//! Contexts with the dialects in use, parsing and printing modules, running pipelines.
 //!
 //! melior carries the load here; what it lacks is turning diagnostics into error values.
 
@@ -9,9 +9,9 @@ use melior::{
     dialect::DialectRegistry,
     ir::{Module, operation::OperationLike},
     pass::PassManager,
-    utility::{parse_pass_pipeline, register_all_dialects, register_all_llvm_translations, register_all_passes},
+    utility::parse_pass_pipeline,
 };
-use mlir_sys::{mlirDialectHandleInsertDialect, mlirModuleGetOperation};
+use mlir_sys::mlirModuleGetOperation;
 
 use crate::{ffi, ir};
 
@@ -52,20 +52,19 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A context with all upstream dialects, their extensions and ours; single-threaded, since kernels are small
-    /// and the two-core machines of CI would only pay for the pool.
+    /// A context with our dialect and the upstream ones that our pipelines use (`UpstreamDialects.cpp`, `UpstreamPasses.cpp`);
+    /// single-threaded, since kernels are small and the two-core machines of CI would only pay for the pool.
     pub fn new() -> Self {
         static PASSES: Once = Once::new();
-        PASSES.call_once(register_all_passes);
+        // SAFETY: called once.
+        PASSES.call_once(|| unsafe { ffi::dynamoRegisterUpstreamPasses() });
 
         let registry = DialectRegistry::new();
-        register_all_dialects(&registry);
-        // SAFETY: the registry is alive; the handle is a static of the dialect.
-        unsafe { mlirDialectHandleInsertDialect(ffi::mlirGetDialectHandle__dynamo__(), registry.to_raw()) };
+        // SAFETY: the registry is alive.
+        unsafe { ffi::dynamoRegisterDialects(registry.to_raw()) };
         let context = Context::new();
         context.enable_multi_threading(false);
         context.append_dialect_registry(&registry);
-        register_all_llvm_translations(&context);
         // Rust passes build by name: everything they may build must be loaded, and a parsed file loads only what it names.
         for dialect in ["builtin", "func", "dynamo", "tensor", "linalg", "arith", "math", "memref", "scf", "bufferization", "transform"] {
             context.get_or_load_dialect(dialect);

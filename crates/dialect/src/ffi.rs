@@ -6,13 +6,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use mlir_sys::{MlirAttribute, MlirContext, MlirDialectHandle, MlirOperation, MlirStringRef, MlirType};
+use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirStringRef, MlirType};
 
 /// The body of a pass: the module, its `config` option and the pointer given at registration. It must not unwind.
 pub type PassCallback = unsafe extern "C" fn(MlirOperation, MlirStringRef, *mut c_void) -> bool;
 
 unsafe extern "C" {
-    pub fn mlirGetDialectHandle__dynamo__() -> MlirDialectHandle;
+    pub fn dynamoRegisterDialects(registry: MlirDialectRegistry);
+    pub fn dynamoRegisterUpstreamPasses();
     pub fn dynamoTypeIsMutableTensor(ty: MlirType) -> bool;
     pub fn dynamoMutableTensorTypeGet(
         context: MlirContext,

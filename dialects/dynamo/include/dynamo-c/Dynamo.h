@@ -28,6 +28,13 @@ MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetStride(MlirType type, intpt
 MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetOffset(MlirType type);
 MLIR_CAPI_EXPORTED MlirType dynamoMutableTensorTypeGetElementType(MlirType type);
 
+/// Adds this dialect and the upstream ones that dynamlir's pipelines use, with
+/// their interfaces, transform ops and translations to LLVM IR.
+MLIR_CAPI_EXPORTED void dynamoRegisterDialects(MlirDialectRegistry registry);
+/// Makes the upstream passes that dynamlir's pipelines use known by name. Call it
+/// once per process, and not where all of MLIR's are registered.
+MLIR_CAPI_EXPORTED void dynamoRegisterUpstreamPasses(void);
+
 /// Index of `#dynamo.operand<index>`, or -1 when the attribute is another one.
 MLIR_CAPI_EXPORTED int64_t dynamoOperandAttrGetIndex(MlirAttribute attr);
 
