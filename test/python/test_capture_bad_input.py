@@ -310,6 +310,29 @@ def test_a_guard_that_raises_is_a_miss():
     check(scaled, A, {fickle: fickle})
 
 
+def test_a_tensor_may_store_anything_under_any_key():
+    # Guards look for a mark of `mark_dynamic` among the attributes, and a key may run code then: here it resizes an input
+    # that was looked at already.
+    class Key(str):
+        def __hash__(self):
+            return hash("_dynamo_dynamic_indices")
+
+        def __eq__(self, other):
+            victim.resize_(2)
+            return False
+
+    compiled = dynamlir.compile(lambda x, y: x + y.sum())
+    victim, other = A.clone(), A.clone()
+    compiled(victim, other)
+    other.note = "a name"
+    same(compiled(victim, other), A + A.sum())
+    assert len(compiled._cache) == 1
+    other.__dict__[Key("odd")] = 1
+    result = compiled(victim, other)
+    assert victim.shape == (2,)
+    same(result, victim + other.sum())
+
+
 def test_properties_that_raise_later():
     class Box:
         broken = False

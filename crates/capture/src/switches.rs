@@ -5,6 +5,7 @@
 //! imported: before somebody has, nothing is in its tables. Whether a switch is set is not guarded, as it is not by torch: the
 //! decorators make new functions where it matters, and a function's identity is guarded.
 
+use dynamlir_cpython_abi::mapping::imported;
 use dynamlir_guards::{DYNAMIC_MARKS, Source, SourceId};
 use pyo3::{
     intern,
@@ -49,11 +50,6 @@ fn disabled(what: &Bound<'_, PyAny>, why: Option<Bound<'_, PyAny>>) -> PyResult<
         Some(why) => format!("{by}: {}", why.str()?),
         None => by,
     })
-}
-
-/// A module, if somebody has imported it.
-fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?.cast_into::<PyDict>()?.get_item(name)
 }
 
 /// Whether an object's address is in one of the tables of `torch._dynamo.trace_rules`.

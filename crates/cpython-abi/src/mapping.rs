@@ -8,7 +8,7 @@ use std::{
 use pyo3::{
     ffi,
     prelude::*,
-    types::{PyDict, PySet},
+    types::{PyDict, PySet, PyString},
 };
 
 use crate::Abi;
@@ -33,6 +33,20 @@ pub fn update<'py>(dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyR
 pub fn update_set<'py>(abi: &'static Abi, set: &Bound<'py, PySet>, iterable: &Bound<'py, PyAny>) -> PyResult<()> {
     // SAFETY: both are alive, and the first is a set.
     checked(set.py(), unsafe { (abi.symbols.set_update)(set.as_ptr(), iterable.as_ptr()) })
+}
+
+/// A module, if somebody has imported it. Unlike an import, this asks nothing of the frame that is running.
+///
+/// # Errors
+/// When Python is out of memory.
+pub fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    modules(py).get_item(name)
+}
+
+/// `sys.modules`
+pub fn modules(py: Python<'_>) -> Bound<'_, PyDict> {
+    // SAFETY: borrows the interpreter's own dict, which it always has.
+    unsafe { Bound::from_borrowed_ptr(py, ffi::PyImport_GetModuleDict()).cast_into_unchecked() }
 }
 
 /// A number that changes whenever the dict does, where the version has one.

@@ -10,5 +10,5 @@ mod trail;
 pub use callable::{Arguments, Callee, callable, callable_type, callee_of};
 pub use pins::{Pin, Pins};
 pub use recorder::{Proof, Reached, Recorder, Spot, code_address};
-pub use tensor::{TensorClass, learn_tensors, tensor_of};
+pub use tensor::{Attributes, TensorClass, learn_tensors, tensor_of};
 pub use trail::Trail;

@@ -9,7 +9,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use dynamlir_cpython_abi::{Abi, mapping::Unchanged};
+use dynamlir_cpython_abi::{
+    Abi,
+    mapping::{Unchanged, imported, modules},
+};
 use pyo3::{
     exceptions::PyRuntimeError,
     intern,
@@ -51,15 +54,12 @@ impl<'py> Stance<'py> {
 
     #[cold]
     fn look(py: Python<'py>, abi: &'static Abi) -> PyResult<Self> {
-        static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
         static NAMES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
         if let Some(names) = NAMES.get(py) {
             return Self::read(names.bind(py), abi);
         }
-        let modules = || PyResult::Ok(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind());
-        let modules = MODULES.get_or_try_init(py, modules)?.bind(py);
-        let Some(module) = modules.get_item(intern!(py, "torch._dynamo.eval_frame"))? else {
-            DEFAULT.remember(abi, modules);
+        let Some(module) = imported(py, intern!(py, "torch._dynamo.eval_frame"))? else {
+            DEFAULT.remember(abi, &modules(py));
             return Ok(Self::Default);
         };
         // A module that is still being imported has no stance yet; one that is none was put there by somebody.

@@ -6,7 +6,7 @@
 //! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
 //! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
-use dynamlir_cpython_abi::objects::{Proof, Reached, Recorder, Spot, Trail};
+use dynamlir_cpython_abi::objects::{Attributes, Proof, Reached, Recorder, Spot, Trail};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     prelude::*,
@@ -231,11 +231,11 @@ impl<'a, 'py> Run<'a, 'py> {
         if !self.set.tree.patterns[pattern].matches(tensor) {
             return false;
         }
-        if !expected.no_dynamic_indices || !expected.class.has_attributes(object) {
+        let attributes = if expected.no_dynamic_indices { expected.class.attributes(object) } else { Attributes::None };
+        if attributes == Attributes::None {
             return true;
         }
-        // A key in an instance's dict may have an `__eq__` of its own.
-        self.inputs.disturbed = true;
+        self.inputs.disturbed |= attributes == Attributes::Unknown;
         dynamic_marks(self.py).into_iter().all(|mark| expected.class.lacks(object, mark).unwrap_or(false))
     }
 

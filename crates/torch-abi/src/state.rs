@@ -159,14 +159,27 @@ impl State {
         }
     }
 
-    /// Whether the state is this one.
+    /// Whether the state is this one. Asked at each call of a compiled function.
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(f) = TorchAbi::get().ok().and_then(|abi| abi.guards.as_ref()) else { return false };
         // Whether autocast is on for a device is a bit of the thread's dispatch keys, so where it was off everywhere the keys say
         // that it still is.
-        let now = Self { autocast: self.autocast, any_autocast: self.any_autocast, ..Self::without_autocast(f) };
-        now == *self && (!self.any_autocast || Self::now().is_ok_and(|now| now.autocast == self.autocast))
+        // SAFETY: as in `without_autocast`.
+        unsafe {
+            f.local_keys() == self.local_keys
+                && (f.grad_mode)() == self.grad_mode
+                && (f.inference_mode)() == self.inference_mode
+                && (f.default_dtype)() == self.default_dtype
+                && (f.function_modes)() == self.function_modes
+                && (f.function_disabled)() == self.function_disabled
+                && (f.dispatch_modes)() == self.dispatch_modes
+                && {
+                    let context = (f.context)();
+                    f.deterministic.iter().zip(self.deterministic).all(|(get, expected)| get(context) == expected)
+                }
+                && (!self.any_autocast || Self::now().is_ok_and(|now| now.autocast == self.autocast))
+        }
     }
 
     /// How many torch-function and dispatch modes are active.

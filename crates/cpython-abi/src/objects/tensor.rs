@@ -34,6 +34,17 @@ pub fn tensor_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<TensorRef<
     Ok(TorchAbi::get().ok().and_then(|abi| unsafe { abi.tensor_of(object.as_ptr().cast()) }.ok()))
 }
 
+/// What an instance stores attributes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// Nothing.
+    None,
+    /// Something whose keys are strings: looking for one runs no Python code.
+    Named,
+    /// Anything; a key may have an `__eq__` of its own.
+    Unknown,
+}
+
 /// Where instances of a class keep attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Storage {
@@ -108,10 +119,32 @@ impl TensorClass {
         unsafe { TensorRef::from_raw(object.as_ptr().byte_add(self.handle).cast()) }
     }
 
-    /// Whether an instance may store attributes; looking for one among them may run Python code.
+    /// What an instance stores attributes in.
     #[inline]
-    pub fn has_attributes(&self, object: &Bound<'_, PyAny>) -> bool {
-        self.without_attributes(object).is_none()
+    pub fn attributes(&self, object: &Bound<'_, PyAny>) -> Attributes {
+        // SAFETY: the storage is that of the object's class, so the word is before the object.
+        let word = || unsafe { object.as_ptr().cast::<usize>().sub(3).read() };
+        let dict = match self.storage {
+            Storage::Unknown => return Attributes::Unknown,
+            Storage::Tagged(_) if word() & 1 == 1 => 0,
+            _ => word(),
+        };
+        if dict == 0 {
+            return if self.without_attributes(object).is_some() { Attributes::None } else { Attributes::Named };
+        }
+        let dict = dict as *const u8;
+        // SAFETY: the word is the instance's dict, alive as the instance is: behind its header the number of items, a version, the
+        // address of its keys. Of those the kind is the eleventh byte: 1 and 2 have exact strings only. So in 3.11 to 3.13, and
+        // `Storage` knows no others.
+        let (items, kind) = unsafe {
+            let keys = dict.add(DICT_KEYS).cast::<*const u8>().read();
+            (dict.add(DICT_ITEMS).cast::<isize>().read(), keys.add(10).read())
+        };
+        match kind {
+            _ if items == 0 => Attributes::None,
+            1 | 2 => Attributes::Named,
+            _ => Attributes::Unknown,
+        }
     }
 
     /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
@@ -157,6 +190,10 @@ impl TensorClass {
     }
 }
 
+/// Where a `PyDictObject` has the number of its items, and the address of its keys.
+const DICT_ITEMS: usize = 16;
+const DICT_KEYS: usize = 32;
+
 /// `Py_TPFLAGS_MANAGED_DICT`: the instance dict, and what stands for it before there is one, lie in front of the object.
 const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 /// `Py_TPFLAGS_INLINE_VALUES`, where values lie in the object itself. Not so for tensors.
@@ -184,6 +221,15 @@ impl Storage {
 /// When this torch is unlike those we know.
 pub fn learn_tensors<'py>(py: Python<'py>) -> PyResult<()> {
     let torch = py.import("torch")?;
+    // Tensors made in inference mode have nothing of autograd's.
+    let ordinary = torch.call_method1("inference_mode", (false,))?;
+    ordinary.call_method0("__enter__")?;
+    let learnt = learn_samples(py, &torch);
+    ordinary.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    learnt
+}
+
+fn learn_samples<'py>(py: Python<'py>, torch: &Bound<'py, PyModule>) -> PyResult<()> {
     let options = |pairs: &[(&str, &str)]| -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("device", "cpu")?;
@@ -217,7 +263,7 @@ pub fn learn_tensors<'py>(py: Python<'py>) -> PyResult<()> {
         (computed(&[2])?, Autograd::Computed),
         (computed(&[3, 3])?, Autograd::Computed),
     ];
-    let samples = tensors.iter().map(|(tensor, autograd)| sample(&torch, tensor, *autograd)).collect::<PyResult<Vec<_>>>()?;
+    let samples = tensors.iter().map(|(tensor, autograd)| sample(torch, tensor, *autograd)).collect::<PyResult<Vec<_>>>()?;
     let internal = torch.getattr("_C")?;
     let key = internal.getattr("DispatchKey")?.getattr("ADInplaceOrView")?;
     let view_bit: u64 = internal.getattr("DispatchKeySet")?.call1((key,))?.call_method0("raw_repr")?.extract()?;
