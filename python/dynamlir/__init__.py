@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from . import requirement  # noqa: F401 (before all that imports torch)
+
+# isort: split
 from . import logs, native, reasons, report
 from .backend import dynamlir_backend
 from .capture.api import Unsupported, compile
