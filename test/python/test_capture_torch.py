@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import operator
+import subprocess
+import sys
 import weakref
 
 import dynamlir
@@ -174,3 +176,68 @@ def test_what_a_cache_has_answered_is_not_asked_again():
     for _ in range(3):
         torch.testing.assert_close(compiled(X), X + 1)
     assert said == ["deprecated"]
+
+
+# -- inference mode
+
+
+LAYER = torch.nn.Linear(4, 4).eval()
+
+
+def asks_for_the_mode(x):
+    return x + 1 if torch.is_inference_mode_enabled() else x + 2
+
+
+@torch.inference_mode()
+def in_inference_mode(x):
+    return LAYER(x) * 2, x.t()
+
+
+def writes(x):
+    y = x * 2
+    y.add_(1)
+    return y, y[0], LAYER(y)
+
+
+@pytest.mark.parametrize("function", [asks_for_the_mode, in_inference_mode, writes])
+@pytest.mark.parametrize("made", [torch.inference_mode, torch.no_grad])
+def test_inference_mode_is_the_callers(function, made):
+    """What comes out are tensors of that mode, whatever the inputs are."""
+    with made():
+        x = X + 1
+    with torch.inference_mode():
+        compiled = check(function, x)
+        for seen, expected in zip(compiled(x), function(x)):
+            assert seen.is_inference() == expected.is_inference()
+
+
+def test_inference_mode_within_a_function_is_plain_python():
+    compiled = dynamlir.compile(in_inference_mode)
+    for _ in range(2):
+        assert compiled(X)[0].is_inference()
+    (event,) = dynamlir.fallbacks()
+    assert (event.reason, event.message.split(":")[0]) == (
+        "thread-state",
+        "torch.inference_mode(True) within the function",
+    )
+    with torch.inference_mode():
+        compiled(X)
+    assert [entry.compiled is None for entry in compiled._cache] == [True, False], "another mode, another entry"
+
+
+def test_what_kind_of_tensor_it_is_shows():
+    with torch.inference_mode():
+        x = X + 1
+    compiled = dynamlir.compile(lambda x: x * 2 if x.is_inference() else x * 3)
+    torch.testing.assert_close(compiled(x), x * 2)
+    torch.testing.assert_close(compiled(X), X * 3)
+
+
+def test_the_first_call_of_a_process_is_made_in_inference_mode():
+    program = """
+import dynamlir, torch
+with torch.inference_mode():
+    assert dynamlir.compile(lambda x: x + 1, fullgraph=True)(torch.ones(3)).sum() == 6
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr

@@ -476,6 +476,8 @@ impl<'py> Capture<'py> {
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
+            (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
+            (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;

@@ -79,6 +79,10 @@ pub enum Special {
     FunctionApply,
     /// `ContextVar.get`
     ContextVarGet,
+    /// `torch.is_inference_mode_enabled()`, of the caller's mode
+    IsInference,
+    /// `torch._C._InferenceMode`, beneath `torch.inference_mode`
+    InferenceMode,
     /// A call whose answer while capturing is `True`.
     True,
     /// A call whose answer while capturing is `False`.

@@ -34,6 +34,7 @@ const ESCAPES: &[&str] = &[
     "data_ptr",
     "grad",
     "grad_fn",
+    "is_inference",
     "is_shared",
     "numpy",
     "pin_memory",

@@ -1,4 +1,4 @@
-//! Callables around a Python function: what `functools.lru_cache` keeps, and `torch.autograd.Function`.
+//! Callables around a Python function: what `functools.lru_cache` keeps, `torch.inference_mode`, `torch.autograd.Function`.
 
 use pyo3::{
     prelude::*,
@@ -39,6 +39,22 @@ impl<'py> Capture<'py> {
         let positional = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let answer = self.outside(|| callable.object.call(positional, Some(&keywords)))?;
         Ok(self.torch.is_plain(&answer).then(|| Tracked::new(answer)))
+    }
+
+    /// Whether the call that is captured is made in inference mode.
+    pub(crate) fn in_inference_mode(&self) -> PyResult<bool> {
+        self.session().getattr("inference")?.extract()
+    }
+
+    /// `torch.inference_mode(enabled)` within the frame: what it makes are tensors of another kind, unless the caller has the same mode.
+    pub(crate) fn inference_mode(&self, enabled: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        self.settle(enabled)?;
+        let enabled = enabled.object.is_truthy()?;
+        if enabled != self.in_inference_mode()? {
+            let called = if enabled { "True" } else { "False" };
+            return self.stop(reason::STATE, format!("torch.inference_mode({called}) within the function: call it in that mode"));
+        }
+        Ok(Tracked::new(self.ask("inference_mode", (enabled,))?))
     }
 
     /// `Function.apply`: without gradients it is the function's `forward`, given a context that nobody asks later.

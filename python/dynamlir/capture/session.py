@@ -39,12 +39,16 @@ class Session:
         self.faker = Faker(self.mode)
         self.recorder = _Watched(self.recording, self.faker, _stranger)
         self.inputs: list[torch.Tensor] = []
+        self.inference = torch.is_inference_mode_enabled()
+        """Whether the call is made in inference mode, which the capture itself leaves."""
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_no_collection())
             stack.enter_context(_disable_current_modes())
+            if self.inference:
+                stack.enter_context(_ordinary_tensors())
             stack.enter_context(_thread_state())
             stack.enter_context(_quiet_fakes())
             stack.enter_context(self.mode)
@@ -93,6 +97,10 @@ class Session:
     def function_context(self, inputs: int) -> FunctionContext:
         """What ``forward`` of a `torch.autograd.Function` gets to note things for its ``backward``."""
         return FunctionContext(inputs)
+
+    def inference_mode(self, enabled: bool) -> Any:
+        """What stands for ``torch.inference_mode(enabled)`` where the caller has the same: it switches gradients."""
+        return torch.enable_grad() if not enabled else torch.no_grad()
 
     def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:
         """An attribute of a tensor; some are operations (``T``, ``real``)."""
@@ -235,6 +243,13 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _ordinary_tensors() -> Iterator[None]:
+    """Fakes with version counters, which tells of writes; gradients stay off, as inference mode has them."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 @contextlib.contextmanager

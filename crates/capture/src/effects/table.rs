@@ -163,7 +163,6 @@ pub(super) const READS_STATE: Names = &[
         "torch._C",
         &[
             "is_grad_enabled",
-            "is_inference_mode_enabled",
             "_is_torch_function_enabled",
             "_is_torch_function_all_disabled",
             "_len_torch_function_stack",
@@ -192,7 +191,7 @@ pub(super) const READS_STATE: Names = &[
             "is_anomaly_enabled",
         ],
     ),
-    ("torch", &["get_default_dtype", "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
+    ("torch", &["get_default_dtype", "is_grad_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
     ("threading", &["get_ident"]),
     ("sys", &["getrecursionlimit", "getdefaultencoding", "exc_info", "exception"]),
 ];
@@ -285,6 +284,9 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "sum", Special::Sum),
     ("builtins", "vars", Special::Vars),
     ("builtins", "globals", Special::Globals),
+    ("torch", "is_inference_mode_enabled", Special::IsInference),
+    ("torch._C", "is_inference_mode_enabled", Special::IsInference),
+    ("torch._C", "_InferenceMode", Special::InferenceMode),
     ("torch.compiler", "is_compiling", Special::True),
     ("torch.compiler", "is_dynamo_compiling", Special::True),
     ("torch.compiler", "is_exporting", Special::False),
