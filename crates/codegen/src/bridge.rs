@@ -6,10 +6,10 @@ use mlir_sys::mlirTranslateModuleToLLVMIR;
 
 use crate::error::Error;
 
-/// Writes a module of the LLVM dialect (OpenMP operations included) as LLVM IR in `context`.
+/// Writes a module of the LLVM dialect (OpenMP and NVVM operations included) as LLVM IR in `context`.
 ///
 /// The translations must be registered in the operation's context, which a `Session` sees to.
-pub(crate) fn translate(module: Op, context: &Context) -> Result<Module<'_>, Error> {
+pub fn translate(module: Op, context: &Context) -> Result<Module<'_>, Error> {
     // SAFETY: the operation is alive by the contract of `ir` handles. Both crates declare `LLVMContextRef` for the
     // same C type, and there is one LLVM in the process.
     let raw = unsafe { mlirTranslateModuleToLLVMIR(module.raw(), context.raw().cast()) };

@@ -4,8 +4,10 @@
 //! - [`llvm`]: a module of the LLVM dialect becomes an object file,
 //! - [`packed`]: one calling convention for all kernels,
 //! - [`math`]: which math functions have vector variants,
-//! - [`target`]: the machine to compile for.
+//! - [`target`]: the machine to compile for,
+//! - [`bridge`]: from MLIR's modules to LLVM's, for any target.
 
+pub mod bridge;
 pub mod error;
 pub mod llvm;
 pub mod math;
@@ -13,7 +15,6 @@ pub mod packed;
 pub mod pipelines;
 pub mod target;
 
-mod bridge;
 mod vectorize_math;
 
 pub use error::Error;

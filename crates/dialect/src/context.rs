@@ -66,7 +66,22 @@ impl Session {
         context.enable_multi_threading(false);
         context.append_dialect_registry(&registry);
         // Rust passes build by name: everything they may build must be loaded, and a parsed file loads only what it names.
-        for dialect in ["builtin", "func", "dynamo", "tensor", "linalg", "arith", "math", "memref", "scf", "bufferization", "transform"] {
+        for dialect in [
+            "builtin",
+            "func",
+            "dynamo",
+            "tensor",
+            "linalg",
+            "arith",
+            "math",
+            "memref",
+            "scf",
+            "bufferization",
+            "transform",
+            "gpu",
+            "nvvm",
+            "vector",
+        ] {
             context.get_or_load_dialect(dialect);
         }
 

@@ -17,6 +17,7 @@ fn panics(_module: Op, _config: &Config) -> PassResult {
 fn main() {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
+    dynamlir_nvptx::pipelines::register_all();
     register(&PANIC);
     exit(opt_main(std::env::args()));
 }

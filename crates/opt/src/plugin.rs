@@ -38,4 +38,5 @@ pub extern "C" fn mlirGetPassPluginInfo() -> PluginInfo {
 pub extern "C" fn dynamlirRegisterPasses() {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
+    dynamlir_nvptx::pipelines::register_all();
 }

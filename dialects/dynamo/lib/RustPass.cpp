@@ -15,12 +15,15 @@
 #include "mlir/CAPI/Support.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Transform/IR/TransformDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -47,8 +50,9 @@ public:
 
   void getDependentDialects(DialectRegistry &registry) const final {
     registry.insert<dynamlir::dynamo::DynamoDialect, arith::ArithDialect, bufferization::BufferizationDialect,
-                    linalg::LinalgDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
-                    tensor::TensorDialect, transform::TransformDialect>();
+                    gpu::GPUDialect, linalg::LinalgDialect, math::MathDialect, memref::MemRefDialect,
+                    NVVM::NVVMDialect, scf::SCFDialect, tensor::TensorDialect, transform::TransformDialect,
+                    vector::VectorDialect>();
   }
 
   void runOnOperation() final {
@@ -77,11 +81,17 @@ void dynamoRegisterPass(MlirStringRef name, MlirStringRef description, DynamoPas
 void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes) {
   auto build = [passes = unwrap(passes).str()](OpPassManager &manager, StringRef options,
                                                function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
-    if (!options.empty())
+    // Where the passes have room for options, these go there.
+    constexpr StringRef room = "$options";
+    std::string text = passes;
+    size_t at = text.find(room);
+    if (at == std::string::npos && !options.empty())
       return error("a named pipeline has no options");
+    for (; at != std::string::npos; at = text.find(room, at + options.size()))
+      text.replace(at, room.size(), options.str());
     std::string message;
     llvm::raw_string_ostream stream(message);
-    return succeeded(parsePassPipeline(passes, manager, stream)) ? success() : error(message);
+    return succeeded(parsePassPipeline(text, manager, stream)) ? success() : error(message);
   };
   registerPassPipeline(unwrap(name), unwrap(description), build, [](function_ref<void(const mlir::detail::PassOptions &)>) {});
   passNames().push_back(unwrap(name).str());

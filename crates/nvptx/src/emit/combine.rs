@@ -1,0 +1,165 @@
+//! From what each thread has taken in to what the row reduces to, known to all its threads.
+//!
+//! Threads of a warp exchange by shuffles: after five exchanges with the lane whose number differs in one bit, each lane has
+//! everything. Warps exchange through shared memory: each puts its own there, every warp takes all and shuffles again.
+//! Threads that share a column stand in different warps: each puts its own in shared memory and goes through all of them.
+//! A buffer is used by one reduction only, so that one barrier per reduction is enough.
+
+use dynamlir_dialect::ir::{Attr, Type, Value};
+
+use super::ops::Ops;
+use crate::{
+    kernel::{Kernel, Outcome},
+    schedule::{Class, Schedule, WARP},
+};
+
+/// One reduction at the end of a phase.
+pub(super) struct Combine<'a> {
+    pub(super) ops: &'a Ops,
+    pub(super) schedule: Schedule,
+    pub(super) outcome: Outcome,
+    /// The thread's number among those that share the row.
+    pub(super) thread: Value,
+}
+
+/// The shared memory that a kernel's reductions need, one buffer each, in the order of [`Combine::all`].
+pub(super) fn buffers(kernel: &Kernel, schedule: Schedule) -> Vec<Type> {
+    let reduced = kernel.phases.iter().flat_map(|phase| &phase.results).filter_map(|outcome| match outcome {
+        Outcome::Reduced { element, .. } => Some(element.ty()),
+        _ => None,
+    });
+    reduced.filter_map(|element| shape(schedule).map(|shape| buffer(&shape, element))).collect()
+}
+
+fn shape(schedule: Schedule) -> Option<Vec<i64>> {
+    match schedule.class {
+        Class::Rows if schedule.threads > WARP => Some(vec![schedule.threads / WARP]),
+        Class::Columns if schedule.threads > 1 => Some(vec![schedule.threads, WARP]),
+        _ => None,
+    }
+}
+
+/// Shared memory. Narrow numbers take a word each: there are few of them.
+fn buffer(shape: &[i64], element: Type) -> Type {
+    let element = if element.width() < 32 { Type::int(element.ctx(), 32) } else { element };
+    let sizes = shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+    Type::parse(element.ctx(), &format!("memref<{sizes}x{element}, #gpu.address_space<workgroup>>")).expect("well-formed")
+}
+
+/// `combiner(so_far, element)`.
+pub(super) fn fold(ops: &Ops, outcome: Outcome, so_far: Value, element: Value) -> Value {
+    let Outcome::Reduced { combiner, accumulator, .. } = outcome else { unreachable!("only reductions are folded") };
+    let copy = combiner.clone_detached();
+    for index in 0..2 {
+        copy.set_operand(index, if combiner.operand(index) == accumulator { so_far } else { element });
+    }
+    ops.insert(copy);
+    copy.result(0)
+}
+
+impl Combine<'_> {
+    /// Combines what all threads of the row have.
+    pub(super) fn all(&self, value: Value, buffers: &mut impl Iterator<Item = Value>) -> Value {
+        match self.schedule.class {
+            Class::Points => value,
+            Class::Rows => self.row(value, buffers),
+            Class::Columns => self.column(value, buffers),
+        }
+    }
+
+    fn row(&self, value: Value, buffers: &mut impl Iterator<Item = Value>) -> Value {
+        let ops = self.ops;
+        let value = self.warp(value, WARP);
+        let warps = self.schedule.threads / WARP;
+        if warps == 1 {
+            return value;
+        }
+        let memory = buffers.next().expect("a buffer per reduction");
+        let lane = ops.binary("arith.andi", self.thread, ops.index(WARP - 1));
+        let warp = ops.binary("arith.shrui", self.thread, ops.index(WARP.trailing_zeros().into()));
+        ops.when(Some(ops.equals(lane, 0)), |ops| store(ops, value, memory, &[warp]));
+        ops.barrier();
+        // Lane `i` takes warp `i mod warps`'s: every group of as many lanes as there are warps has everything.
+        let from = ops.binary("arith.andi", lane, ops.index(warps - 1));
+        self.warp(load(ops, memory, &[from], value.ty()), warps)
+    }
+
+    fn column(&self, value: Value, buffers: &mut impl Iterator<Item = Value>) -> Value {
+        let ops = self.ops;
+        if self.schedule.threads == 1 {
+            return value;
+        }
+        let memory = buffers.next().expect("a buffer per reduction");
+        let column = ops.id("gpu.thread_id", "x");
+        store(ops, value, memory, &[self.thread, column]);
+        ops.barrier();
+        let one = |row: i64| load(ops, memory, &[ops.index(row), column], value.ty());
+        (1..self.schedule.threads).fold(one(0), |so_far, row| fold(ops, self.outcome, so_far, one(row)))
+    }
+
+    /// Combines groups of `lanes` lanes.
+    fn warp(&self, value: Value, lanes: i64) -> Value {
+        let mut value = value;
+        let mut distance = lanes / 2;
+        while distance > 0 {
+            let other = self.exchange(value, distance);
+            value = fold(self.ops, self.outcome, value, other);
+            distance /= 2;
+        }
+        value
+    }
+
+    /// What the lane at this distance has. The hardware shuffles words of 32 bits.
+    fn exchange(&self, value: Value, distance: i64) -> Value {
+        let ops = self.ops;
+        if value.ty().width() <= 32 {
+            return from_word(ops, self.shuffle(to_word(ops, value), distance), value.ty());
+        }
+        let (long, word) = (ops.int_type(64), ops.int_type(32));
+        let bits = if value.ty().is_float() { ops.value("arith.bitcast", &[value], long, &[]) } else { value };
+        let half = ops.constant(long, 32);
+        let high = ops.binary("arith.shrui", bits, half);
+        let [low, high] = [bits, high].map(|part| ops.value("arith.trunci", &[part], word, &[]));
+        let [low, high] = [low, high].map(|part| ops.value("arith.extui", &[self.shuffle(part, distance)], long, &[]));
+        let joined = ops.binary("arith.ori", low, ops.binary("arith.shli", high, half));
+        if value.ty().is_float() { ops.value("arith.bitcast", &[joined], value.ty(), &[]) } else { joined }
+    }
+
+    fn shuffle(&self, word: Value, distance: i64) -> Value {
+        let ops = self.ops;
+        let mode = Attr::parse(ops.ctx(), "#gpu<shuffle_mode xor>").expect("the gpu dialect is registered");
+        let operands = [word, ops.constant(ops.int_type(32), distance), ops.constant(ops.int_type(32), WARP)];
+        ops.op("gpu.shuffle", &operands, &[word.ty(), ops.int_type(1)], &[("mode", mode)]).result(0)
+    }
+}
+
+/// A number of at most 32 bits as one that the hardware shuffles.
+fn to_word(ops: &Ops, value: Value) -> Value {
+    let ty = value.ty();
+    if ty.width() == 32 {
+        return value;
+    }
+    let bits = if ty.is_float() { ops.value("arith.bitcast", &[value], ops.int_type(ty.width()), &[]) } else { value };
+    ops.value("arith.extui", &[bits], ops.int_type(32), &[])
+}
+
+/// Undoes [`to_word`].
+fn from_word(ops: &Ops, word: Value, ty: Type) -> Value {
+    if ty.width() == 32 {
+        return word;
+    }
+    let bits = ops.value("arith.trunci", &[word], ops.int_type(ty.width()), &[]);
+    if ty.is_float() { ops.value("arith.bitcast", &[bits], ty, &[]) } else { bits }
+}
+
+fn store(ops: &Ops, value: Value, memory: Value, indices: &[Value]) {
+    let value = if value.ty().width() < 32 { to_word(ops, value) } else { value };
+    let operands: Vec<_> = [value, memory].iter().chain(indices).copied().collect();
+    ops.op("memref.store", &operands, &[], &[]);
+}
+
+fn load(ops: &Ops, memory: Value, indices: &[Value], ty: Type) -> Value {
+    let operands: Vec<_> = std::iter::once(memory).chain(indices.iter().copied()).collect();
+    let loaded = ops.value("memref.load", &operands, memory.ty().element(), &[]);
+    if ty.width() < 32 { from_word(ops, loaded, ty) } else { loaded }
+}

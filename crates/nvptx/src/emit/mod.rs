@@ -1,0 +1,171 @@
+//! `dynamo-to-gpu`: writes a kernel's phases as the code of one GPU thread, as `dynamo.gpu` says.
+//!
+//! Before: `func.func @k(%x: memref<…>, …)` of stage 05 with `dynamo.gpu = {class = "rows", …}` inside `module @kernels`.
+//! After: `gpu.func @k(%x: memref<…>, …) kernel` inside `gpu.module @device`, with its [`Launch`] as `dynamo.launch`.
+//!
+//! The bodies of the phases stay scalar: each thread runs them once per element. What is moved as vectors is memory.
+//! A value that one phase yields and a later one reads is never stored between them: it is still in a register
+//! (`keep = 1`), or its element is computed again from what it was made of.
+//!
+//! In `@kernels` a declaration is left, `func.func private @k(…) attributes {dynamo.device = @device::@k}`. A kernel without
+//! `dynamo.gpu` stays as it is, for whoever runs kernels elsewhere.
+
+mod cell;
+mod combine;
+mod ops;
+mod points;
+mod rows;
+
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Op, Type},
+    pass::{Config, Pass, PassError, PassResult},
+};
+
+use crate::{
+    kernel::Kernel,
+    launch::{Argument, Launch},
+    schedule::{Class, Schedule, bytes, kernels, pieces},
+};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dynamo-to-gpu", description: "Write scheduled kernels as the code of one GPU thread", run };
+
+/// The name of the module that holds the device's code.
+pub(crate) const DEVICE: &str = "device";
+
+fn run(module: Op, _config: &Config) -> PassResult {
+    for function in kernels(module) {
+        if crate::matmul::is_product(function) {
+            crate::matmul::write(function, &mut |function| device(module, function))?;
+            declare(function);
+            continue;
+        }
+        let Some(attr) = function.attr("dynamo.gpu") else { continue };
+        let kernel = Kernel::read(function).map_err(|reason| PassError::at(function, reason))?;
+        let schedule = Schedule::from_attr(attr, &kernel).map_err(|reason| PassError::at(function, reason))?;
+        write(module, &kernel, schedule);
+        declare(function);
+    }
+    Ok(())
+}
+
+/// Leaves a declaration in a kernel's place: the graph's launches name it, and `dynamo.device` says where its code went.
+pub(crate) fn declare(function: Op) {
+    let ctx = function.ctx();
+    let name = function.symbol().unwrap_or_default();
+    let mut attrs = vec![
+        ("sym_name", Attr::str(ctx, &name)),
+        ("sym_visibility", Attr::str(ctx, "private")),
+        ("dynamo.device", Attr::nested_symbol(ctx, DEVICE, &name)),
+    ];
+    attrs.extend(["function_type", "dynamo.signature"].iter().filter_map(|name| Some((*name, function.attr(name)?))));
+    let at = Builder::before(function);
+    at.insert(at.detached("func.func", &[], &[], &attrs, 1));
+    function.erase();
+}
+
+/// The `gpu.module` next to a kernel; made where there is none.
+fn device(module: Op, function: Op) -> Builder {
+    let mut found = None;
+    let beside = function.parent().unwrap_or(module);
+    for op in beside.body().into_iter().flat_map(dynamlir_dialect::ir::Block::ops) {
+        if op.is("gpu.module") {
+            found = op.body();
+        }
+    }
+    let body = found.unwrap_or_else(|| {
+        let name = ("sym_name", Attr::str(function.ctx(), DEVICE));
+        Builder::before(function).op_with_body("gpu.module", &[], &[], &[name], &[]).1
+    });
+    Builder::at_end(body, function.loc())
+}
+
+/// Makes a `gpu.func` with a kernel's arguments and as many buffers of shared memory.
+pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Launch) -> (Op, Builder) {
+    let ctx = function.ctx();
+    let inputs = function.attr("function_type").and_then(Attr::as_type).map(Type::function_inputs).unwrap_or_default();
+    let types: Vec<_> = inputs.iter().chain(shared).copied().collect();
+    let given = function.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let attrs: Vec<_> =
+        launch.arguments.iter().enumerate().map(|(i, argument)| argument_attrs(given.get(i).copied(), argument, ctx)).collect();
+    let three =
+        |values: [i64; 3]| Attr::parse(ctx, &format!("array<i32: {}, {}, {}>", values[0], values[1], values[2])).expect("well-formed");
+    let name = function.symbol().unwrap_or_default();
+    let (op, body) = at.op_with_body(
+        "gpu.func",
+        &[],
+        &[],
+        &[
+            ("sym_name", Attr::str(ctx, &name)),
+            ("function_type", Type::function(ctx, &inputs, &[]).as_attr()),
+            ("arg_attrs", Attr::array(ctx, &attrs)),
+            ("workgroup_attributions", Attr::i64(ctx, shared.len() as i64)),
+            ("gpu.kernel", Attr::unit(ctx)),
+            ("known_block_size", three(launch.block)),
+            ("known_grid_size", three(launch.grid)),
+            ("dynamo.launch", launch.to_attr(ctx)),
+        ],
+        &types,
+    );
+    (op, Builder::at_end(body, function.loc()))
+}
+
+/// What is known of an argument: what the plan says, and the alignment that the launch asks for.
+fn argument_attrs(given: Option<Attr>, argument: &Argument, ctx: dynamlir_dialect::ir::Ctx) -> Attr {
+    let mut entries: Vec<(String, Attr)> = given.map(Attr::entries).unwrap_or_default();
+    entries.retain(|(name, _)| name == "llvm.noalias");
+    entries.push(("llvm.align".into(), Attr::i64(ctx, argument.alignment)));
+    if !argument.written {
+        entries.push(("llvm.readonly".into(), Attr::unit(ctx)));
+    }
+    let entries: Vec<_> = entries.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+    Attr::dict(ctx, &entries)
+}
+
+fn write(module: Op, kernel: &Kernel, schedule: Schedule) {
+    let at = device(module, kernel.function);
+    let launch = Launch {
+        name: kernel.function.symbol().unwrap_or_default(),
+        grid: [grid(kernel, schedule), 1, 1],
+        block: match schedule.class {
+            Class::Points | Class::Rows => [schedule.threads, schedule.across, 1],
+            Class::Columns => [schedule.across, schedule.threads, 1],
+        },
+        shared_bytes: 0,
+        arguments: arguments(kernel, schedule),
+    };
+    let shared = combine::buffers(kernel, schedule);
+    let (op, builder) = gpu_func(&at, kernel.function, &shared, &launch);
+    let args = builder.block().args();
+    let (arguments, shared) = args.split_at(launch.arguments.len());
+    let ops = ops::Ops::new(builder);
+    if schedule.class == Class::Points {
+        points::write(kernel, schedule, ops, arguments);
+    } else {
+        rows::write(kernel, schedule, ops, arguments, shared);
+    }
+    builder.op("gpu.return", &[], &[], &[]);
+    debug_assert!(op.verify(), "a kernel that does not verify");
+}
+
+/// How many blocks there are.
+fn grid(kernel: &Kernel, schedule: Schedule) -> i64 {
+    match schedule.class {
+        Class::Points => pieces(kernel.elements(true) / schedule.vector, schedule.threads),
+        Class::Rows | Class::Columns => pieces(kernel.elements(true), schedule.across),
+    }
+}
+
+/// What a kernel's arguments must be at launch.
+fn arguments(kernel: &Kernel, schedule: Schedule) -> Vec<Argument> {
+    let count = kernel.function.body().map_or(0, |body| body.args().len());
+    let written: Vec<_> = kernel.stores.iter().map(|store| store.argument).collect();
+    let mut arguments: Vec<_> =
+        (0..count).map(|index| Argument { alignment: bytes(kernel, index), written: written.contains(&index) }).collect();
+    for (argument, access) in kernel.accesses() {
+        let wide = cell::moved_together(kernel, schedule, argument, access);
+        let alignment = &mut arguments[argument].alignment;
+        *alignment = (*alignment).max(wide * bytes(kernel, argument));
+    }
+    arguments
+}

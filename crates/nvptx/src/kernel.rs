@@ -1,0 +1,385 @@
+//! What a kernel of stage 05 computes, read into a form that code for threads can be made from.
+//!
+//! A kernel is a chain of `linalg.generic`s over one iteration domain, the *phases*. What a phase yields is of three kinds:
+//! one value per point of the domain, one per row (the domain without its reduced dimensions), or a reduction of points to
+//! one value per row. [`Kernel::read`] says which, where each operand of a body comes from and where each result goes – or
+//! why the kernel is not of this form.
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_dialect::ir::{Attr, Block, Op, Type, Value};
+
+/// A kernel, read.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// The function.
+    pub(crate) function: Op,
+    /// Its phases, first to last.
+    pub(crate) phases: Vec<Phase>,
+    /// Sizes of the iteration domain.
+    pub(crate) domain: Vec<i64>,
+    /// Which dimensions of it no phase reduces.
+    pub(crate) kept: Vec<bool>,
+    /// What leaves the kernel.
+    pub(crate) stores: Vec<Store>,
+    /// Where the arguments of the phases' bodies come from.
+    pub(crate) inputs: HashMap<Value, Input>,
+    /// Tensors that a body reads by index, and the kernel's arguments they lie in.
+    pub(crate) gathered: HashMap<Value, usize>,
+}
+
+/// One `linalg.generic`.
+#[derive(Debug)]
+pub(crate) struct Phase {
+    /// The dimensions of the domain that its loops run over: all, or the kept ones.
+    pub(crate) dims: Vec<usize>,
+    /// What it yields.
+    pub(crate) results: Vec<Outcome>,
+}
+
+/// What a result of a phase is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    /// A value for each point of the domain, as computed in the body.
+    Point(Value),
+    /// A value for each row, as computed in the body.
+    Row(Value),
+    /// `combiner(accumulator, element)` over the row's points.
+    Reduced {
+        /// The operation that takes one more element in.
+        combiner: Op,
+        /// The body's argument that stands for what was taken in so far.
+        accumulator: Value,
+        /// What is taken in.
+        element: Value,
+        /// The constant that an empty row gives; see [`is_neutral`].
+        start: Value,
+    },
+}
+
+/// Where an argument of a body comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// An argument of the kernel. For each dimension of its memory the dimension of the domain that goes along it; None
+    /// stays at index 0.
+    Memory {
+        /// Which argument.
+        argument: usize,
+        /// How it is gone through.
+        access: Vec<Option<usize>>,
+    },
+    /// A result of an earlier phase, at the same point or row.
+    Result {
+        /// The phase.
+        phase: usize,
+        /// Which of its results.
+        result: usize,
+    },
+    /// A scalar that is defined outside the body.
+    Scalar(Value),
+}
+
+/// A result that is written to an argument of the kernel.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// The phase.
+    pub(crate) phase: usize,
+    /// Which of its results.
+    pub(crate) result: usize,
+    /// The argument.
+    pub(crate) argument: usize,
+    /// As in [`Input::Memory`].
+    pub(crate) access: Vec<Option<usize>>,
+}
+
+/// What reading says: the kernel, or why it stays where it is.
+pub(crate) type Read<T> = Result<T, String>;
+
+/// A generic on its way to becoming a [`Phase`].
+struct Generic {
+    op: Op,
+    body: Block,
+    reduced: Vec<bool>,
+    ranges: Vec<i64>,
+    /// Per operand: the loop that each of its dimensions follows, None for index 0.
+    accesses: Vec<Vec<Option<usize>>>,
+    inputs: usize,
+}
+
+impl Kernel {
+    /// Reads a kernel function.
+    pub(crate) fn read(function: Op) -> Read<Self> {
+        let body = function.body().ok_or("it is a declaration")?;
+        let generics = generics(body)?;
+        let domain = generics.iter().map(|generic| generic.ranges.clone()).max_by_key(Vec::len).ok_or("it has no phase")?;
+        let mut kept = vec![true; domain.len()];
+        for generic in generics.iter().filter(|generic| generic.ranges.len() == domain.len()) {
+            for (kept, reduced) in kept.iter_mut().zip(&generic.reduced) {
+                *kept &= !reduced;
+            }
+        }
+        let rows: Vec<_> = (0..domain.len()).filter(|&d| kept[d]).collect();
+        if domain.contains(&0) {
+            return Err("it has no elements".into());
+        }
+        let arguments: HashMap<_, _> = body.args().into_iter().enumerate().map(|(index, value)| (value, index)).collect();
+        let mut kernel =
+            Self { function, phases: Vec::new(), domain, kept, stores: Vec::new(), inputs: HashMap::new(), gathered: HashMap::new() };
+        for op in body.ops() {
+            if op.is("bufferization.to_tensor")
+                && let Some(&argument) = arguments.get(&op.operand(0))
+            {
+                kernel.gathered.insert(op.result(0), argument);
+            }
+        }
+        for (number, generic) in generics.iter().enumerate() {
+            let dims: Vec<_> = if generic.ranges.len() == kernel.domain.len() { (0..kernel.domain.len()).collect() } else { rows.clone() };
+            let fits = dims.len() == generic.ranges.len() && dims.iter().zip(&generic.ranges).all(|(&d, &range)| kernel.domain[d] == range);
+            if !fits {
+                return Err(format!("phase {number} runs over neither the kernel's domain nor its rows"));
+            }
+            kernel.phase(number, generic, dims, &generics)?;
+        }
+        kernel.stores(body, &generics, &arguments)?;
+        Ok(kernel)
+    }
+
+    /// Whether anything is reduced.
+    pub(crate) fn reduces(&self) -> bool {
+        self.kept.contains(&false)
+    }
+    /// Number of points of the dimensions that are kept (or not).
+    pub(crate) fn elements(&self, kept: bool) -> i64 {
+        self.dims(kept).into_iter().map(|d| self.domain[d]).product()
+    }
+    /// The dimensions that are kept (or not).
+    pub(crate) fn dims(&self, kept: bool) -> Vec<usize> {
+        (0..self.domain.len()).filter(|&d| self.kept[d] == kept).collect()
+    }
+    /// Type of an argument.
+    pub(crate) fn memory(&self, argument: usize) -> Type {
+        self.function.body().expect("the kernel was read from a body").args()[argument].ty()
+    }
+    /// Every way in which the kernel goes through its arguments, loads and stores, except by computed indices.
+    pub(crate) fn accesses(&self) -> Vec<(usize, &[Option<usize>])> {
+        let loads = self.inputs.values().filter_map(|input| match input {
+            Input::Memory { argument, access } => Some((*argument, access.as_slice())),
+            _ => None,
+        });
+        loads.chain(self.stores.iter().map(|store| (store.argument, store.access.as_slice()))).collect()
+    }
+
+    fn phase(&mut self, number: usize, generic: &Generic, dims: Vec<usize>, all: &[Generic]) -> Read<()> {
+        let over_rows = dims.len() < self.domain.len() || !self.reduces();
+        let in_domain = |access: &[Option<usize>]| access.iter().map(|dim| dim.map(|d| dims[d])).collect::<Vec<_>>();
+        let args = generic.body.args();
+        let used = used_inside(generic.body);
+        for index in (0..generic.inputs).filter(|&index| used.contains(&args[index])) {
+            let operand = generic.op.operand(index);
+            let access = in_domain(&generic.accesses[index]);
+            let input = if let Some(&argument) = self.gathered.get(&operand) {
+                Input::Memory { argument, access }
+            } else if let Some((phase, result)) = result_of(operand, all) {
+                let expected: Vec<_> = match self.phases[phase].results[result] {
+                    Outcome::Point(_) => (0..self.domain.len()).map(Some).collect(),
+                    _ => self.dims(true).into_iter().map(Some).collect(),
+                };
+                if access != expected {
+                    return Err(format!("phase {number} reads what phase {phase} yields at another point"));
+                }
+                Input::Result { phase, result }
+            } else if !operand.ty().is_tensor() {
+                Input::Scalar(operand)
+            } else {
+                return Err(format!("operand {index} of phase {number} is neither an argument nor another phase's result"));
+            };
+            self.inputs.insert(args[index], input);
+        }
+        for op in body_ops(generic.body) {
+            if op.is("tensor.extract") && !self.gathered.contains_key(&op.operand(0)) {
+                return Err(format!("phase {number} indexes into what the kernel itself computes"));
+            }
+            if op.is("func.call") {
+                return Err(format!("it calls {}", op.attr("callee").and_then(Attr::as_symbol).unwrap_or_default()));
+            }
+        }
+        let yields = generic.body.terminator().ok_or("a body without a terminator")?.operands();
+        let rows: Vec<_> = self.dims(true).into_iter().map(Some).collect();
+        let points: Vec<_> = (0..self.domain.len()).map(Some).collect();
+        let mut results = Vec::new();
+        for (index, &value) in yields.iter().enumerate() {
+            let operand = generic.inputs + index;
+            let accumulator = args[operand];
+            let access = in_domain(&generic.accesses[operand]);
+            let outcome = if depends(value, &|leaf| leaf == accumulator) {
+                let start = start(generic.op.operand(operand))
+                    .ok_or_else(|| format!("reduction {index} of phase {number} starts from no constant"))?;
+                reduction(value, accumulator, start)
+                    .ok_or_else(|| format!("reduction {index} of phase {number} is none that pieces can be combined of"))?
+            } else if access == points {
+                Outcome::Point(value)
+            } else if access == rows && (over_rows || !self.depends_on_point(value, &dims)) {
+                Outcome::Row(value)
+            } else {
+                return Err(format!("result {index} of phase {number} is neither of a point nor of a row"));
+            };
+            if matches!(outcome, Outcome::Reduced { .. }) && access != rows {
+                return Err(format!("reduction {index} of phase {number} gives something else than rows"));
+            }
+            let others = |leaf: Value| leaf.arg_index().is_some_and(|at| at >= generic.inputs) && args.contains(&leaf);
+            let element = match outcome {
+                Outcome::Reduced { element, .. } => element,
+                Outcome::Point(value) | Outcome::Row(value) => value,
+            };
+            if depends(element, &others) {
+                return Err(format!("phase {number} is a scan: its points depend on the ones before"));
+            }
+            results.push(outcome);
+        }
+        self.phases.push(Phase { dims, results });
+        Ok(())
+    }
+
+    /// Whether a value of a body differs between the points of a row.
+    fn depends_on_point(&self, value: Value, dims: &[usize]) -> bool {
+        depends(value, &|leaf| match self.inputs.get(&leaf) {
+            Some(Input::Memory { access, .. }) => access.iter().flatten().any(|&d| !self.kept[d]),
+            Some(&Input::Result { phase, result }) => matches!(self.phases[phase].results[result], Outcome::Point(_)),
+            Some(Input::Scalar(_)) => false,
+            None => leaf.def().is_some_and(|op| op.is("linalg.index") && op.attr_i64("dim").is_none_or(|d| !self.kept[dims[d as usize]])),
+        })
+    }
+
+    fn stores(&mut self, body: Block, all: &[Generic], arguments: &HashMap<Value, usize>) -> Read<()> {
+        for op in body.ops().into_iter().filter(|op| op.is("bufferization.materialize_in_destination")) {
+            let (phase, result) = result_of(op.operand(0), all).ok_or("it writes what no phase yields")?;
+            let &argument = arguments.get(&op.operand(1)).ok_or("it writes to memory that is no argument")?;
+            let generic = &all[phase];
+            let access = generic.accesses[generic.inputs + result].iter().map(|dim| dim.map(|d| self.phases[phase].dims[d])).collect();
+            self.stores.push(Store { phase, result, argument, access });
+        }
+        if self.stores.is_empty() { Err("it writes nothing".into()) } else { Ok(()) }
+    }
+}
+
+/// The kernel's generics; an error if it has anything else that computes or writes.
+fn generics(body: Block) -> Read<Vec<Generic>> {
+    const AROUND: &[&str] = &[
+        "arith.constant",
+        "bufferization.materialize_in_destination",
+        "bufferization.to_tensor",
+        "func.return",
+        "linalg.fill",
+        "tensor.empty",
+    ];
+    let mut found = Vec::new();
+    for op in body.ops() {
+        if op.is("linalg.generic") {
+            found.push(generic(op).ok_or_else(|| format!("phase {} is not affine and static", found.len()))?);
+        } else if !AROUND.iter().any(|name| op.is(name)) {
+            return Err(format!("it has a {}", op.name()));
+        }
+    }
+    Ok(found)
+}
+
+fn generic(op: Op) -> Option<Generic> {
+    let iterators = op.attr("iterator_types")?.as_array()?;
+    let reduced: Vec<_> = iterators.iter().map(|iterator| iterator.to_string().contains("reduction")).collect();
+    let accesses = op.attr("indexing_maps")?.as_array()?.into_iter().map(access).collect::<Option<Vec<_>>>()?;
+    let mut ranges = vec![None; reduced.len()];
+    for (access, operand) in accesses.iter().zip(op.operands()) {
+        for (dim, size) in access.iter().zip(operand.ty().shape()) {
+            if let Some(dim) = *dim {
+                ranges[dim] = Some(size).filter(|&size| size >= 0);
+            }
+        }
+    }
+    let inputs = op.num_operands() - op.num_results();
+    Some(Generic { op, body: op.body()?, reduced, ranges: ranges.into_iter().collect::<Option<_>>()?, accesses, inputs })
+}
+
+/// What an indexing map's results are: a loop, or index 0. None if one is anything else.
+fn access(map: Attr) -> Option<Vec<Option<usize>>> {
+    let text = map.to_string();
+    let (_, results) = text.split_once("->")?;
+    let results = results.trim().trim_end_matches('>').trim_start_matches('(').trim_end_matches(')');
+    if results.is_empty() {
+        return Some(Vec::new());
+    }
+    let one = |result: &str| match result.trim() {
+        "0" => Some(None),
+        dim => dim.strip_prefix('d')?.parse().ok().map(Some),
+    };
+    results.split(',').map(one).collect()
+}
+
+/// Which phase's result a tensor is.
+fn result_of(tensor: Value, all: &[Generic]) -> Option<(usize, usize)> {
+    let op = tensor.def()?;
+    Some((all.iter().position(|generic| generic.op == op)?, tensor.result_index()?))
+}
+
+/// The constant that an accumulator is filled with.
+fn start(accumulator: Value) -> Option<Value> {
+    let fill = accumulator.def().filter(|op| op.is("linalg.fill"))?;
+    fill.operand(0).def().filter(|op| op.is("arith.constant")).map(|op| op.result(0))
+}
+
+/// Reads `value = combiner(accumulator, element)`.
+fn reduction(value: Value, accumulator: Value, start: Value) -> Option<Outcome> {
+    let combiner = value.def()?;
+    let [a, b] = combiner.operands()[..] else { return None };
+    let element = if a == accumulator { b } else { a };
+    let once = (a == accumulator) != (b == accumulator) && !depends(element, &|leaf| leaf == accumulator);
+    let same = element.ty() == value.ty() && is_neutral(combiner, start);
+    (once && same).then_some(Outcome::Reduced { combiner, accumulator, element, start })
+}
+
+/// Whether a row may be reduced in pieces, each of which starts from `start`: the combiner is associative and commutative
+/// (as far as the kernel's rounding goes), and taking `start` in once more changes nothing.
+fn is_neutral(combiner: Op, start: Value) -> bool {
+    let value = start.def().and_then(|op| op.attr("value"));
+    let is = |wanted: i32| {
+        let value = value.map(|value| (value.as_f64(), value.as_i64()));
+        value.is_some_and(|(real, integer)| real == Some(wanted.into()) || integer == Some(wanted.into()))
+    };
+    match combiner.name().as_str() {
+        "arith.addf" | "arith.addi" | "arith.xori" => is(0),
+        "arith.mulf" | "arith.muli" => is(1),
+        "arith.maximumf" | "arith.minimumf" | "arith.maxnumf" | "arith.minnumf" | "arith.maxsi" | "arith.minsi" | "arith.maxui"
+        | "arith.minui" | "arith.andi" | "arith.ori" => true,
+        _ => false,
+    }
+}
+
+/// All operations of a body, nested ones included.
+fn body_ops(body: Block) -> Vec<Op> {
+    let mut found = Vec::new();
+    for op in body.ops() {
+        op.walk(&mut |op| found.push(op));
+    }
+    found
+}
+
+fn used_inside(body: Block) -> HashSet<Value> {
+    body_ops(body).into_iter().flat_map(Op::operands).collect()
+}
+
+/// Whether a value is computed from one that `wanted` picks; it is asked of block arguments and of results.
+pub(crate) fn depends(value: Value, wanted: &dyn Fn(Value) -> bool) -> bool {
+    let mut seen = HashSet::new();
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        if wanted(value) {
+            return true;
+        }
+        if let Some(op) = value.def() {
+            op.walk(&mut |op| open.extend(op.operands()));
+        }
+    }
+    false
+}

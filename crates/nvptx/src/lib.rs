@@ -1,0 +1,29 @@
+//! The GPU half of code generation: the kernels of stage 05 become PTX, which the CUDA driver loads.
+//!
+//! - `kernel`: what a kernel computes, [`schedule`]: which thread computes what, [`emit`]: the code of one thread,
+//! - [`matmul`]: products of matrices on tensor cores,
+//! - [`math`], [`libdevice`]: math functions,
+//! - [`ptx`]: LLVM's code generator, [`launch`]: how an entry is launched,
+//! - [`pipelines`]: all of it by name.
+
+#![forbid(unsafe_code)]
+
+mod kernel;
+
+pub mod emit;
+pub mod error;
+pub mod launch;
+pub mod libdevice;
+pub mod math;
+pub mod matmul;
+pub mod pipelines;
+pub mod ptx;
+pub mod schedule;
+
+pub use error::Error;
+pub use launch::{Argument, Launch};
+
+use dynamlir_dialect::pass::Pass;
+
+/// Every pass of this crate.
+pub const PASSES: &[&Pass] = &[&schedule::PASS, &emit::PASS, &math::PASS, &ptx::PASS];

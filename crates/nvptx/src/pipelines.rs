@@ -1,0 +1,56 @@
+//! The GPU's way from stage 05, as named pipelines: `dynamlir-opt 05-linalg.mlir --dynamlir-linalg-to-nvptx=chip=sm_90`.
+//!
+//! ```text
+//! 05 linalg
+//!    ▼  dynamo-schedule-gpu, dynamo-to-gpu
+//! gpu        gpu.func kernels of gpu.module @device, each with its launch; what the GPU cannot run stays a func.func
+//!    ▼  upstream lowerings
+//! nvvm       the LLVM dialect with NVVM's operations
+//!    ▼  dynamo-gpu-to-ptx
+//! nvptx      gpu.binary @device: PTX, and how each entry is launched
+//! ```
+
+use std::sync::Once;
+
+use dynamlir_dialect::pass::{register, register_pipeline};
+
+use crate::PASSES;
+
+/// Leads to `gpu.func`s.
+pub const TO_GPU: &str = "dynamo-schedule-gpu,dynamo-to-gpu,canonicalize,cse";
+
+/// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps.
+pub const TO_NVVM: &str = "dynamo-gpu-math{config=$options},gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
+    convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1},canonicalize,cse,reconcile-unrealized-casts)";
+
+/// Leads to PTX.
+pub const TO_NVPTX: &str = "dynamo-gpu-to-ptx{config=$options}";
+
+/// The steps: name, passes. `$options` is what stands after the pipeline's name.
+const STEPS: &[(&str, &str, &str)] = &[("linalg", "gpu", TO_GPU), ("gpu", "nvvm", TO_NVVM), ("nvvm", "nvptx", TO_NVPTX)];
+
+/// Makes passes and pipelines known by name: each step as `dynamlir-<from>-to-<to>`, and from stage 05 to each. Like the
+/// CPU's, they work on the module nested in the given one. Safe to call more than once.
+pub fn register_all() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for pass in PASSES {
+            register(pass);
+        }
+        let mut all = Vec::new();
+        for &(from, to, passes) in STEPS {
+            all.push(passes);
+            let name = format!("dynamlir-{from}-to-{to}");
+            register_pipeline(&name, &format!("One step of the GPU's way, {from} to {to}"), &format!("builtin.module({passes})"));
+            if all.len() > 1 {
+                let name = format!("dynamlir-linalg-to-{to}");
+                register_pipeline(&name, &format!("The GPU's way from 05-linalg to {to}"), &format!("builtin.module({})", all.join(",")));
+            }
+        }
+    });
+}
+
+/// The whole way for a module of kernels, as a pipeline. `options` are `chip=…,libdevice=…`, and may be empty.
+pub fn kernels_to_nvptx(options: &str) -> String {
+    format!("builtin.module({TO_GPU},{TO_NVVM},{TO_NVPTX})").replace("$options", options)
+}

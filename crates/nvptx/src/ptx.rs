@@ -1,0 +1,150 @@
+//! `dynamo-gpu-to-ptx`: from the NVVM dialect to PTX, in this process, with LLVM's own code generator.
+//!
+//! Before: `gpu.module @device` whose functions are `llvm.func … {nvvm.kernel}`.
+//! After: `gpu.binary @device [#gpu.object<#nvvm.target<chip = "sm_90">, assembly = "…">]` with `dynamo.launches`: how each
+//! entry is launched. PTX is text that the CUDA driver assembles for the chip when it is loaded; no other tool is needed.
+
+use std::{path::Path, sync::Once};
+
+use dynamlir_codegen::{Error as CodegenError, bridge::translate};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op},
+    pass::{Config, Pass, PassError, PassResult},
+};
+use inkwell::{
+    OptimizationLevel,
+    context::Context,
+    memory_buffer::MemoryBuffer,
+    module::{Linkage, Module},
+    passes::PassBuilderOptions,
+    targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple},
+};
+
+use crate::{
+    error::Error,
+    launch::Launch,
+    math::{devices, library},
+};
+
+/// The pass. Options: `chip=sm_90`, `libdevice=FILE` or `none`, `print=1` writes the PTX to standard output.
+pub const PASS: Pass = Pass { name: "dynamo-gpu-to-ptx", description: "Compile GPU modules of the NVVM dialect to PTX", run };
+
+/// The chip that code is made for where none is named: the first with all that the code may use. Later ones run it too.
+pub const CHIP: &str = "sm_80";
+
+/// Code for a device, and how to launch it.
+#[derive(Clone, Debug)]
+pub struct Ptx {
+    /// The assembly text.
+    pub text: String,
+    /// The chip it is for.
+    pub chip: String,
+    /// Its entries.
+    pub launches: Vec<Launch>,
+}
+
+fn run(module: Op, config: &Config) -> PassResult {
+    for device in devices(module) {
+        let ptx = compile(device, config.get("chip").unwrap_or(CHIP), library(config).as_deref())
+            .map_err(|error| PassError::at(device, error.to_string()))?;
+        if config.number("print") == Some(1) {
+            print!("{}", ptx.text);
+        }
+        replace(device, &ptx);
+    }
+    Ok(())
+}
+
+/// Puts a `gpu.binary` in a module's place.
+fn replace(device: Op, ptx: &Ptx) {
+    let ctx = device.ctx();
+    let text: String = ptx.text.replace('\\', "\\\\").replace('"', "\\22").replace('\n', "\\0A").replace('\t', "\\09");
+    let object = format!("#gpu.object<#nvvm.target<chip = \"{}\">, assembly = \"{text}\">", ptx.chip);
+    let object = Attr::parse(ctx, &object).expect("the gpu and nvvm dialects are registered");
+    let launches: Vec<_> = ptx.launches.iter().map(|launch| (launch.name.as_str(), launch.to_attr(ctx))).collect();
+    let name = device.symbol().unwrap_or_default();
+    let attrs = [
+        ("sym_name", Attr::str(ctx, &name)),
+        ("offloadingHandler", Attr::parse(ctx, "#gpu.select_object").expect("the gpu dialect is registered")),
+        ("objects", Attr::array(ctx, &[object])),
+        ("dynamo.launches", Attr::dict(ctx, &launches)),
+    ];
+    Builder::before(device).op("gpu.binary", &[], &[], &attrs);
+    device.erase();
+}
+
+/// Compiles one `gpu.module` whose contents are LLVM's.
+pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, Error> {
+    let launches: Vec<_> = device.body().into_iter().flat_map(Block::ops).filter_map(Launch::of).collect();
+    let context = Context::create();
+    let machine = machine(chip)?;
+    let module = translate(device, &context)?;
+    module.set_triple(&machine.get_triple());
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    link(&context, &module, libdevice)?;
+    let entries: Vec<_> = launches.iter().map(|launch| launch.name.as_str()).collect();
+    for function in module.get_functions().filter(|function| function.count_basic_blocks() > 0) {
+        if !function.get_name().to_str().is_ok_and(|name| entries.contains(&name)) {
+            function.set_linkage(Linkage::Internal);
+        }
+    }
+    module.verify().map_err(|message| CodegenError::Verification(message.to_string()))?;
+    module
+        .run_passes("default<O3>", &machine, PassBuilderOptions::create())
+        .map_err(|message| CodegenError::Optimization(message.to_string()))?;
+    let code =
+        machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|message| CodegenError::Emission(message.to_string()))?;
+    let text = String::from_utf8_lossy(code.as_slice()).trim_end_matches('\0').to_owned();
+    Ok(Ptx { text, chip: chip.to_owned(), launches })
+}
+
+/// Takes in the math functions that are called; an error if some are not to be had.
+fn link<'ctx>(context: &'ctx Context, module: &Module<'ctx>, libdevice: Option<&Path>) -> Result<(), Error> {
+    if undefined(module).is_empty() {
+        return Ok(());
+    }
+    let Some(path) = libdevice else {
+        let why = "which was not found: DYNAMLIR_LIBDEVICE may name the file".into();
+        return Err(Error::Undefined { functions: undefined(module).join(", "), why });
+    };
+    let refuse = |message: String| Error::Libdevice { path: path.display().to_string(), message };
+    let buffer = MemoryBuffer::create_from_file(path).map_err(|message| refuse(message.to_string()))?;
+    let library = Module::parse_bitcode_from_buffer(&buffer, context).map_err(|message| refuse(message.to_string()))?;
+    // The library names no machine of its own; LLVM would warn of the difference.
+    library.set_triple(&module.get_triple());
+    library.set_data_layout(&module.get_data_layout());
+    module.link_in_module(library).map_err(|message| refuse(message.to_string()))?;
+    let left = undefined(module);
+    // LLVM replaces calls of this one by a constant.
+    let left: Vec<_> = left.into_iter().filter(|name| name != "__nvvm_reflect").collect();
+    if left.is_empty() { Ok(()) } else { Err(Error::Undefined { functions: left.join(", "), why: "which lacks them".into() }) }
+}
+
+/// Functions that are declared only, except LLVM's own.
+fn undefined(module: &Module<'_>) -> Vec<String> {
+    module
+        .get_functions()
+        .filter(|function| function.count_basic_blocks() == 0)
+        .map(|function| function.get_name().to_string_lossy().into_owned())
+        .filter(|name| !name.starts_with("llvm."))
+        .collect()
+}
+
+/// LLVM's code generator for a chip.
+fn machine(chip: &str) -> Result<TargetMachine, Error> {
+    static INITIALIZED: Once = Once::new();
+    INITIALIZED.call_once(|| Target::initialize_nvptx(&InitializationConfig::default()));
+    let number: String = chip.strip_prefix("sm_").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+    let number: u32 = number.parse().ok().filter(|&number| number >= 80).ok_or_else(|| Error::Chip(chip.to_owned()))?;
+    // The PTX version bounds which drivers take the code: the oldest that knows the chip.
+    let features = match number {
+        ..90 => "+ptx71",
+        90..100 => "+ptx80",
+        _ => "",
+    };
+    let triple = TargetTriple::create("nvptx64-nvidia-cuda");
+    let target = Target::from_triple(&triple).map_err(|message| CodegenError::Target(message.to_string()))?;
+    target
+        .create_target_machine(&triple, chip, features, OptimizationLevel::Aggressive, RelocMode::Default, CodeModel::Default)
+        .ok_or_else(|| Error::Chip(chip.to_owned()))
+}

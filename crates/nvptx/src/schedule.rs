@@ -1,0 +1,248 @@
+//! `dynamo-schedule-gpu`: decides which thread computes what, and writes the decision on the kernel as `dynamo.gpu`.
+//!
+//! | kernel | class | blocks and threads |
+//! |---|---|---|
+//! | nothing reduced | `points` | a thread takes `vector` neighbours of the innermost dimension |
+//! | the last dimension reduced | `rows` | `threads` threads share a row, `across` rows share a block |
+//! | another dimension reduced | `columns` | `across` columns side by side, `threads` threads share each |
+//!
+//! Before: `func.func @k(%x: memref<64x1024xf32>, …) attributes {dynamo.kernel}`, a phase that sums along the last dimension.
+//! After: the same with `dynamo.gpu = {across = 1 : i64, chunks = 1 : i64, class = "rows", keep = 1 : i64, threads = 256 : i64,
+//! vector = 4 : i64}`, which may be edited: `dynamo-to-gpu` checks it and does what it says.
+//!
+//! Why not transform-dialect loops as for the CPU: what a GPU's schedule decides is which *thread* has which elements, and the
+//! phases of a kernel then talk through registers and shuffles. `scf.forall` of threads with fused phases would put a buffer
+//! and a barrier between any two phases, and upstream has no tiling into warps that share a reduction.
+//!
+//! With `keep`, a row fits the registers of its threads: the loop over its chunks is unrolled, and what one phase has loaded
+//! or computed is there for the next. Without, it is a loop, and later phases compute their elements again, from memory.
+//!
+//! Restriction: a kernel that is not a chain of phases over one domain (see `kernel.rs`) gets `dynamo.no_gpu`, saying why.
+
+use dynamlir_dialect::{
+    ir::{Attr, Ctx, Op},
+    pass::{Config, Pass, PassResult},
+};
+
+use crate::kernel::Kernel;
+
+/// The pass.
+pub const PASS: Pass =
+    Pass { name: "dynamo-schedule-gpu", description: "Decide which GPU thread computes which elements of a kernel", run };
+
+/// Threads of a warp.
+pub(crate) const WARP: i64 = 32;
+/// Threads of a block that computes points: enough of them to hide memory, few enough for several blocks per processor.
+const BLOCK: i64 = 256;
+/// Most threads of a block.
+const MOST_THREADS: i64 = 1024;
+/// Bytes that one thread moves at once.
+const VECTOR_BYTES: i64 = 16;
+/// Elements of a row that a thread may keep in registers.
+const KEPT_ELEMENTS: i64 = 32;
+/// Operations that unrolling may make of the phases' bodies.
+const UNROLLED_OPS: i64 = 4096;
+/// Chunks that a thread goes through if the rows are enough to fill the processor without all of a row's threads.
+const CHUNKS: i64 = 2;
+/// The same where one warp then has the whole row: it needs no shared memory and waits for nobody.
+const MOST_CHUNKS: i64 = 4;
+/// Rows that fill a processor.
+const MANY_ROWS: i64 = 512;
+/// Threads that share a column, at most: what they have is combined one by one.
+const MOST_PER_COLUMN: i64 = 16;
+
+/// How the threads share a kernel's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A thread per vector of points.
+    Points,
+    /// Threads side by side along a row.
+    Rows,
+    /// Threads side by side on neighbouring columns.
+    Columns,
+}
+
+/// The decision. For [`Class::Points`], `threads` is a block's and `across` is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) class: Class,
+    /// Neighbouring elements that a thread takes together.
+    pub(crate) vector: i64,
+    /// Threads that share a row or column.
+    pub(crate) threads: i64,
+    /// Rows or columns that share a block.
+    pub(crate) across: i64,
+    /// Vectors that each thread takes of a row.
+    pub(crate) chunks: i64,
+    /// Whether those stay in registers between phases.
+    pub(crate) keep: bool,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
+fn run(module: Op, _config: &Config) -> PassResult {
+    for function in kernels(module) {
+        // A product of matrices has a way of its own.
+        if crate::matmul::is_product(function) {
+            continue;
+        }
+        match Kernel::read(function) {
+            Ok(kernel) => function.set_attr("dynamo.gpu", schedule(&kernel).to_attr(function.ctx())),
+            Err(reason) => function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason)),
+        }
+    }
+    Ok(())
+}
+
+/// The kernels of a module.
+pub(crate) fn kernels(module: Op) -> Vec<Op> {
+    let mut found = Vec::new();
+    module.walk(&mut |op| {
+        if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
+            found.push(op);
+        }
+    });
+    found
+}
+
+fn schedule(kernel: &Kernel) -> Schedule {
+    let innermost = kernel.domain.len().wrapping_sub(1);
+    if !kernel.reduces() {
+        let vector = kernel.domain.last().map_or(1, |&range| vector(kernel, innermost, range));
+        let points: i64 = kernel.domain.iter().product();
+        let threads = pieces((points / vector).clamp(1, BLOCK), WARP) * WARP;
+        return Schedule { class: Class::Points, vector, threads, across: 1, chunks: 1, keep: true };
+    }
+    let (rows, row) = (kernel.elements(true), kernel.elements(false));
+    if kernel.kept[innermost] {
+        let threads = power(row.min(MOST_PER_COLUMN));
+        let chunks = pieces(row, threads);
+        return Schedule { class: Class::Columns, vector: 1, threads, across: WARP, chunks, keep: keeps(kernel, chunks) };
+    }
+    let vector = vector(kernel, innermost, kernel.domain[innermost]);
+    let vectors = row / vector;
+    let many = rows >= MANY_ROWS;
+    let threads = if vectors <= WARP * if many { MOST_CHUNKS } else { CHUNKS } {
+        WARP
+    } else {
+        power(pieces(vectors, if many { CHUNKS } else { 1 })).min(MOST_THREADS)
+    };
+    let across = if threads == WARP { power(rows / MANY_ROWS + 1).min(BLOCK / WARP) } else { 1 };
+    let chunks = pieces(vectors, threads);
+    Schedule { class: Class::Rows, vector, threads, across, chunks, keep: keeps(kernel, chunks * vector) }
+}
+
+/// How many pieces of a size something has, the last one perhaps in part.
+pub(crate) fn pieces(whole: i64, size: i64) -> i64 {
+    (whole + size - 1) / size
+}
+
+/// The next power of two from a number on.
+fn power(number: i64) -> i64 {
+    number.max(1).cast_unsigned().next_power_of_two().cast_signed()
+}
+
+/// Whether so many elements per thread can be kept in registers.
+fn keeps(kernel: &Kernel, elements: i64) -> bool {
+    let mut ops = 0;
+    kernel.function.walk(&mut |_| ops += 1);
+    elements <= KEPT_ELEMENTS && elements * ops <= UNROLLED_OPS
+}
+
+/// How many neighbours along the innermost dimension can be moved together: 16 bytes of the widest operand, as long as a
+/// row consists of whole vectors. Operands that are gone through otherwise do not count: they are moved one by one.
+fn vector(kernel: &Kernel, innermost: usize, range: i64) -> i64 {
+    let widths = kernel.accesses().into_iter().filter(|(argument, access)| along(kernel, *argument, access, innermost).is_some());
+    let widest = widths.map(|(argument, _)| bytes(kernel, argument)).max();
+    let most = widest.map_or(1, |bytes| VECTOR_BYTES / bytes);
+    std::iter::successors(Some(most), |vector| Some(vector / 2)).find(|&vector| vector <= 1 || range % vector == 0).unwrap_or(1).max(1)
+}
+
+/// Bytes of an element of an argument.
+pub(crate) fn bytes(kernel: &Kernel, argument: usize) -> i64 {
+    i64::from(kernel.memory(argument).element().width().div_ceil(8)).max(1)
+}
+
+/// If an access goes along `innermost` element by element: the largest power of two that divides its other strides, and so
+/// the longest vector whose every address is aligned.
+pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], innermost: usize) -> Option<i64> {
+    let strides = kernel.memory(argument).strides();
+    let at = access.iter().position(|&dim| dim == Some(innermost))?;
+    if strides[at] != 1 || access.iter().filter(|&&dim| dim == Some(innermost)).count() != 1 {
+        return None;
+    }
+    let others = strides.iter().enumerate().filter(|&(d, _)| d != at && access[d].is_some()).map(|(_, &stride)| stride);
+    Some(others.filter(|&stride| stride != 0).map(|stride| 1 << stride.trailing_zeros().min(6)).min().unwrap_or(64))
+}
+
+impl Schedule {
+    fn to_attr(self, ctx: Ctx) -> Attr {
+        let class = match self.class {
+            Class::Points => "points",
+            Class::Rows => "rows",
+            Class::Columns => "columns",
+        };
+        let number = |value: i64| Attr::i64(ctx, value);
+        Attr::dict(
+            ctx,
+            &[
+                ("across", number(self.across)),
+                ("chunks", number(self.chunks)),
+                ("class", Attr::str(ctx, class)),
+                ("keep", number(self.keep.into())),
+                ("threads", number(self.threads)),
+                ("vector", number(self.vector)),
+            ],
+        )
+    }
+
+    /// Reads what somebody may have edited, and sees to it that every element is still computed.
+    pub(crate) fn from_attr(attr: Attr, kernel: &Kernel) -> Result<Self, String> {
+        let number =
+            |name: &str| attr.get(name).and_then(Attr::as_i64).filter(|&n| n >= 0).ok_or_else(|| format!("dynamo.gpu lacks {name}"));
+        let class = match attr.get("class").and_then(Attr::as_str).as_deref() {
+            Some("points") => Class::Points,
+            Some("rows") => Class::Rows,
+            Some("columns") => Class::Columns,
+            _ => return Err("dynamo.gpu lacks a class: points, rows or columns".into()),
+        };
+        let schedule = Self {
+            class,
+            vector: number("vector")?,
+            threads: number("threads")?,
+            across: number("across")?,
+            chunks: number("chunks")?,
+            keep: number("keep")? != 0,
+        };
+        schedule.check(kernel).map(|()| schedule)
+    }
+
+    fn check(&self, kernel: &Kernel) -> Result<(), String> {
+        let Self { class, vector, threads, across, chunks, keep } = *self;
+        if (class == Class::Points) == kernel.reduces() {
+            return Err("the class of dynamo.gpu does not fit a kernel that reduces, or does not".into());
+        }
+        let innermost = kernel.domain.last().copied().unwrap_or(1);
+        if ![1, 2, 4, 8, 16].contains(&vector) || innermost % vector != 0 || (class == Class::Columns && vector != 1) {
+            return Err(format!("a row of {innermost} does not consist of vectors of {vector}"));
+        }
+        let block = threads.saturating_mul(across);
+        let whole = match class {
+            Class::Points => across == 1 && threads % WARP == 0,
+            Class::Rows => threads % WARP == 0 && power(threads) == threads && (threads == WARP || across == 1),
+            Class::Columns => across == WARP && power(threads) == threads,
+        };
+        if !whole || !(1..=MOST_THREADS).contains(&block) {
+            return Err(format!("{threads} by {across} threads are no block for this class"));
+        }
+        if class == Class::Rows && kernel.kept.last() == Some(&true) {
+            return Err("the last dimension is kept: the class is columns".into());
+        }
+        if class != Class::Points && chunks.saturating_mul(threads).saturating_mul(vector) < kernel.elements(false) {
+            return Err(format!("{chunks} chunks of {threads} vectors of {vector} do not cover a row of {}", kernel.elements(false)));
+        }
+        if keep && chunks > 256 {
+            return Err("that many chunks are a loop".into());
+        }
+        Ok(())
+    }
+}
