@@ -98,9 +98,7 @@ def test_fail_on_recompile_says_which_guard():
     assert is_compiled(compiled, A)
     with set_stance("fail_on_recompile"):
         assert is_compiled(compiled, A)
-        with pytest.raises(
-            RuntimeError, match=r"(?s)stance is 'fail_on_recompile'.*switched.*'tells'.*L\['x'\].shape"
-        ):
+        with pytest.raises(RuntimeError, match=r"(?s)stance is 'fail_on_recompile'.*switched.*'tells'.*L\['x'\].shape"):
             compiled(B)
     assert is_compiled(compiled, B)
 
