@@ -412,13 +412,48 @@ def test_a_value_in_a_format_or_a_pattern_decides(first, second, use):
     assert follows.entries() == 2
 
 
-def test_a_pattern_that_looks_into_an_object_is_plain_python():
+class Point:
+    """Matched by position and by name."""
+
+    __match_args__ = ("scale", "other")
+
+    def __init__(self, scale, tensor=None):
+        self.scale = scale
+        if tensor is not None:
+            self.tensor = tensor
+
+
+def point_pattern(x, value):
+    match value:
+        case Point(1):
+            return x
+        case Point(scale, tensor=torch.Tensor() as tensor):
+            return x * scale + tensor
+        case Point(scale=scale):
+            return x * scale
+        case Pair(scale=scale):
+            return x * scale
+        case _:
+            return x - 1
+
+
+def test_a_pattern_looks_into_an_object(monkeypatch):
     settings = Settings()
-    settings.value = Pair(X, 2)
-    compiled = dynamlir.compile(lambda x: class_pattern(x, settings.value))
-    torch.testing.assert_close(compiled(X), X * 2)
-    settings.value = Pair(X, 5)
-    torch.testing.assert_close(compiled(X), X * 5)
+    follows = Follows(lambda x: point_pattern(x, settings.value))
+    for entries, value in enumerate([Point(1), Point(2), Point(5), Point(2, X), Pair(X, 2), Pair(X, 5), Settings()], 1):
+        settings.value = value
+        assert follows.entries() == entries
+    settings.value = point = Point(1)
+    follows = Follows(lambda x: point_pattern(x, settings.value))
+    assert follows.entries() == 1
+    point.scale = 3
+    assert follows.entries() == 2
+    point.tensor = X + 1
+    assert follows.entries() == 3
+    point.tensor = X + 2
+    assert follows.entries() == 3, "an input of the graph"
+    monkeypatch.setattr(Point, "__match_args__", ("missing",))
+    assert follows.entries() == 4
 
 
 def test_the_kind_of_a_matched_value_decides():

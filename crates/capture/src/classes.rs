@@ -2,10 +2,15 @@
 //!
 //! A class that is found under a name, or in a tuple of them, may be another one at the next call.
 
-use pyo3::{exceptions::PyBaseException, prelude::*, types::PyTuple};
+use dynamlir_interpreter::semantics;
+use pyo3::{
+    exceptions::{PyAttributeError, PyBaseException},
+    prelude::*,
+    types::{PyString, PyTuple},
+};
 
 use crate::{
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Halt, Outcome, Tracked},
     stop::reason,
 };
 
@@ -21,6 +26,58 @@ impl<'py> Capture<'py> {
             self.guard_contents(&readable, source)?;
         }
         Ok(readable)
+    }
+
+    /// `case Class(…)`: the attributes that its patterns match, as a tuple, or None. Those of an existing object are read with their
+    /// sources; their values, which patterns look at unseen, are guarded.
+    pub(crate) fn match_class(
+        &self,
+        subject: &Tracked<'py>,
+        class: &Tracked<'py>,
+        positional: usize,
+        names: &Bound<'py, PyAny>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        self.settle(subject)?;
+        let kind = self.classes(class)?;
+        let found = semantics::match_class(&subject.object, &kind, positional, names)?;
+        let Some(source) = self.source_of(&subject.object) else { return Ok(found) };
+        self.pin_type(&subject.object, source)?;
+        if !subject.object.is_instance(&kind)? {
+            return Ok(found);
+        }
+        let mut wanted = Vec::new();
+        if positional > 0 {
+            let key = PyString::new(self.py, "__match_args__");
+            if !kind.hasattr(&key)? {
+                // A builtin class, whose one positional pattern is for the object itself.
+                return if names.len()? == 0 {
+                    Ok(found)
+                } else {
+                    self.stop(reason::UNGUARDABLE, "attributes of a builtin object in a pattern")
+                };
+            }
+            let own = self.readable(&self.load_attr(class, &key)?)?;
+            for name in own.try_iter()?.take(positional) {
+                wanted.push(name?);
+            }
+        }
+        for name in names.try_iter()? {
+            wanted.push(name?);
+        }
+        let mut values = Vec::new();
+        for name in wanted {
+            match self.load_attr(subject, name.cast::<PyString>().map_err(PyErr::from)?) {
+                Ok(value) => {
+                    self.settle(&value)?;
+                    values.push(value.object);
+                }
+                Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => {
+                    return Ok(self.py.None().into_bound(self.py));
+                }
+                Err(halt) => return Err(halt),
+            }
+        }
+        Ok(PyTuple::new(self.py, values)?.into_any())
     }
 
     /// `raise exception from cause`: the classes among them are guarded; an exception that existed before would be changed, since

@@ -485,16 +485,8 @@ impl Policy for CapturePolicy {
 
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        let tracked = capture.tracked(subject);
-        capture.run(capture.settle(&tracked))?;
-        let class = capture.run(capture.classes(&capture.tracked(class)))?;
-        let found = semantics::match_class(subject.get(), &class, positional, names.get())?;
-        if let Some(source) = capture.source_of(subject.get()) {
-            capture.run(capture.pin_type(subject.get(), source))?;
-            if !found.is_none() && (positional > 0 || names.get().len()? > 0) {
-                return capture.refuse(reason::UNGUARDABLE, "a class pattern that looks into an existing object");
-            }
-        }
+        let found = capture.match_class(&capture.tracked(subject), &capture.tracked(class), positional, names.get());
+        let found = capture.run(found)?;
         Ok(found.into())
     }
 
