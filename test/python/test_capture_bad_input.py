@@ -311,8 +311,8 @@ def test_a_guard_that_raises_is_a_miss():
 
 
 def test_a_tensor_may_store_anything_under_any_key():
-    # Guards look for a mark of `mark_dynamic` among the attributes, and a key may run code then: here it resizes an input
-    # that was looked at already.
+    # Guards look for a mark of `mark_dynamic` among the attributes, and a key may run code then: here it resizes an
+    # input that was looked at already.
     class Key(str):
         def __hash__(self):
             return hash("_dynamo_dynamic_indices")
