@@ -14,8 +14,7 @@ import dynamlir
 import numpy as np
 import pytest
 import torch
-
-X = torch.arange(6.0).reshape(2, 3)
+from follows import Follows, Settings, X
 
 
 @pytest.fixture(autouse=True)
@@ -23,21 +22,6 @@ def fresh():
     dynamlir.reset()
     with torch.no_grad():
         yield
-
-
-class Follows:
-    """Calls a compiled function after changes; each call must give what plain Python gives."""
-
-    def __init__(self, function):
-        self.function = function
-        self.compiled = dynamlir.compile(function, backend="python", fullgraph=True)
-
-    def entries(self):
-        """Checks two calls; how many entries the cache has now."""
-        for _ in range(2):
-            expected = self.function(X)
-            torch.testing.assert_close(self.compiled(X), expected)
-        return len(self.compiled._cache)
 
 
 # -- functions that the frame makes: comprehensions are functions of their own before CPython 3.12
@@ -90,14 +74,6 @@ def test_a_property_reads_a_cell():
 
 
 # -- objects that are taken apart by copy
-
-
-class Settings:
-    """As the configurations of transformers, which are deep-copied by the models' forward."""
-
-    def __init__(self):
-        self.layers = 2
-        self.names = {"kinds": ["full", "full"]}
 
 
 def test_a_deep_copy_is_guarded_by_all_that_it_copies():
@@ -412,50 +388,6 @@ def test_a_value_in_a_format_or_a_pattern_decides(first, second, use):
     assert follows.entries() == 2
 
 
-class Point:
-    """Matched by position and by name."""
-
-    __match_args__ = ("scale", "other")
-
-    def __init__(self, scale, tensor=None):
-        self.scale = scale
-        if tensor is not None:
-            self.tensor = tensor
-
-
-def point_pattern(x, value):
-    match value:
-        case Point(1):
-            return x
-        case Point(scale, tensor=torch.Tensor() as tensor):
-            return x * scale + tensor
-        case Point(scale=scale):
-            return x * scale
-        case Pair(scale=scale):
-            return x * scale
-        case _:
-            return x - 1
-
-
-def test_a_pattern_looks_into_an_object(monkeypatch):
-    settings = Settings()
-    follows = Follows(lambda x: point_pattern(x, settings.value))
-    for entries, value in enumerate([Point(1), Point(2), Point(5), Point(2, X), Pair(X, 2), Pair(X, 5), Settings()], 1):
-        settings.value = value
-        assert follows.entries() == entries
-    settings.value = point = Point(1)
-    follows = Follows(lambda x: point_pattern(x, settings.value))
-    assert follows.entries() == 1
-    point.scale = 3
-    assert follows.entries() == 2
-    point.tensor = X + 1
-    assert follows.entries() == 3
-    point.tensor = X + 2
-    assert follows.entries() == 3, "an input of the graph"
-    monkeypatch.setattr(Point, "__match_args__", ("missing",))
-    assert follows.entries() == 4
-
-
 def test_the_kind_of_a_matched_value_decides():
     def kind(value):
         match value:
@@ -516,170 +448,3 @@ def test_what_no_guard_sees_is_plain_python():
     settings.queue.append(3)
     torch.testing.assert_close(compiled(X), X * 3)
     assert {event.reason for event in dynamlir.fallbacks()} == {"unguardable"}
-
-
-class Problem(Exception):
-    """Caught under several names."""
-
-
-class Mild(Problem):
-    """What is raised."""
-
-
-def fail():
-    raise Mild("mild")
-
-
-CAUGHT: type = Problem
-SEVERAL: tuple = (Problem, OSError)
-CATALOGUE = types.ModuleType("catalogue")
-
-
-def catches_name(x):
-    try:
-        fail()
-    except CAUGHT:
-        return x * 2
-    except Exception:
-        return x * 3
-
-
-def catches_tuple(x):
-    try:
-        fail()
-    except (CAUGHT, OSError):
-        return x * 2
-    except Exception:
-        return x * 3
-
-
-def catches_existing_tuple(x):
-    try:
-        fail()
-    except SEVERAL:
-        return x * 2
-    except Exception:
-        return x * 3
-
-
-def catches_attribute(x):
-    try:
-        fail()
-    except CATALOGUE.caught:
-        return x * 2
-    except Exception:
-        return x * 3
-
-
-def catches_group(x):
-    try:
-        fail()
-    except* CAUGHT:
-        x = x * 2
-    except* Exception:
-        x = x * 3
-    return x
-
-
-def does_not_catch(x):
-    try:
-        fail()
-    except CATALOGUE.other:
-        return x * 2
-    except Problem:
-        return x * 3
-
-
-def matches_class(x):
-    match Mild():
-        case CATALOGUE.caught():
-            return x * 2
-        case _:
-            return x * 3
-
-
-def raises_class(x):
-    try:
-        raise CATALOGUE.raised
-    except Problem:
-        return x * 2
-    except ValueError:
-        return x * 3
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        catches_name,
-        catches_tuple,
-        catches_existing_tuple,
-        catches_attribute,
-        catches_group,
-        does_not_catch,
-        matches_class,
-        raises_class,
-        lambda x: x * 2 if isinstance(Mild(), (CAUGHT, int)) else x * 3,
-        lambda x: x * 2 if isinstance(Mild(), SEVERAL) else x * 3,
-        lambda x: x * 2 if issubclass(Mild, (int, (SEVERAL,))) else x * 3,
-    ],
-)
-def test_a_class_that_decides_may_be_another_one(function, monkeypatch):
-    CATALOGUE.caught, CATALOGUE.other, CATALOGUE.raised = Problem, ValueError, Mild
-    follows = Follows(function)
-    assert follows.entries() == 1
-    monkeypatch.setitem(globals(), "CAUGHT", ValueError)
-    monkeypatch.setitem(globals(), "SEVERAL", (ValueError, OSError))
-    CATALOGUE.caught, CATALOGUE.other, CATALOGUE.raised = ValueError, Mild, ValueError
-    assert follows.entries() == 2
-
-
-def test_an_exception_that_existed_before_keeps_its_traceback():
-    known = Mild("known")
-
-    def function(x):
-        try:
-            raise known
-        except Problem:
-            return x * 2
-
-    compiled = dynamlir.compile(function)
-    torch.testing.assert_close(compiled(X), X * 2)
-    assert [event.reason for event in dynamlir.fallbacks()] == ["side-effect"]
-    lines = known.__traceback__
-    assert lines.tb_frame.f_code is function.__code__ and lines.tb_next is None
-
-
-# -- objects that are compared by what they are
-
-FIRST, SECOND = Settings(), Settings()
-BOTH, TABLE = [FIRST, SECOND], {FIRST: 2, SECOND: 3}
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda x, value: x * (2 if value == FIRST else 3),
-        lambda x, value: x * (2 if value != FIRST else 3),
-        lambda x, value: x * (2 if (value, 1) == (FIRST, 1) else 3),
-        lambda x, value: x * (2 if value in BOTH else 3),
-        lambda x, value: x * (2 if value in (FIRST, SECOND) else 3),
-        lambda x, value: x * (2 if value in {FIRST, SECOND} else 3),
-        lambda x, value: x * (2 if value in TABLE else 3),
-        lambda x, value: x * {FIRST: 2, SECOND: 3}.get(value, 4),
-        lambda x, value: x * TABLE.get(value, 4),
-        lambda x, value: x * len({value, FIRST}),
-        lambda x, value: x * len({key: 1 for key in (value, FIRST)}),
-        lambda x, value: x * (1 + BOTH.count(value)),
-        lambda x, value: x * (1 + [FIRST, SECOND].count(value)),
-        lambda x, value: x * (2 if hash(value) == hash(FIRST) else 3),
-    ],
-)
-def test_which_object_it_is_decides(use):
-    settings, third = Settings(), Settings()
-    settings.value = third
-    follows = Follows(lambda x: use(x, settings.value))
-    assert follows.entries() == 1
-    settings.value = FIRST
-    assert follows.entries() == 2
-    settings.value = third
-    assert follows.entries() == 2

@@ -219,7 +219,7 @@ impl Storage {
 ///
 /// # Errors
 /// When this torch is unlike those we know.
-pub fn learn_tensors<'py>(py: Python<'py>) -> PyResult<()> {
+pub fn learn_tensors(py: Python<'_>) -> PyResult<()> {
     let torch = py.import("torch")?;
     // Tensors made in inference mode have nothing of autograd's.
     let ordinary = torch.call_method1("inference_mode", (false,))?;

@@ -1,0 +1,237 @@
+"""What decides without being computed with: the class that is caught, which object it is, what a pattern looks into."""
+
+from __future__ import annotations
+
+import collections
+import types
+
+import dynamlir
+import pytest
+import torch
+from follows import Follows, Settings, X
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+# -- classes
+
+
+class Problem(Exception):
+    """Caught under several names."""
+
+
+class Mild(Problem):
+    """What is raised."""
+
+
+def fail():
+    raise Mild("mild")
+
+
+CAUGHT: type = Problem
+SEVERAL: tuple = (Problem, OSError)
+CATALOGUE = types.ModuleType("catalogue")
+
+
+def catches_name(x):
+    try:
+        fail()
+    except CAUGHT:
+        return x * 2
+    except Exception:
+        return x * 3
+
+
+def catches_tuple(x):
+    try:
+        fail()
+    except (CAUGHT, OSError):
+        return x * 2
+    except Exception:
+        return x * 3
+
+
+def catches_existing_tuple(x):
+    try:
+        fail()
+    except SEVERAL:
+        return x * 2
+    except Exception:
+        return x * 3
+
+
+def catches_attribute(x):
+    try:
+        fail()
+    except CATALOGUE.caught:
+        return x * 2
+    except Exception:
+        return x * 3
+
+
+def catches_group(x):
+    try:
+        fail()
+    except* CAUGHT:
+        x = x * 2
+    except* Exception:
+        x = x * 3
+    return x
+
+
+def does_not_catch(x):
+    try:
+        fail()
+    except CATALOGUE.other:
+        return x * 2
+    except Problem:
+        return x * 3
+
+
+def matches_class(x):
+    match Mild():
+        case CATALOGUE.caught():
+            return x * 2
+        case _:
+            return x * 3
+
+
+def raises_class(x):
+    try:
+        raise CATALOGUE.raised
+    except Problem:
+        return x * 2
+    except ValueError:
+        return x * 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        catches_name,
+        catches_tuple,
+        catches_existing_tuple,
+        catches_attribute,
+        catches_group,
+        does_not_catch,
+        matches_class,
+        raises_class,
+        lambda x: x * 2 if isinstance(Mild(), (CAUGHT, int)) else x * 3,
+        lambda x: x * 2 if isinstance(Mild(), SEVERAL) else x * 3,
+        lambda x: x * 2 if issubclass(Mild, (int, (SEVERAL,))) else x * 3,
+    ],
+)
+def test_a_class_that_decides_may_be_another_one(function, monkeypatch):
+    CATALOGUE.caught, CATALOGUE.other, CATALOGUE.raised = Problem, ValueError, Mild
+    follows = Follows(function)
+    assert follows.entries() == 1
+    monkeypatch.setitem(globals(), "CAUGHT", ValueError)
+    monkeypatch.setitem(globals(), "SEVERAL", (ValueError, OSError))
+    CATALOGUE.caught, CATALOGUE.other, CATALOGUE.raised = ValueError, Mild, ValueError
+    assert follows.entries() == 2
+
+
+def test_an_exception_that_existed_before_keeps_its_traceback():
+    known = Mild("known")
+
+    def function(x):
+        try:
+            raise known
+        except Problem:
+            return x * 2
+
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), X * 2)
+    assert [event.reason for event in dynamlir.fallbacks()] == ["side-effect"]
+    lines = known.__traceback__
+    assert lines.tb_frame.f_code is function.__code__ and lines.tb_next is None
+
+
+# -- objects that are compared by what they are
+
+FIRST, SECOND = Settings(), Settings()
+BOTH, TABLE = [FIRST, SECOND], {FIRST: 2, SECOND: 3}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, value: x * (2 if value == FIRST else 3),
+        lambda x, value: x * (2 if value != FIRST else 3),
+        lambda x, value: x * (2 if (value, 1) == (FIRST, 1) else 3),
+        lambda x, value: x * (2 if value in BOTH else 3),
+        lambda x, value: x * (2 if value in (FIRST, SECOND) else 3),
+        lambda x, value: x * (2 if value in {FIRST, SECOND} else 3),
+        lambda x, value: x * (2 if value in TABLE else 3),
+        lambda x, value: x * {FIRST: 2, SECOND: 3}.get(value, 4),
+        lambda x, value: x * TABLE.get(value, 4),
+        lambda x, value: x * len({value, FIRST}),
+        lambda x, value: x * len({key: 1 for key in (value, FIRST)}),
+        lambda x, value: x * (1 + BOTH.count(value)),
+        lambda x, value: x * (1 + [FIRST, SECOND].count(value)),
+        lambda x, value: x * (2 if hash(value) == hash(FIRST) else 3),
+    ],
+)
+def test_which_object_it_is_decides(use):
+    settings, third = Settings(), Settings()
+    settings.value = third
+    follows = Follows(lambda x: use(x, settings.value))
+    assert follows.entries() == 1
+    settings.value = FIRST
+    assert follows.entries() == 2
+    settings.value = third
+    assert follows.entries() == 2
+
+
+# -- what patterns look into
+
+Pair = collections.namedtuple("Pair", "tensor scale")
+
+
+class Point:
+    """Matched by position and by name."""
+
+    __match_args__ = ("scale", "other")
+
+    def __init__(self, scale, tensor=None):
+        self.scale = scale
+        if tensor is not None:
+            self.tensor = tensor
+
+
+def point_pattern(x, value):
+    match value:
+        case Point(1):
+            return x
+        case Point(scale, tensor=torch.Tensor() as tensor):
+            return x * scale + tensor
+        case Point(scale=scale):
+            return x * scale
+        case Pair(scale=scale):
+            return x * scale
+        case _:
+            return x - 1
+
+
+def test_a_pattern_looks_into_an_object(monkeypatch):
+    settings = Settings()
+    follows = Follows(lambda x: point_pattern(x, settings.value))
+    for entries, value in enumerate([Point(1), Point(2), Point(5), Point(2, X), Pair(X, 2), Pair(X, 5), Settings()], 1):
+        settings.value = value
+        assert follows.entries() == entries
+    settings.value = point = Point(1)
+    follows = Follows(lambda x: point_pattern(x, settings.value))
+    assert follows.entries() == 1
+    point.scale = 3
+    assert follows.entries() == 2
+    point.tensor = X + 1
+    assert follows.entries() == 3
+    point.tensor = X + 2
+    assert follows.entries() == 3, "an input of the graph"
+    monkeypatch.setattr(Point, "__match_args__", ("missing",))
+    assert follows.entries() == 4
