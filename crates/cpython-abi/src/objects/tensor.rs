@@ -132,13 +132,13 @@ impl TensorClass {
         if dict == 0 {
             return if self.without_attributes(object).is_some() { Attributes::None } else { Attributes::Named };
         }
-        let dict = dict as *const u8;
+        let dict = dict as *const usize;
         // SAFETY: the word is the instance's dict, alive as the instance is: behind its header the number of items, a version, the
         // address of its keys. Of those the kind is the eleventh byte: 1 and 2 have exact strings only. So in 3.11 to 3.13, and
         // `Storage` knows no others.
         let (items, kind) = unsafe {
-            let keys = dict.add(DICT_KEYS).cast::<*const u8>().read();
-            (dict.add(DICT_ITEMS).cast::<isize>().read(), keys.add(10).read())
+            let keys = dict.add(DICT_KEYS).read() as *const u8;
+            (dict.add(DICT_ITEMS).read(), keys.add(10).read())
         };
         match kind {
             _ if items == 0 => Attributes::None,
@@ -190,9 +190,9 @@ impl TensorClass {
     }
 }
 
-/// Where a `PyDictObject` has the number of its items, and the address of its keys.
-const DICT_ITEMS: usize = 16;
-const DICT_KEYS: usize = 32;
+/// Where a `PyDictObject` has the number of its items, and the address of its keys: in words.
+const DICT_ITEMS: usize = 2;
+const DICT_KEYS: usize = 4;
 
 /// `Py_TPFLAGS_MANAGED_DICT`: the instance dict, and what stands for it before there is one, lie in front of the object.
 const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
