@@ -36,7 +36,8 @@ fn main() {
         .build_target("all")
         .build();
     println!("cargo:rustc-link-search=native={}/build/lib", built.display());
-    for library in ["DynamoPlugin", "DynamoCAPI", "DynamoDialect"] {
+    let older_libc = linked_statically.then_some("DynamoOlderLibc");
+    for library in ["DynamoPlugin", "DynamoCAPI", "DynamoDialect"].into_iter().chain(older_libc) {
         println!("cargo:rustc-link-lib=static={library}");
     }
 

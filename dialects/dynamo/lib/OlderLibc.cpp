@@ -1,0 +1,24 @@
+//===- OlderLibc.cpp - What older C libraries lack ------------------------===//
+//
+// Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// LLVM's archives are linked into the wheel as a distribution built them, with
+// the newest functions of its libc. This brings the one of those that is newer
+// than the rest (glibc 2.36, where the others are there since 2.34), so that the
+// wheel runs on systems that are years older.
+//
+//===----------------------------------------------------------------------===//
+
+#include <cstdint>
+#include <sys/random.h>
+
+/// A random number, for the names of temporary files. Only our own extension
+/// sees it.
+extern "C" __attribute__((visibility("hidden"))) uint32_t arc4random() noexcept {
+  uint32_t number = 0;
+  // Small requests are answered whole; an interrupted one is asked again.
+  while (getrandom(&number, sizeof number, 0) != sizeof number) {
+  }
+  return number;
+}
