@@ -24,7 +24,7 @@ use dynamlir_dialect::{
     pass::{Config, Pass, PassResult},
 };
 
-use crate::kernel::Kernel;
+use crate::{kernel::Kernel, matmul};
 
 /// The pass.
 pub const PASS: Pass =
@@ -81,8 +81,9 @@ pub(crate) struct Schedule {
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
 fn run(module: Op, _config: &Config) -> PassResult {
     for function in kernels(module) {
-        // A product of matrices has a way of its own.
-        if crate::matmul::is_product(function) {
+        // A product of matrices has a way of its own, with nothing to decide.
+        if matmul::is_product(function) {
+            matmul::check(function);
             continue;
         }
         match Kernel::read(function) {
@@ -167,7 +168,8 @@ pub(crate) fn bytes(kernel: &Kernel, argument: usize) -> i64 {
 pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], innermost: usize) -> Option<i64> {
     let strides = kernel.memory(argument).strides();
     let at = access.iter().position(|&dim| dim == Some(innermost))?;
-    if strides[at] != 1 || access.iter().filter(|&&dim| dim == Some(innermost)).count() != 1 {
+    // Vectors are loaded along the memory's own last dimension only.
+    if strides[at] != 1 || at + 1 != strides.len() || access.iter().filter(|&&dim| dim == Some(innermost)).count() != 1 {
         return None;
     }
     let others = strides.iter().enumerate().filter(|&(d, _)| d != at && access[d].is_some()).map(|(_, &stride)| stride);

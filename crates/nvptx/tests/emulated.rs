@@ -59,11 +59,19 @@ fn read(element: Type, bytes: &[u8]) -> f64 {
     match element.to_string().as_str() {
         "f32" => f32::from_bits(bits as u32).into(),
         "f64" => f64::from_bits(bits),
+        "f16" => half(bits as u16),
         "bf16" => f32::from_bits((bits as u32) << 16).into(),
         "i64" => bits as i64 as f64,
         "i8" => f64::from(bits as i8),
         other => panic!("no test has {other}"),
     }
+}
+
+/// A normal number of 16 bits, or zero.
+fn half(bits: u16) -> f64 {
+    let (sign, exponent, fraction) = (f64::from(bits >> 15), i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let magnitude = if exponent == 0 { 0.0 } else { (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2() };
+    magnitude * (1.0 - 2.0 * sign)
 }
 
 /// A small generator, so that a failure is the same the next time.
@@ -82,6 +90,8 @@ impl Random {
         let bits = match element.to_string().as_str() {
             "f32" => (real as f32).to_bits().into(),
             "f64" => real.to_bits(),
+            // Halves of powers of two and a half: exact, and never subnormal.
+            "f16" => [0x3800, 0x3C00, 0xBC00, 0x3E00, 0xB800, 0x4000, 0, 0x3D00][(self.next() % 8) as usize],
             "bf16" => u64::from((real as f32).to_bits() >> 16),
             "i64" => (least + (self.next() % 9) as i64) as u64,
             "i8" => self.next() % 2,
@@ -204,4 +214,9 @@ fn softmax_and_layer_norm() {
 #[test]
 fn columns() {
     compare("columns.mlir");
+}
+
+#[test]
+fn products_of_matrices() {
+    compare("matmul.mlir");
 }

@@ -12,7 +12,7 @@
 
 mod cell;
 mod combine;
-mod ops;
+pub(crate) mod ops;
 mod points;
 mod rows;
 
@@ -24,6 +24,7 @@ use dynamlir_dialect::{
 use crate::{
     kernel::Kernel,
     launch::{Argument, Launch},
+    matmul,
     schedule::{Class, Schedule, bytes, kernels, pieces},
 };
 
@@ -35,9 +36,10 @@ pub(crate) const DEVICE: &str = "device";
 
 fn run(module: Op, _config: &Config) -> PassResult {
     for function in kernels(module) {
-        if crate::matmul::is_product(function) {
-            crate::matmul::write(function, &mut |function| device(module, function))?;
-            declare(function);
+        if matmul::is_product(function) {
+            if matmul::write(function, || device(module, function))? {
+                declare(function);
+            }
             continue;
         }
         let Some(attr) = function.attr("dynamo.gpu") else { continue };

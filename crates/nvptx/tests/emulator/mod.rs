@@ -3,6 +3,8 @@
 //! The LLVM IR is the one that PTX is made from. Calls of NVVM's intrinsics become calls of the functions here: thread and block
 //! numbers, barriers, shuffles. Shared memory is ordinary memory, since one block runs at a time.
 
+mod tensor_core;
+
 use std::{
     cell::Cell,
     ffi::c_void,
@@ -94,12 +96,14 @@ fn functions() -> Vec<(&'static str, *const c_void)> {
         ("barrier.cta.sync.aligned.all", barrier as *const c_void),
         ("shfl.sync.bfly.i32", shuffle_word as *const c_void),
         ("shfl.sync.bfly.f32", shuffle_float as *const c_void),
+        ("mma", tensor_core::multiply as *const c_void),
     ]
 }
 
 /// A module whose calls of NVVM's intrinsics are calls of functions, and whose kernels are functions of the host.
 fn on_host<'ctx>(context: &'ctx Context, module: &Module<'ctx>) -> Module<'ctx> {
     let text = module.print_to_string().to_string().replace("@llvm.nvvm.", "@emulated.").replace("ptx_kernel ", "");
+    let text = tensor_core::define(&text);
     let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "host");
     context.create_module_from_ir(buffer).expect("the text is LLVM IR")
 }

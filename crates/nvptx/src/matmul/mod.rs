@@ -1,0 +1,172 @@
+//! Products of matrices on tensor cores: a kernel that is one `linalg.matmul` of `f16` or `bf16`, taken in `f32`.
+//!
+//! Before: `%p = linalg.matmul ins(%a, %b : tensor<MxKxf16>, tensor<KxNxf16>) outs(%zeros : tensor<MxNxf32>)`, and perhaps a
+//! generic that only rounds `%p`, between the `to_tensor` and `materialize_in_destination` of any kernel.
+//! After: a `gpu.func` whose blocks of four warps compute 64 by 64 results each, by `nvvm.mma.sync`.
+//!
+//! Any sizes and strides will do: what is past an edge counts as zero. Where memory allows it, eight elements are moved at once.
+//!
+//! Refused, with `dynamo.no_gpu` saying why: operands of `f32`, which the tensor cores would round to `tf32` (eager does not,
+//! unless it is told to), and any other type.
+
+mod code;
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Type, Value},
+    pass::PassError,
+};
+
+use crate::{
+    kernel::Read,
+    launch::{Argument, Launch},
+    schedule::pieces,
+};
+
+/// Rows and columns of results that a block computes.
+const TILE: i64 = 64;
+/// How far a block goes along the summed dimension between two barriers.
+const STEP: i64 = 32;
+/// Threads of a block: four warps, each with a quarter of the tile.
+const THREADS: i64 = 128;
+/// Elements that are moved at once where memory allows it: 16 bytes.
+const VECTOR: i64 = 8;
+
+/// A product, read. Arguments are numbers of the kernel's.
+struct Product {
+    left: Matrix,
+    right: Matrix,
+    result: Matrix,
+    /// Rows, columns, and the length of the summed dimension.
+    sizes: [i64; 3],
+    /// Element type of the operands.
+    element: Type,
+}
+
+/// One matrix in memory.
+#[derive(Clone, Copy)]
+struct Matrix {
+    argument: usize,
+    strides: [i64; 2],
+    bits: u32,
+}
+
+impl Matrix {
+    /// How many elements are moved at once along a dimension of this size.
+    fn vector(&self, dim: usize, size: i64, most: i64) -> i64 {
+        let fits = self.strides[dim] == 1 && size % most == 0 && self.strides[1 - dim] % most == 0;
+        if fits { most } else { 1 }
+    }
+}
+
+/// Whether a kernel is about a product of matrices.
+pub(crate) fn is_product(function: Op) -> bool {
+    function.body().into_iter().flat_map(Block::ops).any(|op| op.is("linalg.matmul"))
+}
+
+/// Whether it is one that can be written; marks it with the reason if not.
+pub(crate) fn check(function: Op) {
+    if let Err(reason) = read(function) {
+        function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason));
+    }
+}
+
+/// Writes it, unless it was refused; says whether it did.
+pub(crate) fn write(function: Op, device: impl FnOnce() -> Builder) -> Result<bool, PassError> {
+    if function.attr("dynamo.no_gpu").is_some() {
+        return Ok(false);
+    }
+    let product = read(function).map_err(|reason| PassError::at(function, reason))?;
+    let [rows, columns, _] = product.sizes;
+    let count = function.body().map_or(0, |body| body.args().len());
+    let mut arguments = vec![Argument { alignment: 1, written: false }; count];
+    for (matrix, vector) in
+        [(product.left, code::left(&product).vector), (product.right, code::right(&product).vector), (product.result, code::pair(&product))]
+    {
+        arguments[matrix.argument].alignment = vector * i64::from(matrix.bits / 8);
+    }
+    arguments[product.result.argument].written = true;
+    let launch = Launch {
+        name: function.symbol().unwrap_or_default(),
+        grid: [pieces(rows, TILE) * pieces(columns, TILE), 1, 1],
+        block: [THREADS, 1, 1],
+        shared_bytes: 0,
+        arguments,
+    };
+    code::write(&product, function, &device(), &launch);
+    Ok(true)
+}
+
+fn read(function: Op) -> Read<Product> {
+    let body = function.body().ok_or("it is a declaration")?;
+    let ops = body.ops();
+    let one = |name: &str| {
+        let found: Vec<_> = ops.iter().copied().filter(|op| op.is(name)).collect();
+        if found.len() == 1 { Ok(found[0]) } else { Err(format!("a product of matrices with {} {name}", found.len())) }
+    };
+    let product = one("linalg.matmul")?;
+    let store = one("bufferization.materialize_in_destination")?;
+    if product.attr("indexing_maps").is_some_and(|maps| !is_plain(maps)) {
+        return Err("a product of matrices that are indexed otherwise".into());
+    }
+    starts_from_zero(product.operand(2))?;
+    let (left, right) = (argument(body, product.operand(0))?, argument(body, product.operand(1))?);
+    let element = left.1.element();
+    let accumulator = product.result(0).ty().element();
+    match element.to_string().as_str() {
+        "f16" | "bf16" if right.1.element() == element && accumulator == Type::f32(function.ctx()) => {}
+        "f32" => return Err("a product of f32: the tensor cores would round its operands to tf32".into()),
+        _ => return Err(format!("a product of {element} and {} in {accumulator}", right.1.element())),
+    }
+    if !is_rounding(store.operand(0), product.result(0)) {
+        return Err("what is done with the product is more than rounding it".into());
+    }
+    let at = body.args().iter().position(|&arg| arg == store.operand(1)).ok_or("the product goes to memory that is no argument")?;
+    let result = (at, store.operand(1).ty());
+    let (shape, depth) = (product.result(0).ty().shape(), left.1.shape()[1]);
+    let [rows, columns] = shape[..] else { return Err("a product that is no matrix".into()) };
+    if [rows, columns, depth].iter().any(|&size| size <= 0) {
+        return Err("it has no elements, or a size that is not known".into());
+    }
+    Ok(Product { left: matrix(left)?, right: matrix(right)?, result: matrix(result)?, sizes: [rows, columns, depth], element })
+}
+
+/// Whether the maps are the usual ones: rows by depth, depth by columns, rows by columns.
+fn is_plain(maps: Attr) -> bool {
+    let text: Vec<_> = maps.as_array().unwrap_or_default().into_iter().map(|map| map.to_string()).collect();
+    let wanted = ["(d0, d2)", "(d2, d1)", "(d0, d1)"];
+    text.len() == wanted.len() && text.iter().zip(wanted).all(|(map, results)| map.contains(&format!("-> {results}")))
+}
+
+fn starts_from_zero(accumulator: Value) -> Read<()> {
+    let fill = accumulator.def().filter(|op| op.is("linalg.fill"));
+    let value = fill.and_then(|fill| fill.operand(0).def()).and_then(|op| op.attr("value")).and_then(Attr::as_f64);
+    if value == Some(0.0) { Ok(()) } else { Err("a product that is added to something".into()) }
+}
+
+fn argument(body: Block, tensor: Value) -> Read<(usize, Type)> {
+    let memory = tensor.def().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0));
+    let found = memory.and_then(|memory| Some((body.args().iter().position(|&arg| arg == memory)?, memory.ty())));
+    found.ok_or_else(|| "a product of what is no argument".into())
+}
+
+fn matrix((argument, ty): (usize, Type)) -> Read<Matrix> {
+    let strides = ty.strides().try_into().map_err(|_| "a product of what is no matrix")?;
+    Ok(Matrix { argument, strides, bits: ty.element().width() })
+}
+
+/// Whether `stored` is the product, or what one generic makes of it that only rounds.
+fn is_rounding(stored: Value, product: Value) -> bool {
+    if stored == product {
+        return true;
+    }
+    let Some(generic) = stored.def().filter(|op| op.is("linalg.generic") && op.num_operands() == 2 && op.operand(0) == product) else {
+        return false;
+    };
+    let same = generic
+        .attr("indexing_maps")
+        .and_then(Attr::as_array)
+        .is_some_and(|maps| maps.iter().all(|&map| map == maps[0] && map.to_string().contains("-> (d0, d1)")));
+    let Some(body) = generic.body() else { return false };
+    let [round, end] = body.ops()[..] else { return false };
+    same && round.is("arith.truncf") && round.operand(0) == body.args()[0] && end.operands() == [round.result(0)]
+}

@@ -1,0 +1,74 @@
+//! `mma.sync.m16n8k16` as the PTX manual defines it: which lane holds which elements of the matrices.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::exchange;
+
+/// Gives every intrinsic of products a body that puts its registers into memory and calls [`multiply`]: how the host passes
+/// vectors of halves and returns four floats is nothing to rely on.
+pub fn define(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let name = line.strip_prefix("declare ").and_then(|line| line.split_once("@emulated.mma.")).map(|(_, name)| name);
+        match name {
+            Some(name) if name.starts_with("m16n8k16.row.col.f32.f32(") => out += &definition("f32.f32", "<2 x half>", 0),
+            Some(name) if name.starts_with("m16n8k16.row.col.bf16(") => out += &definition("bf16", "i32", 1),
+            Some(name) => panic!("no emulation of mma.{name}"),
+            None => out += line,
+        }
+        out.push('\n');
+    }
+    if out.contains("@emulated.mma(") { out + "declare void @emulated.mma(ptr, i32)\n" } else { out }
+}
+
+fn definition(name: &str, operand: &str, kind: i32) -> String {
+    let types: Vec<_> = (0..10).map(|i| if i < 6 { operand } else { "float" }).collect();
+    let parameters: Vec<_> = types.iter().enumerate().map(|(i, ty)| format!("{ty} %r{i}")).collect();
+    let stores: Vec<_> = types
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| format!("  %p{i} = getelementptr i32, ptr %all, i32 {i}\n  store {ty} %r{i}, ptr %p{i}, align 4\n"))
+        .collect();
+    let mut results = String::new();
+    for i in 0..4 {
+        let before = if i == 0 { "poison".into() } else { format!("%s{}", i - 1) };
+        results += &format!("  %d{i} = load float, ptr %p{}\n", 6 + i);
+        results += &format!("  %s{i} = insertvalue {{ float, float, float, float }} {before}, float %d{i}, {i}\n");
+    }
+    format!(
+        "define {{ float, float, float, float }} @emulated.mma.m16n8k16.row.col.{name}({}) {{\n  %all = alloca [10 x i32]\n{}  \
+         call void @emulated.mma(ptr %all, i32 {kind})\n{results}  ret {{ float, float, float, float }} %s3\n}}\n",
+        parameters.join(", "),
+        stores.concat()
+    )
+}
+
+/// One element of a register that holds two.
+fn element(word: u32, second: usize, kind: i32) -> f64 {
+    let bits = (word >> (16 * second)) as u16;
+    if kind == 0 { crate::half(bits) } else { f32::from_bits(u32::from(bits) << 16).into() }
+}
+
+/// Replaces a lane's four sums, after its four registers of the left and two of the right operand, by its part of the result.
+pub extern "C" fn multiply(registers: *mut u32, kind: i32) {
+    // SAFETY: `define` passes ten registers of this thread's own stack.
+    let registers = unsafe { std::slice::from_raw_parts_mut(registers, 10) };
+    let mine = registers.to_vec();
+    let sums = exchange(&mine, |words, lane| {
+        let word = |lane: usize, register: usize| words[lane][register].load(SeqCst);
+        // Row r and depth d of the left operand; the rows of register i begin at 8 * (i % 2), its depths at 8 * (i / 2).
+        let left = |r: usize, d: usize| element(word(r % 8 * 4 + d % 8 / 2, r / 8 + d / 8 * 2), d % 2, kind);
+        // Depth d and column c of the right operand.
+        let right = |d: usize, c: usize| element(word(c * 4 + d % 8 / 2, 4 + d / 8), d % 2, kind);
+        (0..4)
+            .map(|i| {
+                let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+                let product: f64 = (0..16).map(|depth| left(row, depth) * right(depth, column)).sum();
+                f32::from_bits(word(lane, 6 + i)) + product as f32
+            })
+            .collect::<Vec<_>>()
+    });
+    for (register, sum) in registers[6..].iter_mut().zip(sums) {
+        *register = sum.to_bits();
+    }
+}
