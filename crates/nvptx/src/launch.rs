@@ -5,6 +5,8 @@
 
 use dynamlir_dialect::ir::{Attr, Ctx, Op};
 
+use crate::error::Error;
+
 /// What must hold of one argument. All arguments are addresses in device memory, passed in the kernel's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -59,5 +61,35 @@ impl Launch {
             shared_bytes: attr.get("shared")?.as_i64()?,
             arguments: arguments.collect(),
         })
+    }
+
+    /// Holds addresses against what the code counts on.
+    pub fn accepts(&self, addresses: &[u64]) -> Result<(), Error> {
+        let refuse = |why: String| Err(Error::Launch { kernel: self.name.clone(), why });
+        if addresses.len() != self.arguments.len() {
+            return refuse(format!("it takes {} arguments, not {}", self.arguments.len(), addresses.len()));
+        }
+        for (index, (address, argument)) in addresses.iter().zip(&self.arguments).enumerate() {
+            if address % argument.alignment.unsigned_abs().max(1) != 0 {
+                return refuse(format!("argument {index} is not aligned to {} bytes", argument.alignment));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_held_against_alignments() {
+        let argument = |alignment| Argument { alignment, written: false };
+        let launch =
+            Launch { name: "k".into(), grid: [1; 3], block: [32, 1, 1], shared_bytes: 0, arguments: vec![argument(16), argument(4)] };
+        assert!(launch.accepts(&[0x1000, 0x1004]).is_ok());
+        let refusal = |addresses: &[u64]| launch.accepts(addresses).expect_err("is refused").to_string();
+        assert_eq!(refusal(&[0x1004, 0x1004]), "kernel k cannot be launched: argument 0 is not aligned to 16 bytes");
+        assert_eq!(refusal(&[0x1000]), "kernel k cannot be launched: it takes 2 arguments, not 1");
     }
 }

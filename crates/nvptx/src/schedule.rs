@@ -86,8 +86,13 @@ fn run(module: Op, _config: &Config) -> PassResult {
             matmul::check(function);
             continue;
         }
-        match Kernel::read(function) {
-            Ok(kernel) => function.set_attr("dynamo.gpu", schedule(&kernel).to_attr(function.ctx())),
+        let decided = Kernel::read(function).and_then(|kernel| {
+            let schedule = schedule(&kernel);
+            let fits = i32::try_from(schedule.blocks(&kernel)).is_ok();
+            if fits { Ok(schedule) } else { Err("it has more blocks than a grid".to_owned()) }
+        });
+        match decided {
+            Ok(schedule) => function.set_attr("dynamo.gpu", schedule.to_attr(function.ctx())),
             Err(reason) => function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason)),
         }
     }
@@ -177,6 +182,14 @@ pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], 
 }
 
 impl Schedule {
+    /// How many blocks there are.
+    pub(crate) fn blocks(&self, kernel: &Kernel) -> i64 {
+        match self.class {
+            Class::Points => pieces(kernel.elements(true) / self.vector, self.threads),
+            Class::Rows | Class::Columns => pieces(kernel.elements(true), self.across),
+        }
+    }
+
     fn to_attr(self, ctx: Ctx) -> Attr {
         let class = match self.class {
             Class::Points => "points",

@@ -25,7 +25,7 @@ use crate::{
     kernel::Kernel,
     launch::{Argument, Launch},
     matmul,
-    schedule::{Class, Schedule, bytes, kernels, pieces},
+    schedule::{Class, Schedule, bytes, kernels},
 };
 
 /// The pass.
@@ -128,7 +128,7 @@ fn write(module: Op, kernel: &Kernel, schedule: Schedule) {
     let at = device(module, kernel.function);
     let launch = Launch {
         name: kernel.function.symbol().unwrap_or_default(),
-        grid: [grid(kernel, schedule), 1, 1],
+        grid: [schedule.blocks(kernel), 1, 1],
         block: match schedule.class {
             Class::Points | Class::Rows => [schedule.threads, schedule.across, 1],
             Class::Columns => [schedule.across, schedule.threads, 1],
@@ -148,14 +148,6 @@ fn write(module: Op, kernel: &Kernel, schedule: Schedule) {
     }
     builder.op("gpu.return", &[], &[], &[]);
     debug_assert!(op.verify(), "a kernel that does not verify");
-}
-
-/// How many blocks there are.
-fn grid(kernel: &Kernel, schedule: Schedule) -> i64 {
-    match schedule.class {
-        Class::Points => pieces(kernel.elements(true) / schedule.vector, schedule.threads),
-        Class::Rows | Class::Columns => pieces(kernel.elements(true), schedule.across),
-    }
 }
 
 /// What a kernel's arguments must be at launch.
