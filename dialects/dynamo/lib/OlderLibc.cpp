@@ -10,15 +10,19 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include <cerrno>
 #include <cstdint>
+#include <ctime>
 #include <sys/random.h>
 
 /// A random number, for the names of temporary files. Only our own extension
 /// sees it.
 extern "C" __attribute__((visibility("hidden"))) uint32_t arc4random() noexcept {
-  uint32_t number = 0;
-  // Small requests are answered whole; an interrupted one is asked again.
-  while (getrandom(&number, sizeof number, 0) != sizeof number) {
+  // What is left where the kernel refuses.
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint32_t number = now.tv_nsec;
+  while (getrandom(&number, sizeof number, 0) < 0 && errno == EINTR) {
   }
   return number;
 }
