@@ -3,7 +3,7 @@
 //! There is no GPU here: what is emulated is the LLVM IR that PTX is made from. What LLVM's code generator and the hardware
 //! make of it is not tested by this.
 
-#![expect(clippy::cast_precision_loss, reason = "results are compared within bounds")]
+#![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "results are compared within bounds; infinities as they are")]
 
 mod emulator;
 
@@ -43,12 +43,22 @@ impl Buffer {
     fn address(&mut self) -> *mut u8 {
         self.words.as_mut_ptr().cast()
     }
+    /// In the order of their indices, whatever the strides.
     fn elements(&self) -> Vec<f64> {
         let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let element = self.ty.element();
         let width = element.width().div_ceil(8) as usize;
-        let count = self.ty.numel() as usize;
-        bytes.chunks_exact(width).take(count).map(|bytes| read(element, bytes)).collect()
+        let (shape, strides) = (self.ty.shape(), self.ty.strides());
+        let place = |linear: i64| {
+            let mut left = linear;
+            let parts = shape.iter().zip(&strides).rev().map(|(&size, &stride)| {
+                let index = left % size;
+                left /= size;
+                index * stride
+            });
+            parts.sum::<i64>() as usize
+        };
+        (0..self.ty.numel()).map(|linear| read(element, &bytes[place(linear) * width..][..width])).collect()
     }
 }
 
@@ -62,6 +72,7 @@ fn read(element: Type, bytes: &[u8]) -> f64 {
         "f16" => half(bits as u16),
         "bf16" => f32::from_bits((bits as u32) << 16).into(),
         "i64" => bits as i64 as f64,
+        "i32" => f64::from(bits as i32),
         "i8" => f64::from(bits as i8),
         other => panic!("no test has {other}"),
     }
@@ -93,7 +104,7 @@ impl Random {
             // Halves of powers of two and a half: exact, and never subnormal.
             "f16" => [0x3800, 0x3C00, 0xBC00, 0x3E00, 0xB800, 0x4000, 0, 0x3D00][(self.next() % 8) as usize],
             "bf16" => u64::from((real as f32).to_bits() >> 16),
-            "i64" => (least + (self.next() % 9) as i64) as u64,
+            "i64" | "i32" => (least + (self.next() % 9) as i64) as u64,
             "i8" => self.next() % 2,
             other => panic!("no test has {other}"),
         };
@@ -118,13 +129,18 @@ fn blocks(count: i64) -> Vec<i64> {
 
 /// Runs each kernel of a lit test both ways.
 fn compare(file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/nvptx").join(file);
+    compare_text(&fs::read_to_string(path).expect("the lit test"));
+}
+
+/// Runs each kernel of a stage 05 both ways, except those that get no GPU code.
+fn compare_text(text: &str) {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
     pipelines::register_all();
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/nvptx").join(file)).expect("the lit test");
     let session = Session::new();
 
-    let mut host = session.parse(&text).expect("it parses");
+    let mut host = session.parse(text).expect("it parses");
     let kernels: Vec<(String, Vec<Type>, i64)> = find(module_op(&host), &|op| op.attr("dynamo.kernel").is_some())
         .into_iter()
         .map(|op| {
@@ -137,7 +153,7 @@ fn compare(file: &str) {
     let nested = |pipeline: &str| format!("builtin.module({pipeline})");
     let cpu = kernels_between("linalg", "llvm").expect("stages").replace("dynamo-schedule,", "dynamo-schedule{config=threads=0},");
     session.run(&mut host, &nested(&cpu)).expect("the CPU's path");
-    let mut device = session.parse(&text).expect("it parses");
+    let mut device = session.parse(text).expect("it parses");
     // The host has no instruction that rounds to bf16, and no function for it either: it is expanded.
     let gpu = format!("builtin.module({},gpu.module(arith-expand{{include-bf16=1}}),{})", pipelines::TO_GPU, pipelines::TO_NVVM)
         .replace("$options", "libdevice=none");
@@ -146,10 +162,10 @@ fn compare(file: &str) {
     let host_module = find(module_op(&host), &|op| op.is("builtin.module")).pop().expect("the nested module");
     let device_module = find(module_op(&device), &|op| op.is("gpu.module")).pop().expect("a GPU module");
     let launches: Vec<_> = find(device_module, &|op| op.attr("dynamo.launch").is_some()).into_iter().filter_map(Launch::of).collect();
-    assert_eq!(launches.len(), kernels.len(), "kernels without code");
+    assert!(!launches.is_empty(), "no kernel got code");
 
     for (name, types, least) in kernels {
-        let launch = launches.iter().find(|launch| launch.name == name).expect("a launch");
+        let Some(launch) = launches.iter().find(|launch| launch.name == name) else { continue };
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
         let mut expected: Vec<_> = types.iter().map(|&ty| Buffer::new(ty, &mut random, least)).collect();
         let mut got: Vec<_> = (expected.iter().zip(&launch.arguments))
@@ -184,14 +200,14 @@ fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool) {
     let precision = if expected.ty.element().to_string() == "bf16" { 1e-2 } else { 1e-5 };
     let mut written = 0;
     for (place, (right, found)) in expected.elements().into_iter().zip(got.elements()).enumerate() {
-        assert!(right.is_finite(), "{what}: the CPU computes {right} at {place}");
-        if found.to_bits() == unwritten.to_bits() {
+        if found.to_bits() == unwritten.to_bits() && found != right {
             assert!(!whole, "{what}: element {place} was not written");
             continue;
         }
         written += 1;
         let bound = precision * right.abs().max(1.0);
-        assert!((found - right).abs() <= bound, "{what}: {found} instead of {right} at {place}");
+        let same = found == right || (found.is_nan() && right.is_nan()) || (found - right).abs() <= bound;
+        assert!(same, "{what}: {found} instead of {right} at {place}");
     }
     assert!(written > 0, "{what}: nothing was written");
 }
@@ -219,4 +235,11 @@ fn columns() {
 #[test]
 fn products_of_matrices() {
     compare("matmul.mlir");
+}
+
+#[test]
+#[ignore = "DYNAMLIR_STAGE names a dumped 05-linalg.mlir, whose kernels must not write where they read"]
+fn a_dump() {
+    let path = std::env::var("DYNAMLIR_STAGE").expect("DYNAMLIR_STAGE names a dump");
+    compare_text(&fs::read_to_string(path).expect("the dump"));
 }

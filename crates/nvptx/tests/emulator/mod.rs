@@ -1,7 +1,7 @@
 //! Runs a kernel's device code on the host: one thread of the operating system per GPU thread, one block after another.
 //!
 //! The LLVM IR is the one that PTX is made from. Calls of NVVM's intrinsics become calls of the functions here: thread and block
-//! numbers, barriers, shuffles. Shared memory is ordinary memory, since one block runs at a time.
+//! numbers, barriers, shuffles. libdevice's functions are the C library's. Shared memory is ordinary memory, since one block runs at a time.
 
 mod tensor_core;
 
@@ -103,7 +103,8 @@ fn functions() -> Vec<(&'static str, *const c_void)> {
 /// A module whose calls of NVVM's intrinsics are calls of functions, and whose kernels are functions of the host.
 fn on_host<'ctx>(context: &'ctx Context, module: &Module<'ctx>) -> Module<'ctx> {
     let text = module.print_to_string().to_string().replace("@llvm.nvvm.", "@emulated.").replace("ptx_kernel ", "");
-    let text = tensor_core::define(&text);
+    // libdevice's functions have the C library's names.
+    let text = tensor_core::define(&text.replace("@__nv_", "@"));
     let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "host");
     context.create_module_from_ir(buffer).expect("the text is LLVM IR")
 }
