@@ -102,12 +102,14 @@ impl Formula {
     fn raised(&self, t: Value, exponential: Value, near: Value) -> Value {
         self.above(t, self.limit(), self.mul(exponential, self.number(E / 2.0)), near)
     }
-    /// With `e = exp(t) - 1`: `(e + e / (e + 1)) / 2`.
+    /// With `e = exp(t) - 1` and `q = e / (e + 1)`: `(e + q) / 2`. Near 0, where both sides of the sum carry the errors of `e`, it is
+    /// `e - eq / 2`, whose second part is small.
     fn sinh(&self, x: Value) -> Value {
         let t = self.op("math.absf", &[x]);
         let e = self.op("math.expm1", &[self.lowered(t)]);
         let quotient = self.div(e, self.add(e, self.number(1.0)));
-        let near = self.mul(self.add(e, quotient), self.number(0.5));
+        let sum = self.mul(self.add(e, quotient), self.number(0.5));
+        let near = self.above(t, 0.5, sum, self.fma(self.mul(e, self.number(-0.5)), quotient, e));
         self.op("math.copysign", &[self.raised(t, e, near), x])
     }
     /// With `e = exp(t)`: `e/2 + 1/2e`.
@@ -134,12 +136,12 @@ impl Formula {
         let value = self.above(t, if self.is_double { 1e-8 } else { 1e-4 }, self.area(t, near), t);
         self.op("math.copysign", &[value, x])
     }
-    /// `ln(x + √(x² - 1))`, where what is logarithmized exceeds 1 by `x - 1 + √(x - 1) √(x + 1)`: NaN below 1.
+    /// `ln(x + √(x² - 1))`, where what is logarithmized exceeds 1 by `t + √(t² + 2t)` with `t = x - 1`: NaN below 1.
     fn acosh(&self, x: Value) -> Value {
-        let one = self.number(1.0);
-        let t = self.sub(x, one);
-        let [low, high] = [t, self.add(x, one)].map(|side| self.op("math.sqrt", &[side]));
-        self.area(x, self.fma(low, high, t))
+        let t = self.sub(x, self.number(1.0));
+        let root = self.op("math.sqrt", &[self.fma(t, t, self.add(t, t))]);
+        // The root of what is positive again below -1 would hide it.
+        self.area(x, self.above(x, 0.5, self.add(t, root), self.number(f64::NAN)))
     }
 
     /// Near 0 the tangent is its argument.
