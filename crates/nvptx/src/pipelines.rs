@@ -17,7 +17,7 @@ use dynamlir_dialect::pass::{register, register_pipeline};
 use crate::PASSES;
 
 /// Leads to `gpu.func`s.
-pub const TO_GPU: &str = "dynamo-schedule-gpu,dynamo-to-gpu,canonicalize,cse";
+pub const TO_GPU: &str = "dynamo-schedule-gpu{config=$options},dynamo-to-gpu,canonicalize,cse";
 
 /// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps.
 pub const TO_NVVM: &str = "dynamo-gpu-math{config=$options},gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\

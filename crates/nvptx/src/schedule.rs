@@ -26,7 +26,7 @@ use dynamlir_dialect::{
 
 use crate::{kernel::Kernel, matmul};
 
-/// The pass.
+/// The pass. Option `tf32=1` lets products of `f32` round their operands to `tf32`.
 pub const PASS: Pass =
     Pass { name: "dynamo-schedule-gpu", description: "Decide which GPU thread computes which elements of a kernel", run };
 
@@ -79,11 +79,11 @@ pub(crate) struct Schedule {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, config: &Config) -> PassResult {
     for function in kernels(module) {
         // A product of matrices has a way of its own, with nothing to decide.
         if matmul::is_product(function) {
-            matmul::check(function);
+            matmul::check(function, config.number("tf32") == Some(1));
             continue;
         }
         let decided = Kernel::read(function).and_then(|kernel| {

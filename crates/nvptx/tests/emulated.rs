@@ -128,13 +128,13 @@ fn blocks(count: i64) -> Vec<i64> {
 }
 
 /// Runs each kernel of a lit test both ways.
-fn compare(file: &str) {
+fn compare(file: &str, options: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/nvptx").join(file);
-    compare_text(&fs::read_to_string(path).expect("the lit test"));
+    compare_text(&fs::read_to_string(path).expect("the lit test"), options);
 }
 
 /// Runs each kernel of a stage 05 both ways, except those that get no GPU code.
-fn compare_text(text: &str) {
+fn compare_text(text: &str, options: &str) {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
     pipelines::register_all();
@@ -156,7 +156,7 @@ fn compare_text(text: &str) {
     let mut device = session.parse(text).expect("it parses");
     // The host has no instruction that rounds to bf16, and no function for it either: it is expanded.
     let gpu = format!("builtin.module({},gpu.module(arith-expand{{include-bf16=1}}),{})", pipelines::TO_GPU, pipelines::TO_NVVM)
-        .replace("$options", "libdevice=none");
+        .replace("$options", &format!("libdevice=none,{options}"));
     session.run(&mut device, &nested(&gpu)).expect("the GPU's path");
 
     let host_module = find(module_op(&host), &|op| op.is("builtin.module")).pop().expect("the nested module");
@@ -187,17 +187,19 @@ fn compare_text(text: &str) {
         let run = blocks(launch.grid[0]);
         emulator::launch(&context, &module, launch, &run, &addresses);
 
+        // Ten bits of fraction in each factor.
+        let precision = if options == "tf32=1" { 1e-2 } else { 1e-5 };
         let whole = run.len() as i64 == launch.grid[0];
         for (index, argument) in launch.arguments.iter().enumerate().filter(|(_, argument)| argument.written) {
-            check(&format!("{name}, argument {index}, {argument:?}"), &expected[index], &got[index], whole);
+            check(&format!("{name}, argument {index}, {argument:?}"), &expected[index], &got[index], whole, precision);
         }
     }
 }
 
 /// Holds what was written against what is right; all of it, if all blocks ran.
-fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool) {
+fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool, precision: f64) {
     let unwritten = read(expected.ty.element(), &[0xFF; 8][..expected.ty.element().width().div_ceil(8) as usize]);
-    let precision = if expected.ty.element().to_string() == "bf16" { 1e-2 } else { 1e-5 };
+    let precision = if expected.ty.element().to_string() == "bf16" { 1e-2 } else { precision };
     let mut written = 0;
     for (place, (right, found)) in expected.elements().into_iter().zip(got.elements()).enumerate() {
         if found.to_bits() == unwritten.to_bits() && found != right {
@@ -214,32 +216,33 @@ fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool) {
 
 #[test]
 fn points() {
-    compare("pointwise.mlir");
+    compare("pointwise.mlir", "");
 }
 
 #[test]
 fn rows() {
-    compare("rows.mlir");
+    compare("rows.mlir", "");
 }
 
 #[test]
 fn softmax_and_layer_norm() {
-    compare("softmax.mlir");
+    compare("softmax.mlir", "");
 }
 
 #[test]
 fn columns() {
-    compare("columns.mlir");
+    compare("columns.mlir", "");
 }
 
 #[test]
 fn products_of_matrices() {
-    compare("matmul.mlir");
+    compare("matmul.mlir", "");
+    compare("matmul-tf32.mlir", "tf32=1");
 }
 
 #[test]
 #[ignore = "DYNAMLIR_STAGE names a dumped 05-linalg.mlir, whose kernels must not write where they read"]
 fn a_dump() {
     let path = std::env::var("DYNAMLIR_STAGE").expect("DYNAMLIR_STAGE names a dump");
-    compare_text(&fs::read_to_string(path).expect("the dump"));
+    compare_text(&fs::read_to_string(path).expect("the dump"), "");
 }

@@ -5,28 +5,23 @@
 //! quarter, 32 by 32, as two by four fragments of 16 by 8. Rows of shared memory are padded by 16 bytes, so that the lanes of a
 //! warp find their fragments in different banks.
 //!
-//! Which lane holds which element of a fragment is defined by PTX (`mma.m16n8k16`). With `group = lane / 4` and
-//! `pair = lane % 4 * 2`:
+//! Which lane holds which element of a fragment is defined by PTX. With `group = lane / 4` and `quad = lane % 4`:
 //!
-//! | fragment | register | elements |
-//! |---|---|---|
-//! | left | 0 to 3 | row `group + 8 * (i % 2)`, depth `pair + 8 * (i / 2)` and the next |
-//! | right | 0, 1 | depth `pair + 8 * i` and the next, column `group` |
-//! | result | 0 to 3 | row `group + 8 * (i / 2)`, column `pair + i % 2` |
+//! | fragment | register | elements of 16 bits (`mma.m16n8k16`) | elements of 32 bits (`mma.m16n8k8`) |
+//! |---|---|---|---|
+//! | left | 0 to 3 | row `group + 8 * (i % 2)`, depth `2 * quad + 8 * (i / 2)` and the next | depth `quad + 4 * (i / 2)` |
+//! | right | 0, 1 | depth `2 * quad + 8 * i` and the next, column `group` | depth `quad + 4 * i` |
+//! | result | 0 to 3 | row `group + 8 * (i / 2)`, column `2 * quad + i % 2` | the same |
 
 use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
-use super::{Matrix, Product, STEP, THREADS, TILE, VECTOR};
+use super::{Matrix, Product, STEP, THREADS, TILE};
 use crate::{
     emit::{gpu_func, ops::Ops},
     launch::Launch,
     schedule::pieces,
 };
 
-/// Elements between two rows of shared memory.
-const PITCH: i64 = STEP + 8;
-/// Depth of one `mma`.
-const DEPTH: i64 = 16;
 /// Fragments of a warp: rows of 16, columns of 8.
 const ROWS: i64 = 2;
 const COLUMNS: i64 = 4;
@@ -46,17 +41,17 @@ pub(super) struct Staging {
 
 /// How the left operand is staged.
 pub(super) fn left(product: &Product) -> Staging {
-    staging(product.left, 1, product.sizes[0], product.sizes[2])
+    staging(product, product.left, 1, product.sizes[0])
 }
 
 /// How the right operand is staged.
 pub(super) fn right(product: &Product) -> Staging {
-    staging(product.right, 0, product.sizes[1], product.sizes[2])
+    staging(product, product.right, 0, product.sizes[1])
 }
 
-fn staging(matrix: Matrix, summed: usize, own: i64, depth: i64) -> Staging {
+fn staging(product: &Product, matrix: Matrix, summed: usize, own: i64) -> Staging {
     let along = if matrix.strides[summed] == 1 { summed } else { 1 - summed };
-    let vector = matrix.vector(along, if along == summed { depth } else { own }, VECTOR);
+    let vector = matrix.vector(along, if along == summed { product.sizes[2] } else { own }, product.most());
     Staging { matrix, summed, own, along, vector }
 }
 
@@ -79,13 +74,13 @@ struct Thread<'a> {
     tile: [Value; 2],
     /// First row and column of its warp's quarter in the tile.
     quarter: [Value; 2],
-    /// `lane / 4` and `lane % 4 * 2`.
+    /// `lane / 4` and `lane % 4`.
     group: Value,
-    pair: Value,
+    quad: Value,
 }
 
 pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &Launch) {
-    let buffer = format!("memref<{TILE}x{PITCH}x{}, #gpu.address_space<workgroup>>", product.element);
+    let buffer = format!("memref<{TILE}x{}x{}, #gpu.address_space<workgroup>>", STEP + product.most(), product.element);
     let buffer = Type::parse(function.ctx(), &buffer).expect("the gpu dialect is registered");
     let (_, builder) = gpu_func(device, function, &[buffer, buffer], launch);
     let ops = Ops::new(builder);
@@ -105,7 +100,7 @@ pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &
         tile: [ops.scale(tile[0], TILE), ops.scale(tile[1], TILE)],
         quarter: [ops.scale(inside[0], TILE / 2), ops.scale(inside[1], TILE / 2)],
         group: inside[2],
-        pair: ops.scale(inside[3], 2),
+        quad: inside[3],
     };
     let zero = zero(&ops, Type::f32(ops.ctx()));
     let start = vec![zero; (ROWS * COLUMNS * 4) as usize];
@@ -115,7 +110,7 @@ pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &
             thread.stage(ops, &staging, place, first);
         }
         ops.barrier();
-        let sums = (0..STEP / DEPTH).fold(so_far.to_vec(), |sums, part| thread.multiply(ops, part * DEPTH, &sums));
+        let sums = (0..STEP / thread.depth()).fold(so_far.to_vec(), |sums, part| thread.multiply(ops, part * thread.depth(), &sums));
         // Nobody overwrites what somebody still multiplies.
         ops.barrier();
         sums
@@ -173,23 +168,38 @@ impl Thread<'_> {
         ("alignment", Attr::i64(ops.ctx(), vector * i64::from(self.product.element.width() / 8)))
     }
 
+    /// Depth of one `mma`.
+    fn depth(&self) -> i64 {
+        if self.product.is_tf32() { 8 } else { 16 }
+    }
+
+    /// A register of an operand's fragment: what lies at `own` and `depth` from the thread's own place.
+    fn register(&self, ops: &Ops, place: usize, own: i64, depth: i64) -> Value {
+        let own = ops.add(ops.offset(self.quarter[place], own), self.group);
+        let word = ops.int_type(32);
+        let (memory, element) = (self.shared[place], self.product.element);
+        if self.product.is_tf32() {
+            let single = ops.value("memref.load", &[memory, own, ops.offset(self.quad, depth)], element, &[]);
+            let nearest = Attr::parse(ops.ctx(), "#nvvm.fp_rnd_mode<rna>").expect("the nvvm dialect is registered");
+            return ops.value("nvvm.convert.float.to.tf32", &[single], word, &[("rnd", nearest)]);
+        }
+        let operands = [memory, own, ops.offset(ops.scale(self.quad, 2), depth)];
+        let both = ops.value("vector.load", &operands, vector_of(element, 2), &[self.alignment(ops, 2)]);
+        if element.to_string() == "f16" {
+            return both;
+        }
+        // Numbers of other types go as words.
+        let words = ops.value("vector.bitcast", &[both], vector_of(word, 1), &[]);
+        extract(ops, words, 0, word)
+    }
+
     /// Adds the products of the piece's depths from `depth` on to the sums.
     fn multiply(&self, ops: &Ops, depth: i64, sums: &[Value]) -> Vec<Value> {
-        let register = |place: usize, own: i64, summed: i64| {
-            let own = ops.add(ops.offset(self.quarter[place], own), self.group);
-            let operands = [self.shared[place], own, ops.offset(self.pair, depth + summed)];
-            let ty = vector_of(self.product.element, 2);
-            let both = ops.value("vector.load", &operands, ty, &[self.alignment(ops, 2)]);
-            if self.product.element.to_string() == "f16" {
-                return both;
-            }
-            // Numbers of other types go as words.
-            let word = ops.int_type(32);
-            let words = ops.value("vector.bitcast", &[both], vector_of(word, 1), &[]);
-            extract(ops, words, 0, word)
-        };
-        let left: Vec<Vec<_>> = (0..ROWS).map(|row| (0..4).map(|i| register(0, 16 * row + 8 * (i % 2), 8 * (i / 2))).collect()).collect();
-        let right: Vec<Vec<_>> = (0..COLUMNS).map(|column| (0..2).map(|i| register(1, 8 * column, 8 * i)).collect()).collect();
+        let half = self.depth() / 2;
+        let register = |place: usize, own: i64, summed: i64| self.register(ops, place, own, depth + summed);
+        let left: Vec<Vec<_>> =
+            (0..ROWS).map(|row| (0..4).map(|i| register(0, 16 * row + 8 * (i % 2), half * (i / 2))).collect()).collect();
+        let right: Vec<Vec<_>> = (0..COLUMNS).map(|column| (0..2).map(|i| register(1, 8 * column, half * i)).collect()).collect();
         let mut after = Vec::new();
         for (at, sums) in sums.chunks_exact(4).enumerate() {
             let (row, column) = (at / COLUMNS as usize, at % COLUMNS as usize);
@@ -200,14 +210,15 @@ impl Thread<'_> {
 
     fn mma(&self, ops: &Ops, left: &[Value], right: &[Value], sums: &[Value]) -> Vec<Value> {
         let parse = |text: &str| Attr::parse(ops.ctx(), text).expect("the nvvm dialect is registered");
-        let element = parse(&format!("#nvvm.mma_type<{}>", self.product.element));
+        let name = if self.product.is_tf32() { "tf32".into() } else { self.product.element.to_string() };
+        let element = parse(&format!("#nvvm.mma_type<{name}>"));
         let attrs = [
             ("layoutA", parse("#nvvm.mma_layout<row>")),
             ("layoutB", parse("#nvvm.mma_layout<col>")),
             ("multiplicandAPtxType", element),
             ("multiplicandBPtxType", element),
             ("operandSegmentSizes", parse("array<i32: 4, 2, 4>")),
-            ("shape", parse("#nvvm.shape<m = 16, n = 8, k = 16>")),
+            ("shape", parse(&format!("#nvvm.shape<m = 16, n = 8, k = {}>", self.depth()))),
         ];
         let result = Type::parse(ops.ctx(), "!llvm.struct<(f32, f32, f32, f32)>").expect("the llvm dialect is registered");
         let operands: Vec<_> = left.iter().chain(right).chain(sums).copied().collect();
@@ -224,7 +235,7 @@ impl Thread<'_> {
             let (row, column) = (at as i64 / COLUMNS, at as i64 % COLUMNS);
             for (half, sums) in sums.chunks_exact(2).enumerate() {
                 let row = ops.add(ops.offset(ops.add(self.tile[0], self.quarter[0]), 16 * row + 8 * half as i64), self.group);
-                let column = ops.add(ops.offset(ops.add(self.tile[1], self.quarter[1]), 8 * column), self.pair);
+                let column = ops.add(ops.offset(ops.add(self.tile[1], self.quarter[1]), 8 * column), ops.scale(self.quad, 2));
                 let row_there = (rows % TILE != 0).then(|| ops.below(row, rows));
                 for (lane, sums) in sums.chunks_exact(together as usize).enumerate() {
                     let column = ops.offset(column, lane as i64);

@@ -6,8 +6,10 @@
 //!
 //! Any sizes and strides will do: what is past an edge counts as zero. Where memory allows it, eight elements are moved at once.
 //!
-//! Refused, with `dynamo.no_gpu` saying why: operands of `f32`, which the tensor cores would round to `tf32` (eager does not,
-//! unless it is told to), and any other type.
+//! Operands of `f32` are rounded to `tf32`, ten bits of fraction, where that was asked for (`dynamo-schedule-gpu{config=tf32=1}`,
+//! which leaves `dynamo.tf32` on the kernel). Eager does not, unless it is told to: else they are refused.
+//!
+//! Refused, with `dynamo.no_gpu` saying why: that, other types, products that are added to or that more is done with.
 
 mod code;
 
@@ -28,8 +30,8 @@ const TILE: i64 = 64;
 const STEP: i64 = 32;
 /// Threads of a block: four warps, each with a quarter of the tile.
 const THREADS: i64 = 128;
-/// Elements that are moved at once where memory allows it: 16 bytes.
-const VECTOR: i64 = 8;
+/// Bytes that are moved at once where memory allows it, and by which rows of shared memory are padded.
+const VECTOR_BYTES: i64 = 16;
 
 /// A product, read. Arguments are numbers of the kernel's.
 struct Product {
@@ -40,6 +42,17 @@ struct Product {
     sizes: [i64; 3],
     /// Element type of the operands.
     element: Type,
+}
+
+impl Product {
+    /// Whether operands are rounded to `tf32`.
+    fn is_tf32(&self) -> bool {
+        self.element.width() == 32
+    }
+    /// Elements of an operand in [`VECTOR_BYTES`].
+    fn most(&self) -> i64 {
+        VECTOR_BYTES / i64::from(self.element.width() / 8)
+    }
 }
 
 /// One matrix in memory.
@@ -63,8 +76,11 @@ pub(crate) fn is_product(function: Op) -> bool {
     function.body().into_iter().flat_map(Block::ops).any(|op| op.is("linalg.matmul"))
 }
 
-/// Whether it is one that can be written; marks it with the reason if not.
-pub(crate) fn check(function: Op) {
+/// Whether it is one that can be written; marks it with the reason if not. `tf32` says whether operands may be rounded so.
+pub(crate) fn check(function: Op, tf32: bool) {
+    if tf32 {
+        function.set_attr("dynamo.tf32", Attr::unit(function.ctx()));
+    }
     if let Err(reason) = read(function) {
         function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason));
     }
@@ -114,6 +130,7 @@ fn read(function: Op) -> Read<Product> {
     let accumulator = product.result(0).ty().element();
     match element.to_string().as_str() {
         "f16" | "bf16" if right.1.element() == element && accumulator == Type::f32(function.ctx()) => {}
+        "f32" if right.1.element() == element && accumulator == element && function.attr("dynamo.tf32").is_some() => {}
         "f32" => return Err("a product of f32: the tensor cores would round its operands to tf32".into()),
         _ => return Err(format!("a product of {element} and {} in {accumulator}", right.1.element())),
     }

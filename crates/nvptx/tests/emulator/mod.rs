@@ -97,6 +97,7 @@ fn functions() -> Vec<(&'static str, *const c_void)> {
         ("shfl.sync.bfly.i32", shuffle_word as *const c_void),
         ("shfl.sync.bfly.f32", shuffle_float as *const c_void),
         ("mma", tensor_core::multiply as *const c_void),
+        ("f2tf32.rna", tensor_core::round as *const c_void),
     ]
 }
 
