@@ -295,6 +295,26 @@ def a_tensor_resized_in_place(tools: Tools) -> Scene:
     return Scene(lambda x: x * 2, (tensor,), change)
 
 
+@costs(1)
+def an_attribute_that_was_not_there(tools: Tools) -> Scene:
+    x = X.clone()
+    return Scene(lambda x: x * getattr(x, "scale", 2), (x,), lambda: setattr(x, "scale", 3))
+
+
+@costs(1)
+def a_gradient_that_somebody_sets(tools: Tools) -> Scene:
+    x = X.clone()
+    return Scene(lambda x: x if x.grad is None else x + x.grad, (x,), lambda: setattr(x, "grad", X * 3))
+
+
+@costs(1)
+def an_attribute_of_the_class_of_tensors(tools: Tools) -> Scene:
+    def change() -> None:
+        tools.patch.setattr(Tensor, "scale", 3, raising=False)
+
+    return Scene(lambda x: x * (x.scale if hasattr(x, "scale") else 2), (X,), change)
+
+
 @costs(0)
 def one_tensor_for_two_parameters_that_are_read(tools: Tools) -> Scene:
     return Scene(lambda x, y: x * y, (X, X + 1), lambda: (X, X))

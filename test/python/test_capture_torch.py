@@ -178,6 +178,18 @@ def test_what_a_cache_has_answered_is_not_asked_again():
     assert said == ["deprecated"]
 
 
+def test_a_tensor_without_rows_has_no_len():
+    """What the handler reads are torch's own words."""
+
+    def function(x):
+        try:
+            return x * len(x)
+        except TypeError as error:
+            return x + len(str(error))
+
+    check(function, torch.tensor(3.0))
+
+
 # -- inference mode
 
 
@@ -223,6 +235,20 @@ def test_inference_mode_within_a_function_is_plain_python():
     with torch.inference_mode():
         compiled(X)
     assert [entry.compiled is None for entry in compiled._cache] == [True, False], "another mode, another entry"
+
+
+def test_what_inference_mode_made_is_written_there_only():
+    """Torch refuses it outside."""
+    with torch.inference_mode():
+        x = X.clone()
+    compiled = dynamlir.compile(lambda x: x.add_(1))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            compiled(x)
+    with torch.inference_mode():
+        compiled(x)
+    torch.testing.assert_close(x, X + 3, msg="it is written before it is refused")
+    assert [entry.compiled is None for entry in compiled._cache] == [True, False]
 
 
 def test_what_kind_of_tensor_it_is_shows():

@@ -12,6 +12,7 @@ use crate::{
     effects::{Effect, Special},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
+    tensors::rows,
 };
 
 /// Modules whose Python functions are operations of the graph, not code to look into.
@@ -451,7 +452,7 @@ impl<'py> Capture<'py> {
             }
             (Special::Type, [value]) => self.class_of(value),
             (Special::Iter, [value]) => self.iter(value),
-            (Special::Len, [value]) if self.torch.is_fake(&value.object) => Ok(Tracked::new(value.object.getattr("shape")?.get_item(0)?)),
+            (Special::Len, [value]) if self.torch.is_fake(&value.object) => rows(&value.object),
             (Special::Len, [value]) => {
                 if let Some(source) = self.source_of(&value.object)
                     && self.torch.is_container(&value.object)

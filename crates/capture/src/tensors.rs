@@ -2,15 +2,15 @@
 
 use dynamlir_graph::{Argument, NodeId, Target};
 use pyo3::{
-    exceptions::PyAttributeError,
+    exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
     types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
 };
 
-use dynamlir_guards::Source;
+use dynamlir_guards::{Source, SourceId};
 
 use crate::{
-    attributes::text,
+    attributes::{lookup, text},
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -254,11 +254,34 @@ impl<'py> Capture<'py> {
         match key.as_str() {
             "__class__" => return self.class_of(&Tracked::new(fake.clone())),
             "grad" | "grad_fn" if !fake.getattr("requires_grad")?.is_truthy()? => {
+                if key == "grad"
+                    && let Some((real, source)) = self.real_of(fake)
+                {
+                    // Anybody may set it.
+                    return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
+                }
                 return Ok(Tracked::new(self.py.None().into_bound(self.py)));
             }
             "cpu" => {}
             _ if ESCAPES.contains(&key.as_str()) => return self.stop(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
+        }
+        if let Some((real, source)) = self.real_of(fake) {
+            match lookup(&real.get_type(), &key)? {
+                None => return self.stored_on_tensor(&real, source, name, &key),
+                Some(_) if key.starts_with("__") => {}
+                Some(value) if self.torch.is_primitive(&value) => {
+                    // Somebody has given it to the class.
+                    let class = self.class_source(&real, source)?;
+                    let found = real.getattr(name)?;
+                    if !found.is(&value) {
+                        return self.wrap(found, self.guards.source(Source::GetAttr(source, key.into())));
+                    }
+                    self.guards.absent(self.guards.attr(source, &key));
+                    return self.wrap(value, self.guards.type_attr(class, &key));
+                }
+                Some(_) => {}
+            }
         }
         let inputs = self.inputs.borrow().len();
         let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
@@ -275,14 +298,29 @@ impl<'py> Capture<'py> {
                 }
                 Ok(Tracked::new(value))
             }
-            Err(error) if error.is_instance_of::<PyAttributeError>(self.py) => match self.real_of(fake) {
-                Some((real, source)) => {
-                    let value = real.getattr(name)?;
-                    self.wrap(value, self.guards.source(Source::GetAttr(source, key.into())))
-                }
-                None => Err(error.into()),
-            },
+            Err(error) if error.is_instance_of::<PyAttributeError>(self.py) => Err(error.into()),
             Err(error) => Err(self.session_error(error)),
+        }
+    }
+
+    /// An attribute that the class of an existing tensor does not have: somebody has stored it on the tensor, or nobody has.
+    fn stored_on_tensor(
+        &self,
+        real: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        key: &str,
+    ) -> Outcome<Tracked<'py>> {
+        let class = self.class_source(real, source)?;
+        self.guards.absent(self.guards.type_attr(class, key));
+        match real.getattr(name) {
+            Ok(value) => self.wrap(value, self.guards.source(Source::GetAttr(source, key.into()))),
+            Err(error) => {
+                if error.is_instance_of::<PyAttributeError>(self.py) {
+                    self.guards.absent(self.guards.attr(source, key));
+                }
+                Err(error.into())
+            }
         }
     }
 
@@ -354,4 +392,13 @@ fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
         Ok(module) => format!("{module}.{name}"),
         Err(_) => callable.str().map_or_else(|_| name.to_owned(), |text| format!("torch.ops.{text}")),
     }
+}
+
+/// `len(tensor)`, in torch's words where it has no rows.
+pub(crate) fn rows<'py>(fake: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+    let shape = fake.getattr("shape")?;
+    if shape.len()? == 0 {
+        return Err(PyTypeError::new_err("len() of a 0-d tensor").into());
+    }
+    Ok(Tracked::new(shape.get_item(0)?))
 }

@@ -41,6 +41,8 @@ class Session:
         self.inputs: list[torch.Tensor] = []
         self.inference = torch.is_inference_mode_enabled()
         """Whether the call is made in inference mode, which the capture itself leaves."""
+        self.foreign = False
+        """Whether an input comes from inference mode and the call does not: torch does not let it be written."""
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Session:
@@ -69,6 +71,7 @@ class Session:
             check_supported(real)
             fake = self.faker.fake(real)
             self.recorder.add_input(fake, name)
+            self.foreign |= real.is_inference() and not self.inference
         self.inputs.append(real)
         return fake
 
@@ -128,6 +131,8 @@ class Session:
         """
         if self.recorder.failure is not None:
             raise self.recorder.failure
+        if self.foreign and self.recording.mutates_inputs:
+            raise Fallback("thread-state", "an inference tensor is written outside of inference mode")
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
