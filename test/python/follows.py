@@ -29,3 +29,6 @@ class Settings:
     def __init__(self):
         self.layers = 2
         self.names = {"kinds": ["full", "full"]}
+
+    def shown(self):
+        """For a bound method."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 import types
 
 import dynamlir
@@ -175,6 +176,19 @@ BOTH, TABLE = [FIRST, SECOND], {FIRST: 2, SECOND: 3}
         lambda x, value: x * (1 + BOTH.count(value)),
         lambda x, value: x * (1 + [FIRST, SECOND].count(value)),
         lambda x, value: x * (2 if hash(value) == hash(FIRST) else 3),
+        lambda x, value: x * (2 if [[[[[value]]]]] == [[[[[FIRST]]]]] else 3),
+        lambda x, value: x * (2 if {1: value} == {1: FIRST} else 3),
+        lambda x, value: x * (2 if value in {1: FIRST}.values() else 3),
+        lambda x, value: x * (2 if value in {FIRST: 1}.keys() | {3} else 3),
+        lambda x, value: x * (2 if operator.contains({FIRST: 1}.keys(), value) else 3),
+        lambda x, value: x * (2 if (1, value) in {1: FIRST}.items() else 3),
+        lambda x, value: x * (2 if value in iter(BOTH) else 3),
+        lambda x, value: x * (2 if value in (known for known in BOTH) else 3),
+        lambda x, value: x * (2 if Pair(value, 1) == Pair(FIRST, 1) else 3),
+        lambda x, value: x * (2 if value.shown == FIRST.shown else 3),
+        lambda x, value: x * (2 if collections.deque([value]) == collections.deque([FIRST]) else 3),
+        lambda x, value: x * (2 if types.SimpleNamespace(v=value) == types.SimpleNamespace(v=FIRST) else 3),
+        lambda x, value: x * len(collections.Counter([value, FIRST])),
     ],
 )
 def test_which_object_it_is_decides(use):
@@ -185,6 +199,119 @@ def test_which_object_it_is_decides(use):
     settings.value = FIRST
     assert follows.entries() == 2
     settings.value = third
+    assert follows.entries() == 2
+
+
+class Equal:
+    """Equal to everything."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, first, second: x * (2 if first == second else 3),
+        lambda x, first, second: x * (2 if (first,) == (second,) else 3),
+        lambda x, first, second: x * (2 if first in [second] else 3),
+        lambda x, first, second: x * (2 if [second].count(first) else 3),
+    ],
+)
+def test_the_classes_of_what_is_compared_decide(use, monkeypatch):
+    settings = Settings()
+    follows = Follows(lambda x: use(x, *settings.values))
+    pairs = [(Settings(), Settings()), (Equal(), Equal()), (1, 1.0), (1, 2), ("a", Equal())]
+    for pair in pairs:
+        settings.values = pair
+        follows.entries()
+    monkeypatch.setattr(Settings, "__eq__", lambda self, other: True)
+    monkeypatch.setattr(Equal, "__eq__", lambda self, other: False)
+    for pair in pairs:
+        settings.values = pair
+        follows.entries()
+
+
+def test_looking_into_a_generator_uses_it_up():
+    compiled = dynamlir.compile(lambda x, values: x * (2 if 2 in values else 3))
+    values = (value for value in (1, 2, 3, 4))
+    torch.testing.assert_close(compiled(X, values), X * 2)
+    assert next(values) == 3
+    torch.testing.assert_close(compiled(X, values), X * 3)
+    assert [event.reason for event in dynamlir.fallbacks()] == ["unguardable"]
+
+
+# -- methods that C code calls
+
+
+class Special:
+    """Every one of these is called by C code."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return 2
+
+    def __getitem__(self, at):
+        return 2
+
+    def __iter__(self):
+        return iter([2])
+
+    def __len__(self):
+        return 2
+
+    def __add__(self, other):
+        return 2
+
+    def __int__(self):
+        return 2
+
+    def __hash__(self):
+        return 2
+
+    def __str__(self):
+        return "22"
+
+    def __contains__(self, item):
+        return True
+
+    def __enter__(self):
+        return 2
+
+    def __exit__(self, *error):
+        pass
+
+
+def enters(x, special):
+    with special as value:
+        return x * value
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "use"),
+    [
+        ("__getattr__", lambda self, name: 3, lambda x, special: x * special.anything),
+        ("__getitem__", lambda self, at: 3, lambda x, special: x * special[0]),
+        ("__iter__", lambda self: iter([3]), lambda x, special: x * sum(special)),
+        ("__len__", lambda self: 3, lambda x, special: x * len(special)),
+        ("__len__", lambda self: 0, lambda x, special: x * (2 if special else 3)),
+        ("__bool__", lambda self: False, lambda x, special: x * (2 if special else 3)),
+        ("__add__", lambda self, other: 3, lambda x, special: x * (special + 1)),
+        ("__int__", lambda self: 3, lambda x, special: x * int(special)),
+        ("__hash__", lambda self: 3, lambda x, special: x * hash(special)),
+        ("__str__", lambda self: "333", lambda x, special: x * len(f"{special}")),
+        ("__contains__", lambda self, item: False, lambda x, special: x * (2 if 1 in special else 3)),
+        ("__enter__", lambda self: 3, enters),
+    ],
+)
+def test_a_special_method_is_replaced(name, other, use, monkeypatch):
+    special = Special()
+    follows = Follows(lambda x: use(x, special))
+    assert follows.entries() == 1
+    monkeypatch.setattr(Special, name, other, raising=False)
     assert follows.entries() == 2
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextvars
 import copy
 import enum
 import functools
+import threading
 import types
 import weakref
 
@@ -447,4 +449,14 @@ def test_what_no_guard_sees_is_plain_python():
     torch.testing.assert_close(compiled(X), X * 2)
     settings.queue.append(3)
     torch.testing.assert_close(compiled(X), X * 3)
+    assert {event.reason for event in dynamlir.fallbacks()} == {"unguardable"}
+
+
+def test_each_thread_has_attributes_of_its_own():
+    local = threading.local()
+    local.scale = 2
+    compiled = dynamlir.compile(lambda x: x * (local.scale if hasattr(local, "scale") else 3))
+    torch.testing.assert_close(compiled(X), X * 2)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        torch.testing.assert_close(pool.submit(torch.no_grad()(compiled), X).result(), X * 3)
     assert {event.reason for event in dynamlir.fallbacks()} == {"unguardable"}

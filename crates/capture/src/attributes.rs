@@ -63,10 +63,15 @@ impl<'py> Capture<'py> {
         }
         self.pin_type(&owner.object, source)?;
         let class = owner.object.get_type();
-        let own_getattribute = lookup(&class, "__getattribute__")?.is_some_and(|slot| slot.is_exact_instance_of::<PyFunction>());
-        if own_getattribute {
+        let slot = lookup(&class, "__getattribute__")?;
+        if slot.as_ref().is_some_and(PyAnyMethods::is_exact_instance_of::<PyFunction>) {
             // Python code that decides by itself: interpreted when C calls it.
             return self.met(owner.object.getattr(name)?);
+        }
+        let generic = self.py.get_type::<PyAny>().getattr("__getattribute__")?;
+        if slot.is_some_and(|slot| !slot.is(&generic)) && owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
+            // Each thread has other attributes, which are nowhere in the object.
+            return self.stop(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
         }
         self.stored_attr(&owner.object, source, name)
     }
@@ -225,6 +230,39 @@ impl<'py> Capture<'py> {
             }
             None => self.met(value),
         }
+    }
+
+    /// Guards what the class of an existing object holds under a name, or that it holds nothing.
+    pub(crate) fn pin_class_entry(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<()> {
+        let key = text(name)?;
+        let at = self.guards.type_attr(self.class_source(owner, source)?, &key);
+        if let Some(found) = lookup(&owner.get_type(), &key)? {
+            return self.pin_class_attr(at, &found);
+        }
+        self.guards.absent(at);
+        Ok(())
+    }
+
+    /// Guards that C code finds the same Python function in the class of an existing object: a `__len__`, a `__getattr__`.
+    pub(crate) fn pin_special(&self, function: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>) -> Outcome<()> {
+        let Some(source) = self.source_of(owner) else { return Ok(()) };
+        let class = owner.get_type();
+        let own = function.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
+        if lookup(&class, own.to_str()?)?.is_some_and(|found| found.is(function)) {
+            return self.pin_class_entry(owner, source, &own);
+        }
+        // It may have been put there under another name.
+        for base in class.mro() {
+            for entry in base.getattr("__dict__")?.call_method0("items")?.try_iter()? {
+                let (name, found): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
+                if found.is(function)
+                    && let Ok(name) = name.cast::<PyString>()
+                {
+                    self.pin_class_entry(owner, source, name)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Guards what a class holds under a name. Builtin descriptors take no weak references, and builtin types do not change.

@@ -4,10 +4,11 @@ use dynamlir_guards::{Guard, Relation, Source};
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
-    types::{PyDict, PyList, PySlice, PyTuple},
+    types::{PyDict, PyList, PySlice, PyString, PyTuple},
 };
 
 use crate::{
+    attributes::lookup,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -115,8 +116,23 @@ impl<'py> Capture<'py> {
             return Ok(found);
         }
         let readable = self.readable(container)?;
+        if lookup(&readable.get_type(), "__contains__")?.is_none() {
+            return self.comes_out(&readable, &item.object);
+        }
         self.looked_up(&readable, &item.object)?;
         Ok(readable.contains(&item.object)?)
+    }
+
+    /// `item in iterator`, as CPython has it, with each comparison noted.
+    fn comes_out(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<bool> {
+        for found in container.try_iter()? {
+            let found = found?;
+            self.compared([&found, item])?;
+            if found.is(item) || found.eq(item)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded to
@@ -125,10 +141,12 @@ impl<'py> Capture<'py> {
         if self.torch.is_primitive(item) || self.torch.is_fake(item) {
             return Ok(());
         }
+        let is_dict = container.is_instance_of::<PyDict>();
         let hashes = !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>();
-        if hashes && (self.source_of(container).is_some() || !container.is_instance_of::<PyDict>()) {
-            return self.addressed([item]);
+        if hashes && (self.source_of(container).is_some() || !is_dict) {
+            self.addressed([item])?;
         }
+        // A view of a dict hashes, or compares with each value.
         self.compared([container, item])
     }
 
@@ -144,6 +162,9 @@ impl<'py> Capture<'py> {
                 self.guards.length(source, value.object.len()?);
             } else {
                 self.guard_contents(&value.object, source)?;
+                for name in ["__bool__", "__len__"] {
+                    self.pin_class_entry(&value.object, source, &PyString::new(self.py, name))?;
+                }
             }
         }
         Ok(value.object.is_truthy()?)

@@ -89,6 +89,10 @@ impl<'py> Capture<'py> {
         if MUTABLE.contains(&name.as_str()) {
             return self.stop(reason::UNGUARDABLE, format!("what is in a {}", type_name(object)));
         }
+        if lookup(&class, "__next__")?.is_some() {
+            // Who looks uses it up.
+            return self.stop(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
+        }
         // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
         if self.guards.identity(source, object).is_err() && self.effects.of(object).is_none() {
             return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));

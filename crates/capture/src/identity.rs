@@ -1,9 +1,12 @@
 //! Existing objects that are compared by what they are: `==`, `in`, keys and elements, where their class has no `__eq__`.
 //!
 //! That two of them are the same object is guarded when the second is met. That they are not is guarded here: all that were
-//! compared by C code stay distinct. In sets, and where an address is shown, it is the object itself that counts.
+//! compared by C code stay distinct. In sets, and where an address is shown, it is the object itself that counts. What the classes
+//! have for `==` is guarded, whatever it is: it decides which of this holds.
 
-use dynamlir_guards::Relation;
+use std::collections::HashSet;
+
+use dynamlir_guards::{Guard, Relation, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyFunction, PyList, PyModule, PySet, PyTuple, PyType},
@@ -11,11 +14,9 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    state::{Capture, Outcome},
+    state::{Capture, Outcome, type_name},
+    stop::reason,
 };
-
-/// How many containers deep elements are looked for.
-const DEPTH: usize = 4;
 
 /// Functions and methods of C that compare what they are given with each other, or with what they belong to.
 const COMPARING: &[&str] = &[
@@ -25,6 +26,7 @@ const COMPARING: &[&str] = &[
     "__getitem__",
     "__ne__",
     "__setitem__",
+    "_count_elements",
     "contains",
     "count",
     "countOf",
@@ -119,45 +121,77 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The existing objects among these values, and in the containers among them, that their class compares by identity.
+    /// The existing objects among these values, and in what the frame made of them, that their class compares by identity. Guards
+    /// how each is compared.
     fn identities<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<Vec<Bound<'py, PyAny>>>
     where
         'py: 'a,
     {
         let mut found = Vec::new();
-        for value in values {
-            self.collect_identities(value, DEPTH, &mut found)?;
+        let mut seen = HashSet::new();
+        let mut waiting: Vec<_> = values.into_iter().cloned().collect();
+        while let Some(value) = waiting.pop() {
+            if self.torch.is_primitive(&value) || self.torch.is_tensor(&value) || !seen.insert(value.as_ptr() as usize) {
+                continue;
+            }
+            if let Some(items) = elements(&value) {
+                waiting.extend(items);
+            } else if let Some(source) = self.source_of(&value) {
+                if self.guard_equality(&value, source)? {
+                    found.push(value);
+                }
+            } else if !is_named(&value) && compares_contents(&value)? {
+                let inside = self.py.import("gc")?.call_method1("get_referents", (&value,))?;
+                waiting.extend(inside.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+            }
         }
         Ok(found)
     }
 
-    fn collect_identities(&self, value: &Bound<'py, PyAny>, depth: usize, found: &mut Vec<Bound<'py, PyAny>>) -> Outcome<()> {
-        if self.torch.is_primitive(value) || self.torch.is_tensor(value) || depth == 0 {
-            return Ok(());
+    /// Guards how an existing object is compared; whether that is by identity.
+    fn guard_equality(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        let Some(own) = lookup(&object.get_type(), "__eq__")? else { return Ok(false) };
+        let at = self.guards.type_attr(self.class_source(object, source)?, "__eq__");
+        if has_no_equality(object)? {
+            // What `object` has takes no weak reference. Nothing of that type comes from Python code.
+            self.guards.add(at, Guard::Type(own.get_type().into_any().unbind()));
+            return Ok(true);
         }
-        let items: Vec<Bound<'py, PyAny>> = if let Ok(items) = value.cast_exact::<PyTuple>() {
-            items.iter().collect()
-        } else if let Ok(items) = value.cast_exact::<PyList>() {
-            items.iter().collect()
-        } else if let Ok(items) = value.cast_exact::<PySet>() {
-            items.iter().collect()
-        } else if let Ok(items) = value.cast_exact::<PyFrozenSet>() {
-            items.iter().collect()
-        } else if let Ok(items) = value.cast_exact::<PyDict>() {
-            items.keys().iter().collect()
-        } else {
-            if self.source_of(value).is_some() && has_no_equality(value)? {
-                found.push(value.clone());
-            }
-            return Ok(());
-        };
-        items.iter().try_for_each(|item| self.collect_identities(item, depth - 1, found))
+        self.pin_class_attr(at, &own)?;
+        // Python code is followed when it is called; what C code reads is not seen.
+        if !own.is_exact_instance_of::<PyFunction>() && self.guard_contents(object, source)? {
+            return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
+        }
+        Ok(false)
     }
+}
+
+/// What is in one of Python's own containers.
+fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    Some(if let Ok(items) = value.cast_exact::<PyTuple>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast_exact::<PyList>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast_exact::<PySet>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast_exact::<PyFrozenSet>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast_exact::<PyDict>() {
+        items.iter().flat_map(|(key, value)| [key, value]).collect()
+    } else {
+        return None;
+    })
 }
 
 /// Classes, functions and modules: what has a name is hardly ever another one at the next call.
 fn is_named(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>()
+}
+
+/// Whether C code compares what is in an object: a named tuple, a method, a view of a dict.
+fn compares_contents(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let own = lookup(&object.get_type(), "__eq__")?;
+    Ok(!own.is_some_and(|own| own.is_exact_instance_of::<PyFunction>()) && !has_no_equality(object)?)
 }
 
 /// Whether the class of an object leaves `==` to `object`.

@@ -143,6 +143,11 @@ impl Policy for CapturePolicy {
                     frame.set_local_source(slot, number);
                 }
             }
+        } else if let Some(function) = frame.function()
+            && self.state.called_back.take() == function.as_ptr() as usize
+            && let Some(first) = frame.local(0).object
+        {
+            capture.run(capture.pin_special(&function, &first))?;
         }
         Ok(())
     }
@@ -150,10 +155,10 @@ impl Policy for CapturePolicy {
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
         // The program does not call a function with a dead reference, but through `call`, which says so.
         let called = self.state.entering.replace(0);
-        first.is_some_and(|first| {
-            function.is_none_or(|function| function.as_ptr() as usize != called)
-                && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none())
-        })
+        let function = function.map_or(0, |function| function.as_ptr() as usize);
+        let by_c = function == 0 || function != called;
+        self.state.called_back.set(if by_c && first.is_some() { function } else { 0 });
+        first.is_some_and(|first| by_c && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none()))
     }
 
     fn leaves(&self, reason: &str) -> bool {
@@ -203,9 +208,10 @@ impl Policy for CapturePolicy {
 
     fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
-        // What the frame made may hold what it did not.
         let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
         if apart(lhs) && apart(rhs) {
+            // What the frame made may hold what it did not.
+            capture.run(capture.compared([lhs.get(), rhs.get()]))?;
             return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
         }
         let name = match op {
@@ -257,7 +263,7 @@ impl Policy for CapturePolicy {
     fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Option<Value<'py>>> {
         let capture = self.at(name.py());
         if let Some(source) = capture.source_of(owner.get()) {
-            capture.run(capture.pin_type(owner.get(), source))?;
+            capture.run(capture.pin_class_entry(owner.get(), source, name))?;
         }
         Ok(semantics::load_special(owner.get(), name)?.map(Value::new))
     }

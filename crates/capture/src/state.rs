@@ -100,6 +100,8 @@ pub struct State {
     pub(crate) cells: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
     /// The address of the function that a call of the frame's is about to start; 0 for none.
     pub(crate) entering: Cell<usize>,
+    /// The address of the function with arguments that C code has started last, if that is not `entering`; else 0.
+    pub(crate) called_back: Cell<usize>,
     /// Existing objects whose contents are guarded, by address; whether they hold tensors.
     pub(crate) looked_into: RefCell<HashMap<usize, bool>>,
     /// Where the class of existing objects is reached, by its address: through the first of them, whose
@@ -175,6 +177,7 @@ impl State {
             classes: RefCell::default(),
             compared: RefCell::default(),
             entering: Cell::new(0),
+            called_back: Cell::new(0),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
             returned: RefCell::default(),
