@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import threading
 
+import torch
+
 from . import logs
+
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
 Location = list[tuple[str, int, str]]
 """(file, line, function), innermost first."""
@@ -83,7 +88,11 @@ REASONS: dict[str, Reason] = {
         Reason(
             "output", "The function returns something that cannot be rebuilt.", "Return tensors and plain containers."
         ),
-        Reason("thread-state", "The function returns with another thread state than it began with.", "Use `with`."),
+        Reason(
+            "thread-state",
+            "Tensors belong to the inference mode that they are made in, and the call is made in another one.",
+            "Call the function in that mode.",
+        ),
         Reason(
             "print", "The function prints, warns or logs.", "Do it outside, or under torch.compiler.is_compiling()."
         ),
@@ -124,7 +133,9 @@ class Event:
 
     def __str__(self) -> str:
         entry = REASONS[self.reason]
-        where = f" at {self.location[0][0]}:{self.location[0][1]}" if self.location else ""
+        # The user's line, where torch's own Python code was run for it.
+        own = [place for place in self.location if not place[0].startswith(_TORCH)] or self.location
+        where = f" at {own[0][0]}:{own[0][1]}" if own else ""
         detail = f" ({self.message})" if self.message else ""
         hint = f" Hint: {entry.hint}" if entry.hint else ""
         return f"{entry.id}{where}: {entry.explanation}{detail}{hint}"

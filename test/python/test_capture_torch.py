@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import operator
+import os
 import subprocess
 import sys
 import weakref
@@ -228,13 +229,23 @@ def test_inference_mode_within_a_function_is_plain_python():
     for _ in range(2):
         assert compiled(X)[0].is_inference()
     (event,) = dynamlir.fallbacks()
-    assert (event.reason, event.message.split(":")[0]) == (
-        "thread-state",
-        "torch.inference_mode(True) within the function",
-    )
+    assert (event.reason, event.message) == ("thread-state", "torch.inference_mode(True) within the function")
     with torch.inference_mode():
         compiled(X)
     assert [entry.compiled is None for entry in compiled._cache] == [True, False], "another mode, another entry"
+
+
+def test_the_line_that_is_shown_is_the_users():
+    """Torch's own Python code is read as well, down to where it sets the mode."""
+
+    def function(x):
+        with torch.inference_mode():
+            return x + 1
+
+    dynamlir.compile(function)(X)
+    (event,) = dynamlir.fallbacks()
+    assert event.location[0][0].startswith(os.path.dirname(torch.__file__))
+    assert f"{__file__}:{function.__code__.co_firstlineno + 1}:" in str(event)
 
 
 def test_what_inference_mode_made_is_written_there_only():
@@ -249,6 +260,7 @@ def test_what_inference_mode_made_is_written_there_only():
         compiled(x)
     torch.testing.assert_close(x, X + 3, msg="it is written before it is refused")
     assert [entry.compiled is None for entry in compiled._cache] == [True, False]
+    assert [event.reason for event in dynamlir.fallbacks()] == ["thread-state"]
 
 
 def test_what_kind_of_tensor_it_is_shows():

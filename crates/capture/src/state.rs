@@ -513,7 +513,7 @@ fn same_items(container: &Bound<'_, PyAny>, copy: &Bound<'_, PyAny>) -> bool {
 
 /// The registry's IDs are static; one that the recorder gives is looked up by its text.
 fn known_reason(text: &str) -> &'static str {
-    const KNOWN: [&str; 16] = [
+    const KNOWN: [&str; 17] = [
         "device",
         "layout",
         "subclass",
@@ -530,6 +530,7 @@ fn known_reason(text: &str) -> &'static str {
         "unknown-tensor",
         "no-fake",
         "hidden-operation",
+        "thread-state",
     ];
     KNOWN.iter().find(|known| **known == text).copied().unwrap_or("unsupported")
 }

@@ -52,7 +52,7 @@ impl<'py> Capture<'py> {
         let enabled = enabled.object.is_truthy()?;
         if enabled != self.in_inference_mode()? {
             let called = if enabled { "True" } else { "False" };
-            return self.stop(reason::STATE, format!("torch.inference_mode({called}) within the function: call it in that mode"));
+            return self.stop(reason::STATE, format!("torch.inference_mode({called}) within the function"));
         }
         Ok(Tracked::new(self.ask("inference_mode", (enabled,))?))
     }
