@@ -109,6 +109,7 @@ def forget_joined_loads(error: dict[str, Any] | None) -> None:
     if error is not None:
         if error["type"] == "UnboundLocalError":
             error["positions"] = None
+            error["traceback"] = [*error["traceback"][:-1], (*error["traceback"][-1][:1], None)]
         forget_joined_loads(error["cause"])
         forget_joined_loads(error["context"])
 
