@@ -99,7 +99,7 @@ REASONS: dict[str, Reason] = {
         Reason(
             "unknown-python",
             "What this CPython's frames look like is not known, so nothing is captured.",
-            "Use CPython 3.11 to 3.13, or torch.compile(backend='dynamlir').",
+            "Use CPython 3.11 to 3.13 without DYNAMLIR_CAPTURE=0, or torch.compile(backend='dynamlir').",
         ),
         Reason("bytecode", "The interpreter does not run this bytecode.", "Please report this."),
         Reason("raised", "The function raised while being captured; plain Python raises its own.", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import operator
 import types
@@ -362,3 +363,33 @@ def test_a_pattern_looks_into_an_object(monkeypatch):
     assert follows.entries() == 3, "an input of the graph"
     monkeypatch.setattr(Point, "__match_args__", ("missing",))
     assert follows.entries() == 4
+
+
+# -- classes that are registered later
+
+
+def registered(ask):
+    """An abstract base class, two classes that are none of its own yet, and a compiled question about one of them."""
+    base, one, other = abc.ABCMeta("Base", (), {}), type("One", (), {}), type("Other", (), {})
+    return base, one, other, dynamlir.compile(lambda x, y: x + 1 if ask(y, base) else x - 1)
+
+
+@pytest.mark.parametrize("ask", [isinstance, lambda y, base: issubclass(type(y), (int, base))])
+def test_what_is_registered_with_an_abstract_class_is_asked_again(ask):
+    base, one, other, compiled = registered(ask)
+    torch.testing.assert_close(compiled(X, one()), X - 1)
+    base.register(other)
+    torch.testing.assert_close(compiled(X, one()), X - 1)
+    assert len(compiled._cache) == 1
+    base.register(one)
+    (failing,) = compiled._cache[0].guards.failing_guards(X, one())
+    assert failing.guard == "issubclass(One, Base) is False"
+    torch.testing.assert_close(compiled(X, one()), X + 1)
+
+
+def test_a_tensor_may_be_registered_with_an_abstract_class():
+    base = abc.ABCMeta("Base", (), {})
+    compiled = dynamlir.compile(lambda x: x + 1 if isinstance(x, base) else x - 1)
+    torch.testing.assert_close(compiled(X), X - 1)
+    base.register(torch.Tensor)
+    torch.testing.assert_close(compiled(X), X + 1)

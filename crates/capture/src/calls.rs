@@ -436,9 +436,10 @@ impl<'py> Capture<'py> {
                 if self.torch.is_fake(&value.object) {
                     let builtins = py.import("builtins")?;
                     let answer = match self.real_of(&value.object) {
-                        Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, class)))?,
-                        None => builtins.call_method1("issubclass", (py.import("torch")?.getattr("Tensor")?, class))?,
+                        Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
+                        None => builtins.call_method1("issubclass", (py.import("torch")?.getattr("Tensor")?, &class))?,
                     };
+                    self.registered_tensor(&value.object, &class)?;
                     return Ok(Tracked::new(answer));
                 }
                 if let Some(source) = self.source(value) {
@@ -450,6 +451,7 @@ impl<'py> Capture<'py> {
                 let (value, class) = (self.readable(value)?, self.classes(class)?);
                 self.returned(callable.object.call1((value, class)))
             }
+            (Special::Registered, [base, value]) => self.registered(&callable.object, base, value),
             (Special::Type, [value]) => self.class_of(value),
             (Special::Iter, [value]) => self.iter(value),
             (Special::Len, [value]) if self.torch.is_fake(&value.object) => rows(&value.object),

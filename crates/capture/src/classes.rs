@@ -6,7 +6,7 @@ use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyAttributeError, PyBaseException},
     prelude::*,
-    types::{PyString, PyTuple},
+    types::{PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -26,6 +26,33 @@ impl<'py> Capture<'py> {
             self.guard_contents(&readable, source)?;
         }
         Ok(readable)
+    }
+
+    /// What an abstract base class says of an instance or a class. Others may be registered with it later.
+    pub(crate) fn registered(&self, function: &Bound<'py, PyAny>, base: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let found = self.returned(function.call1((&base.object, &value.object)))?;
+        let of_class = function.getattr("__name__")?.eq("_abc_subclasscheck")?;
+        let class = match value.object.cast::<PyType>() {
+            Ok(class) if of_class => class.clone(),
+            _ => value.object.get_type(),
+        };
+        self.guards.registered(&class, &base.object, found.object.is_truthy()?);
+        Ok(found)
+    }
+
+    /// As `registered`, for each abstract base class among those that a tensor was held against.
+    pub(crate) fn registered_tensor(&self, tensor: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<()> {
+        if let Ok(items) = class.cast::<PyTuple>() {
+            return items.iter().try_for_each(|item| self.registered_tensor(tensor, &item));
+        }
+        if class.is_instance(&self.py.import("abc")?.getattr("ABCMeta")?)? {
+            let kind = match self.real_of(tensor) {
+                Some((real, _)) => real.get_type(),
+                None => self.py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?,
+            };
+            self.guards.registered(&kind, class, dynamlir_interpreter::suspended(|| kind.is_subclass(class))?);
+        }
+        Ok(())
     }
 
     /// `case Class(…)`: the attributes that its patterns match, as a tuple, or None. Those of an existing object are read with their

@@ -57,6 +57,8 @@ pub enum Special {
     IsInstance,
     /// `issubclass`
     IsSubclass,
+    /// `_abc._abc_instancecheck` and `_abc._abc_subclasscheck`, beneath `isinstance` of an abstract base class
+    Registered,
     /// `type(x)`
     Type,
     /// `iter(x)`

@@ -8,9 +8,15 @@ use std::{
 };
 
 use dynamlir_torch_abi::State as TorchState;
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyType},
+};
 
-use crate::{Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, held::Held};
+use crate::{
+    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, held::Held,
+    registered::Answer,
+};
 
 /// Collects sources and guards of one capture.
 #[derive(Debug, Default)]
@@ -28,9 +34,11 @@ pub(crate) struct State {
     pub collected: Vec<SourceId>,
     pub held: Vec<Py<PyAny>>,
     pub torch: Option<TorchState>,
+    pub registered: Vec<Answer>,
     /// What was added already, so that a value asked for twice is guarded once.
     known: HashSet<(SourceId, String)>,
     known_relations: HashSet<Relation>,
+    known_registered: HashSet<(usize, usize)>,
     known_held: HashMap<usize, HeldId>,
 }
 
@@ -217,6 +225,14 @@ impl GuardBuilder {
     /// Guards torch's state: that of the thread and of the process, as it was when the capture began.
     pub fn torch_state(&self, state: TorchState) {
         self.state.borrow_mut().torch = Some(state);
+    }
+
+    /// Guards what an abstract base class said of a class: whether that is a subclass of it. Both must be guarded to be these.
+    pub fn registered(&self, class: &Bound<'_, PyType>, base: &Bound<'_, PyAny>, expected: bool) {
+        let mut state = self.state.borrow_mut();
+        if state.known_registered.insert((class.as_ptr() as usize, base.as_ptr() as usize)) {
+            state.registered.push(Answer { class: class.clone().unbind(), base: base.clone().unbind(), expected });
+        }
     }
 
     /// Guards how several values relate.

@@ -247,7 +247,8 @@ impl GuardSet {
         let torch = self.texts.torch.iter().map(|(_, _, predicate)| predicate.clone());
         let guards = self.texts.guards.iter().flat_map(|listed| listed.parts.iter().cloned());
         let relations = self.texts.relations.iter().map(|(_, predicate)| predicate.clone());
-        valid.chain(torch).chain(guards).chain(relations).collect()
+        let registered = self.registered.texts().map(str::to_owned);
+        valid.chain(torch).chain(guards).chain(relations).chain(registered).collect()
     }
 
     /// The first guard that does not hold.
@@ -299,6 +300,15 @@ impl GuardSet {
                 let (source, guard) = (source.clone(), predicate.clone());
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }
+        }
+        if let Some(text) = self.registered.changed(py)? {
+            let word = |text: &str| text.to_owned();
+            found.push(Failure {
+                source: word("registered classes"),
+                guard: word(text),
+                expected: word("as captured"),
+                seen: word("otherwise"),
+            });
         }
         Ok(found)
     }

@@ -15,6 +15,7 @@ mod direct;
 mod explain;
 mod guard;
 mod held;
+mod registered;
 mod relation;
 mod set;
 mod source;

@@ -12,6 +12,7 @@ use crate::{
     builder::State,
     check::{Memos, Remembered, Run},
     explain::Texts,
+    registered::Registered,
     relation::Related,
     tensor::TensorMatch,
     tree::{Check, FUNCTION, Tree},
@@ -78,6 +79,8 @@ pub struct GuardSet {
     pub(crate) abi: &'static Abi,
     /// Torch's modes when it was captured, outermost first: functions', then dispatch's.
     pub(crate) modes: Vec<crate::held::Held>,
+    /// What abstract base classes answered.
+    pub(crate) registered: Registered,
     /// What is remembered of checks that passed.
     memos: Mutex<Memos>,
     /// For people to read.
@@ -102,6 +105,7 @@ impl GuardSet {
         Ok(Self {
             memos: Mutex::new(Memos::new(tree.segments)),
             inputs: state.collected.len(),
+            registered: Registered::new(py, &state.registered)?,
             relations,
             pins,
             texts: Texts::new(py, state),
@@ -199,6 +203,12 @@ impl GuardSet {
         inputs.disturbed |= !self.modes.is_empty();
         if !self.modes.is_empty() && !crate::check::same_modes(roots.function.py(), self)? {
             return Ok(false);
+        }
+        if !self.registered.is_empty() && !self.registered.current(roots.function.py())? {
+            inputs.disturbed = true;
+            if self.registered.changed(roots.function.py())?.is_some() {
+                return Ok(false);
+            }
         }
         for relation in &self.relations {
             if !relation.holds(&inputs.values)? {

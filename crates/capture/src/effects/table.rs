@@ -146,7 +146,7 @@ pub(super) const PURE: Names = &[
     ("types", &["MappingProxyType", "MethodType", "SimpleNamespace", "GenericAlias", "FunctionType", "CellType"]),
     ("_contextvars", &["ContextVar"]),
     ("_weakref", &["ref"]),
-    ("_abc", &["_abc_init", "_abc_instancecheck", "_abc_subclasscheck"]),
+    ("_abc", &["_abc_init"]),
     ("torch", &["Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "memory_format", "layout"]),
     ("torch._C", &["_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic", "_get_privateuse1_backend_name"]),
 ];
@@ -277,6 +277,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "delattr", Special::DelAttr),
     ("builtins", "isinstance", Special::IsInstance),
     ("builtins", "issubclass", Special::IsSubclass),
+    ("_abc", "_abc_instancecheck", Special::Registered),
+    ("_abc", "_abc_subclasscheck", Special::Registered),
     ("builtins", "type", Special::Type),
     ("builtins", "iter", Special::Iter),
     ("builtins", "next", Special::Next),

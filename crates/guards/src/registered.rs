@@ -1,0 +1,106 @@
+//! What abstract base classes answered: `issubclass(C, A)`, where `A` counts among its own what is registered with it.
+//!
+//! Python counts registrations. Until the number changes, what was answered holds; then the questions are asked again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::{
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyType, PyWeakrefReference},
+};
+
+/// An answer that a capture got. See [`crate::GuardBuilder::registered`].
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub class: Py<PyType>,
+    pub base: Py<PyAny>,
+    pub expected: bool,
+}
+
+/// The number of registrations that the answers were last asked at, before there is one.
+const NEVER: u64 = u64::MAX;
+
+/// Answers, and when they were last asked.
+pub(crate) struct Registered {
+    answers: Vec<Held>,
+    asked: AtomicU64,
+}
+
+/// An answer, its classes held weakly.
+struct Held {
+    class: Py<PyWeakrefReference>,
+    base: Py<PyWeakrefReference>,
+    expected: bool,
+    text: String,
+}
+
+/// How many registrations there have been: `abc.get_cache_token()`. Runs no Python code.
+fn count(py: Python<'_>) -> PyResult<u64> {
+    static TOKEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let token = TOKEN.get_or_try_init(py, || Ok::<_, PyErr>(py.import("_abc")?.getattr("get_cache_token")?.unbind()))?;
+    token.bind(py).call0()?.extract()
+}
+
+impl Registered {
+    /// Holds answers.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn new(py: Python<'_>, answers: &[Answer]) -> PyResult<Self> {
+        let held = |answer: &Answer| {
+            let (class, base) = (answer.class.bind(py), answer.base.bind(py));
+            Ok(Held {
+                text: format!(
+                    "issubclass({}, {}) is {}",
+                    class.name()?,
+                    base.getattr("__name__")?,
+                    if answer.expected { "True" } else { "False" }
+                ),
+                class: PyWeakrefReference::new(class)?.unbind(),
+                base: PyWeakrefReference::new(base)?.unbind(),
+                expected: answer.expected,
+            })
+        };
+        let answers = answers.iter().map(held).collect::<PyResult<_>>()?;
+        Ok(Self { answers, asked: AtomicU64::new(NEVER) })
+    }
+
+    /// Whether nothing was asked.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Whether there have been no registrations since the answers were found to hold.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn current(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(count(py)? == self.asked.load(Ordering::Relaxed))
+    }
+
+    /// The first answer that is another one now, as a predicate. Asks them all, which may run Python code.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn changed(&self, py: Python<'_>) -> PyResult<Option<&str>> {
+        // Read first: what is registered while we ask is asked about again.
+        let count = count(py)?;
+        for held in &self.answers {
+            let same = match (held.class.bind(py).upgrade_as::<PyType>()?, held.base.bind(py).upgrade()) {
+                (Some(class), Some(base)) => class.is_subclass(&base)? == held.expected,
+                _ => false,
+            };
+            if !same {
+                return Ok(Some(&held.text));
+            }
+        }
+        self.asked.store(count, Ordering::Relaxed);
+        Ok(None)
+    }
+
+    /// The answers as predicates.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.answers.iter().map(|held| held.text.as_str())
+    }
+}
