@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,16 +24,47 @@ def seeds(first: int, seconds: float) -> Iterator[int]:
     return itertools.takewhile(lambda _: time.monotonic() < stop, itertools.count(first))
 
 
+class Endless(BaseException):
+    """A grown function ran for too long."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[list[bool]]:
+    """Raises `Endless` in the block after that long, again and again, since a grown function may catch it; tells
+    whether it did. Counting steps as elsewhere would be a side effect, which is not captured.
+    """
+    over: list[bool] = []
+
+    def stop(*_: object) -> None:
+        over.append(True)
+        raise Endless
+
+    former = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
+    try:
+        yield over
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+
+
 def captured(seed: int) -> tuple[Any, Any] | None:
-    """What differs between a compiled `main` and a plain one, over a first call, a hit and another call."""
+    """What differs between a compiled `main` and a plain one, over a first call, a hit and another call.
+
+    Nothing where plain Python does not end.
+    """
     source = run.text(seed, tensors=True)
     plain, ours = run.module(seed, source, tensors=True), run.module(seed, source, tensors=True)
     compiled = dynamlir.compile(ours.main, backend="eager")
     for other in (0, 0, 1):
-        seen = run.came_to(
-            ours, run.arguments(ours, seed + other, tensors=True), lambda _main, *given: compiled(*given)
-        )
-        expected = run.came_to(plain, run.arguments(plain, seed + other, tensors=True), operator.call)
+        with within(10) as over:
+            expected = run.came_to(plain, run.arguments(plain, seed + other, tensors=True), operator.call)
+        if over:
+            return None
+        with within(120):
+            seen = run.came_to(
+                ours, run.arguments(ours, seed + other, tensors=True), lambda _main, *given: compiled(*given)
+            )
         if seen != expected:
             return expected, seen
     return None
