@@ -393,3 +393,18 @@ def test_a_tensor_may_be_registered_with_an_abstract_class():
     torch.testing.assert_close(compiled(X), X - 1)
     base.register(torch.Tensor)
     torch.testing.assert_close(compiled(X), X + 1)
+
+
+@pytest.mark.parametrize("name", ["raised", "sin"])
+def test_methods_of_tensors_are_those_of_their_class_now(name, monkeypatch):
+    if name == "raised":
+        monkeypatch.setattr(torch.Tensor, name, lambda self: self + 1, raising=False)
+    direct = dynamlir.compile(lambda x: getattr(x, name)())
+    later = dynamlir.compile(lambda x: getattr(x * 2, name)())
+    for _ in range(2):
+        torch.testing.assert_close(direct(X), getattr(X, name)())
+        torch.testing.assert_close(later(X), getattr(X * 2, name)())
+    assert len(direct._cache) == len(later._cache) == 1
+    monkeypatch.setattr(torch.Tensor, name, lambda self: self + 5, raising=False)
+    torch.testing.assert_close(direct(X), X + 5)
+    torch.testing.assert_close(later(X), X * 2 + 5)

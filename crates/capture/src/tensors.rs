@@ -4,7 +4,7 @@ use dynamlir_graph::{Argument, NodeId, Target};
 use pyo3::{
     exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
-    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
 };
 
 use dynamlir_guards::{Source, SourceId};
@@ -280,8 +280,14 @@ impl<'py> Capture<'py> {
                     self.guards.absent(self.guards.attr(source, &key));
                     return self.wrap(value, self.guards.type_attr(class, &key));
                 }
-                Some(_) => {}
+                Some(member) => self.pin_member(self.class_source(&real, source)?, &key, &member)?,
             }
+        } else if !key.starts_with("__")
+            && let Some(member) = lookup(&self.tensor_class()?, &key)?
+        {
+            let class = self.tensor_class()?;
+            let class = self.guarded(self.guards.hold(&class, "torch.Tensor"))?;
+            self.pin_member(class, &key, &member)?;
         }
         let inputs = self.inputs.borrow().len();
         let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
@@ -301,6 +307,15 @@ impl<'py> Capture<'py> {
             Err(error) if error.is_instance_of::<PyAttributeError>(self.py) => Err(error.into()),
             Err(error) => Err(self.session_error(error)),
         }
+    }
+
+    /// A method or another descriptor of a class of tensors: somebody may patch it.
+    fn pin_member(&self, class: SourceId, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
+        self.guarded(self.guards.identity(self.guards.type_attr(class, key), member))
+    }
+
+    fn tensor_class(&self) -> Outcome<Bound<'py, PyType>> {
+        Ok(self.py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?)
     }
 
     /// An attribute that the class of an existing tensor does not have: somebody has stored it on the tensor, or nobody has.
