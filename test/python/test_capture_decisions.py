@@ -408,3 +408,16 @@ def test_methods_of_tensors_are_those_of_their_class_now(name, monkeypatch):
     monkeypatch.setattr(torch.Tensor, name, lambda self: self + 5, raising=False)
     torch.testing.assert_close(direct(X), X + 5)
     torch.testing.assert_close(later(X), X * 2 + 5)
+
+
+def test_what_cannot_be_searched_says_so_as_always():
+    def searches(x, number):
+        try:
+            return x, 1 in number
+        except TypeError as error:
+            return x + 1, str(error)
+
+    seen, said = dynamlir.compile(searches)(X, 5)
+    expected, words = searches(X, 5)
+    torch.testing.assert_close(seen, expected)
+    assert said == words

@@ -125,6 +125,11 @@ impl<'py> Capture<'py> {
 
     /// `item in iterator`, as CPython has it, with each comparison noted.
     fn comes_out(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<bool> {
+        let class = container.get_type();
+        if lookup(&class, "__iter__")?.is_none() && lookup(&class, "__getitem__")?.is_none() {
+            // Raises, in words of its own.
+            return Ok(container.contains(item)?);
+        }
         for found in container.try_iter()? {
             let found = found?;
             self.compared([&found, item])?;
