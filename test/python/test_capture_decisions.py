@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import gc
 import operator
 import types
 
@@ -385,6 +386,17 @@ def test_what_is_registered_with_an_abstract_class_is_asked_again(ask):
     (failing,) = compiled._cache[0].guards.failing_guards(X, one())
     assert failing.guard == "issubclass(One, Base) is False"
     torch.testing.assert_close(compiled(X, one()), X + 1)
+
+
+def test_an_abstract_class_of_the_frames_own_is_made_anew():
+    def asks(x):
+        return x + 1 if isinstance(x, abc.ABCMeta("Base", (), {})) else x - 1
+
+    compiled = dynamlir.compile(asks)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), asks(X))
+        gc.collect()
+    assert len(compiled._cache) == 1
 
 
 def test_a_tensor_may_be_registered_with_an_abstract_class():

@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
         if class.is_instance(&self.py.import("abc")?.getattr("ABCMeta")?)? {
             let kind = match self.real_of(tensor) {
                 Some((real, _)) => real.get_type(),
-                None => self.py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?,
+                None => self.tensor_class()?,
             };
             self.guards.registered(&kind, class, dynamlir_interpreter::suspended(|| kind.is_subclass(class))?);
         }

@@ -13,6 +13,7 @@ use dynamlir_guards::SourceId;
 
 use crate::{
     attributes::lookup,
+    identity::is_named,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
@@ -37,10 +38,8 @@ impl<'py> Capture<'py> {
     /// Guards an existing object as an element of a container that C code sees: what it is where it does not change (a class, a
     /// function, a number of a class of the user's), else its class.
     pub(crate) fn guard_element(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let is_named =
-            object.is_exact_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>();
         let is_value = object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() || object.is_instance_of::<PyString>();
-        if is_named || is_value {
+        if is_named(object) || is_value {
             return self.guard_contents(object, source).map(|_| ());
         }
         self.pin_type(object, source)

@@ -184,7 +184,7 @@ fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
 }
 
 /// Classes, functions and modules: what has a name is hardly ever another one at the next call.
-fn is_named(object: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn is_named(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>()
 }
 

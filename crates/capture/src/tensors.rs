@@ -283,9 +283,9 @@ impl<'py> Capture<'py> {
                 Some(member) => self.pin_member(self.class_source(&real, source)?, &key, &member)?,
             }
         } else if !key.starts_with("__")
-            && let Some(member) = lookup(&self.tensor_class()?, &key)?
+            && let class = self.tensor_class()?
+            && let Some(member) = lookup(&class, &key)?
         {
-            let class = self.tensor_class()?;
             let class = self.guarded(self.guards.hold(&class, "torch.Tensor"))?;
             self.pin_member(class, &key, &member)?;
         }
@@ -314,7 +314,8 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.identity(self.guards.type_attr(class, key), member))
     }
 
-    fn tensor_class(&self) -> Outcome<Bound<'py, PyType>> {
+    /// `torch.Tensor`, which tensors are that the frame makes.
+    pub(crate) fn tensor_class(&self) -> Outcome<Bound<'py, PyType>> {
         Ok(self.py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?)
     }
 

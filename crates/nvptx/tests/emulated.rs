@@ -239,10 +239,3 @@ fn products_of_matrices() {
     compare("matmul.mlir", "");
     compare("matmul-tf32.mlir", "tf32=1");
 }
-
-#[test]
-#[ignore = "DYNAMLIR_STAGE names a dumped 05-linalg.mlir, whose kernels must not write where they read"]
-fn a_dump() {
-    let path = std::env::var("DYNAMLIR_STAGE").expect("DYNAMLIR_STAGE names a dump");
-    compare_text(&fs::read_to_string(path).expect("the dump"), "");
-}
