@@ -36,9 +36,9 @@ def control(*arguments: str) -> None:
 
 def subjects() -> dict[str, Callable[[int], None]]:
     """What is counted: loops of so many calls."""
-    import calls
     import dynamlir
     import torch
+    from suite import calls
     from torch import nn
 
     x, ten = torch.randn(8), tuple(torch.randn(8) for _ in range(10))

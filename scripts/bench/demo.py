@@ -11,20 +11,17 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
-import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import dynamlir
-import models
 import torch
 from dynamlir import native
-
-TOLERANCE = 1e-3
-"""Largest accepted error relative to the output's largest element: float32 through a whole model."""
+from suite import catalog, measure
+from suite.agree import TOLERANCE, worst_error
 
 VIEWS = frozenset(
     [
@@ -59,35 +56,6 @@ HEAVY = ("mm", "addmm", "bmm", "baddbmm", "convolution", "scaled_dot_product", "
 def base_name(schema: str) -> str:
     """`add` for `aten.add.Tensor`."""
     return schema.split(".")[1]
-
-
-def tensors_of(output: Any) -> list[torch.Tensor]:
-    """All tensors of a model's output, in order."""
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
-
-
-def worst_error(found: Any, wanted: Any) -> float:
-    """Largest difference relative to the largest element of each tensor; infinite where shapes or NaNs differ."""
-    worst = 0.0
-    for a, b in zip(tensors_of(found), tensors_of(wanted), strict=True):
-        if a.shape != b.shape or a.dtype != b.dtype or bool((a.isnan() != b.isnan()).any()):
-            return float("inf")
-        if b.numel():
-            scale = b.abs().max().clamp(min=1e-12)
-            worst = max(worst, float((a - b).abs().max() / scale))
-    return worst
-
-
-def interleaved(functions: Sequence[Callable[[], Any]], seconds: float = 3.0) -> list[float]:
-    """Median milliseconds of some functions, run in turn for about ``seconds``."""
-    times: list[list[float]] = [[] for _ in functions]
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < 5:
-        for function, list_ in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            list_.append((time.perf_counter() - start) * 1e3)
-    return [statistics.median(each) for each in times]
 
 
 def share_generated(report: dynamlir.CompileReport) -> tuple[int, int]:
@@ -141,9 +109,9 @@ def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
             enter("torch.compile", torch.compile(module, backend="dynamlir"), inputs, wanted),
             enter("dynamlir.compile", dynamlir.compile(module), inputs, wanted),
         ]
-        eager_ms, *each_ms = interleaved(
-            [lambda: module(**inputs), *(partial(door.compiled, **inputs) for door in doors)]
-        )
+        calls = {"eager": partial(module, **inputs), **{door.name: partial(door.compiled, **inputs) for door in doors}}
+        samples = measure.sample(calls, 3.0, measure.clock(torch.get_num_threads()))
+    eager_ms, *each_ms = (1e3 * measure.median(seen) for seen in samples.values())
     print(f"\n{name}: eager {eager_ms:.2f} ms")
     for door, ms in zip(doors, each_ms, strict=True):
         print(
@@ -177,12 +145,13 @@ def show(report: dynamlir.CompileReport) -> None:
 def main() -> int:
     """Runs the models named on the command line, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", action="append", choices=["bert", "gpt2", "resnet18"], help="only this one")
+    parser.add_argument("--model", action="append", choices=catalog.DEMO, help="only this one")
     chosen = parser.parse_args().model
     right = True
-    for name, module, inputs in models.all_models():
+    for name in catalog.DEMO:
         if chosen and name not in chosen:
             continue
+        module, inputs = catalog.MODELS[name].make(batch=2)
         torch._dynamo.reset()
         right &= run(name, module, inputs)
     print("\nall results agree with eager" if right else "\nSOME RESULTS DIFFER FROM EAGER OR RAN AS EAGER")

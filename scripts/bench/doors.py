@@ -19,7 +19,7 @@ import six
 import torch
 import twelve
 import zoo
-from demo import TOLERANCE, worst_error
+from suite.agree import TOLERANCE, worst_error
 
 
 def models() -> Iterator[six.Model]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import dynamlir
 import torch
-from demo import TOLERANCE, worst_error
+from suite.agree import TOLERANCE, worst_error
 
 STEP = 40
 COUNT = 3

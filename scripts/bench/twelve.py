@@ -22,7 +22,7 @@ from typing import Any
 import dynamlir
 import six
 import torch
-from demo import TOLERANCE, worst_error
+from suite.agree import TOLERANCE, worst_error
 
 PARTS = 6
 OFFSET = 3

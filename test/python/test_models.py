@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dynamlir
-import models
 import pytest
 import torch
+from suite import catalog
 
 
-@pytest.mark.parametrize("make", [models.bert, models.gpt2, models.resnet18], ids=lambda make: make.__name__)
-def test_model(make: object) -> None:
-    torch.manual_seed(0)
-    module, inputs = make()  # type: ignore[operator]
+@pytest.mark.parametrize("name", catalog.DEMO)
+def test_model(name: str) -> None:
+    module, inputs = catalog.MODELS[name].make(batch=2)
     compiled = torch.compile(module, backend="dynamlir")
     with torch.no_grad():
         wanted, found = module(**inputs), compiled(**inputs)

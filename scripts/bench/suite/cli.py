@@ -1,0 +1,86 @@
+"""The command line: which parts to run, on what, and where the results go.
+
+Offline: nothing is downloaded, weights are random. Exits 1 where a result is not eager's. Compile figures have empty
+caches; elsewhere inductor keeps its code in a folder of its own between runs, as it takes half a minute a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PARTS = {
+    "models": "time per call of 24 models",
+    "profile": "how much of that torch's operators take",
+    "kernels": "single kernels, and the machine's limits",
+    "gemm": "matrix products",
+    "compile": "cold compilation in fresh processes",
+    "layers": "compilation of 4 and of 48 equal layers",
+    "memory": "most memory resident in fresh processes",
+    "calls": "what a call costs that does almost nothing",
+}
+
+
+def numbers(text: str) -> list[int]:
+    """`1,2`."""
+    return [int(part) for part in text.split(",")]
+
+
+def parser() -> argparse.ArgumentParser:
+    """What may be said."""
+    parts = "; ".join(f"{name}: {about}" for name, about in PARTS.items())
+    kind = argparse.RawDescriptionHelpFormatter
+    made = argparse.ArgumentParser(prog="scripts/bench/run", description=__doc__, formatter_class=kind)
+    made.add_argument("part", choices=(*PARTS, "all"), nargs="+", help=parts)
+    made.add_argument("--model", action="append", help="only this one; may be repeated")
+    made.add_argument("--only", default="", help="kernels and products whose name contains this")
+    made.add_argument("--batch", type=numbers, default=[1, 4], help="such as 1,4")
+    made.add_argument(
+        "--threads", type=numbers, default=[1, 2], help="such as 1,2; processes and profile use the first"
+    )
+    made.add_argument("--seconds", type=float, default=5.0, help="time per line")
+    made.add_argument("--rounds", type=int, default=3, help="fresh processes per figure")
+    made.add_argument("--door", choices=("dynamlir.compile", "torch.compile"), default="dynamlir.compile")
+    made.add_argument("--no-inductor", action="store_true", help="leave inductor out: it needs a C++ compiler")
+    made.add_argument("--cache", type=Path, default=ROOT / "target" / "bench-cache", help="inductor's")
+    made.add_argument("--json", type=Path, help="write the results here, line by line")
+    made.add_argument("--plot", type=Path, help="write a picture of the ratios here (SVG)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the parts."""
+    made = parser()
+    options = made.parse_args(arguments)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(options.cache.resolve())
+    from . import calls, catalog, contestants, fresh, gemm, kernels, models, plot, profile, record
+
+    unknown = set(options.model or ()) - set(catalog.MODELS)
+    if unknown:
+        made.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(catalog.MODELS)}")
+    contestants.quiet()
+    chosen = options.model or list(catalog.MODELS)
+    field = contestants.Field(options.door, not options.no_inductor)
+    first, seconds, rounds = options.threads[0], options.seconds, options.rounds
+    output = record.Record({name: str(value) for name, value in vars(options).items()}, options.json)
+    runs = {
+        "models": lambda: models.run(output, field, chosen, options.batch, options.threads, seconds),
+        "profile": lambda: profile.run(output, field, chosen, options.batch, seconds),
+        "kernels": lambda: kernels.run(output, field, options.only, options.threads, seconds),
+        "gemm": lambda: gemm.run(output, field, options.only, options.threads, seconds),
+        "compile": lambda: fresh.compile_(output, field, chosen, rounds, first),
+        "layers": lambda: fresh.layers(output, field, rounds),
+        "memory": lambda: fresh.memory(output, field, chosen, options.batch, first),
+        "calls": lambda: calls.run(output, field, chosen, seconds),
+    }
+    for part in runs if "all" in options.part else options.part:
+        runs[part]()
+        if options.plot:
+            options.plot.write_text(plot.svg(output.document))
+    print("\nall results agree with eager" if output.right else "\nSOME RESULTS DIFFER FROM EAGER", file=sys.stderr)
+    return 0 if output.right else 1

@@ -1,0 +1,130 @@
+"""How times are taken and compared.
+
+Contestants take turns, one sample each a round, so that a busy machine slows them alike; who begins changes from round
+to round. What is compared are ratios within a round. Their median is the figure, and its 95 % interval comes from
+drawing the rounds again with replacement (the bootstrap), with a fixed seed, so that the same times give the same
+interval.
+
+On one thread the clock is the processor time of the process: what other processes take of the machine is not in it,
+what a contestant might do in threads of its own is. On more threads it is the wall's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+SAMPLE = 2e-4
+"""Seconds that a sample should take at least: a quicker call is made several times."""
+
+ROUNDS = 7
+"""Rounds at least, however long they take."""
+
+DRAWS = 1000
+
+Clock = Callable[[], float]
+Samples = dict[str, list[float]]
+
+
+def clock(threads: int) -> Clock:
+    """What the time is read from."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def sample(contestants: Mapping[str, Callable[[], object]], seconds: float, now: Clock) -> Samples:
+    """Seconds per call of each, round by round, for about ``seconds``."""
+    repeats = {name: _repeats(function, now) for name, function in contestants.items()}
+    order = list(contestants)
+    samples: Samples = {name: [] for name in order}
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or len(samples[order[-1]]) < ROUNDS:
+            for name in order:
+                function, times = contestants[name], range(repeats[name])
+                start = now()
+                for _ in times:
+                    function()
+                samples[name].append((now() - start) / len(times))
+            order.append(order.pop(0))
+            if len(set(map(len, samples.values()))) != 1:
+                raise AssertionError("a round is whole")
+    finally:
+        if was_enabled:
+            gc.enable()
+    return samples
+
+
+def _repeats(function: Callable[[], object], now: Clock) -> int:
+    """Calls that make a sample; warms up on the way."""
+    quickest = math.inf
+    for _ in range(3):
+        start = now()
+        function()
+        quickest = min(quickest, now() - start)
+    return max(1, math.ceil(SAMPLE / max(quickest, 1e-7)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def json(self) -> dict[str, float]:
+        """For the record."""
+        return {name: round(number, 6) for name, number in dataclasses.asdict(self).items()}
+
+
+def draws(values: Sequence[float], seed: int = 0) -> np.ndarray:
+    """The medians of as many samples as `DRAWS`, each drawn from ``values`` with replacement."""
+    known = np.asarray(values, dtype=np.float64)
+    chosen = np.random.default_rng(seed).integers(0, len(known), (DRAWS, len(known)))
+    return np.median(known[chosen], axis=1)
+
+
+def interval(value: float, drawn: np.ndarray) -> Estimate:
+    """A figure with the interval that 95 % of what was drawn lie in."""
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Estimate(float(value), float(low), float(high))
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one."""
+    return statistics.median(values)
+
+
+def ratios(samples: Samples, name: str, base: str) -> list[float]:
+    """One contestant's times over another's, round by round."""
+    return [a / b for a, b in zip(samples[name], samples[base], strict=True)]
+
+
+def ratio(samples: Samples, name: str, base: str) -> Estimate:
+    """The median of the ratios of two contestants."""
+    values = ratios(samples, name, base)
+    return interval(median(values), draws(values))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean for ratios."""
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def mean_ratio(lists: Sequence[Sequence[float]]) -> Estimate:
+    """The geometric mean of the median ratios of many lines, with the interval that the lines' noise gives it."""
+    value = geometric_mean([median(values) for values in lists])
+    drawn = np.exp(np.mean([np.log(draws(values, seed)) for seed, values in enumerate(lists)], axis=0))
+    return interval(value, drawn)
