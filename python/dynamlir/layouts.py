@@ -47,11 +47,19 @@ _ROW_MAJOR_OR_CHANNELS_LAST = frozenset(
         _aten._native_batch_norm_legit.no_stats, _aten._native_batch_norm_legit_no_training.default,
         _aten.native_group_norm.default, _aten.channel_shuffle.default, _aten.native_channel_shuffle.default,
         _aten.reflection_pad3d.default, _aten.replication_pad3d.default,
+        # Torch 2.11 has fakes of these that know one layout.
+        _aten.reflection_pad2d.default, _aten.replication_pad2d.default,
     }
 )  # fmt: skip
 
 # Kernels that write into a copy of the first operand, laid out as `clone` does it.
 _LIKE_CLONE = frozenset({_aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor})
+
+# Kernels that write into a copy of the first operand, laid out as that is, with its gaps. Where its elements share
+# memory there is no such copy, and `clone` makes it: torch 2.11's fakes do not know that.
+_LIKE_CLONE_OF_OVERLAP = frozenset(
+    {_aten.select_scatter.default, _aten.slice_scatter.default, _aten.diagonal_scatter.default}
+)
 
 # Pointwise kernels whose fakes take the operands in another order: laid out as their sum would be.
 _LIKE_SUM = frozenset({_aten.copysign.Tensor, _aten.xlogy.Tensor})
@@ -101,7 +109,7 @@ def _known_strides(func: OpOverload, positional: tuple[Any, ...], out: Any) -> t
     with _disable_current_modes():
         if func is _aten.roll.default and positional[2] and first.numel():
             return _rolled(_meta(positional[0]), positional[1], positional[2]).stride()
-        if func in _LIKE_CLONE:
+        if func in _LIKE_CLONE or (func in _LIKE_CLONE_OF_OVERLAP and _repeats(positional[0])):
             return torch.empty_like(_meta(positional[0])).stride()
         if func in _LIKE_SUM:
             return torch.add(_meta(positional[0]), _meta(positional[1])).stride()
@@ -128,6 +136,11 @@ def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool
         return False
     takes_tensor = str(func._schema.arguments[1].type) == "Tensor"
     return takes_tensor and 1 in x.shape and bool(x.numel()) and not x.is_contiguous() and not _is_open(x)
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Whether elements of an expanded dimension are one element in memory."""
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
 def _strides(shape: torch.Size, memory_format: torch.memory_format) -> tuple[int, ...]:
