@@ -149,6 +149,8 @@ pub(super) const PURE: Names = &[
     ("_abc", &["_abc_init"]),
     ("torch", &["Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "memory_format", "layout"]),
     ("torch._C", &["_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic", "_get_privateuse1_backend_name"]),
+    // Torch 2.11 has `Function.apply` in Python, which calls this on each argument.
+    ("torch._C._functorch", &["unwrap_if_dead"]),
 ];
 
 pub(super) const OUTSIDE: Names = &[("torch", &["promote_types", "can_cast"])];
@@ -189,6 +191,8 @@ pub(super) const READS_STATE: Names = &[
             "get_num_threads",
             "_cuda_isCurrentStreamCapturing",
             "is_anomaly_enabled",
+            // A transform is seen in the thread's dispatch keys.
+            "_are_functorch_transforms_active",
         ],
     ),
     ("torch", &["get_default_dtype", "is_grad_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
