@@ -7,9 +7,12 @@ from pathlib import Path
 
 import opinfo_runner
 import pytest
+import torch
 
 SAMPLES = 3
 TARGET = 0.85
+# Each version of torch has operators of its own.
+DESCRIBED = torch.__version__.startswith(f"{opinfo_runner.data()['torch']}.")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> opinfo_runner.Summary:
 
 
 def test_all_operators_run(summary: opinfo_runner.Summary) -> None:
-    assert len(summary.results) >= 678
+    assert len(summary.results) >= (678 if DESCRIBED else 600)
     assert not [result.name for result in summary.results if result.samples == 0 and not result.crash]
 
 
@@ -39,13 +42,14 @@ def test_generated_share(summary: opinfo_runner.Summary) -> None:
     assert covered >= TARGET * own, summary.text()
 
 
+@pytest.mark.skipif(not DESCRIBED, reason="the data file is about another version of torch")
 def test_data_file_names_operators() -> None:
     names = {opinfo_runner.op_name(op) for op in opinfo_runner.forward_ops()}
     facts = opinfo_runner.data()
     kinds = [*facts["library"].values(), *facts["other"].values()]
     library = [name for entry in kinds for name in entry["ops"]]
     assert len(library) == len(set(library)), "an operator is listed twice"
-    for listed in (library, facts["values_undefined"]["ops"], facts["tolerance"]):
+    for listed in (library, facts["values_undefined"]["ops"], facts["beside_the_graph"]["ops"], facts["tolerance"]):
         assert not set(listed) - names
     assert all(entry["reason"] for entry in kinds)
 
