@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from suite import agree, catalog, cli, contestants, fresh, kernels, measure, plot, record
+from suite import agree, catalog, cli, contestants, fresh, kernels, measure, plot, record, targets
 
 TINY = catalog.Entry(
     "torch",
@@ -102,6 +102,30 @@ def test_the_limit_is_the_slower_of_memory_and_arithmetic() -> None:
     assert kernels.limit(nothing, operands, operands[0], times) == (1.0, "memory")
     much = kernels.Kernel(torch.relu, [(64, 64)], instructions=kernels.SIDE**3)
     assert kernels.limit(much, operands, operands[0], times) == (64.0 * 64.0, "arithmetic")
+
+
+def test_targets_are_read_off_a_record() -> None:
+    def line(name: str, eager: float, **more: Any) -> dict[str, Any]:
+        seen = {"value": eager, "low": eager - 0.1, "high": eager + 0.1}
+        return {"name": name, "case": {"batch": 1, "threads": 1, **more}, "ratios": {"dynamlir/eager": seen}}
+
+    models = {
+        "lines": [line("quick", 0.7), line("as slow", 1.05), line("slow", 1.2)],
+        "summary": {"dynamlir/inductor, batch 1, 1 thread(s)": {"value": 0.88}, "dynamlir/eager": {"value": 0.9}},
+    }
+    products = [{**line("cube", 1.0, rows=256), "figures": {"rate": 0.98}}]
+    products += [{**line("rows", 0.7, rows=4), "figures": {"rate": 1.4}}]
+    compiled = {"lines": [], "summary": {"dynamlir/inductor": {"value": 0.2}}}
+    parts = {"models": models, "gemm": {"lines": products, "summary": {}}, "compile": compiled}
+    found = {figure[0].split(":")[0]: targets.met(figure) for figure in targets.figures({"parts": parts})}
+    assert found == {
+        "models": True,
+        "slow (batch 1, threads 1)": False,
+        "cube (batch 1, threads 1)": True,
+        "rows (batch 1, threads 1)": False,
+        "cold compilations": False,
+    }
+    assert targets.table({"parts": {}}) == ""
 
 
 def test_the_list_has_twelve_of_each_library() -> None:

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(options.cache.resolve())
-    from . import calls, catalog, contestants, fresh, gemm, kernels, models, plot, profile, record
+    from . import calls, catalog, contestants, fresh, gemm, kernels, models, plot, profile, record, targets
 
     unknown = set(options.model or ()) - set(catalog.MODELS)
     if unknown:
@@ -82,5 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs[part]()
         if options.plot:
             options.plot.write_text(plot.svg(output.document))
+    print(f"\n{targets.table(output.document)}")
     print("\nall results agree with eager" if output.right else "\nSOME RESULTS DIFFER FROM EAGER", file=sys.stderr)
     return 0 if output.right else 1

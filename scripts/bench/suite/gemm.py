@@ -84,7 +84,7 @@ def one(
         entered = contestants.enter(field, function, operands, tolerance=TOLERANCE)
         calls = {who: partial(call, *operands) for who, call in entered.functions.items()}
         samples = measure.sample(calls, seconds, measure.clock(threads))
-    line = record.timed(name, {"threads": threads}, samples, field.pairs, unit="us")
+    line = record.timed(name, {"threads": threads, "rows": rows}, samples, field.pairs, unit="us")
     line.errors, line.notes, line.right = entered.errors, entered.notes, entered.right
     giga = {who: 2 * rows * depth * columns / microseconds / 1e3 for who, microseconds in line.times.items()}
     line.figures = {**giga, "rate": 1 / line.ratios["dynamlir/eager"]["value"]}
