@@ -119,6 +119,14 @@ def test_the_version_is_said_once() -> None:
     assert dynamlir.__version__ == version()
 
 
+def test_the_matrix_says_what_it_could_not_try(tmp_path: Path) -> None:
+    """No CPython 3.9 is taken for tried: it is in the table, and in the exit status."""
+    command = [sys.executable, ROOT / "scripts" / "test-matrix", "--wheel", tmp_path / "none.whl"]
+    done = subprocess.run([*command, "--python", "3.9", "--torch", "2.11"], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert re.fullmatch(r"3\.9 +2\.11 +not tried +\d+  no CPython 3\.9 here", done.stdout.splitlines()[-1])
+
+
 # ---- what is in the wheel
 
 
