@@ -6,10 +6,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirStringRef, MlirType};
+use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirPassManager, MlirStringRef, MlirType};
 
 /// The body of a pass: the module, its `config` option and the pointer given at registration. It must not unwind.
 pub type PassCallback = unsafe extern "C" fn(MlirOperation, MlirStringRef, *mut c_void) -> bool;
+
+/// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.
+pub type PassTimeCallback = unsafe extern "C" fn(MlirStringRef, f64, *mut c_void);
 
 unsafe extern "C" {
     pub fn dynamoRegisterDialects(registry: MlirDialectRegistry);
@@ -33,6 +36,8 @@ unsafe extern "C" {
     pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;
     pub fn dynamoRegisterPass(name: MlirStringRef, description: MlirStringRef, run: PassCallback, user_data: *mut c_void);
     pub fn dynamoRegisterPipeline(name: MlirStringRef, description: MlirStringRef, passes: MlirStringRef);
+    pub fn dynamoPassManagerNoteTimes(manager: MlirPassManager, note: PassTimeCallback, user_data: *mut c_void);
+    pub fn dynamoSetLoopStrengthReduction(enabled: bool) -> bool;
     pub fn dynamoFindDeepNesting(text: MlirStringRef) -> isize;
     pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char) -> c_int;
 }

@@ -3,6 +3,7 @@
 //! This crate is the only one that calls the MLIR C API. It builds `dialects/dynamo` (see `build.rs`) and offers
 //! - [`ir`]: one-word handles on operations, values, types and attributes, made for rewriting straight-line IR,
 //! - [`context`]: contexts with the dialects in use registered, parsing, printing, running pipelines,
+//! - [`llvm`]: what LLVM's code generator lets one decide per process,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
 //! - [`transform`]: running transform-dialect schedules,
 //! - [`ods`]: typed builders that the `tblgen` crate generates from our own ODS files.
@@ -10,6 +11,7 @@
 pub mod context;
 pub mod ffi;
 pub mod ir;
+pub mod llvm;
 pub mod ods;
 pub mod pass;
 pub mod transform;

@@ -237,6 +237,16 @@ impl Op {
             mlirOpPrintingFlagsDestroy(flags);
         })
     }
+    /// The operation in MLIR's binary form, locations included; [`crate::Session::read`] reads it.
+    pub fn bytecode(self) -> Vec<u8> {
+        unsafe extern "C" fn append(part: MlirStringRef, bytes: *mut std::ffi::c_void) {
+            let part = unsafe { std::slice::from_raw_parts(part.data.cast::<u8>(), part.length) };
+            unsafe { &mut *bytes.cast::<Vec<u8>>() }.extend_from_slice(part);
+        }
+        let mut bytes = Vec::new();
+        unsafe { mlirOperationWriteBytecode(self.0, Some(append), (&raw mut bytes).cast()) };
+        bytes
+    }
     /// The operation's text with locations.
     pub fn text_with_locations(self) -> String {
         print(|cb, data| unsafe {

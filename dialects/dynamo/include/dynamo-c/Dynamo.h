@@ -9,6 +9,7 @@
 #define DYNAMO_C_DYNAMO_H
 
 #include "mlir-c/IR.h"
+#include "mlir-c/Pass.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,15 @@ MLIR_CAPI_EXPORTED void dynamoRegisterPass(MlirStringRef name, MlirStringRef des
 MLIR_CAPI_EXPORTED void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes);
 /// Calls `visit` with the name of each pass and pipeline registered so far.
 MLIR_CAPI_EXPORTED void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData);
+
+/// Calls `note` with the argument and the wall seconds of each pass that the manager has run. `note` must not unwind; it
+/// and `userData` must outlive the manager, whose context must not be multi-threaded. The name is borrowed for the call.
+typedef void (*DynamoPassTimeCallback)(MlirStringRef pass, double seconds, void *userData);
+MLIR_CAPI_EXPORTED void dynamoPassManagerNoteTimes(MlirPassManager manager, DynamoPassTimeCallback note, void *userData);
+
+/// Whether LLVM's code generator reduces the strength of address arithmetic in loops, for all of the process. False where
+/// this LLVM has no such switch. Call it while nobody generates code.
+MLIR_CAPI_EXPORTED bool dynamoSetLoopStrengthReduction(bool enabled);
 
 /// The line of a text where brackets are nested deeper than MLIR's recursive
 /// parser should be trusted with, or 0.
