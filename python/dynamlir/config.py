@@ -20,13 +20,15 @@ class Options:
     """Directory that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it."""
     no_cache: bool = False
     """Compile every kernel anew, also those that this process has compiled before."""
+    threads: int | None = None
+    """How many threads compile kernels; as many as the process may run at a time where this is None."""
     mode: str = "default"
     """torch's mode. All modes compile alike so far."""
 
     def native(self) -> dict[str, Any]:
         """The plain dictionary handed to the native compiler, one call per compilation."""
         dump = None if self.dump is None else _dump_folder(self.dump)
-        return {"dump": dump, "no_cache": self.no_cache}
+        return {"dump": dump, "no_cache": self.no_cache, "threads": self.threads}
 
 
 _dumps: collections.Counter[str] = collections.Counter()
@@ -42,9 +44,19 @@ def _dump_folder(folder: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Options:
-    """Options as the environment sets them: ``DYNAMLIR_DUMP``."""
+    """Options as the environment sets them: ``DYNAMLIR_DUMP``, ``DYNAMLIR_COMPILE_THREADS``."""
     environ = os.environ if environ is None else environ
-    return Options(dump=environ.get("DYNAMLIR_DUMP") or None)
+    threads = environ.get("DYNAMLIR_COMPILE_THREADS")
+    if threads and not threads.isdecimal():
+        raise ValueError(f"dynamlir: DYNAMLIR_COMPILE_THREADS is {threads!r}, expected a number")
+    return _checked(Options(dump=environ.get("DYNAMLIR_DUMP") or None, threads=int(threads) if threads else None))
+
+
+def _checked(options: Options) -> Options:
+    threads = options.threads
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"dynamlir: threads is {threads!r}, expected a number from 1")
+    return options
 
 
 def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -> Options:
@@ -56,5 +68,5 @@ def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -
         raise ValueError(f"dynamlir: unknown option(s) {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     if mode is not None and mode not in MODES:
         raise ValueError(f"dynamlir: unknown mode {mode!r}; known: {', '.join(MODES)}")
-    merged = dataclasses.replace(base, **dict(options or {}))
+    merged = _checked(dataclasses.replace(base, **dict(options or {})))
     return dataclasses.replace(merged, mode=mode) if mode is not None else merged

@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from .reasons import REASONS, Event
 
 _KEPT = 256
+_DEAREST = 6
+"""How many passes a printed report names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +36,11 @@ class CompileReport:
     kernels: int = 0
     externs: tuple[Extern, ...] = ()
     stages: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds by stage. Stages that threads took side by side have their shares of the time that passed."""
+    passes: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds by pass, those of all threads added up."""
+    threads: int = 0
+    """How many threads compiled kernels; 0 where all of them had been compiled before."""
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
     """How often each schema was recorded."""
@@ -48,7 +56,11 @@ class CompileReport:
         head = f"graph {self.graph}: {self.ops_recorded} operations recorded, {self.ops_generated} generated in "
         lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {self.seconds:.3f} s"]
         if self.stages:
-            lines.append("  stages: " + ", ".join(f"{name} {value:.3f}" for name, value in self.stages.items()))
+            lines.append("  stages: " + _seconds(self.stages.items()))
+        if self.passes:
+            dearest = sorted(self.passes.items(), key=lambda item: -item[1])[:_DEAREST]
+            threads = f" on {self.threads} threads" if self.threads > 1 else ""
+            lines.append(f"  dearest passes{threads}: " + _seconds(dearest))
         lines += _table(
             ("extern", "route", "count", "line"),
             [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs],
@@ -72,8 +84,14 @@ def from_native(
         kernels=_count(native.get("kernels", 0)),
         externs=externs,
         stages={**python_stages, **{str(name): float(value) for name, value in native.get("stages", {}).items()}},
+        passes={str(name): float(value) for name, value in native.get("passes", {}).items()},
+        threads=int(native.get("threads", 0)),
         recorded=recorded,
     )
+
+
+def _seconds(times: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in times)
 
 
 def _count(value: Any) -> int:

@@ -2,18 +2,15 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use dynamlir_codegen::{compile_kernels, packed, pipelines::Stage};
-use dynamlir_dialect::{
-    Session,
-    context::module_op,
-    ir::{Attr, Builder, Op},
-};
+use dynamlir_codegen::{packed, pipelines::Stage};
+use dynamlir_dialect::{Session, context::module_op, ir::Op};
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
     Error, Report, cache, detect,
+    parts::{self, declare},
     plan::{kernels_module, read},
     stages::{Dumper, advance},
 };
@@ -25,6 +22,8 @@ pub struct Options {
     pub dump: Option<PathBuf>,
     /// Compile every kernel anew.
     pub no_cache: bool,
+    /// How many threads compile kernels; as many as the process may run at a time where this is None.
+    pub threads: Option<usize>,
 }
 
 /// A compiled graph, ready for the runtime.
@@ -43,7 +42,8 @@ pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 /// Compiles a recorded trace.
 pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let start = Instant::now();
-    let session = Session::new();
+    // What the recorder wrote is checked below; what a user loads may be wrong in any way.
+    let session = Session::new().trusting();
     let mut module = session.parse("module {}")?;
     let mut report = Report::default();
     let opened = start.elapsed().as_secs_f64();
@@ -83,7 +83,7 @@ fn compile_module(
     if let Some(stage) = dynamlir_codegen::pipelines::STAGES.iter().find(|stage| stage.number == from) {
         dumper.stage(stage, module)?;
     }
-    let (linalg, llvm) = (number("linalg"), number("llvm"));
+    let linalg = number("linalg");
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let plan = read(module_op(module))?;
     let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
@@ -95,11 +95,9 @@ fn compile_module(
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);
     let mut found = if cached { take_known(module_op(module)) } else { Taken::default() };
     report.kernels_reused = found.known.len();
-    if names.iter().any(|name| !found.known.iter().any(|(known, _)| known == name)) {
-        advance(session, module, (from.max(linalg), llvm), &dumper, &mut report, check)?;
-        check()?;
-        let fresh = code(module_op(module), &names, &found, &dumper, &mut report)?;
-        for (name, kernel) in fresh {
+    let missing: Vec<String> = names.iter().filter(|name| !found.known.iter().any(|(known, _)| known == *name)).cloned().collect();
+    if !missing.is_empty() {
+        for (name, kernel) in generate(session, module, (from, &missing), options, &dumper, &mut report, check)? {
             if let Some((_, key)) = found.keys.iter().find(|(known, _)| *known == name) {
                 cache::keep(key.clone(), kernel.clone());
             }
@@ -121,18 +119,6 @@ struct Taken {
     keys: Vec<(String, String)>,
 }
 
-/// Leaves of a kernel what launches are held against.
-fn declare(kernel: Op) {
-    let ctx = kernel.ctx();
-    let kept = kernel.attrs().into_iter().filter(|(name, _)| ["sym_name", "function_type", "dynamo.signature"].contains(&name.as_str()));
-    let mut attrs = vec![("sym_visibility".to_owned(), Attr::str(ctx, "private"))];
-    attrs.extend(kept);
-    let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
-    let builder = Builder::before(kernel);
-    builder.insert(builder.detached("func.func", &[], &[], &attrs, 1));
-    kernel.erase();
-}
-
 /// Takes the bodies of the kernels that are compiled already.
 fn take_known(module: Op) -> Taken {
     let mut taken = Taken::default();
@@ -150,29 +136,45 @@ fn take_known(module: Op) -> Taken {
     taken
 }
 
-/// Machine code for the kernels that are not known yet.
-fn code(module: Op, names: &[String], taken: &Taken, dumper: &Dumper, report: &mut Report) -> Result<Vec<(String, Kernel)>, Error> {
-    let kernels = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
-    let names: Vec<String> = names.iter().filter(|name| !taken.known.iter().any(|(known, _)| known == *name)).cloned().collect();
-    let mut settings = dynamlir_codegen::Options { kernels: names.clone(), ..Default::default() };
-    settings.keep_ir = dumper.is_on();
-    settings.keep_assembly = dumper.is_on();
-    let object = compile_kernels(kernels, &settings)?;
-    report.time("llvm-ir", object.seconds.translate);
-    report.time("optimize", object.seconds.optimize);
-    report.time("emit", object.seconds.emit);
-    for (name, text) in [("09-kernels.ll", &object.ir), ("10-kernels.opt.ll", &object.optimized_ir), ("11-kernels.s", &object.assembly)] {
-        if let Some(text) = text {
-            dumper.write(name, || text.clone())?;
+/// Machine code for the kernels that are not known yet, from the stage after `from` on.
+fn generate(
+    session: &Session,
+    module: &mut Module<'_>,
+    (from, names): (u8, &[String]),
+    options: &Options,
+    dumper: &Dumper,
+    report: &mut Report,
+    check: Check<'_>,
+) -> Result<Vec<(String, Kernel)>, Error> {
+    let (linalg, llvm) = (number("linalg"), number("llvm"));
+    let start = Instant::now();
+    // A dump shows all kernels of a stage in one file, and a later stage may hold what kernels share.
+    let threads = if dumper.is_on() || from > linalg { 1 } else { options.threads.unwrap_or_else(parts::threads) };
+    let parts = parts::split(session, module_op(module), names, threads)?;
+    report.time("split", start.elapsed().as_secs_f64());
+    let here = |report: &mut Report| {
+        advance(session, module, (from.max(linalg), llvm), dumper, report, check)?;
+        check()?;
+        let kernels = kernels_module(module_op(module)).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
+        parts::object(kernels, &parts[0].names, dumper, session, report)
+    };
+    let objects = parts::compile(&parts, dumper, session.trusts(), report, here)?;
+    for object in &objects {
+        for (name, text) in [("09-kernels.ll", &object.ir), ("10-kernels.opt.ll", &object.optimized_ir), ("11-kernels.s", &object.assembly)]
+        {
+            if let Some(text) = text {
+                dumper.write(name, || text.clone())?;
+            }
         }
     }
     let start = Instant::now();
-    let jit = Jit::link(&[&object.object]).map_err(|error| Error::Link(error.to_string()))?;
+    let objects: Vec<&[u8]> = objects.iter().map(|object| &object.object[..]).collect();
+    let jit = Jit::link(&objects).map_err(|error| Error::Link(error.to_string()))?;
     let linked = names
-        .into_iter()
+        .iter()
         .map(|name| {
             debug_assert!(!name.ends_with(packed::SUFFIX));
-            jit.kernel(&name).map(|kernel| (name, kernel)).map_err(|error| Error::Link(error.to_string()))
+            jit.kernel(name).map(|kernel| (name.clone(), kernel)).map_err(|error| Error::Link(error.to_string()))
         })
         .collect();
     report.time("link", start.elapsed().as_secs_f64());

@@ -17,8 +17,15 @@ pub enum Error {
     #[error(transparent)]
     Mlir(#[from] dynamlir_dialect::Error),
     /// LLVM refused.
-    #[error(transparent)]
-    Codegen(#[from] dynamlir_codegen::Error),
+    #[error("{source} (of the kernels {kernels})\n{diagnostics}")]
+    Codegen {
+        /// The names of those that were compiled together, one of which it is about.
+        kernels: String,
+        /// What went wrong.
+        source: dynamlir_codegen::Error,
+        /// What MLIR said, if it said something.
+        diagnostics: String,
+    },
     /// The code could not be linked.
     #[error("cannot link the kernels: {0}")]
     Link(String),

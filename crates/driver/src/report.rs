@@ -7,8 +7,13 @@ use dynamlir_dialect::ir::Op;
 /// Counts, times and decisions of one compilation.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Seconds by step, in order.
+    /// Seconds by step, in order. Steps that threads took side by side have their shares of the time that passed, so that the sum
+    /// is how long one waited.
     pub seconds: Vec<(String, f64)>,
+    /// Seconds by pass, in the order of their first run, those of all threads added up.
+    pub passes: Vec<(String, f64)>,
+    /// How many threads compiled kernels.
+    pub threads: usize,
     /// Calls of `ATen` operators that became generated code or changes of view, by schema.
     pub generated: BTreeMap<String, usize>,
     /// Calls that stay with torch, by schema.
@@ -26,10 +31,32 @@ pub struct Report {
 impl Report {
     /// Notes a step's time; the same step again adds up.
     pub fn time(&mut self, step: &str, seconds: f64) {
-        match self.seconds.iter_mut().find(|(name, _)| name == step) {
-            Some((_, total)) => *total += seconds,
-            None => self.seconds.push((step.to_owned(), seconds)),
+        add(&mut self.seconds, step, seconds);
+    }
+
+    /// Notes the time of one run of a pass.
+    pub fn time_pass(&mut self, pass: &str, seconds: f64) {
+        add(&mut self.passes, pass, seconds);
+    }
+
+    /// Takes over the times of what ran side by side, while so many seconds passed.
+    pub fn merge<'a>(&mut self, parts: impl Iterator<Item = &'a Self>, passed: f64) {
+        let mut together = Self::default();
+        for part in parts {
+            part.seconds.iter().for_each(|(step, seconds)| together.time(step, *seconds));
+            part.passes.iter().for_each(|(pass, seconds)| self.time_pass(pass, *seconds));
         }
+        let worked: f64 = together.seconds.iter().map(|(_, seconds)| seconds).sum();
+        for (step, seconds) in &together.seconds {
+            self.time(step, seconds * passed / worked.max(f64::MIN_POSITIVE));
+        }
+    }
+}
+
+fn add(times: &mut Vec<(String, f64)>, name: &str, seconds: f64) {
+    match times.iter_mut().find(|(known, _)| known == name) {
+        Some((_, total)) => *total += seconds,
+        None => times.push((name.to_owned(), seconds)),
     }
 }
 
@@ -41,4 +68,25 @@ pub fn aten_calls(module: Op) -> BTreeMap<String, usize> {
         *calls.entry(op.attr_str("schema").unwrap_or_default()).or_default() += 1;
     }
     calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_taken_side_by_side_share_the_time_that_passed() {
+        let part = |llvm: f64| {
+            let mut part = Report::default();
+            part.time("llvm", llvm);
+            part.time("emit", 1.0);
+            part.time_pass("canonicalize", 0.5);
+            part
+        };
+        let mut report = Report::default();
+        report.time("import", 1.0);
+        report.merge([part(1.0), part(3.0)].iter(), 3.0);
+        assert_eq!(report.seconds, [("import".into(), 1.0), ("llvm".into(), 2.0), ("emit".into(), 1.0)]);
+        assert_eq!(report.passes, [("canonicalize".into(), 1.0)]);
+    }
 }

@@ -59,7 +59,7 @@ pub fn advance(
         let before = (stage.name == "prims").then(|| crate::report::aten_calls(module_op(module)));
         if let Some(pipeline) = stage.pipeline() {
             let start = Instant::now();
-            session.run(module, &pipeline)?;
+            session.run_timed(module, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;
             report.time(stage.name, start.elapsed().as_secs_f64());
         }
         if let Some(before) = before {

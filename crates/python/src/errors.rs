@@ -32,7 +32,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             Ok(()) => PyKeyboardInterrupt::new_err(()),
         },
         Error::File { path, error } => PyErr::from(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
-        error @ (Error::Mlir(_) | Error::Codegen(_) | Error::Link(_) | Error::Plan(_) | Error::Stage(_)) => {
+        error @ (Error::Mlir(_) | Error::Codegen { .. } | Error::Link(_) | Error::Plan(_) | Error::Stage(_)) => {
             NativeError::new_err(error.to_string())
         }
     }

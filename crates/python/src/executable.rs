@@ -32,6 +32,9 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     if let Some(flag) = dict.get_item("no_cache")? {
         options.no_cache = flag.is_truthy()?;
     }
+    if let Some(threads) = dict.get_item("threads")?.filter(|value| !value.is_none()) {
+        options.threads = Some(threads.extract()?);
+    }
     Ok(options)
 }
 
@@ -95,6 +98,12 @@ impl Executable {
             stages.set_item(name, seconds)?;
         }
         dict.set_item("stages", stages)?;
+        let passes = PyDict::new(py);
+        for (name, seconds) in &self.report.passes {
+            passes.set_item(name, seconds)?;
+        }
+        dict.set_item("passes", passes)?;
+        dict.set_item("threads", self.report.threads)?;
         dict.set_item("kernels", self.report.kernels.clone())?;
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("launches", self.report.launches)?;
