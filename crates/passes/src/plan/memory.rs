@@ -1,4 +1,11 @@
 //! Places buffers in the workspace so that those alive at the same time do not overlap.
+//!
+//! The workspace cannot be smaller than what lives at some step; whether that can be reached is a hard question in general. Buffers
+//! are taken in several orders, each to the lowest offset or to the tightest gap that has room, and the smallest outcome is
+//! kept. The first that reaches the bound ends the search, which is nearly always the first of all: large buffers before
+//! small ones.
+
+use std::cmp::Reverse;
 
 /// A buffer's need: bytes, and the first and last step that touches it.
 #[derive(Debug, Clone, Copy)]
@@ -11,35 +18,77 @@ pub struct Need {
     pub last: usize,
 }
 
+impl Need {
+    fn meets(&self, other: &Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    fn steps(&self) -> i64 {
+        (self.last - self.first + 1) as i64
+    }
+}
+
 /// Every offset is a multiple of this: a cache line, and the widest vector.
 pub const ALIGNMENT: i64 = 64;
 
-/// Byte offsets for the needs, and the size of the workspace. Greedy by size: large buffers first, each at the lowest
-/// offset where it meets no buffer that lives with it.
+/// Byte offsets for the needs, and the size of the workspace.
 pub fn place(needs: &[Need]) -> (Vec<i64>, i64) {
-    let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_by_key(|&i| (std::cmp::Reverse(needs[i].bytes), i));
+    let bound = live(needs);
+    let orders: [fn(&Need) -> (Reverse<i64>, usize); 3] =
+        [|need| (Reverse(need.bytes), 0), |need| (Reverse(need.bytes.saturating_mul(need.steps())), 0), |need| (Reverse(0), need.first)];
+    let mut best: Option<(Vec<i64>, i64)> = None;
+    for order in orders {
+        let mut sequence: Vec<usize> = (0..needs.len()).collect();
+        sequence.sort_by_key(|&i| (order(&needs[i]), i));
+        for fit in [Fit::Lowest, Fit::Tightest] {
+            let (offsets, total) = place_in(&sequence, needs, fit);
+            if best.as_ref().is_none_or(|(_, size)| total < *size) {
+                best = Some((offsets, total));
+            }
+            if best.as_ref().is_some_and(|(_, size)| *size <= bound) {
+                return best.unwrap_or_default();
+            }
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// The most bytes that live at one step: no workspace can be smaller. What lives most begins where some buffer does.
+fn live(needs: &[Need]) -> i64 {
+    let at = |step: usize| needs.iter().filter(|need| need.first <= step && step <= need.last).map(|need| padded(need.bytes)).sum();
+    needs.iter().map(|need| at(need.first)).max().unwrap_or(0)
+}
+
+/// Which of the gaps that have room a buffer takes.
+#[derive(Debug, Clone, Copy)]
+enum Fit {
+    Lowest,
+    /// The smallest; past the last buffer only where no gap has room.
+    Tightest,
+}
+
+/// Places the buffers one after the other.
+fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
     let mut offsets = vec![0; needs.len()];
-    let mut placed: Vec<usize> = Vec::with_capacity(needs.len());
     let mut total = 0;
-    for i in order {
+    for (done, &i) in sequence.iter().enumerate() {
         let bytes = padded(needs[i].bytes);
-        let mut taken: Vec<(i64, i64)> = placed
+        let mut taken: Vec<(i64, i64)> = sequence[..done]
             .iter()
-            .filter(|&&j| needs[j].first <= needs[i].last && needs[i].first <= needs[j].last)
+            .filter(|&&j| needs[j].meets(&needs[i]))
             .map(|&j| (offsets[j], offsets[j] + padded(needs[j].bytes)))
             .collect();
         taken.sort_unstable();
-        let mut at = 0;
-        for (start, end) in taken {
-            if at + bytes <= start {
-                break;
+        let (mut end, mut gap) = (0, None);
+        for (start, stop) in taken {
+            let room = start - end;
+            if room >= bytes && gap.is_none_or(|(_, smallest)| matches!(fit, Fit::Tightest) && room < smallest) {
+                gap = Some((end, room));
             }
-            at = at.max(end);
+            end = end.max(stop);
         }
-        offsets[i] = at;
-        total = total.max(at + bytes);
-        placed.push(i);
+        offsets[i] = gap.map_or(end, |(at, _)| at);
+        total = total.max(offsets[i] + bytes);
     }
     (offsets, total)
 }
@@ -52,10 +101,13 @@ fn padded(bytes: i64) -> i64 {
 mod tests {
     use super::*;
 
+    fn needs(list: &[(i64, usize, usize)]) -> Vec<Need> {
+        list.iter().map(|&(bytes, first, last)| Need { bytes, first, last }).collect()
+    }
+
     #[test]
     fn buffers_that_never_meet_share_memory() {
-        let needs = [(256, 0, 1), (256, 1, 2), (256, 2, 3)].map(|(bytes, first, last)| Need { bytes, first, last });
-        let (offsets, total) = place(&needs);
+        let (offsets, total) = place(&needs(&[(256, 0, 1), (256, 1, 2), (256, 2, 3)]));
         assert_eq!(total, 512);
         assert_eq!(offsets[0], offsets[2]);
         assert_ne!(offsets[0], offsets[1]);
@@ -63,9 +115,70 @@ mod tests {
 
     #[test]
     fn a_small_buffer_fills_a_gap() {
-        let needs = [(128, 0, 9), (640, 0, 1), (64, 2, 3)].map(|(bytes, first, last)| Need { bytes, first, last });
-        let (offsets, total) = place(&needs);
+        let (offsets, total) = place(&needs(&[(128, 0, 9), (640, 0, 1), (64, 2, 3)]));
         assert_eq!(total, 768);
         assert!(offsets[2] < 640);
+    }
+
+    #[test]
+    fn the_bound_is_reached_where_large_before_small_misses_it() {
+        // Four lines live at most. By size the last takes lines 0 to 2, the second 2 and 3; the third, which lives with both,
+        // is left with a fifth.
+        let lines = [(2, 2, 3), (2, 1, 3), (1, 0, 1), (3, 0, 0)];
+        let all = needs(&lines.map(|(lines, first, last)| (lines * ALIGNMENT, first, last)));
+        assert_eq!(place_in(&[3, 0, 1, 2], &all, Fit::Lowest).1, 5 * ALIGNMENT);
+        assert_eq!(place(&all).1, 4 * ALIGNMENT);
+    }
+
+    #[test]
+    fn nothing_needs_nothing() {
+        assert_eq!(place(&[]), (Vec::new(), 0));
+        assert_eq!(place(&needs(&[(0, 3, 3)])).1, ALIGNMENT);
+    }
+
+    /// Numbers below `limit`, the same in each run.
+    fn numbers(mut seed: u64) -> impl FnMut(u64) -> u64 {
+        move |limit| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % limit
+        }
+    }
+
+    /// Paints each line of memory at each step; nothing may be painted twice.
+    fn check(needs: &[Need], offsets: &[i64], total: i64) {
+        let mut owner = std::collections::HashMap::new();
+        for (i, need) in needs.iter().enumerate() {
+            assert_eq!(offsets[i] % ALIGNMENT, 0);
+            assert!(offsets[i] >= 0 && offsets[i] + need.bytes <= total, "buffer {i} leaves the workspace");
+            for step in need.first..=need.last {
+                for line in offsets[i] / ALIGNMENT..=(offsets[i] + need.bytes.max(1) - 1) / ALIGNMENT {
+                    let other = owner.insert((step, line), i);
+                    assert_eq!(other, None, "buffer {i} lies on another at step {step}: {needs:?} at {offsets:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_live_buffers_overlap() {
+        for seed in 0..300 {
+            let mut below = numbers(seed);
+            let steps = 1 + below(30);
+            let all: Vec<Need> = (0..below(40))
+                .map(|_| {
+                    let first = below(steps) as usize;
+                    let last = first + below(6) as usize;
+                    Need { bytes: below(2000) as i64, first, last }
+                })
+                .collect();
+            let (offsets, total) = place(&all);
+            check(&all, &offsets, total);
+            for fit in [Fit::Lowest, Fit::Tightest] {
+                let (offsets, larger) = place_in(&(0..all.len()).rev().collect::<Vec<_>>(), &all, fit);
+                check(&all, &offsets, larger);
+            }
+            assert!(total >= live(&all));
+            assert!(total * 4 <= live(&all) * 5, "{total} bytes where {} live at once: {all:?}", live(&all));
+        }
     }
 }
