@@ -35,6 +35,10 @@ class CompileReport:
     ops_extern: int = 0
     kernels: int = 0
     externs: tuple[Extern, ...] = ()
+    workspace_bytes: int = 0
+    """Memory for what kernels and operators hand on, kept between calls."""
+    live_bytes: int = 0
+    """The most of it that lives at one step: no workspace could be smaller."""
     stages: dict[str, float] = dataclasses.field(default_factory=dict)
     """Seconds by stage. Stages that threads took side by side have their shares of the time that passed."""
     passes: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -55,6 +59,7 @@ class CompileReport:
             return f"graph {self.graph}: plain eager, {self.eager}"
         head = f"graph {self.graph}: {self.ops_recorded} operations recorded, {self.ops_generated} generated in "
         lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {self.seconds:.3f} s"]
+        lines.append(f"  workspace {self.workspace_bytes} bytes, {self.live_bytes} live at once")
         if self.stages:
             lines.append("  stages: " + _seconds(self.stages.items()))
         if self.passes:
@@ -82,6 +87,8 @@ def from_native(
         ops_generated=int(native.get("ops_generated", 0)),
         ops_extern=int(native.get("ops_extern", 0)),
         kernels=_count(native.get("kernels", 0)),
+        workspace_bytes=int(native.get("workspace_bytes", 0)),
+        live_bytes=int(native.get("live_bytes", 0)),
         externs=externs,
         stages={**python_stages, **{str(name): float(value) for name, value in native.get("stages", {}).items()}},
         passes={str(name): float(value) for name, value in native.get("passes", {}).items()},

@@ -9,7 +9,7 @@ use dynamlir_runtime::{Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, cache, detect,
+    Error, Report, cache, detect, memory,
     parts::{self, declare},
     plan::{kernels_module, read},
     stages::{Dumper, advance},
@@ -90,6 +90,7 @@ fn compile_module(
     report.kernels.clone_from(&names);
     report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();
     report.workspace_bytes = plan.workspace_bytes;
+    report.live_bytes = memory::live_bytes(&plan);
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);

@@ -3,6 +3,7 @@
 //! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
 //! - [`cache`]: kernels compiled before in this process,
 //! - [`detect`]: at which stage a text is,
+//! - [`memory`]: how much of a plan's workspace lives at a time,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
 //! - [`report`]: what was done, for people,
@@ -13,6 +14,7 @@ pub mod cache;
 pub mod compile;
 pub mod detect;
 mod error;
+pub mod memory;
 pub mod parts;
 pub mod plan;
 pub mod report;

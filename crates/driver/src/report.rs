@@ -26,6 +26,8 @@ pub struct Report {
     pub kernels_reused: usize,
     /// Size of the workspace.
     pub workspace_bytes: usize,
+    /// The most bytes of it that live at one step: no packing makes the workspace smaller.
+    pub live_bytes: usize,
 }
 
 impl Report {

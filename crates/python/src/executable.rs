@@ -108,6 +108,7 @@ impl Executable {
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("launches", self.report.launches)?;
         dict.set_item("workspace_bytes", self.report.workspace_bytes)?;
+        dict.set_item("live_bytes", self.report.live_bytes)?;
         dict.set_item("generated", self.report.generated.clone())?;
         dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
         dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;
