@@ -133,6 +133,16 @@ def test_the_list_has_twelve_of_each_library() -> None:
     assert (libraries.count("transformers"), libraries.count("timm")) == (12, 12)
 
 
+def test_no_part_of_a_model_is_hidden_by_a_zero() -> None:
+    """A layer scale of 1e-6 or a head of zeros would let every error before it pass."""
+    module = torch.nn.BatchNorm1d(4)
+    torch.nn.init.zeros_(module.weight)
+    catalog.draw_constants(module)
+    for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+        assert tensor is not None and tensor.unique().numel() == 4
+    assert bool((module.running_var > 0).all())
+
+
 def run_tiny(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """The command on one small model, without inductor."""
     monkeypatch.setitem(catalog.MODELS, "tiny", TINY)

@@ -45,7 +45,20 @@ class Entry:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = self.build({**self.sizes, **sizes}).eval()
+        draw_constants(module)
         return module, self.inputs(batch)
+
+
+def draw_constants(module: torch.nn.Module) -> None:
+    """Gives what starts as zeros or ones the variety that training would.
+
+    A branch that ends in a zero, as those of residual networks do at first, or a head of zeros would hide whatever went
+    wrong before it.
+    """
+    with torch.no_grad():
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor.is_floating_point() and tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
+                tensor.add_(torch.randn_like(tensor), alpha=0.1)
 
 
 def tokens(batch: int) -> dict[str, Any]:
@@ -156,7 +169,7 @@ MODELS: dict[str, Entry] = {
             "ghostnet_100",
             "convnext_atto",
             "vit_tiny_patch16_224",
-            "deit_tiny_patch16_224",
+            "deit_tiny_distilled_patch16_224",
             "mixer_s32_224",
             "swin_tiny_patch4_window7_224",
         )
