@@ -8,6 +8,7 @@ and a program sees it (``stride()`` tells). In these cases the kernel itself is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,7 +72,8 @@ _MOST_BYTES = 1 << 26
 def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
     """``out``, which ``func`` gave on fakes, with the strides that its kernel gives."""
     if func in _VIEWS:
-        strides = _run(func, positional, keywords, "meta").stride()
+        viewed, sizes = positional
+        strides = _view_strides(func, tuple(viewed.shape), viewed.stride(), tuple(sizes))
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
     if func.namespace != "aten":
         return out
@@ -80,7 +82,7 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         return _first_restrided(out, known)
     if not _follows_operands(func):
         return out
-    operands = _tensors((positional, keywords))
+    operands = _tensors((positional, tuple(keywords.values())))
     results = _tensors(out)
     if any(result is operand for result in results for operand in operands):
         return out
@@ -95,6 +97,16 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))
     return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
+
+
+@functools.lru_cache(maxsize=4096)
+def _view_strides(
+    func: OpOverload, shape: tuple[int, ...], strides: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Those of a view of these sizes; a model asks for few of them many times."""
+    with _disable_current_modes():
+        viewed = torch.empty_strided(shape, strides, device="meta")
+        return func(viewed, sizes).stride()
 
 
 def _known_strides(func: OpOverload, positional: tuple[Any, ...], out: Any) -> tuple[int, ...] | None:
@@ -200,4 +212,7 @@ def _restride(result: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    """The tensors of an operator's arguments or results: those and lists of them are all there is."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [tensor for part in tree for tensor in _tensors(part)] if isinstance(tree, (tuple, list)) else []

@@ -248,7 +248,7 @@ class OpRecorder(TorchDispatchMode):
         functional = aten_schema.require_functional(func) if mutates else None
         results, ids, aliases = self._results(facts.name, leaves, operands)
         raw_full = aten_schema.functional_arguments(func, functional, full) if functional else full
-        raw = pytree.tree_map_only(torch.Tensor, lambda tensor: Ref(self.id_of(tensor)), list(raw_full))
+        raw = [self._refs(value) for value in raw_full]
         if facts.name in _ABSOLUTE_OFFSET:
             self.recording.offset_sensitive = True
         if any(operands[at].untyped_storage()._cdata in self._input_storages for at in mutates):
@@ -269,6 +269,12 @@ class OpRecorder(TorchDispatchMode):
                 random=facts.random,
             )
         )
+
+    def _refs(self, value: Any) -> Any:
+        """An argument with references for tensors."""
+        if isinstance(value, torch.Tensor):
+            return Ref(self.id_of(value))
+        return [self._refs(element) for element in value] if isinstance(value, (list, tuple)) else value
 
     def _results(
         self, schema: str, leaves: list[Any], operands: list[torch.Tensor]
@@ -321,7 +327,7 @@ class OpRecorder(TorchDispatchMode):
         if self.is_input(self.id_of(target)):
             raise Fallback("metadata-mutation", f"{func} on an input")
         args = encode(full, self.id_of)
-        raw = pytree.tree_map_only(torch.Tensor, lambda tensor: Ref(self.id_of(tensor)), list(full))
+        raw = [self._refs(value) for value in full]
         version = target._version
         out = func(*positional, **keywords)
         if target._version != version:
