@@ -179,5 +179,5 @@ def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reports_table() -> None:
     extern = report.Extern("aten.mm.default", "dispatcher", "m.py:3", 2)
-    text = str(report.CompileReport("g", 3, 2, 1, 1, (extern,), {"a": 0.5}))
+    text = str(report.CompileReport("g", 3, 2, 1, 1, (extern,), stages={"a": 0.5}))
     assert "aten.mm.default" in text and "m.py:3" in text and "0.500" in text
