@@ -108,11 +108,14 @@ fn stands_alone(op: Op) -> bool {
     alone
 }
 
-/// What a kernel will cost, roughly: loops, branches and calls come with each, and code with each operation.
+/// What a kernel will cost, roughly: loops, branches and calls come with each, and code with each operation. A kernel that packs
+/// its operands into memory of its own is a product of matrices, of which scheduling makes dozens of unrolled pieces.
 fn size(function: Op) -> usize {
     let mut operations = 0;
     function.walk(&mut |_| operations += 1);
-    20 + operations
+    let arguments = function.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let packs = arguments.into_iter().any(|argument| argument.get("dynamo.scratch").is_some());
+    (20 + operations) * if packs { 30 } else { 1 }
 }
 
 /// Shares of things with these sizes, at most `count` and none empty: the largest first, each to the smallest share so far.
@@ -238,6 +241,18 @@ module {
         assert!(second.contains("func.func @b(") && !second.contains("@a"), "{second}");
         let first = module_op(&module).text();
         assert!(first.contains("func.func @a(") && first.contains("func.func private @b(memref<4xf32>)"), "{first}");
+    }
+
+    #[test]
+    fn a_kernel_that_packs_weighs_more() {
+        let session = Session::new();
+        let module = session.parse(MODULE).expect("parses");
+        let kernels = kernels_module(module_op(&module)).and_then(Op::body).expect("has kernels").ops();
+        let before = size(kernels[0]);
+        assert_eq!(before, size(kernels[1]));
+        let scratch = Attr::dict(session.ctx(), &[("dynamo.scratch", Attr::unit(session.ctx()))]);
+        kernels[0].set_attr("arg_attrs", Attr::array(session.ctx(), &[scratch]));
+        assert!(size(kernels[0]) > 10 * before);
     }
 
     #[test]
