@@ -31,10 +31,13 @@ impl Need {
 /// Every offset is a multiple of this: a cache line, and the widest vector.
 pub const ALIGNMENT: i64 = 64;
 
+/// By what buffers are sorted, those to be placed first first.
+type Order = fn(&Need) -> (Reverse<i64>, usize);
+
 /// Byte offsets for the needs, and the size of the workspace.
 pub fn place(needs: &[Need]) -> (Vec<i64>, i64) {
     let bound = live(needs);
-    let orders: [fn(&Need) -> (Reverse<i64>, usize); 3] =
+    let orders: [Order; 3] =
         [|need| (Reverse(need.bytes), 0), |need| (Reverse(need.bytes.saturating_mul(need.steps())), 0), |need| (Reverse(0), need.first)];
     let mut best: Option<(Vec<i64>, i64)> = None;
     for order in orders {
