@@ -769,3 +769,44 @@ func.func @f(%x: tensor<2x3xf32>) {
   "dynamo.scan"(%x) <{dim = 1 : i64, kind = #dynamo<reduce_kind sum>}> : (tensor<2x3xf32>) -> tensor<2x3xf64>
   return
 }
+
+// -----
+
+// Products: k of one length, batch dimensions that are equal, a result of the lines and columns.
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<7x3xf32>) {
+  // expected-error @+1 {{expected equal batch dimensions and equal sizes of k, got 'tensor<2x8xf32>' and 'tensor<7x3xf32>'}}
+  dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<7x3xf32> -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<3x8x3xf32>) {
+  // expected-error @+1 {{expected equal batch dimensions and equal sizes of k}}
+  dynamo.matmul %x, %w batch 1 : tensor<2x8xf32>, tensor<3x8x3xf32> -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3x3xf32>) {
+  // expected-error @+1 {{expected 0 batch dimensions and k, with any number of dimensions of lhs and at most one of rhs}}
+  dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<8x3x3xf32> -> tensor<2x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3xf32>) {
+  // expected-error @+1 {{expected a result of shape [2, 3], got 'tensor<3x2xf32>'}}
+  dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<8x3xf32> -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3xf64>) {
+  // expected-error @+1 {{expected operand and result of one element type}}
+  dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<8x3xf64> -> tensor<2x3xf32>
+  return
+}

@@ -107,7 +107,7 @@ module {
   module @kernels {
     func.func @computed_table(%x: tensor<4xf32>, %i: tensor<4xi64>) -> tensor<4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
       %t = dynamo.neg %x : tensor<4xf32>
-      // expected-error@+1 {{expected the table to be an argument that nothing but gathers reads}}
+      // expected-error@+1 {{expected the table to be an argument that nothing but gathers and products read}}
       %g = dynamo.gather %t[%i] : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
       return %g : tensor<4xf32>
     }
@@ -119,7 +119,7 @@ module {
 module {
   module @kernels {
     func.func @table_and_operand(%x: tensor<4xf32>, %i: tensor<4xi64>) -> tensor<4xf32> attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
-      // expected-error@+1 {{expected the table to be an argument that nothing but gathers reads}}
+      // expected-error@+1 {{expected the table to be an argument that nothing but gathers and products read}}
       %g = dynamo.gather %x[%i] : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
       %r = dynamo.add %g, %x : tensor<4xf32>
       return %r : tensor<4xf32>

@@ -340,7 +340,7 @@ func.func @gather(%table: tensor<10x1x8xf32>, %i: tensor<4xi64>) -> tensor<4x1x8
 // CHECK-LABEL: func.func @computed_table
 // CHECK: %[[T:.*]] = dynamo.launch @kernels::@pointwise_neg_0
 // CHECK: dynamo.launch @kernels::@pointwise_gather_add_0(%{{.*}}, %[[T]], %[[T]])
-// WHY: fuse: rejected %{{.*}} neg + %{{.*}} gather: what is gathered from must be in memory
+// WHY: fuse: rejected %{{.*}} neg + %{{.*}} gather: what is gathered from, or multiplied, must be in memory
 func.func @computed_table(%x: tensor<8xf32>, %i: tensor<8xi64>) -> tensor<8xf32> {
   %table = dynamo.neg %x : tensor<8xf32>
   %g = dynamo.gather %table[%i] : tensor<8xf32>, tensor<8xi64> -> tensor<8xf32>

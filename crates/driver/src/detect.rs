@@ -27,7 +27,8 @@ use crate::{
 const CONTRACTS: &[(&str, &str)] =
     &[("functional", "dynamo-verify-functional"), ("prims", "dynamo-verify-prims"), ("kernels", "dynamo-verify-kernels")];
 
-/// The stage that somebody says, if the text can be at it; else the first that it can be at.
+/// The stage that somebody says, if the text can be at it; else the first that it can be at, or where all kernels are on
+/// memory the last.
 pub fn stage(session: &Session, module: &mut Module<'_>, said: Option<&str>) -> Result<&'static Stage, Error> {
     let said = said.map(|name| known(name).ok_or_else(|| Error::Stage(format!("there is no stage '{name}', there are {}", list(STAGES)))));
     let said = said.transpose()?;
@@ -38,7 +39,8 @@ pub fn stage(session: &Session, module: &mut Module<'_>, said: Option<&str>) -> 
         Level::Memory => on_memory(module_op(module))?,
     };
     let fits = said.map(|said| candidates.contains(said));
-    match (said, candidates.first()) {
+    let bufferized = candidates.last().filter(|stage| stage.name == "bufferized");
+    match (said, bufferized.or(candidates.first())) {
         (Some(said), Some(_)) if fits == Some(true) => Ok(said),
         (Some(said), _) => Err(Error::Stage(format!("the text is not at stage {}, it looks like {}", said.name, list(candidates)))),
         (None, Some(first)) => Ok(first),
@@ -129,7 +131,8 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
         loops |= name.starts_with("scf.");
     });
     match () {
-        () if !tensors => between("bufferized", "bufferized"),
+        // What writes by index, or multiplies matrices, works on memory long before the others do.
+        () if !tensors => between("linalg", "bufferized"),
         () if primitives || !generics => between("planned", "planned"),
         () if loops || kernel.attr("dynamo.unscheduled").is_some() => between("scheduled", "scheduled"),
         () => between("linalg", "scheduled"),

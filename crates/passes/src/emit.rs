@@ -286,6 +286,14 @@ impl Emit {
         self.b.value("dynamo.as_strided_scatter", &[base, source], base.ty(), &attrs)
     }
 
+    /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
+    pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
+        let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
+        assert!(left.last() == right.get(batch), "one length of sums");
+        let shape = [&left[..left.len() - 1], &right[batch + 1..]].concat();
+        let ty = Type::tensor(&shape, lhs.ty().element());
+        self.b.value("dynamo.matmul", &[lhs, rhs], ty, &[("batch", Attr::i64(self.ctx(), batch as i64))])
+    }
     /// Element `p` is `table[indices_0[p], indices_1[p], …]`; there is at least one index.
     pub fn gather(&self, table: Value, indices: &[Value]) -> Value {
         let ty = Type::tensor(&indices[0].ty().shape(), table.ty().element());

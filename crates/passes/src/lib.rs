@@ -13,6 +13,7 @@ pub mod fuse;
 pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod loop_locations;
+pub mod matmul;
 pub mod plan;
 pub mod prefetch;
 pub mod schedule;

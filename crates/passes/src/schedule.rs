@@ -11,6 +11,7 @@
 //! | reduction along the last dimension | parallel loop over blocks of rows, in it a loop over rows, in it strips of the row |
 //! | reduction along other dimensions | parallel loop over blocks of columns, in it a loop over the rows of the block |
 //! | reductions of everything | for each a parallel loop over pieces, then a reduction of the partial results |
+//! | product of matrices | tiles of registers, as the kernel's `dynamo.matmul` says; see [`crate::matmul`] |
 //!
 //! Blocks, strips and pieces depend on shapes alone, never on the number of threads or the width of vectors.
 //!
@@ -40,6 +41,7 @@ use dynamlir_dialect::{
     transform,
 };
 
+use crate::matmul;
 use domain::{Kernel, Phase};
 
 /// The pass. Options: `threads=0` makes no parallel loops, `parallel-work=N` sets from how many elementary operations
@@ -126,7 +128,7 @@ fn run(module: Op, config: &Config) -> PassResult {
 }
 
 /// Bits of this processor's vectors, as far as generated code uses them; 0 if it has none that are worth it.
-fn vector_bits() -> i64 {
+pub(crate) fn vector_bits() -> i64 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
@@ -142,6 +144,11 @@ fn vector_bits() -> i64 {
 
 /// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled.
 fn schedule(function: Op, settings: &Settings) {
+    match matmul::lower(function, settings.parallel_work) {
+        Ok(true) => return,
+        Ok(false) => {}
+        Err(reason) => return mark(function, reason),
+    }
     let kernel = match Kernel::read(function) {
         Ok(Some(kernel)) => kernel,
         Ok(None) => return,

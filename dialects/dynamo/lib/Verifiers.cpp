@@ -242,6 +242,21 @@ LogicalResult AsStridedScatterOp::verify() {
   return windowFits(*this, tensorOf(getSource()), getStrides(), getOffset(), tensorOf(getBase()));
 }
 
+LogicalResult MatmulOp::verify() {
+  auto lhs = tensorOf(getLhs()), rhs = tensorOf(getRhs());
+  int64_t batch = getBatch();
+  if (failed(sameElementType(*this, getLhs(), getResult())) || failed(sameElementType(*this, getRhs(), getResult())))
+    return failure();
+  if (batch < 0 || lhs.getRank() < batch + 1 || rhs.getRank() < batch + 1 || rhs.getRank() > batch + 2)
+    return emitOpError() << "expected " << batch << " batch dimensions and k, with any number of dimensions of lhs and at most one "
+                         << "of rhs, got " << lhs << " and " << rhs;
+  SmallVector<int64_t> expected(lhs.getShape().drop_back());
+  expected.append(rhs.getShape().drop_front(batch + 1).begin(), rhs.getShape().end());
+  if (lhs.getShape().take_front(batch) != rhs.getShape().take_front(batch) || lhs.getShape().back() != rhs.getDimSize(batch))
+    return emitOpError() << "expected equal batch dimensions and equal sizes of k, got " << lhs << " and " << rhs;
+  return expectShape(*this, expected, getResult());
+}
+
 LogicalResult GatherOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())) ||

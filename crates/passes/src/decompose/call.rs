@@ -10,18 +10,20 @@ pub struct Call {
     pub op: Op,
     /// Emits before the op, at its location.
     pub e: Emit,
+    /// Bits of the vectors that code may use.
+    pub vector_bits: i64,
     schema: String,
     args: Vec<Attr>,
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op) -> Option<Self> {
+    pub fn new(op: Op, vector_bits: i64) -> Option<Self> {
         if !op.is("dynamo.aten") {
             return None;
         }
         let args = op.attr("args")?.as_array()?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), schema: op.attr_str("schema")?, args })
+        Some(Self { op, e: Emit::new(Builder::before(op)), vector_bits, schema: op.attr_str("schema")?, args })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

@@ -6,6 +6,9 @@
 //! An op is lowered by the table entry of its schema. Where there is none, or it declines, the function that the op
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
 //! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
+//!
+//! Option `vector-bits=N`: the width of vectors, else as this processor has them. Products of matrices become primitives
+//! where code with such vectors is expected to beat the library.
 #![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -30,6 +33,7 @@ pub mod norm;
 pub mod pad;
 pub mod pointwise;
 pub mod pool;
+pub mod product;
 pub mod promote;
 pub mod reduce;
 pub mod resample;
@@ -87,6 +91,7 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     pool::TABLE,
     loss::TABLE,
     linear::TABLE,
+    product::TABLE,
     distance::TABLE,
     index::TABLE,
     index_write::TABLE,
@@ -105,7 +110,8 @@ pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
 }
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, config: &Config) -> PassResult {
+    let vector_bits = config.number("vector-bits").unwrap_or_else(crate::schedule::vector_bits);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
@@ -114,7 +120,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named)?;
+        decompose_block(block, &lowerings, &private, &mut named, vector_bits)?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -138,11 +144,12 @@ fn decompose_block(
     lowerings: &HashMap<&str, Lowering>,
     private: &HashMap<String, Op>,
     named: &mut Vec<String>,
+    vector_bits: i64,
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     while let Some(Work { op, within }) = work.pop() {
-        let Some(call) = Call::new(op) else { continue };
+        let Some(call) = Call::new(op, vector_bits) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, Settings, bytes, elements, is_table, keyword, kind, reduced_dims, row_of};
+use super::{Kind, Settings, bytes, elements, keyword, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::ir::{Block, Op, Value};
 
 /// Operations that will share a kernel.
@@ -17,6 +17,8 @@ pub(super) struct Group {
     pub(super) reduced: Vec<i64>,
     /// A scan is a loop with a memory; nothing follows it in its kernel.
     pub(super) scan: bool,
+    /// Whether it has a product of matrices.
+    pub(super) product: bool,
 }
 
 /// What crosses a kernel's border.
@@ -128,7 +130,8 @@ impl Graph {
         let reduced = reduced_dims(op);
         let shaped_like = if reduced.is_empty() { op.result(0) } else { op.operand(0) };
         let scan = self.kinds[number] == Kind::Scan;
-        self.groups.push(Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan });
+        let product = self.kinds[number] == Kind::Product;
+        self.groups.push(Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan, product });
         self.group_of[number] = Some(self.groups.len() - 1);
         self.groups.len() - 1
     }
@@ -149,9 +152,9 @@ impl Graph {
         let mut interface = Interface::default();
         let inside = |number: usize| group.members.binary_search(&number).is_ok();
         for &member in &group.members {
-            if is_table(self.ops[member], 0) {
-                interface.gathered += bytes(self.ops[member].result(0));
-                let table = self.ops[member].operand(0);
+            for table in tables(self.ops[member]) {
+                // A product's operands are the same bytes wherever it stands.
+                interface.gathered += if self.kinds[member] == Kind::Product { 0 } else { bytes(self.ops[member].result(0)) };
                 if !interface.tables.contains(&table) {
                     interface.tables.push(table);
                 }
@@ -176,12 +179,25 @@ impl Graph {
         interface
     }
 
-    /// Whether a member gathers from what the kernel would compute itself.
+    /// Whether a member gathers from, or multiplies, what the kernel would compute itself.
     pub(super) fn gathers_own(&self, group: &Group) -> bool {
-        let tables = group.members.iter().filter(|&&member| is_table(self.ops[member], 0)).map(|&member| self.ops[member].operand(0));
+        let tables = group.members.iter().flat_map(|&member| tables(self.ops[member]));
         tables
             .filter_map(|table| self.def(table))
             .any(|def| group.members.binary_search(&def).is_ok() || self.spread_row(group, def).is_some())
+    }
+
+    /// Whether a member asks for its place in the domain, or computes one: epilogues are made block by block.
+    pub(super) fn knows_its_place(&self, group: &Group) -> bool {
+        group.members.iter().any(|&member| {
+            let op = self.ops[member];
+            op.is("dynamo.gather") || self.kinds[member] == Kind::Iota || self.asks_for_place(op)
+        })
+    }
+
+    /// Whether an operand of the operation is a counter.
+    pub(super) fn asks_for_place(&self, op: Op) -> bool {
+        elements(op).into_iter().filter_map(|value| self.def(value)).any(|def| self.kinds[def] == Kind::Iota)
     }
 
     /// Whether only the group uses an operation's result.

@@ -5,7 +5,7 @@
 //! no extern call stands between them and the saving is worth it.
 //!
 //! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or
-//! if it becomes too large.
+//! if it becomes too large. A product takes in pointwise operations on its result, and what these compute with.
 
 use super::{
     Kind,
@@ -142,7 +142,7 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     let (domain, reduced) = common_domain(first, second)?;
     let mut members = [first.members.as_slice(), second.members.as_slice()].concat();
     members.sort_unstable();
-    let group = Group { members, domain, reduced, scan: first.scan || second.scan };
+    let group = Group { members, domain, reduced, scan: first.scan || second.scan, product: first.product || second.product };
     if group.members.len() > graph.settings.max_ops {
         return Err(format!("more than {} operations", graph.settings.max_ops));
     }
@@ -154,7 +154,10 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
         return Err("a scan takes in only a few operations that nothing else uses".into());
     }
     if graph.gathers_own(&group) {
-        return Err("what is gathered from must be in memory".into());
+        return Err("what is gathered from, or multiplied, must be in memory".into());
+    }
+    if group.product && graph.knows_its_place(&group) {
+        return Err("an epilogue is made block by block and must not ask for its place".into());
     }
     if runs_on_one_thread(graph, &group) {
         return Err("too few rows to share among threads".into());
@@ -172,6 +175,10 @@ fn common_domain(a: &Group, b: &Group) -> Result<(Vec<i64>, Vec<i64>), String> {
         |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
     match (a.reduced.is_empty(), b.reduced.is_empty()) {
         _ if a.scan => Err("a scan ends its kernel".into()),
+        _ if a.product && b.product => Err("two products".into()),
+        _ if (a.product || b.product) && (b.scan || !a.reduced.is_empty() || !b.reduced.is_empty()) => {
+            Err("an epilogue neither reduces nor scans".into())
+        }
         (false, false) if a.domain == b.domain && a.reduced != b.reduced => {
             Err(format!("different reduced dims {:?} and {:?} of {:?}", a.reduced, b.reduced, a.domain))
         }

@@ -8,7 +8,8 @@
 //! shape D or the *row shape*, D without R. [`verify`] states the whole grammar.
 //!
 //! A `gather` is pointwise in its indices. Its table has any shape and is never computed in the same kernel: tables are
-//! the last arguments of a kernel, and nothing but gathers uses these.
+//! the last arguments of a kernel, and nothing but gathers uses these. So are the operands of a `matmul`, of which a kernel
+//! has at most one; what follows it there is pointwise, its *epilogue*.
 //!
 //! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
 //! layers has the kernels of one with 4.
@@ -90,6 +91,8 @@ enum Kind {
     Reduce,
     ArgReduce,
     Scan,
+    /// A product of matrices: it reads memory of any shape, and ends in an epilogue.
+    Product,
     Broadcast,
     Permute,
     Reshape,
@@ -104,7 +107,7 @@ enum Kind {
 impl Kind {
     /// Whether the operation always ends up inside a kernel.
     fn is_compute(self) -> bool {
-        matches!(self, Self::Pointwise | Self::Reduce | Self::ArgReduce | Self::Scan)
+        matches!(self, Self::Pointwise | Self::Reduce | Self::ArgReduce | Self::Scan | Self::Product)
     }
     /// Constants are copied into every kernel that uses them; they are never kernel arguments.
     fn is_constant(self) -> bool {
@@ -119,6 +122,7 @@ fn kind(op: Op) -> Kind {
         Some("reduce") => Kind::Reduce,
         Some("arg_reduce") => Kind::ArgReduce,
         Some("scan") => Kind::Scan,
+        Some("matmul") => Kind::Product,
         Some("broadcast") => Kind::Broadcast,
         Some("permute") => Kind::Permute,
         Some("reshape") => Kind::Reshape,
@@ -130,15 +134,20 @@ fn kind(op: Op) -> Kind {
     }
 }
 
-/// Whether an operand is the table of a `gather`: memory of any shape, read at computed places. All other operands of
-/// pointwise operations have the shape of the result.
+/// Whether an operand is the table of a `gather`, or what a product is made of: memory of any shape, not read element
+/// by element of the result. All other operands of pointwise operations have the shape of the result.
 fn is_table(op: Op, index: usize) -> bool {
-    index == 0 && op.is("dynamo.gather")
+    (index == 0 && op.is("dynamo.gather")) || op.is("dynamo.matmul")
 }
 
-/// The operands that are computed with element by element: all but a table.
+/// The operands that are computed with element by element: all but tables.
 fn elements(op: Op) -> Vec<Value> {
-    op.operands().into_iter().skip(usize::from(is_table(op, 0))).collect()
+    op.operands().into_iter().enumerate().filter(|&(index, _)| !is_table(op, index)).map(|(_, value)| value).collect()
+}
+
+/// The other operands.
+fn tables(op: Op) -> Vec<Value> {
+    op.operands().into_iter().enumerate().filter(|&(index, _)| is_table(op, index)).map(|(_, value)| value).collect()
 }
 
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.

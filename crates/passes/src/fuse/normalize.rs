@@ -74,6 +74,7 @@ fn squeeze(op: Op) {
             let operands: Vec<_> = each.map(|(index, value)| if is_table(op, index) { value } else { squeezed(value) }).collect();
             retype(op, &operands, &small);
         }
+        Kind::Product => squeeze_product(op, &build),
         Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize] == 0) => {
             result.replace_all_uses_with(full(&build, ty, neutral(op, ty.element())));
         }
@@ -115,6 +116,21 @@ fn squeeze(op: Op) {
         Kind::OtherView => pull::fold_constant(op),
         _ => {}
     }
+}
+
+/// A product's unit dims go, but for k, which it has always.
+fn squeeze_product(op: Op, build: &Builder) {
+    let batch = op.attr_i64("batch").unwrap_or(0) as usize;
+    let without = |value: Value, k: usize| {
+        let shape = value.ty().shape();
+        let kept: Vec<i64> = shape.iter().enumerate().filter(|&(dim, &size)| dim == k || size != 1).map(|(_, &size)| size).collect();
+        reshape(build, value, &kept)
+    };
+    let (lhs, rhs) = (op.operand(0), op.operand(1));
+    let batches = lhs.ty().shape()[..batch].iter().filter(|&&size| size != 1).count();
+    let operands = [without(lhs, lhs.ty().rank() - 1), without(rhs, batch)];
+    op.set_attr("batch", Attr::i64(op.ctx(), batches as i64));
+    retype(op, &operands, &without_units(&op.result(0).ty().shape()));
 }
 
 /// Gives the operation new operands and a result of another shape; its users see the old shape through a reshape.

@@ -163,7 +163,9 @@ fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>,
 
 /// What the kernel computes, in words: `reduce_max_sub_exp_sum_div`.
 fn name_of(graph: &Graph, group: &Group) -> String {
-    let mut name = String::from(if group.scan {
+    let mut name = String::from(if group.product {
+        "product"
+    } else if group.scan {
         "scan"
     } else if group.reduced.is_empty() {
         "pointwise"

@@ -4,6 +4,7 @@
 //! a border between kernels. When a view moves:
 //! - a broadcast, if what it repeats is cheap to compute again, or does not change along the innermost dimension (then
 //!   the loop over it computes it once). Results of reductions stay: kernels know rows.
+//! - a reshape over a product of matrices, if it only divides or joins lines of the left operand.
 //! - a permute or reshape, if the whole chain above it serves this view alone, and for a reshape if the chain's
 //!   inputs can be seen in the new shape without a copy.
 //!
@@ -127,6 +128,7 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             work.extend(x.def().filter(|&op| kind(op) == Kind::Reshape));
             build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
         }
+        (Kind::Reshape, Kind::Product) if serves_computation(view) => return reshape_product(function, view, source, work),
         (_, Kind::Pointwise) if serves_computation(view) && may_move(function, view) => return Some(lift(view, work)),
         _ => return None,
     };
@@ -138,6 +140,27 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
 fn serves_computation(view: Op) -> bool {
     let serves = |kind| matches!(kind, Kind::Pointwise | Kind::Reduce | Kind::ArgReduce | Kind::Broadcast);
     view.result(0).uses().iter().any(|used| serves(kind(used.op)) && !is_table(used.op, used.index))
+}
+
+/// `reshape(matmul(x, w))` to `matmul(reshape(x), w)`, if nothing else sees the product.
+fn reshape_product(function: Op, view: Op, product: Op, work: &mut Vec<Op>) -> Option<Value> {
+    let (batch, lhs, rhs) = (product.attr_i64("batch")? as usize, product.operand(0), product.operand(1));
+    let columns = rhs.ty().rank() - batch - 1;
+    let (from, to) = (product.result(0).ty().shape(), view.result(0).ty().shape());
+    let keeps = to.len() >= batch + columns && from[..batch] == to[..batch] && from[from.len() - columns..] == to[to.len() - columns..];
+    let lines = to.get(batch..to.len().checked_sub(columns)?)?;
+    if !keeps || product.result(0).uses().len() != 1 || !contiguous(function, lhs) || lines.is_empty() {
+        return None;
+    }
+    let build = Builder::before(view);
+    let shape = [&to[..batch], lines, &[*lhs.ty().shape().last()?]].concat();
+    let lhs = normalize::reshape(&build, lhs, &shape);
+    work.extend(lhs.def().filter(|&op| kind(op) == Kind::Reshape && !work.contains(&op)));
+    let copy = product.clone_detached();
+    copy.set_operand(0, lhs);
+    copy.result(0).set_type(view.result(0).ty());
+    build.insert(copy);
+    Some(copy.result(0))
 }
 
 /// `view(op(x))` to `op(view(x))`.

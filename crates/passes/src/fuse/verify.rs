@@ -2,13 +2,14 @@
 //!
 //! - A kernel states its domain D (sizes, no unit dims) and its reduced dims R (increasing dims of D).
 //! - Every argument, value and result is a tensor of shape D or of the row shape, D without R; but the table of a
-//!   `gather` is an argument of any shape that nothing else than gathers uses, as their table.
+//!   `gather` is an argument of any shape that nothing else than gathers uses, as their table; so are a `matmul`'s operands.
 //! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim
-//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` whose result is the only one.
+//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` whose result is the only one; or pointwise ones
+//!   and one `matmul`.
 //! - The graph function launches kernels (with their own types, says the op's verifier); beside launches it has extern
 //!   calls, views, and the primitives that copy buffers (`concatenate`, `pad`, `as_strided_scatter`).
 
-use super::{Kind, is_table, kind, reduced_dims, row_of};
+use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
     ir::{Block, Op, Value},
     pass::{Config, Pass, PassError, PassResult},
@@ -50,7 +51,7 @@ fn kernel(function: Op) -> PassResult {
     for arg in body.args().into_iter().filter(|&arg| !serves_as_table(arg)) {
         shape.check(function, "argument", arg)?;
     }
-    let mut scan = None;
+    let (mut scan, mut product) = (None, None);
     for op in body.ops() {
         if op.is("func.return") {
             if scan.is_some_and(|scan: Op| op.operands() != [scan.result(0)]) {
@@ -60,6 +61,9 @@ fn kernel(function: Op) -> PassResult {
         }
         if kind(op) == Kind::Scan && scan.replace(op).is_some() {
             return Err(PassError::at(op, "expected one scan in a kernel"));
+        }
+        if kind(op) == Kind::Product && product.replace(op).is_some() {
+            return Err(PassError::at(op, "expected one matmul in a kernel"));
         }
         shape.operation(op)?;
     }
@@ -95,10 +99,15 @@ impl Shape {
                 }
             }
             Kind::Scan if !self.reduced.is_empty() => return Err(PassError::at(op, "expected no reduced dims beside a scan")),
-            Kind::Pointwise if is_table(op, 0) && (op.operand(0).arg_index().is_none() || !serves_as_table(op.operand(0))) => {
-                return Err(PassError::at(op, "expected the table to be an argument that nothing but gathers reads"));
+            Kind::Pointwise | Kind::Product
+                if !tables(op).into_iter().all(|table| table.arg_index().is_some() && serves_as_table(table)) =>
+            {
+                return Err(PassError::at(op, "expected the table to be an argument that nothing but gathers and products read"));
             }
-            Kind::Pointwise | Kind::Full | Kind::Iota | Kind::Scan => {}
+            Kind::Product if !self.reduced.is_empty() || op.result(0).ty().shape() != self.domain => {
+                return Err(PassError::at(op, "expected the product to be of the domain, and nothing reduced"));
+            }
+            Kind::Product | Kind::Pointwise | Kind::Full | Kind::Iota | Kind::Scan => {}
             Kind::Broadcast => {
                 let spreads = op.operand(0).ty().shape() == self.row
                     && op.result(0).ty().shape() == self.domain

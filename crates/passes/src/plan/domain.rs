@@ -36,7 +36,11 @@ impl Operand<'_> {
 impl Loops {
     /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for).
     pub fn choose(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
-        let order = order(domain, reduced, operands);
+        Self::merged(order(domain, reduced, operands), domain, reduced, operands, fixed)
+    }
+
+    /// Merges neighbours of a given order where every operand allows it.
+    pub fn merged(order: Vec<usize>, domain: &[i64], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for dim in order {
             let joins = groups.last().is_some_and(|group: &Vec<usize>| {
@@ -96,7 +100,12 @@ fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usi
     let guide = if reduced.is_empty() {
         operands.iter().find(|operand| operand.written)
     } else {
-        operands.iter().filter(reads_all).find(|operand| operand.window.strides.contains(&1)).or_else(|| operands.iter().find(reads_all))
+        // The one that most is read of: what is repeated says little about memory.
+        let read = |operand: &Operand<'_>| {
+            let dims = operand.window.sizes.iter().zip(&operand.window.strides).filter(|(_, stride)| **stride != 0);
+            (dims.map(|(size, _)| size).product::<i64>(), operand.window.strides.contains(&1))
+        };
+        operands.iter().filter(reads_all).rev().max_by_key(|operand| read(operand))
     };
     let Some(guide) = guide else {
         dims.sort_by_key(|d| reduced.contains(d));
@@ -158,6 +167,16 @@ mod tests {
         let loops = Loops::choose(&[2, 3, 4], &[0, 2], &[operand(&window, &[0, 1, 2], false), operand(&row, &[1], true)], &[]);
         assert_eq!(loops.groups, [vec![1], vec![0], vec![2]]);
         assert_eq!(loops.reduced, [1, 2]);
+    }
+
+    #[test]
+    fn a_repeated_operand_does_not_decide_the_order() {
+        let scale = Window::dense(&[3]).broadcast(&[2, 3, 4], &[1]);
+        let all = Window::dense(&[2, 3, 4]);
+        let row = Window::dense(&[2, 3]);
+        let operands = [operand(&scale, &[0, 1, 2], false), operand(&all, &[0, 1, 2], false), operand(&row, &[0, 1], true)];
+        let loops = Loops::choose(&[2, 3, 4], &[2], &operands, &[]);
+        assert_eq!(loops.groups, [[0], [1], [2]]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{
     memory::{Need, place},
     window::{Window, is_dense, same_strides},
 };
+use crate::matmul;
 
 /// What owns the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ struct Planner {
 }
 
 /// Plans `main`; returns the new function, at the end of `main`'s block.
-pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Block) -> Result<Op, PassError> {
+pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Block, vector_bits: i64) -> Result<Op, PassError> {
     let block = main.body().ok_or_else(|| PassError::at(main, "the graph function has no body"))?;
     let ret = block.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
     let ctx = main.ctx();
@@ -107,7 +108,7 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
         b,
         buffers: Vec::new(),
         places: HashMap::new(),
-        kernels: Kernels::new(ctx, kernels_body),
+        kernels: Kernels::new(ctx, kernels_body, vector_bits),
         templates,
         scratch,
         wishes: wishes(&results, &extern_operands(block)),
@@ -231,6 +232,13 @@ impl Planner {
         Place { buffer, window }
     }
 
+    /// Fresh memory for the kernel that is launched next, and for it alone.
+    fn slot_of(&mut self, elements: i64) -> Value {
+        let element = Type::f32(self.ctx);
+        let place = self.slot(&[elements], &[1], element);
+        self.show(&place, element)
+    }
+
     /// Memory of result `i` of the graph.
     fn output(&mut self, i: usize) -> usize {
         let ty = self.result_types[i];
@@ -330,6 +338,9 @@ impl Planner {
         for ((place, element), window) in operands.iter().zip(kernel.windows) {
             values.push(self.show(&Place { buffer: place.buffer, window }, *element));
         }
+        if kernel.scratch > 0 {
+            values.push(self.slot_of(kernel.scratch));
+        }
         self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, "kernels", &kernel.name))]);
         Ok(())
     }
@@ -339,6 +350,12 @@ impl Planner {
         let mut operands = Vec::new();
         for value in op.operands() {
             operands.push((self.place_of(value, op)?, value.ty().element()));
+        }
+        if self.templates.get(&name).and_then(|template| template.func.body()).is_some_and(|body| matmul::find(body).is_some()) {
+            // Products read forward through memory.
+            for (place, element) in operands.iter_mut().filter(|(place, _)| place.window.strides.iter().any(|&stride| stride < 0)) {
+                *place = self.row_major_copy(place, *element)?;
+            }
         }
         for value in op.results() {
             let place = self.destination(value);
@@ -485,7 +502,9 @@ impl Planner {
             return if place.window.strides.iter().any(|s| *s < 0) { self.row_major_copy(&place, element) } else { Ok(place) };
         };
         if same_strides(&sizes, &place.window.strides, wanted) {
-            return Ok(place);
+            // Strides of unit dimensions move nothing, but operators tell layouts by them.
+            let window = if sizes.contains(&0) { place.window } else { Window { strides: wanted.clone(), ..place.window } };
+            return Ok(Place { window, ..place });
         }
         if !is_dense(&sizes, wanted) {
             return self.row_major_copy(&place, element);

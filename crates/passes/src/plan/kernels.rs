@@ -11,6 +11,7 @@ use super::{
     domain::{Loops, Operand},
     window::Window,
 };
+use crate::matmul::{self, SCRATCH};
 
 /// A kernel before it has a layout.
 pub struct Template {
@@ -31,12 +32,16 @@ pub struct Kernels {
     pub(super) body: Block,
     /// From a kernel's text without its name to its name.
     by_text: HashMap<String, String>,
+    /// Bits of the vectors that code may use.
+    pub(super) vector_bits: i64,
     /// How often a name was asked for.
     names: HashMap<String, usize>,
 }
 
 /// A kernel and how its operands are to be seen.
 pub struct Specialised {
+    /// Elements of memory that it needs for the time of a call, as its last argument.
+    pub scratch: i64,
     /// Symbol in `@kernels`.
     pub name: String,
     /// One window per operand, in the kernel's loops.
@@ -45,13 +50,16 @@ pub struct Specialised {
 
 impl Kernels {
     /// Kernels are appended to this block.
-    pub fn new(ctx: Ctx, body: Block) -> Self {
-        Self { ctx, body, by_text: HashMap::new(), names: HashMap::new() }
+    pub fn new(ctx: Ctx, body: Block, vector_bits: i64) -> Self {
+        Self { ctx, body, by_text: HashMap::new(), names: HashMap::new(), vector_bits }
     }
 
     /// The kernel of `template` for operands in these windows (arguments, then results).
     pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
+        if let Some(op) = matmul::find(block) {
+            return self.product(template, op, windows, loc);
+        }
         let inputs = block.args().len();
         let all: Vec<usize> = (0..template.domain.len()).collect();
         let kept: Vec<usize> = all.iter().copied().filter(|d| !template.reduced.contains(d)).collect();
@@ -77,8 +85,8 @@ impl Kernels {
         loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
         let seen = |(i, window)| if is_table(i) { Window::clone(window) } else { loops.window(&operand((i, window))) };
         let new_windows: Vec<Window> = windows.iter().enumerate().map(seen).collect();
-        let func = self.build(template, &loops, &new_windows, inputs, loc)?;
-        Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows })
+        let func = self.build(template, &loops, &new_windows, 0, loc)?;
+        Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows, scratch: 0 })
     }
 
     /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
@@ -97,7 +105,8 @@ impl Kernels {
         unique
     }
 
-    fn build(&self, template: &Template, loops: &Loops, windows: &[Window], inputs: usize, loc: Loc) -> Result<Op, PassError> {
+    /// The function for these loops and windows, with so many elements of scratch memory.
+    pub(super) fn build(&self, template: &Template, loops: &Loops, windows: &[Window], scratch: i64, loc: Loc) -> Result<Op, PassError> {
         let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         let terminator = source.terminator().ok_or_else(|| PassError::at(template.func, "a kernel without a return"))?;
         let elements: Vec<Type> = source.args().into_iter().chain(terminator.operands()).map(|v| v.ty().element()).collect();
@@ -105,6 +114,7 @@ impl Kernels {
             .iter()
             .zip(&elements)
             .map(|(window, &element)| Type::memref(&window.sizes, memory_type(element), &window.strides, 0))
+            .chain((scratch > 0).then(|| Type::memref(&[scratch], Type::f32(self.ctx), &[1], 0)))
             .collect();
 
         let outer = Builder::at_end(self.body, loc);
@@ -113,9 +123,10 @@ impl Kernels {
             ("dynamo.kernel", Attr::unit(self.ctx)),
             ("dynamo.domain", Attr::i64s(self.ctx, &loops.sizes)),
             ("dynamo.reduced_dims", Attr::i64s(self.ctx, &sizes(&loops.reduced))),
-            ("arg_attrs", self.arg_attrs(types.len())),
+            ("arg_attrs", if scratch > 0 { self.with_scratch(types.len()) } else { self.arg_attrs(types.len()) }),
         ];
         let (func, body) = outer.func(&template.name, &types, &[], &attrs);
+        let inputs = source.args().len();
 
         let rewrite = Rewrite { template, loops, b: Builder::at_end(body, loc) };
         let args = body.args();
@@ -133,6 +144,14 @@ impl Kernels {
         }
         rewrite.b.op("func.return", &[], &[], &[]);
         Ok(func)
+    }
+
+    /// The same, and the last one is scratch memory.
+    fn with_scratch(&self, count: usize) -> Attr {
+        let unit = Attr::unit(self.ctx);
+        let mut each = vec![Attr::dict(self.ctx, &[("llvm.noalias", unit)]); count - 1];
+        each.push(Attr::dict(self.ctx, &[(SCRATCH, unit), ("llvm.noalias", unit)]));
+        Attr::array(self.ctx, &each)
     }
 
     /// Every argument is `noalias`: inputs are only read, and the plan gives each result memory of its own.
@@ -153,10 +172,11 @@ fn counts_rows(op: Op, domain: &[i64]) -> bool {
     op.is("dynamo.iota") && op.result(0).ty().rank() != domain.len()
 }
 
-/// Whether an argument is read at computed places: its window has nothing to do with the kernel's loops.
-fn is_table(arg: Value) -> bool {
+/// Whether an argument is read at computed places, or by a product: its window has not the shape of the kernel's loops.
+pub(super) fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
-    !uses.is_empty() && uses.iter().all(|used| used.index == 0 && used.op.is("dynamo.gather"))
+    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || op.is("dynamo.matmul");
+    !uses.is_empty() && uses.iter().all(|used| reads(used.op, used.index))
 }
 
 /// The type that a torch element type has in a kernel's memory: bool is a byte, unsigned is signless.
@@ -229,6 +249,14 @@ impl Rewrite<'_> {
             let stored = Type::tensor(&results[0].shape(), operands[0].ty().element());
             let gathered = self.cast(b.value("dynamo.gather", &operands, stored, &[]), results[0].element());
             map.insert(op.result(0), gathered);
+            return Ok(());
+        }
+        if op.is("dynamo.matmul") {
+            // Batch dimensions that were merged are fewer.
+            let batch = op.attr_i64("batch").unwrap_or(0) as usize;
+            let merged = self.loops.groups.iter().filter(|group| group[0] < batch).count();
+            let new = b.value("dynamo.matmul", &operands, results[0], &[("batch", Attr::i64(b.ctx(), merged as i64))]);
+            map.insert(op.result(0), new);
             return Ok(());
         }
         let new = b.op(&op.name(), &operands, &results, &attrs);

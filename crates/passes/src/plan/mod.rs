@@ -3,12 +3,15 @@
 //! Values become windows on buffers: changes of view cost nothing, a kernel writes its results where they are wanted,
 //! what lives at different times shares memory of one workspace. What must be contiguous, or must not be shared, is
 //! copied by kernels like any other. See stage 04 in ARCHITECTURE.md.
+//!
+//! Option `vector-bits=N`: the width of vectors that products of matrices are cut for, else as this processor has them.
 
 mod domain;
 mod graph;
 mod kernels;
 mod layouts;
 mod memory;
+mod product;
 mod scatter;
 mod window;
 
@@ -24,7 +27,8 @@ pub static PLAN: Pass = Pass {
     run,
 };
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, config: &Config) -> PassResult {
+    let vector_bits = config.number("vector-bits").unwrap_or_else(crate::schedule::vector_bits);
     let body = module.body().ok_or_else(|| PassError::module("an empty module"))?;
     let ops = body.ops();
     let Some(main) = ops.iter().copied().find(|op| op.is("func.func") && op.attr("dynamo.entry").is_some()) else {
@@ -36,7 +40,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
     let ctx = outer.ctx();
     let (kernels, kernels_body) = outer.op_with_body("builtin.module", &[], &[], &[("sym_name", Attr::str(ctx, "kernels"))], &[]);
     let (scratch, scratch_body) = outer.op_with_body("builtin.module", &[], &[], &[], &[]);
-    let outcome = graph::plan(main, old_kernels, kernels_body, scratch_body);
+    let outcome = graph::plan(main, old_kernels, kernels_body, scratch_body, vector_bits);
     scratch.erase();
     let new_main = outcome?;
     main.erase();

@@ -7,6 +7,8 @@ use dynamlir_dialect::{
     pass::PassError,
 };
 
+use crate::matmul::scratch;
+
 /// Whether a value has an element for each point of the domain, or for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -77,7 +79,8 @@ impl Kernel {
     /// the written ones come last.
     pub(super) fn signature(&self, function: Op) -> Result<Type, PassError> {
         let args = function.body().map(Block::args).unwrap_or_default();
-        let written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
+        let mut written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
+        written.extend(scratch(function));
         let mut loaded = self.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0));
         let (reads, writes) = args.split_at(args.len().saturating_sub(written.len()));
         if !writes.iter().all(|arg| written.contains(arg)) || !loaded.all(|value| reads.contains(&value)) {
@@ -91,10 +94,16 @@ impl Kernel {
         let name = op.name();
         match name.as_str() {
             "bufferization.to_tensor" => return Self::check_memory(op, op.result(0)),
-            "dynamo.gather" if !op.operand(0).def().is_some_and(|def| def.is("bufferization.to_tensor")) => {
+            "dynamo.gather" if !is_loaded(op.operand(0)) => {
                 return Err(PassError::at(op, "expected a table that the kernel loads"));
             }
-            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
+            "dynamo.matmul" if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full => {
+                return Err(PassError::at(op, format!("expected a product of the domain {:?}, and nothing reduced", self.domain)));
+            }
+            "dynamo.matmul" if !op.operands().into_iter().all(is_loaded) => {
+                return Err(PassError::at(op, "expected a product of what the kernel loads"));
+            }
+            "dynamo.matmul" | "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
             "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
             "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
             _ if name.starts_with("dynamo.") && op.is_elementwise() => {}
@@ -170,6 +179,10 @@ impl Kernel {
     pub(super) fn reduces_innermost(&self) -> bool {
         self.reduced.last().is_some_and(|&dim| dim + 1 == self.domain.len())
     }
+}
+
+fn is_loaded(value: Value) -> bool {
+    value.def().is_some_and(|def| def.is("bufferization.to_tensor"))
 }
 
 /// The reduction that a value is the result of.

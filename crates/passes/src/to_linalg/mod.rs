@@ -31,13 +31,15 @@
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
 //! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
 //! could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index
-//! becomes loops at once ([`scatter`]).
+//! becomes loops at once ([`scatter`]). A product of matrices is a generic without a phase, before all others
+//! ([`product`]).
 
 mod body;
 mod convert;
 mod expand;
 mod kernel;
 mod phases;
+mod product;
 mod scalar;
 mod scatter;
 
@@ -75,6 +77,8 @@ fn lower(function: Op) -> PassResult {
     function.set_attr("dynamo.signature", kernel.signature(function)?.as_attr());
 
     let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
+    let products = kernel.ops.iter().filter(|op| op.is("dynamo.matmul"));
+    let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();
     let phases = phases::plan(&kernel);
     let mut library = Library::new();
     let mut bodies = Bodies {
@@ -82,7 +86,7 @@ fn lower(function: Op) -> PassResult {
         builder: Builder::before(end),
         library: &mut library,
         alone: phases.len() == 1,
-        tensors: loaded.map(|value| (value, value)).collect(),
+        tensors: loaded.map(|value| (value, value)).chain(products).collect(),
     };
     for (number, phase) in phases.iter().enumerate() {
         for (escape, tensor) in bodies.build(number, phase)? {

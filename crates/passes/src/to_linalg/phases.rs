@@ -133,7 +133,9 @@ struct Split<'a> {
 impl Split<'_> {
     /// Whether a body reads the value instead of computing it.
     fn is_read(&self, value: Value) -> bool {
-        self.kept.contains(&value) || reduction(value).is_some() || value.def().is_none_or(|op| op.is("bufferization.to_tensor"))
+        self.kept.contains(&value)
+            || reduction(value).is_some()
+            || value.def().is_none_or(|op| op.is("bufferization.to_tensor") || op.is("dynamo.matmul"))
     }
 
     /// What must be computed for some values, in order.

@@ -19,6 +19,7 @@ use dynamlir_dialect::{
 };
 
 use super::scalar::{FLOAT_NE, Library, Scalars, case};
+use crate::matmul::forall;
 
 /// Fewest elements of the source in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;
@@ -163,16 +164,4 @@ fn index_type(ctx: Ctx) -> Type {
 fn index(b: Builder, value: i64) -> Value {
     let ty = index_type(b.ctx());
     b.value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, value))])
-}
-
-/// A parallel loop over so many numbers; a builder for its body, and the number.
-fn forall(b: Builder, count: i64) -> (Builder, Value) {
-    let ctx = b.ctx();
-    let list = |value: i64| Attr::i64s(ctx, &[value]);
-    let segments = Attr::parse(ctx, "array<i32: 0, 0, 0, 0>").unwrap_or_else(|| Attr::unit(ctx));
-    let attrs =
-        [("staticLowerBound", list(0)), ("staticUpperBound", list(count)), ("staticStep", list(1)), ("operandSegmentSizes", segments)];
-    let (_, body) = b.op_with_body("scf.forall", &[], &[], &attrs, &[index_type(ctx)]);
-    let (end, _) = Builder::at_end(body, b.loc).op_with_body("scf.forall.in_parallel", &[], &[], &[], &[]);
-    (Builder::before(end), body.args()[0])
 }

@@ -437,4 +437,27 @@ def Dynamo_ScatterOp : Prim<"scatter"> {
   let hasVerifier = 1;
 }
 
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+def Dynamo_MatmulOp : Prim<"matmul"> {
+  let summary = "sums of products along one dimension";
+  let description = [{
+    `result[b, m, n] = Σ_k lhs[b, m, k] · rhs[b, k, n]`. The first `batch`
+    dimensions are those of lhs, rhs and result alike; any number of dimensions
+    of lhs alone, `m`, stand before its last, which is `k`; rhs has at most one
+    dimension `n` after its `k`. The order of the sum is unspecified.
+
+    ```mlir
+    %y = dynamo.matmul %x, %w batch 0 : tensor<2x5x8xf32>, tensor<8x3xf32> -> tensor<2x5x3xf32>
+    %v = dynamo.matmul %q, %k batch 1 : tensor<4x8xf32>, tensor<4x8x3xf32> -> tensor<4x3xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_FloatTensor:$lhs, Dynamo_FloatTensor:$rhs, I64Attr:$batch);
+  let results = (outs Dynamo_FloatTensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs `batch` $batch attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DYNAMO_PRIMS

@@ -1,0 +1,58 @@
+//! Products of matrices that generated code computes faster than the library, or that it can fuse something into.
+
+use dynamlir_dialect::ir::Value;
+
+use super::{Call, Lowering};
+use crate::matmul::choose::is_worth_generating;
+
+/// Schema and lowering. What is declined stays an extern call.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.addmm.default", addmm),
+    ("aten.baddbmm.default", baddbmm),
+    ("aten.bmm.default", bmm),
+    ("aten.mm.default", mm),
+    ("aten.mv.default", mm),
+];
+
+/// The product, or None where the library is left to it.
+fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
+    let result = c.result_type(0);
+    let real = [lhs.ty(), rhs.ty(), result].iter().all(|ty| ty.element().is_float() && ty.element().width() == 32);
+    let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
+    let repeats = left[..batch].iter().product();
+    let columns = right.get(batch + 1).copied().unwrap_or(1);
+    let sizes = (left[batch], columns, right[batch]);
+    let dotted = !is_turned(lhs, batch) && is_turned(rhs, batch);
+    (real && is_worth_generating(repeats, sizes, dotted, c.vector_bits)).then(|| c.e.matmul(lhs, rhs, batch))
+}
+
+/// Whether the last two dimensions were exchanged, so that memory runs along the first of them.
+fn is_turned(value: Value, batch: usize) -> bool {
+    let dims = value.def().filter(|op| op.is("dynamo.permute")).and_then(|op| op.attr_i64s("dims"));
+    dims.is_some_and(|dims| dims.len() == batch + 2 && dims[batch + 1] == batch as i64)
+}
+
+fn mm(c: &Call) -> Option<Vec<Value>> {
+    Some(vec![product(c, c.tensor(0)?, c.tensor(1)?, 0)?])
+}
+
+fn bmm(c: &Call) -> Option<Vec<Value>> {
+    Some(vec![product(c, c.tensor(0)?, c.tensor(1)?, 1)?])
+}
+
+/// `self + lhs @ rhs`; with other factors it is left to the library.
+fn added(c: &Call, batch: usize) -> Option<Vec<Value>> {
+    let is_one = |i: usize| c.scalar(i).is_some_and(|factor| factor.as_f64() == 1.0);
+    let own = c.tensor(0)?;
+    (is_one(3) && is_one(4) && own.ty().element() == c.result_type(0).element()).then_some(())?;
+    let product = product(c, c.tensor(1)?, c.tensor(2)?, batch)?;
+    Some(vec![c.e.add(product, c.e.broadcast_to(own, &product.ty().shape()))])
+}
+
+fn addmm(c: &Call) -> Option<Vec<Value>> {
+    added(c, 0)
+}
+
+fn baddbmm(c: &Call) -> Option<Vec<Value>> {
+    added(c, 1)
+}

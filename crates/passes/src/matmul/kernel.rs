@@ -1,0 +1,122 @@
+//! A kernel with a product, at stage 05: the product's generic, and the root that makes the results of its sums.
+
+use dynamlir_dialect::ir::{Attr, Op, Value};
+
+use super::{BATCH, SCRATCH, problem::Problem};
+
+/// What a dimension of the result is to the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The product is repeated along it; its place among such.
+    Outer(usize),
+    /// Lines of lhs.
+    Left,
+    /// Columns of rhs.
+    Right,
+}
+
+/// What an operand of the root is.
+#[derive(Clone, Copy)]
+pub(super) enum Given {
+    /// The sums.
+    Sums,
+    /// Memory, an argument of the kernel.
+    Memory(Value),
+    /// A number.
+    Scalar(Value),
+}
+
+/// An operand of the root and the dimension of the domain that each of its dimensions follows; None stays at 0.
+pub(super) struct Operand {
+    pub(super) given: Given,
+    pub(super) access: Vec<Option<usize>>,
+}
+
+/// The kernel.
+pub(super) struct Kernel {
+    pub(super) root: Op,
+    pub(super) roles: Vec<Role>,
+    /// Inputs, then results.
+    pub(super) operands: Vec<Operand>,
+    pub(super) lhs: Value,
+    pub(super) rhs: Value,
+    pub(super) scratch: Option<Value>,
+    pub(super) problem: Problem,
+}
+
+/// The generic that is a product, if the kernel has one.
+pub(super) fn product(function: Op) -> Option<Op> {
+    function.body()?.ops().into_iter().find(|op| op.is("linalg.generic") && op.attr(BATCH).is_some())
+}
+
+impl Kernel {
+    pub(super) fn read(function: Op, product: Op) -> Result<Self, &'static str> {
+        let body = function.body().ok_or("a kernel without a body")?;
+        let roots: Vec<Op> = body.ops().into_iter().filter(|&op| op.is("linalg.generic") && op != product).collect();
+        let [root] = roots[..] else { return Err("expected one generic after the product") };
+        let (lhs, rhs) = (loaded(product.operand(0)), loaded(product.operand(1)));
+        let (lhs, rhs) = lhs.zip(rhs).ok_or("the operands of a product must be in memory")?;
+        let batch = product.attr_i64(BATCH).and_then(|batch| usize::try_from(batch).ok()).ok_or("not a number of batch dimensions")?;
+        let strided = |value: Value| Some((value.ty().shape(), value.ty().strided()?.0));
+        let (left, right) = strided(lhs).zip(strided(rhs)).ok_or("the operands of a product must have strides")?;
+        let problem = Problem::of(batch, (&left.0, &left.1), (&right.0, &right.1)).ok_or("operands that do not fit each other")?;
+
+        let rank = product.result(0).ty().rank();
+        let (has_left, has_right) = (left.0.len() > batch + 1, right.0.len() > batch + 1);
+        let role = |dim: usize| match rank - 1 - dim {
+            0 if has_right => Role::Right,
+            from_end if has_left && from_end == usize::from(has_right) => Role::Left,
+            _ => Role::Outer(dim),
+        };
+        let maps = root.attr("indexing_maps").and_then(Attr::as_array).unwrap_or_default();
+        if maps.len() != root.num_operands() {
+            return Err("expected a map for each operand");
+        }
+        let inputs = root.num_operands() - root.num_results();
+        let mut operands = Vec::new();
+        for (i, (value, map)) in root.operands().into_iter().zip(maps).enumerate() {
+            let given = match () {
+                () if value == product.result(0) => Given::Sums,
+                () if i >= inputs => Given::Memory(stored(root.result(i - inputs)).ok_or("expected each result to be stored once")?),
+                () if !value.ty().is_tensor() => Given::Scalar(value),
+                () => Given::Memory(loaded(value).ok_or("expected operands in memory")?),
+            };
+            operands.push(Operand { given, access: access(map).ok_or("expected maps that name dimensions")? });
+        }
+        let indexed = root.body().is_some_and(|body| body.ops().iter().any(|op| op.is("linalg.index") || op.is("tensor.extract")));
+        if indexed {
+            return Err("an epilogue must not ask for its place");
+        }
+        let scratch = scratch(function);
+        Ok(Self { root, roles: (0..rank).map(role).collect(), operands, lhs, rhs, scratch, problem })
+    }
+}
+
+/// The argument of a kernel that is memory for the time of the call.
+pub(crate) fn scratch(function: Op) -> Option<Value> {
+    let attrs = function.attr("arg_attrs")?.as_array()?;
+    let at = attrs.iter().position(|attrs| attrs.get(SCRATCH).is_some())?;
+    function.body()?.args().get(at).copied()
+}
+
+/// The memory that a tensor is loaded from.
+fn loaded(value: Value) -> Option<Value> {
+    value.def().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0))
+}
+
+/// The memory that a result goes to.
+fn stored(value: Value) -> Option<Value> {
+    let [used] = value.uses()[..] else { return None };
+    used.op.is("bufferization.materialize_in_destination").then(|| used.op.operand(1))
+}
+
+/// The results of a map: `(d0, d1) -> (d1, 0)` is [1, None].
+fn access(map: Attr) -> Option<Vec<Option<usize>>> {
+    let text = map.to_string();
+    let results = text.split_once("-> (")?.1.split_once(')')?.0;
+    let one = |text: &str| match text.trim() {
+        "0" => Some(None),
+        text => text.strip_prefix('d')?.parse().ok().map(Some),
+    };
+    results.split(',').filter(|text| !text.trim().is_empty()).map(one).collect()
+}

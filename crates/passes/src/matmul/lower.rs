@@ -1,0 +1,346 @@
+//! The loops round the tiles: over repetitions, groups of rows and chunks of panels, in that order; each piece of work
+//! goes to one thread.
+//!
+//! ```text
+//! for each panel:            copy it                                        (shared out among threads)
+//! for each group, chunk:     for each piece of k, panel, tile: add products (shared out among threads)
+//!                            for each panel: turn the sums, epilogue
+//! ```
+
+use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
+
+use super::{
+    SCHEDULE,
+    choose::{Form, Schedule, ceiling, parts},
+    code::{Code, fill},
+    dots,
+    epilogue::{self, Block, Sums},
+    kernel::{self, Kernel},
+    pack::{self, Lines},
+    problem::Side,
+    tile::{self, Source, Tile},
+};
+
+/// Panels that are made in one go of lines that lie side by side.
+const PACKED_TOGETHER: i64 = 4;
+/// Multiplications that take as long as one elementary operation elsewhere.
+const CHEAPER: i64 = 16;
+
+/// Makes loops on memory of a kernel with a product, and says so; of another one nothing. `parallel_work` is the number
+/// of elementary operations from which on threads pay.
+///
+/// # Errors
+/// Why the kernel stays as it is.
+pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static str> {
+    let Some(product) = kernel::product(function) else { return Ok(false) };
+    let kernel = Kernel::read(function, product)?;
+    let attr = function.attr(SCHEDULE).ok_or("a product without a schedule")?;
+    let schedule = Schedule::from_attr(attr, &kernel.problem).ok_or("a schedule that does not suit the product")?;
+    let scratch = schedule.scratch(&kernel.problem);
+    if kernel.scratch.map_or(0, |memory| memory.ty().numel()) < scratch {
+        return Err("less scratch memory than the schedule needs");
+    }
+    let end = function.body().and_then(IrBlock::terminator).ok_or("a kernel without a terminator")?;
+    let code = Code { b: Builder::before(end).with_loc(product.loc()) };
+    let parallel = kernel.problem.work() / CHEAPER >= parallel_work;
+    let element = kernel.lhs.ty().element();
+    let flat = |memory: Value, side: &Side| code.recast(memory, None, &[side.extent(&kernel.problem.outer, kernel.problem.k)], &[1]);
+    let sides = [flat(kernel.lhs, &kernel.problem.lhs), flat(kernel.rhs, &kernel.problem.rhs)];
+    let product_loops = Product {
+        kernel: &kernel,
+        s: &schedule,
+        rows: (sides[usize::from(!schedule.right)], schedule.rows_of(&kernel.problem)),
+        lanes: (sides[usize::from(schedule.right)], schedule.lanes_of(&kernel.problem)),
+        scratch: kernel.scratch.map(|memory| code.recast(memory, None, &[memory.ty().numel()], &[1])),
+        parallel,
+        element,
+    };
+    match schedule.form {
+        Form::Panels => product_loops.panels(code),
+        Form::Stream | Form::Dots => product_loops.blocks(code),
+    }
+    erase(function, kernel.root);
+    Ok(true)
+}
+
+/// Takes out the computation on tensors.
+fn erase(function: Op, root: Op) {
+    for used in root.results().into_iter().flat_map(Value::uses) {
+        used.op.erase();
+    }
+    root.erase();
+    let on_tensors = |op: &Op| op.results().first().is_some_and(|result| result.ty().is_tensor());
+    for op in function.body().map(IrBlock::ops).unwrap_or_default().into_iter().rev() {
+        if on_tensors(&op) && op.is_unused() {
+            op.erase();
+        }
+    }
+}
+
+struct Product<'a> {
+    kernel: &'a Kernel,
+    s: &'a Schedule,
+    rows: (Value, &'a Side),
+    lanes: (Value, &'a Side),
+    scratch: Option<Value>,
+    parallel: bool,
+    element: Type,
+}
+
+/// One piece of work: a group of rows with a chunk of panels.
+struct Piece {
+    outer: Vec<Value>,
+    /// First row and how many.
+    rows: (Value, i64),
+    /// First panel, and the first behind the last.
+    panels: (Value, Value),
+    /// Where the first panel of this repetition is.
+    packed: Value,
+}
+
+impl Product<'_> {
+    fn k(&self) -> i64 {
+        self.kernel.problem.k
+    }
+    /// The index along each outer dimension, of a repetition.
+    fn outer(&self, code: Code, number: Value) -> Vec<Value> {
+        let mut left = number;
+        let mut found = Vec::new();
+        for (at, &size) in self.kernel.problem.outer.iter().enumerate().rev() {
+            found.push(if at == 0 { left } else { code.remainder(left, size) });
+            left = if at == 0 { left } else { code.quotient(left, size) };
+        }
+        found.reverse();
+        found
+    }
+    fn lines<'a>(code: Code, (memory, side): (Value, &'a Side), outer: &[Value]) -> Lines<'a> {
+        let each = outer.iter().zip(&side.outer).map(|(&index, &stride)| code.times(index, stride));
+        Lines { memory, base: each.fold(code.index(0), |base, step| code.add(base, step)), side }
+    }
+    /// The block of the result with these rows and lanes.
+    fn block(&self, outer: &[Value], rows: (Value, i64), lanes: (Value, i64)) -> Block {
+        let (left, right) = if self.s.right { (rows, lanes) } else { (lanes, rows) };
+        Block { outer: outer.to_vec(), left, right }
+    }
+    /// Distances of lines and columns, given those of rows and lanes.
+    fn strides(&self, rows: i64, lanes: i64) -> (i64, i64) {
+        if self.s.right { (rows, lanes) } else { (lanes, rows) }
+    }
+
+    fn panels(&self, code: Code) {
+        let (s, problem) = (self.s, &self.kernel.problem);
+        let Some(scratch) = self.scratch else { return };
+        let (panels, lanes) = (s.panels(problem), s.lanes());
+        let copies = if self.lanes.1.is_shared() { 1 } else { problem.repeats() };
+        self.pack(code, scratch, copies);
+
+        let (chunks, groups) = (ceiling(panels, s.chunk), ceiling(self.rows.1.size, s.group));
+        let rest = self.rows.1.size - (groups - 1) * s.group;
+        code.share_out(problem.repeats() * chunks * groups, self.parallel, |code, i| {
+            // All chunks of a group one after another: its rows stay in the cache.
+            let (chunk, others) = (code.remainder(i, chunks), code.quotient(i, chunks));
+            let (group, number) = (code.remainder(others, groups), code.quotient(others, groups));
+            let first = code.times(chunk, s.chunk);
+            let behind = code.at_most(code.plus(first, s.chunk), panels);
+            let packed = if copies == 1 { code.index(0) } else { code.times(number, panels * lanes * self.k()) };
+            let outer = self.outer(code, number);
+            let row = code.times(group, s.group);
+            let piece = |rows| Piece { outer: outer.clone(), rows: (row, rows), panels: (first, behind), packed };
+            if rest == s.group || groups == 1 {
+                self.piece(code, scratch, &piece(rest));
+            } else {
+                let is_whole = code.is_below(group, groups - 1);
+                code.choose(is_whole, |code| self.piece(code, scratch, &piece(s.group)), |code| self.piece(code, scratch, &piece(rest)));
+            }
+        });
+    }
+
+    /// Makes all panels.
+    fn pack(&self, code: Code, scratch: Value, copies: i64) {
+        let (s, k, lanes) = (self.s, self.k(), self.s.lanes());
+        let panels = s.panels(&self.kernel.problem);
+        let (size, form) = (self.lanes.1.size, (s.vectors, s.width));
+        let together = if self.lanes.1.stride == 1 && size >= s.width { PACKED_TOGETHER.min(panels) } else { 1 };
+        let blocks = ceiling(panels, together);
+        code.share_out(copies * blocks, self.parallel, |code, i| {
+            let (number, block) = (code.quotient(i, blocks), code.remainder(i, blocks));
+            let lines = Self::lines(code, self.lanes, &self.outer(code, number));
+            let first = code.times(block, together * lanes);
+            let into = code.add(code.times(number, panels * lanes * k), code.times(block, together * lanes * k));
+            if self.lanes.1.stride != 1 || size < s.width {
+                return pack::panel(code, lines, first, k, form, (scratch, into));
+            }
+            let some = |code: Code, left: i64, count: i64| pack::side_by_side(code, lines, (first, left, count), k, form, (scratch, into));
+            // The last block has fewer panels, or the last panel fewer lines.
+            let done = (blocks - 1) * together;
+            let last = |code: Code| some(code, size - done * lanes, panels - done);
+            if blocks == 1 || size % (together * lanes) == 0 {
+                last(code);
+            } else {
+                code.choose(code.is_below(block, blocks - 1), |code| some(code, together * lanes, together), last);
+            }
+        });
+    }
+
+    fn piece(&self, code: Code, scratch: Value, piece: &Piece) {
+        let (s, k, lanes) = (self.s, self.k(), self.s.lanes());
+        let rows = piece.rows.1;
+        let tall = if s.is_turned() { ceiling(rows, s.width) * s.width } else { rows };
+        let area = tall * lanes;
+        let pieces = ceiling(k, s.depth);
+        let sums = code.local(self.element, if pieces == 1 { area } else { area * s.chunk });
+        let turned = s.is_turned().then(|| code.local(self.element, area));
+        let source = Self::lines(code, self.rows, &piece.outer);
+        let copy_strides = pack::copy_strides(self.rows.1, rows, s.depth.min(k));
+        let copied = s.copied.then(|| {
+            let (stride, along_k) = copy_strides;
+            code.local(self.element, if along_k == 1 { rows * stride } else { s.depth.min(k) * along_k })
+        });
+        // The rows of this piece, `from` elements along k.
+        let rows_from = |code: Code, from: Value, count: Value| {
+            if let Some(memory) = copied {
+                pack::rows(code, source, piece.rows, (from, count, s.depth.min(k)), s.width, memory);
+                return Source { memory, base: code.index(0), stride: copy_strides.0, along_k: copy_strides.1, far: false };
+            }
+            let side = self.rows.1;
+            let base = code.add(source.base, code.times(piece.rows.0, side.stride));
+            let base = code.add(base, code.times(from, side.along_k));
+            Source { memory: source.memory, base, stride: side.stride, along_k: side.along_k, far: false }
+        };
+        let panel = |code: Code, number: Value, from: Value| {
+            let base = code.add(piece.packed, code.times(number, lanes * k));
+            Source { memory: scratch, base: code.add(base, code.times(from, lanes)), stride: 1, along_k: lanes, far: false }
+        };
+        let zero = code.index(0);
+        let all = (piece.panels.0, piece.panels.1, 1);
+        if pieces == 1 {
+            let rows_source = rows_from(code, zero, code.index(k));
+            code.for_each(all, &[], |code, number, _| {
+                fill(&code, sums);
+                let panel = panel(code, number, code.index(0));
+                self.tiles(code, rows, (rows_source, panel), code.index(k), (sums, code.index(0)));
+                self.finish(code, piece, number, (sums, None), turned, tall);
+                Vec::new()
+            });
+            return;
+        }
+        fill(&code, sums);
+        code.times_do(pieces, |code, step| {
+            let from = code.times(step, s.depth);
+            let count = code.at_most(code.sub(code.index(k), from), s.depth);
+            let rows_source = rows_from(code, from, count);
+            code.for_each(all, &[], |code, number, _| {
+                let at = code.times(code.sub(number, piece.panels.0), area);
+                self.tiles(code, rows, (rows_source, panel(code, number, from)), count, (sums, at));
+                Vec::new()
+            });
+        });
+        code.for_each(all, &[], |code, number, _| {
+            let at = code.times(code.sub(number, piece.panels.0), area);
+            self.finish(code, piece, number, (sums, Some(at)), turned, tall);
+            Vec::new()
+        });
+    }
+
+    /// Adds to a block of sums, tile by tile.
+    fn tiles(&self, code: Code, rows: i64, (source, panel): (Source, Source), count: Value, (sums, at): (Value, Value)) {
+        let lanes = self.s.lanes();
+        let (number, large, many) = parts(rows, self.s.rows);
+        let run = |code: Code, tiles: i64, tall: i64, first: i64| {
+            if tiles == 0 {
+                return;
+            }
+            code.times_do(tiles, |code, i| {
+                let row = code.plus(code.times(i, tall), first);
+                let source = Source { base: code.add(source.base, code.times(row, source.stride)), ..source };
+                let tile = Tile { rows: tall, lanes, width: self.s.width };
+                tile::accumulate(code, tile, source, panel, count, (sums, code.add(at, code.times(row, lanes)), lanes));
+            });
+        };
+        run(code, many, large, 0);
+        run(code, number - many, large - 1, many * large);
+    }
+
+    /// Makes results of a panel's sums.
+    fn finish(&self, code: Code, piece: &Piece, number: Value, sums: (Value, Option<Value>), turned: Option<Value>, tall: i64) {
+        let lanes = self.s.lanes();
+        let sums = match turned {
+            Some(memory) => {
+                let base = sums.1.unwrap_or_else(|| code.index(0));
+                pack::turn(code, (sums.0, base), memory, (tall, lanes, tall), self.s.width);
+                Sums { memory, from: None, strides: self.strides(1, tall) }
+            }
+            None => Sums { memory: sums.0, from: sums.1, strides: self.strides(lanes, 1) },
+        };
+        let first = code.times(number, lanes);
+        let some = |code: Code, valid: i64| {
+            epilogue::apply(code, self.kernel, &self.block(&piece.outer, piece.rows, (first, valid)), sums);
+        };
+        let panels = self.s.panels(&self.kernel.problem);
+        let rest = self.lanes.1.size - (panels - 1) * lanes;
+        if rest == lanes || panels == 1 {
+            some(code, rest);
+        } else {
+            code.choose(code.is_below(number, panels - 1), |code| some(code, lanes), |code| some(code, rest));
+        }
+    }
+
+    /// Without panels: blocks of columns with all rows.
+    fn blocks(&self, code: Code) {
+        let size = self.lanes.1.size;
+        let blocks = ceiling(size, self.s.chunk);
+        let rest = size - (blocks - 1) * self.s.chunk;
+        code.share_out(self.kernel.problem.repeats() * blocks, self.parallel, |code, i| {
+            let outer = self.outer(code, code.quotient(i, blocks));
+            let number = code.remainder(i, blocks);
+            let first = code.times(number, self.s.chunk);
+            if blocks == 1 || rest == self.s.chunk {
+                self.columns(code, &outer, first, rest);
+            } else {
+                let is_whole = code.is_below(number, blocks - 1);
+                code.choose(
+                    is_whole,
+                    |code| self.columns(code, &outer, first, self.s.chunk),
+                    |code| self.columns(code, &outer, first, rest),
+                );
+            }
+        });
+    }
+
+    fn columns(&self, code: Code, outer: &[Value], first: Value, columns: i64) {
+        let s = self.s;
+        let all_rows = self.rows.1.size;
+        let pitch = ceiling(columns, s.width) * s.width;
+        let sums = code.local(self.element, all_rows * pitch);
+        let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
+        let at = |code: Code, lines: Lines<'_>, line: Value| {
+            let base = code.add(lines.base, code.times(line, lines.side.stride));
+            Source { memory: lines.memory, base, stride: lines.side.stride, along_k: lines.side.along_k, far: lines.side.along_k != 1 }
+        };
+        if s.form == Form::Stream {
+            fill(&code, sums);
+        }
+        let (number, large, many) = parts(all_rows, s.rows);
+        let mut row = 0;
+        for tile in 0..number {
+            let tall = if tile < many { large } else { large - 1 };
+            let source = at(code, rows, code.index(row));
+            if s.form == Form::Stream {
+                let tile = Tile { rows: tall, lanes: columns, width: s.width };
+                tile::accumulate(code, tile, source, at(code, lanes, first), code.index(self.k()), (sums, code.index(row * pitch), pitch));
+            } else {
+                let width = s.vectors.min(1 << columns.ilog2());
+                code.times_do(ceiling(columns, width), |code, i| {
+                    // The last tile may overlap the one before, and computes the same again.
+                    let column = code.at_most(code.times(i, width), columns - width);
+                    let right = at(code, lanes, code.add(first, column));
+                    let place = (sums, code.plus(column, row * pitch), pitch);
+                    dots::store(code, (tall, width, s.width), (source, right), self.k(), place);
+                });
+            }
+            row += tall;
+        }
+        let sums = Sums { memory: sums, from: None, strides: self.strides(pitch, 1) };
+        epilogue::apply(code, self.kernel, &self.block(outer, (code.index(0), all_rows), (first, columns)), sums);
+    }
+}

@@ -1,0 +1,50 @@
+//! Products of matrices: when they are generated, how their loops are cut, and the code.
+//!
+//! ```text
+//! result[o…, m, n] = epilogue(Σ_k lhs[o…, m, k] · rhs[o…, k, n])
+//! ```
+//! One operand lies in the *lanes* of vectors, elements of the other, the *rows*, are broadcast to them. A tile of
+//! `rows × vectors` accumulators stays in registers while k runs:
+//!
+//! | form | when | lanes |
+//! |---|---|---|
+//! | panels | both sides are large | copied to panels of a few vectors by k, once, into scratch memory |
+//! | stream | few rows, and lanes lie side by side in memory | read where they are |
+//! | dots | few rows, and k lies side by side | along k; vectors are summed up at the end |
+//!
+//! What lies in the lanes of panels is the smaller operand as a rule: of `x @ W.T` it is x. So weights are read where they
+//! are, each once in its own layout, and there is no copy of them that could be out of date.
+//!
+//! Sums of a block of the result lie in a buffer in the innermost cache; the epilogue, a `linalg.generic` over the
+//! block, makes the result of them.
+//!
+//! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel), `lower`
+//! builds loops, `pack`, `tile` and `dots` what is in them.
+
+pub mod choose;
+mod code;
+mod dots;
+mod epilogue;
+mod kernel;
+mod lower;
+mod pack;
+pub mod problem;
+mod tile;
+
+pub(crate) use code::forall;
+pub(crate) use kernel::scratch;
+pub(crate) use lower::lower;
+
+use dynamlir_dialect::ir::{Block, Op};
+
+/// The product of a kernel on primitives.
+pub fn find(body: Block) -> Option<Op> {
+    body.ops().into_iter().find(|op| op.is("dynamo.matmul"))
+}
+
+/// On a kernel: how its product is computed; see [`choose::Schedule`].
+pub const SCHEDULE: &str = "dynamo.matmul";
+/// On an argument of a kernel: memory for the time of the call.
+pub const SCRATCH: &str = "dynamo.scratch";
+/// On a `linalg.generic`: it is the product, with so many batch dimensions.
+pub const BATCH: &str = "dynamo.batch";

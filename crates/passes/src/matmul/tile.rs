@@ -1,0 +1,90 @@
+//! A tile of sums in registers: rows are broadcast, lanes are vectors.
+
+use dynamlir_dialect::ir::Value;
+
+use super::code::Code;
+
+/// Steps along k in one round of the loop.
+const UNROLL: i64 = 2;
+
+/// Steps along k from asking for far memory to reading it.
+const AHEAD: i64 = 12;
+
+/// Memory that a tile reads, from an element on.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) memory: Value,
+    pub(super) base: Value,
+    /// Distance of rows; unused for lanes, which lie side by side.
+    pub(super) stride: i64,
+    /// Distance along k.
+    pub(super) along_k: i64,
+    /// Whether the processor does not see by itself what is read next: steps along k are far apart.
+    pub(super) far: bool,
+}
+
+/// A tile's form.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    pub(super) rows: i64,
+    /// Lanes that are there: the last vector may be read in part.
+    pub(super) lanes: i64,
+    /// Elements of a vector.
+    pub(super) width: i64,
+}
+
+impl Tile {
+    fn vectors(self) -> i64 {
+        super::choose::ceiling(self.lanes, self.width)
+    }
+    /// How many lanes of a vector are there.
+    fn valid(self, vector: i64) -> (i64, i64) {
+        (self.width, (self.lanes - vector * self.width).min(self.width))
+    }
+}
+
+/// Adds the products of `count` steps along k to the sums at `at`, whose rows are `pitch` apart.
+pub(super) fn accumulate(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: (Value, Value, i64)) {
+    let (memory, at, pitch) = sums;
+    let places: Vec<Value> = (0..tile.rows)
+        .flat_map(|row| (0..tile.vectors()).map(move |vector| row * pitch + vector * tile.width))
+        .map(|d| code.plus(at, d))
+        .collect();
+    let whole = (tile.width, tile.width);
+    let start: Vec<_> = places.iter().map(|&place| code.load_vector(memory, place, whole)).collect();
+    let main = code.sub(count, code.remainder(count, UNROLL));
+    let running = code.for_each((code.index(0), main, UNROLL), &start, |code, k, sums| {
+        let mut sums = sums.to_vec();
+        for step in 0..UNROLL {
+            step_along(code, tile, rows, lanes, code.plus(k, step), &mut sums);
+        }
+        sums
+    });
+    let total = code.for_each((main, count, 1), &running, |code, k, sums| {
+        let mut sums = sums.to_vec();
+        step_along(code, tile, rows, lanes, k, &mut sums);
+        sums
+    });
+    for (value, place) in total.into_iter().zip(places) {
+        code.store_vector(value, memory, place);
+    }
+}
+
+fn step_along(code: Code, tile: Tile, rows: Source, lanes: Source, k: Value, sums: &mut [Value]) {
+    let at = code.add(lanes.base, code.times(k, lanes.along_k));
+    let vectors: Vec<_> =
+        (0..tile.vectors()).map(|vector| code.load_vector(lanes.memory, code.plus(at, vector * tile.width), tile.valid(vector))).collect();
+    if lanes.far {
+        for vector in 0..tile.vectors() {
+            code.prefetch(lanes.memory, code.plus(at, vector * tile.width + AHEAD * lanes.along_k));
+        }
+    }
+    let at = code.add(rows.base, code.times(k, rows.along_k));
+    for (row, sums) in sums.chunks_mut(vectors.len()).enumerate() {
+        let element = code.load(rows.memory, code.plus(at, row as i64 * rows.stride));
+        let element = code.broadcast(element, tile.width);
+        for (sum, &vector) in sums.iter_mut().zip(&vectors) {
+            *sum = code.fma(element, vector, *sum);
+        }
+    }
+}

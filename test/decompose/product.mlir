@@ -1,0 +1,56 @@
+// RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=512 | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=0 | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.matmul
+
+// Products become primitives where generated code is expected to be faster than the library, or as fast with something
+// fused into it. Without wide vectors all are left to the library.
+
+// A layer on few lines, x @ w.T + b: k lies side by side in both operands.
+// CHECK-LABEL: func.func @layer
+// CHECK: %[[T:.*]] = dynamo.permute %arg1 dims [1, 0]
+// CHECK: %[[P:.*]] = dynamo.matmul %arg2, %[[T]] batch 0 : tensor<128x768xf32>, tensor<768x3072xf32> -> tensor<128x3072xf32>
+// CHECK: %[[B:.*]] = dynamo.broadcast %arg0 dims [1]
+// CHECK: dynamo.add %[[P]], %[[B]]
+// NONE-LABEL: func.func @layer
+// NONE: dynamo.aten "aten.addmm.default"
+func.func @layer(%b: tensor<3072xf32>, %w: tensor<3072x768xf32>, %x: tensor<128x768xf32>) -> tensor<128x3072xf32> {
+  %t = dynamo.aten "aten.t.default"(%w) args [#dynamo.operand<0>] : (tensor<3072x768xf32>) -> tensor<768x3072xf32>
+  %r = dynamo.aten "aten.addmm.default"(%b, %x, %t) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 1 : i64, 1 : i64]
+    : (tensor<3072xf32>, tensor<128x768xf32>, tensor<768x3072xf32>) -> tensor<128x3072xf32>
+  return %r : tensor<128x3072xf32>
+}
+
+// Large and square: the library.
+// CHECK-LABEL: func.func @square
+// CHECK: dynamo.aten "aten.mm.default"
+func.func @square(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  return %r : tensor<1024x1024xf32>
+}
+
+// Few lines of anything.
+// CHECK-LABEL: func.func @few
+// CHECK: dynamo.matmul
+// NONE-LABEL: func.func @few
+// NONE: dynamo.aten "aten.mm.default"
+func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> tensor<4x768xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x768xf32>, tensor<768x768xf32>) -> tensor<4x768xf32>
+  return %r : tensor<4x768xf32>
+}
+
+// A factor, another type, sums so long that one float after another would lose too much: the library.
+// CHECK-LABEL: func.func @left
+// CHECK: dynamo.aten "aten.addmm.default"
+// CHECK: dynamo.aten "aten.mm.default"
+// CHECK: dynamo.aten "aten.mm.default"
+func.func @left(%b: tensor<8xf32>, %x: tensor<4x16xf32>, %w: tensor<16x8xf32>, %d: tensor<4x16xf64>, %e: tensor<16x8xf64>,
+                %l: tensor<4x20000xf32>, %m: tensor<20000x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf64>, tensor<4x8xf32>) {
+  %r = dynamo.aten "aten.addmm.default"(%b, %x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 2 : i64, 1 : i64]
+    : (tensor<8xf32>, tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %s = dynamo.aten "aten.mm.default"(%d, %e) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x16xf64>, tensor<16x8xf64>) -> tensor<4x8xf64>
+  %t = dynamo.aten "aten.mm.default"(%l, %m) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x20000xf32>, tensor<20000x8xf32>) -> tensor<4x8xf32>
+  return %r, %s, %t : tensor<4x8xf32>, tensor<4x8xf64>, tensor<4x8xf32>
+}

@@ -1,0 +1,19 @@
+// RUN: dynamlir-opt %s | FileCheck %s
+// RUN: dynamlir-opt %s | dynamlir-opt | FileCheck %s
+// RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
+// RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
+
+// Products of matrices: any number of lines of lhs, at most one dimension of columns.
+
+// CHECK-LABEL: func.func @matmul
+func.func @matmul(%x: tensor<2x5x8xf32>, %w: tensor<8x3xf32>, %q: tensor<4x6x8xf64>, %k: tensor<4x8x3xf64>, %v: tensor<8xf32>) {
+  // CHECK: dynamo.matmul %arg0, %arg1 batch 0 : tensor<2x5x8xf32>, tensor<8x3xf32> -> tensor<2x5x3xf32>
+  dynamo.matmul %x, %w batch 0 : tensor<2x5x8xf32>, tensor<8x3xf32> -> tensor<2x5x3xf32>
+  // CHECK: dynamo.matmul %arg2, %arg3 batch 1 : tensor<4x6x8xf64>, tensor<4x8x3xf64> -> tensor<4x6x3xf64>
+  dynamo.matmul %q, %k batch 1 : tensor<4x6x8xf64>, tensor<4x8x3xf64> -> tensor<4x6x3xf64>
+  // CHECK: dynamo.matmul %arg0, %arg4 batch 0 : tensor<2x5x8xf32>, tensor<8xf32> -> tensor<2x5xf32>
+  dynamo.matmul %x, %v batch 0 : tensor<2x5x8xf32>, tensor<8xf32> -> tensor<2x5xf32>
+  // CHECK: dynamo.matmul %arg4, %arg4 batch 0 : tensor<8xf32>, tensor<8xf32> -> tensor<f32>
+  dynamo.matmul %v, %v batch 0 : tensor<8xf32>, tensor<8xf32> -> tensor<f32>
+  return
+}

@@ -1,0 +1,241 @@
+"""Generated products of matrices: every form and remainder, layouts, epilogues, and schedules that somebody edits.
+
+The reference is the same in float64. Errors of a sum of n products of numbers near 1 grow as √n · 2⁻²⁴.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from test_replay import dynamlir_opt
+from torch import Tensor
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.native
+
+SCHEDULE = re.compile(r"dynamo\.matmul = \{[^}]*\}")
+
+
+def close(got: Tensor, want: Tensor, terms: int) -> None:
+    """Within what rounding of a sum of ``terms`` products allows."""
+    assert got.shape == want.shape and got.stride() == want.stride() and got.dtype == want.dtype
+    error = (got.double() - want.double()).abs().max().item()
+    assert error <= 1e-6 * (4 + terms**0.5) * max(1.0, want.abs().max().item() / 8), error
+
+
+def exact(fn: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    """The result computed in double precision, as float."""
+    return fn(*(arg.double() for arg in args)).to(args[0].dtype)
+
+
+def generated(folder: Path) -> bool:
+    """Whether the dump has a product that is generated, and none that was given up."""
+    text = (folder / "06-scheduled.mlir").read_text() if (folder / "06-scheduled.mlir").exists() else ""
+    assert "dynamo.unscheduled" not in text
+    return "dynamo.matmul" in text
+
+
+def compiled(fn: Callable[..., Any], folder: Path, *args: Tensor) -> Tensor:
+    """The result of the function, compiled anew with a dump."""
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(fn, backend="dynamlir", options={"dump": str(folder), "no_cache": True})(*args)
+
+
+def wide_vectors(tmp_path: Path) -> bool:
+    """Whether this processor has vectors that products are generated for."""
+    compiled(F.linear, tmp_path / "probe", torch.randn(4, 64), torch.randn(64, 64))
+    return generated(tmp_path / "probe")
+
+
+@pytest.mark.parametrize("k", [8, 17, 64, 100])
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 15, 16, 17, 33, 50])
+def test_layers_of_any_size(m: int, k: int, tmp_path: Path) -> None:
+    for n in (1, 7, 16, 61):
+        x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+        close(compiled(F.linear, tmp_path / str(n), x, w, b), exact(F.linear, x, w, b), k)
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 15])
+def test_columns_side_by_side(m: int, tmp_path: Path) -> None:
+    for n, k in ((16, 8), (100, 33), (513, 64)):
+        x, w = torch.randn(m, k), torch.randn(k, n)
+        close(compiled(torch.mm, tmp_path / str(n), x, w), exact(torch.mm, x, w), k)
+
+
+def test_long_sums_go_in_pieces(tmp_path: Path) -> None:
+    x, w = torch.randn(40, 3000), torch.randn(70, 3000)
+    close(compiled(F.linear, tmp_path, x, w), exact(F.linear, x, w), 3000)
+
+
+def test_rows_that_collide_are_copied(tmp_path: Path) -> None:
+    x, w = torch.randn(64, 1024), torch.randn(96, 1024)
+    close(compiled(F.linear, tmp_path, x, w), exact(F.linear, x, w), 1024)
+    if generated(tmp_path):
+        assert "copied = true" in (tmp_path / "05-linalg.mlir").read_text()
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_batches(batch: int, tmp_path: Path) -> None:
+    a, b = torch.randn(batch, 20, 24), torch.randn(batch, 40, 24).transpose(1, 2)
+    close(compiled(torch.bmm, tmp_path / "bmm", a, b), exact(torch.bmm, a, b), 24)
+    c = torch.randn(batch, 4, 24)
+    close(compiled(torch.matmul, tmp_path / "matmul", c, b), exact(torch.matmul, c, b), 24)
+
+
+def gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, b))
+
+
+def residual(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return x + torch.relu(F.linear(x, w, b))
+
+
+def kept(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    y = F.linear(x, w, b)
+    return torch.stack([y, y * torch.sigmoid(y)])
+
+
+@pytest.mark.parametrize("fn", [gelu, residual, kept])
+@pytest.mark.parametrize("shape", [(2, 9, 48), (4, 48), (48,), (33, 48)])
+def test_epilogues(fn: Callable[..., Tensor], shape: tuple[int, ...], tmp_path: Path) -> None:
+    x, w, b = torch.randn(shape), torch.randn(48, 48), torch.randn(48)
+    close(compiled(fn, tmp_path, x, w, b), exact(fn, x, w, b), 48)
+    if generated(tmp_path):
+        launches = re.findall(r"dynamo\.launch @kernels::@(\w+)", (tmp_path / "04-planned.mlir").read_text())
+        assert sum("matmul" in name for name in launches) == 1
+
+
+def test_operands_that_lie_otherwise(tmp_path: Path) -> None:
+    """Gaps, steps, a storage offset, memory that runs backwards, the same memory twice, a matrix of equal rows."""
+    x, w = torch.randn(40, 96), torch.randn(64, 96)
+    cases = {
+        "gaps": (torch.randn(20, 100)[:, 2:98], w),
+        "steps": (x[::2, ::2], w[::2, ::2]),
+        "turned": (torch.randn(96, 20).t(), w),
+        "turned both": (torch.randn(96, 20).t(), torch.randn(96, 64).t()),
+        "twice": (x, x),
+        "repeated": (torch.randn(1, 96).expand(20, 96), w),
+        "repeated k": (torch.randn(20, 1).expand(20, 96), w),
+        "offset": (torch.randn(41 * 96 + 3)[3:].as_strided((40, 96), (96, 1)), w),
+    }
+    for name, (a, b) in cases.items():
+        close(compiled(F.linear, tmp_path / name, a, b), exact(F.linear, a, b), 96)
+    flipped: Callable[..., Tensor] = lambda a, b: F.linear(a.flip(1), b.flip(0))  # noqa: E731
+    close(compiled(flipped, tmp_path / "flipped", x, w), exact(flipped, x, w), 96)
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    """Infinities and NaN stay in their rows, as in eager; nothing that pads a tile gets into a result."""
+    for m in (3, 20):
+        x, w = torch.randn(m, 40), torch.randn(50, 40)
+        x[1, 3], x[2, 5], w[7, 1] = float("nan"), float("inf"), float("-inf")
+        got, want = compiled(F.linear, tmp_path / str(m), x, w), F.linear(x, w)
+        assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
+        finite = want.isfinite()
+        close(got[finite], want[finite], 40)
+
+
+def test_weights_are_read_at_each_call(tmp_path: Path) -> None:
+    """Nothing of the weights is kept: writes that no version counter sees count as well."""
+    layer = torch.nn.Linear(48, 64)
+    run = dynamlir.compile(layer)
+    with torch.no_grad():
+        for m in (4, 20):
+            x = torch.randn(m, 48)
+            close(run(x), exact(lambda x: F.linear(x, layer.weight.double(), layer.bias.double()), x), 48)
+            layer.weight.data.mul_(2)
+            layer.weight.data.numpy()[3] = 1.0
+            close(run(x), exact(lambda x: F.linear(x, layer.weight.double(), layer.bias.double()), x), 48)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads(threads: int, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    x, w = torch.randn(100, 256), torch.randn(300, 256)
+    try:
+        torch.set_num_threads(threads)
+        close(compiled(F.linear, tmp_path, x, w), exact(F.linear, x, w), 256)
+    finally:
+        torch.set_num_threads(before)
+
+
+def planned(folder: Path, bits: int) -> str:
+    """Stage 05 of the dump, planned for vectors of so many bits."""
+    passes = f"dynamo-plan{{config=vector-bits={bits}}},dynamo-to-linalg"
+    command = [dynamlir_opt(), f"--pass-pipeline=builtin.module({passes})", folder / "03-kernels.mlir"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def run_text(text: str, folder: Path, *args: Tensor) -> Tensor:
+    """The result of stage 05 as it stands in a text."""
+    path = folder / "05-linalg.mlir"
+    path.write_text(text)
+    (result,) = dynamlir.load(path)(*args)
+    return result
+
+
+def test_narrow_vectors(tmp_path: Path) -> None:
+    """Code for AVX2 runs wherever wider vectors do."""
+    if not wide_vectors(tmp_path):
+        pytest.skip("no processor with wide vectors")
+    for m, n, k in ((1, 20, 33), (7, 61, 64), (20, 50, 40), (50, 20, 100)):
+        x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+        folder = tmp_path / f"{m}x{n}x{k}"
+        compiled(gelu, folder, x, w, b)
+        text = planned(folder, 256)
+        assert "width = 8" in text
+        close(run_text(text, tmp_path, x, w, b), exact(gelu, x, w, b), k)
+
+
+def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
+    """Schedules are data: whatever is written there, the result is right, or the kernel says why it has none."""
+    if not wide_vectors(tmp_path):
+        pytest.skip("no processor with wide vectors")
+    x, w, b = torch.randn(50, 72), torch.randn(45, 72), torch.randn(45)
+    compiled(gelu, tmp_path / "dump", x, w, b)
+    text = planned(tmp_path / "dump", 512)
+    # Other schedules need other scratch memory: as much as any of them.
+    (scratch,) = re.findall(r"memref<(\d+)xf32> \{dynamo\.scratch", text)
+    text = text.replace(f"memref<{scratch}xf32>", "memref<65536xf32>")
+    text = re.sub(r"memref<\d+xi8>", "memref<400000xi8>", text)
+    pick = random.Random(0)
+    for _ in range(24):
+        lanes = pick.choice(["lhs", "rhs"])
+        form = pick.choice(["panels", "panels", "dots"])
+        schedule = (
+            f"chunk = {pick.randint(1, 5)} : i64, copied = {pick.choice(['true', 'false'])}, "
+            f'depth = {pick.choice([16, 32, 72])} : i64, form = "{form}", group = {pick.randint(1, 60)} : i64, '
+            f'lanes = "{lanes}", rows = {pick.randint(1, 12)} : i64, '
+            f"vectors = {pick.choice([1, 2, 4] if form == 'dots' else [1, 2, 3])} : i64, "
+            f"width = {pick.choice([8, 16])} : i64"
+        )
+        edited = SCHEDULE.sub(f"dynamo.matmul = {{{schedule}}}", text)
+        try:
+            close(run_text(edited, tmp_path, x, w, b), exact(gelu, x, w, b), 72)
+        except AssertionError:
+            raise AssertionError(schedule) from None
+
+
+@pytest.mark.parametrize(
+    "broken", ['form = "spiral"', "rows = 0 : i64", "width = 5 : i64", "chunk = -1 : i64", "group = 100000000 : i64"]
+)
+def test_a_schedule_that_is_none(broken: str, tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path):
+        pytest.skip("no processor with wide vectors")
+    x, w = torch.randn(50, 72), torch.randn(45, 72)
+    compiled(F.linear, tmp_path / "dump", x, w)
+    text = planned(tmp_path / "dump", 512)
+    name = broken.split(" ")[0]
+    value = r'"[^"]*"' if name == "form" else r"\d+ : i64"
+    edited = SCHEDULE.sub(lambda match: re.sub(rf"{name} = {value}", broken, match.group()), text)
+    assert edited != text
+    close(run_text(edited, tmp_path, x, w), exact(F.linear, x, w), 72)

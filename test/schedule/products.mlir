@@ -1,0 +1,111 @@
+// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=config=vector-bits=512 --dynamo-to-linalg | FileCheck %s --check-prefix=PLAN
+// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=config=vector-bits=512 --dynamo-to-linalg --dynamo-schedule | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=config=vector-bits=0 --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=NONE
+
+// A product gets its schedule when layouts are known: data on the kernel, which may be edited. `dynamo-schedule` makes
+// loops of it, on memory.
+
+// A layer: x is copied to panels, weights are read where they are, line by line. The sums of a block are turned, and the
+// epilogue is a generic on the block. The panels are the kernel's last argument.
+
+// PLAN-LABEL: func.func @main
+// PLAN: dynamo.launch @kernels::@layer(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : {{.*}}memref<12288xf32>) -> ()
+// PLAN: func.func @layer({{.*}} memref<12288xf32> {dynamo.scratch, llvm.noalias})
+// PLAN-SAME: dynamo.matmul = {chunk = 1 : i64, copied = false, depth = 256 : i64, form = "panels"
+// PLAN-SAME: lanes = "lhs", rows = 8 : i64, vectors = 3 : i64, width = 16 : i64}
+// PLAN: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]} {{.*}} attrs = {dynamo.batch = 0 : i64}
+// PLAN: arith.mulf
+// PLAN: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]} {{.*}} attrs = {dynamo.phase = 0 : i64}
+
+// CHECK-LABEL: func.func @layer
+// CHECK: vector.shuffle
+// CHECK: vector.store %{{.*}}, %[[PANELS:.*]][%{{.*}}] : memref<12288xf32>, vector<16xf32>
+// CHECK: scf.forall
+// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64}
+// CHECK: %[[ACC:.*]]:24 = scf.for
+// CHECK: vector.load %[[PANELS]]
+// CHECK: memref.load
+// CHECK: vector.broadcast %{{.*}} : f32 to vector<16xf32>
+// CHECK: vector.fma
+// CHECK: vector.store %{{.*}}, %[[SUMS]]
+// CHECK: vector.shuffle
+// CHECK: linalg.generic
+// CHECK: arith.maximumf
+// CHECK-NOT: tensor
+// CHECK: return
+
+// Without vectors it is a loop nest like others, and says so.
+// NONE-LABEL: func.func @layer
+// NONE-SAME: dynamo.unscheduled = "a product without a schedule"
+// NONE: linalg.generic
+module {
+  func.func @main(%x: tensor<48x256xf32>, %w: tensor<1024x256xf32>, %b: tensor<1024xf32>)
+      -> (tensor<48x1024xf32> {dynamo.strides = array<i64: 1024, 1>}) attributes {dynamo.entry} {
+    %t = dynamo.permute %w dims [1, 0] : tensor<1024x256xf32> -> tensor<256x1024xf32>
+    %bias = dynamo.broadcast %b dims [1] : tensor<1024xf32> -> tensor<48x1024xf32>
+    %r = dynamo.launch @kernels::@layer(%bias, %x, %t) : (tensor<48x1024xf32>, tensor<48x256xf32>, tensor<256x1024xf32>) -> tensor<48x1024xf32>
+    return %r : tensor<48x1024xf32>
+  }
+  module @kernels {
+    func.func @layer(%b: tensor<48x1024xf32>, %x: tensor<48x256xf32>, %w: tensor<256x1024xf32>) -> tensor<48x1024xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 48, 1024>, dynamo.reduced_dims = array<i64>} {
+      %p = dynamo.matmul %x, %w batch 0 : tensor<48x256xf32>, tensor<256x1024xf32> -> tensor<48x1024xf32>
+      %s = dynamo.add %p, %b : tensor<48x1024xf32>
+      %m = dynamo.max %s, %b : tensor<48x1024xf32>
+      return %m : tensor<48x1024xf32>
+    }
+  }
+}
+
+// -----
+
+// Few lines and weights by column: vectors are read from the weights as they lie, no scratch memory.
+
+// PLAN-LABEL: func.func @main
+// PLAN: func.func @few
+// PLAN-NOT: dynamo.scratch
+// PLAN-SAME: form = "stream"
+// CHECK-LABEL: func.func @few
+// CHECK: memref.prefetch
+// CHECK: vector.fma
+module {
+  func.func @main(%x: tensor<4x256xf32>, %w: tensor<256x512xf32>) -> (tensor<4x512xf32> {dynamo.strides = array<i64: 512, 1>})
+      attributes {dynamo.entry} {
+    %r = dynamo.launch @kernels::@few(%x, %w) : (tensor<4x256xf32>, tensor<256x512xf32>) -> tensor<4x512xf32>
+    return %r : tensor<4x512xf32>
+  }
+  module @kernels {
+    func.func @few(%x: tensor<4x256xf32>, %w: tensor<256x512xf32>) -> tensor<4x512xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 512>, dynamo.reduced_dims = array<i64>} {
+      %p = dynamo.matmul %x, %w batch 0 : tensor<4x256xf32>, tensor<256x512xf32> -> tensor<4x512xf32>
+      return %p : tensor<4x512xf32>
+    }
+  }
+}
+
+// -----
+
+// Few lines and weights by line: vectors run along k and are summed up at the end.
+
+// PLAN-LABEL: func.func @main
+// PLAN: func.func @dots
+// PLAN-SAME: form = "dots"
+// CHECK-LABEL: func.func @dots
+// CHECK: vector.fma
+// CHECK: vector.shuffle {{.*}} [0, 2, 4, 6
+// CHECK: arith.addf
+module {
+  func.func @main(%x: tensor<4x256xf32>, %w: tensor<512x256xf32>) -> (tensor<4x512xf32> {dynamo.strides = array<i64: 512, 1>})
+      attributes {dynamo.entry} {
+    %t = dynamo.permute %w dims [1, 0] : tensor<512x256xf32> -> tensor<256x512xf32>
+    %r = dynamo.launch @kernels::@dots(%x, %t) : (tensor<4x256xf32>, tensor<256x512xf32>) -> tensor<4x512xf32>
+    return %r : tensor<4x512xf32>
+  }
+  module @kernels {
+    func.func @dots(%x: tensor<4x256xf32>, %w: tensor<256x512xf32>) -> tensor<4x512xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 512>, dynamo.reduced_dims = array<i64>} {
+      %p = dynamo.matmul %x, %w batch 0 : tensor<4x256xf32>, tensor<256x512xf32> -> tensor<4x512xf32>
+      return %p : tensor<4x512xf32>
+    }
+  }
+}
