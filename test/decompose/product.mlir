@@ -54,3 +54,39 @@ func.func @left(%b: tensor<8xf32>, %x: tensor<4x16xf32>, %w: tensor<16x8xf32>, %
     : (tensor<4x20000xf32>, tensor<20000x8xf32>) -> tensor<4x8xf32>
   return %r, %s, %t : tensor<4x8xf32>, tensor<4x8xf64>, tensor<4x8xf32>
 }
+
+// A convolution of images in torch's own order. Its bias is added, which what follows may be fused with.
+// CHECK-LABEL: func.func @convolution
+// CHECK: %[[S:.*]] = dynamo.convolution %arg0, %arg1 strides [2, 2] padding [1, 1] dilation [1, 1] groups 1
+// CHECK: %[[B:.*]] = dynamo.broadcast %arg2 dims [1] : tensor<32xf32> -> tensor<1x32x28x28xf32>
+// CHECK: dynamo.add %[[S]], %[[B]]
+// NONE-LABEL: func.func @convolution
+// NONE: dynamo.aten "aten.convolution.default"
+func.func @convolution(%x: tensor<1x16x56x56xf32>, %w: tensor<32x16x3x3xf32>, %b: tensor<32xf32>) -> tensor<1x32x28x28xf32> {
+  %r = dynamo.aten "aten.convolution.default"(%x, %w, %b)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, [2, 2], [1, 1], [1, 1], false, [0, 0], 1 : i64]
+    : (tensor<1x16x56x56xf32>, tensor<32x16x3x3xf32>, tensor<32xf32>) -> tensor<1x32x28x28xf32>
+  return %r : tensor<1x32x28x28xf32>
+}
+
+// Channel by channel, backwards, over one dimension, with channels last: the library.
+// CHECK-LABEL: func.func @left_to_the_library
+// CHECK-NOT: dynamo.convolution
+// CHECK: return
+func.func @left_to_the_library(%x: tensor<1x32x9x9xf32>, %w: tensor<32x1x3x3xf32>, %v: tensor<32x32x3x3xf32>, %l: tensor<1x32x9xf32>,
+                               %u: tensor<32x32x3xf32>) {
+  %0 = dynamo.aten "aten.convolution.default"(%x, %w)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 32 : i64]
+    : (tensor<1x32x9x9xf32>, tensor<32x1x3x3xf32>) -> tensor<1x32x9x9xf32>
+  %1 = dynamo.aten "aten.convolution.default"(%x, %v)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], true, [0, 0], 1 : i64]
+    : (tensor<1x32x9x9xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x9x9xf32>
+  %2 = dynamo.aten "aten.convolution.default"(%l, %u)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1], [1], [1], false, [0], 1 : i64]
+    : (tensor<1x32x9xf32>, tensor<32x32x3xf32>) -> tensor<1x32x9xf32>
+  %3 = dynamo.aten "aten.convolution.default"(%x, %v)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 1 : i64]
+    {operand_strides = [array<i64: 2592, 1, 288, 32>, array<i64: 288, 9, 3, 1>], result_strides = [array<i64: 2592, 1, 288, 32>]}
+    : (tensor<1x32x9x9xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x9x9xf32>
+  return
+}

@@ -789,9 +789,9 @@ func.func @f(%x: tensor<2x8xf32>, %w: tensor<3x8x3xf32>) {
 
 // -----
 
-func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3x3xf32>) {
-  // expected-error @+1 {{expected 0 batch dimensions and k, with any number of dimensions of lhs and at most one of rhs}}
-  dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<8x3x3xf32> -> tensor<2x3x3xf32>
+func.func @f(%x: tensor<2x8xf32>, %w: tensor<2xf32>) {
+  // expected-error @+1 {{expected 1 batch dimensions and k in both operands}}
+  dynamo.matmul %x, %w batch 1 : tensor<2x8xf32>, tensor<2xf32> -> tensor<2xf32>
   return
 }
 
@@ -808,5 +808,54 @@ func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3xf32>) {
 func.func @f(%x: tensor<2x8xf32>, %w: tensor<8x3xf64>) {
   // expected-error @+1 {{expected operand and result of one element type}}
   dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<8x3xf64> -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+// Convolutions: two spatial dimensions, channels in groups, windows that fit.
+func.func @f(%x: tensor<1x3x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected images and windows of two dimensions, with channels}}
+  dynamo.convolution %x, %w strides [1, 1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected 3 groups of channels}}
+  dynamo.convolution %x, %w strides [1, 1] padding [0, 0] dilation [1, 1] groups 3 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected two strides, paddings and dilations}}
+  dynamo.convolution %x, %w strides [1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected strides and dilations of at least 1, padding of at least 0}}
+  dynamo.convolution %x, %w strides [0, 1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x2x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected windows that fit into the padded image}}
+  dynamo.convolution %x, %w strides [1, 1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x2x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x0x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
+  // expected-error @+1 {{expected a result of shape [1, 8, 5, 5], got 'tensor<1x8x4x5xf32>'}}
+  dynamo.convolution %x, %w strides [2, 2] padding [1, 1] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x4x5xf32>
   return
 }

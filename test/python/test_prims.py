@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fractions
+import functools
 import itertools
 import math
 import re
@@ -273,6 +274,31 @@ def gather() -> Cases:
         yield Case(text, lambda x, i, j: x[i, j], (sample(dtype, 5, 7), i, j))
 
 
+def matmul() -> Cases:
+    """Sums of whole numbers, which are exact in any order."""
+    for dtype in (torch.float32, torch.float64):
+        whole = lambda *shape, dtype=dtype: torch.randint(-9, 9, shape).to(dtype)  # noqa: E731
+        text = "dynamo.matmul {0}, {1} batch %d : {t0}, {t1} -> {r}"
+        yield Case(text % 0, torch.matmul, (whole(2, 3, 5), whole(5, 4)), any_zero=True)
+        yield Case(text % 0, torch.matmul, (whole(40, 33), whole(33)), any_zero=True)
+        yield Case(text % 1, torch.matmul, (whole(3, 20, 40), whole(3, 40, 18)), any_zero=True)
+        yield Case(text % 1, lambda a, b: (a[:, None] @ b)[:, 0], (whole(3, 40), whole(3, 40, 18)), any_zero=True)
+
+
+def convolution() -> Cases:
+    """The same of windows."""
+    for groups, (stride, padding, dilation) in itertools.product((1, 2), ((1, 0, 1), (2, 1, 1), (1, 2, 2))):
+        images, weights = (
+            torch.randint(-9, 9, (2, 4, 9, 11)).float(),
+            torch.randint(-9, 9, (6, 4 // groups, 3, 2)).float(),
+        )
+        text = "dynamo.convolution {0}, {1} strides [%d, %d] padding [%d, %d] dilation [%d, %d] groups %d : {t0}, {t1} -> {r}"
+        numbers = (stride, stride, padding, padding, dilation, dilation, groups)
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        reference = functools.partial(torch.nn.functional.conv2d, **options)
+        yield Case(text % numbers, reference, (images, weights), any_zero=True)
+
+
 def running(kind: str, x: torch.Tensor, dim: int) -> Iterator[torch.Tensor]:
     """The running combination of the slices along ``dim``, one by one, in the type itself."""
     combine = {
@@ -461,6 +487,8 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
             ),
         ),
         ("gather", gather),
+        ("matmul", matmul),
+        ("convolution", convolution),
         ("scatter", scatter_by_index),
         ("reduce", reduce),
         ("arg_reduce", arg_reduce),

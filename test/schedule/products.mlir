@@ -109,3 +109,41 @@ module {
     }
   }
 }
+
+// -----
+
+// A convolution: the images are copied into zeros, windows to panels, a few at a time; weights are read where they are.
+// Positions of the result are one dimension.
+
+// PLAN-LABEL: func.func @main
+// PLAN: dynamo.launch @kernels::@windows(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (memref<1x16x14x14xf32>, memref<32x16x3x3xf32>, memref<32x196xf32>, memref<4096xf32>) -> ()
+// PLAN: func.func @windows
+// PLAN-SAME: dynamo.domain = array<i64: 32, 196>
+// PLAN-SAME: dynamo.matmul = {chunk = 1 : i64, depth = 16 : i64, group = 32 : i64, rows = 12 : i64, vectors = 2 : i64, width = 16 : i64}
+// PLAN: dynamo.convolution {{.*}} -> tensor<32x196xf32>
+// PLAN: linalg.generic
+// CHECK-LABEL: func.func @windows
+// CHECK: memref.store {{.*}} : memref<4096xf32>
+// CHECK: scf.forall
+// CHECK: vector.maskedload
+// CHECK: vector.fma
+// CHECK: linalg.generic
+// CHECK-NOT: tensor
+// CHECK: return
+module {
+  func.func @main(%x: tensor<1x16x14x14xf32>, %w: tensor<32x16x3x3xf32>)
+      -> (tensor<1x32x14x14xf32> {dynamo.strides = array<i64: 6272, 196, 14, 1>}) attributes {dynamo.entry} {
+    %r = dynamo.launch @kernels::@windows(%x, %w) : (tensor<1x16x14x14xf32>, tensor<32x16x3x3xf32>) -> tensor<32x14x14xf32>
+    %y = dynamo.reshape %r : tensor<32x14x14xf32> -> tensor<1x32x14x14xf32>
+    return %y : tensor<1x32x14x14xf32>
+  }
+  module @kernels {
+    func.func @windows(%x: tensor<1x16x14x14xf32>, %w: tensor<32x16x3x3xf32>) -> tensor<32x14x14xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 32, 14, 14>, dynamo.reduced_dims = array<i64>} {
+      %c = dynamo.convolution %x, %w strides [1, 1] padding [1, 1] dilation [1, 1] groups 1
+        : tensor<1x16x14x14xf32>, tensor<32x16x3x3xf32> -> tensor<32x14x14xf32>
+      %n = dynamo.neg %c : tensor<32x14x14xf32>
+      return %n : tensor<32x14x14xf32>
+    }
+  }
+}

@@ -286,6 +286,24 @@ impl Emit {
         self.b.value("dynamo.as_strided_scatter", &[base, source], base.ty(), &attrs)
     }
 
+    /// `dynamo.convolution` with these strides, paddings and dilations.
+    pub fn convolution(
+        &self,
+        input: Value,
+        weight: Value,
+        [strides, padding, dilation]: [[i64; 2]; 3],
+        groups: i64,
+        result: Type,
+    ) -> Value {
+        let pair = |values: [i64; 2]| Attr::i64s(self.ctx(), &values);
+        let attrs = [
+            ("strides", pair(strides)),
+            ("padding", pair(padding)),
+            ("dilation", pair(dilation)),
+            ("groups", Attr::i64(self.ctx(), groups)),
+        ];
+        self.b.value("dynamo.convolution", &[input, weight], result, &attrs)
+    }
     /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
     pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
         let (left, right) = (lhs.ty().shape(), rhs.ty().shape());

@@ -8,6 +8,7 @@
 #include "dynamo/Dynamo.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/Support/MathExtras.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace dynamlir::dynamo;
@@ -247,13 +248,46 @@ LogicalResult MatmulOp::verify() {
   int64_t batch = getBatch();
   if (failed(sameElementType(*this, getLhs(), getResult())) || failed(sameElementType(*this, getRhs(), getResult())))
     return failure();
-  if (batch < 0 || lhs.getRank() < batch + 1 || rhs.getRank() < batch + 1 || rhs.getRank() > batch + 2)
-    return emitOpError() << "expected " << batch << " batch dimensions and k, with any number of dimensions of lhs and at most one "
-                         << "of rhs, got " << lhs << " and " << rhs;
+  if (batch < 0 || lhs.getRank() < batch + 1 || rhs.getRank() < batch + 1)
+    return emitOpError() << "expected " << batch << " batch dimensions and k in both operands, got " << lhs << " and " << rhs;
   SmallVector<int64_t> expected(lhs.getShape().drop_back());
   expected.append(rhs.getShape().drop_front(batch + 1).begin(), rhs.getShape().end());
   if (lhs.getShape().take_front(batch) != rhs.getShape().take_front(batch) || lhs.getShape().back() != rhs.getDimSize(batch))
     return emitOpError() << "expected equal batch dimensions and equal sizes of k, got " << lhs << " and " << rhs;
+  return expectShape(*this, expected, getResult());
+}
+
+LogicalResult ConvolutionOp::verify() {
+  auto input = tensorOf(getInput()), weight = tensorOf(getWeight());
+  if (failed(sameElementType(*this, getInput(), getResult())) || failed(sameElementType(*this, getWeight(), getResult())))
+    return failure();
+  if (input.getRank() != 4 || weight.getRank() != 4)
+    return emitOpError() << "expected images and windows of two dimensions, with channels, got " << input << " and " << weight;
+  for (ArrayRef<int64_t> list : {getStrides(), getPadding(), getDilation()})
+    if (list.size() != 2)
+      return emitOpError() << "expected two strides, paddings and dilations";
+  int64_t groups = getGroups();
+  if (groups < 1 || weight.getDimSize(0) % groups != 0 || input.getDimSize(1) != weight.getDimSize(1) * groups)
+    return emitOpError() << "expected " << groups << " groups of channels, got " << input << " and " << weight;
+  SmallVector<int64_t> expected = {input.getDimSize(0), weight.getDimSize(0)};
+  for (int64_t i = 0; i < 2; ++i) {
+    int64_t stride = getStrides()[i], padding = getPadding()[i], dilation = getDilation()[i];
+    int64_t size = input.getDimSize(i + 2), window = weight.getDimSize(i + 2);
+    // Numbers this large say nothing about images; below, nothing overflows.
+    constexpr int64_t limit = int64_t(1) << 28;
+    auto outside = [&](int64_t number, int64_t least) { return number < least || number > limit; };
+    if (outside(stride, 1) || outside(padding, 0) || outside(dilation, 1) || outside(size, 0) || outside(window, 1))
+      return emitOpError() << "expected strides and dilations of at least 1, padding of at least 0 and images of known size, got "
+                           << input << " and " << weight;
+    int64_t room = size + 2 * padding - dilation * (window - 1) - 1;
+    if (room < 0)
+      return emitOpError() << "expected windows that fit into the padded image, got " << input << " and " << weight;
+    expected.push_back(room / stride + 1);
+  }
+  // In kernels, the result has the shape of the domain.
+  auto result = tensorOf(getResult());
+  if (result.hasStaticShape() && result.getNumElements() == computeProduct(expected))
+    return success();
   return expectShape(*this, expected, getResult());
 }
 

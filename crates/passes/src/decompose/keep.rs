@@ -1,9 +1,10 @@
-//! The ops that stay extern calls on purpose, but for special cases that a table lowers (dropout outside training).
+//! The ops that stay extern calls on purpose, but for special cases that a table lowers (dropout outside training,
+//! products that are worth generating).
 
 /// Schemas that are not decomposed even where a decomposition is at hand: libraries do them better, they raise on
 /// values (an index out of range), they draw random numbers, or their result depends on an algorithm of eager's.
 pub const KEEP: &[&str] = &[
-    // Products and convolutions.
+    // Products and convolutions; see `product`.
     "aten.mm.default",
     "aten.addmm.default",
     "aten.bmm.default",

@@ -8,8 +8,8 @@
 //! shape D or the *row shape*, D without R. [`verify`] states the whole grammar.
 //!
 //! A `gather` is pointwise in its indices. Its table has any shape and is never computed in the same kernel: tables are
-//! the last arguments of a kernel, and nothing but gathers uses these. So are the operands of a `matmul`, of which a kernel
-//! has at most one; what follows it there is pointwise, its *epilogue*.
+//! the last arguments of a kernel, and nothing but gathers uses these. So are the operands of a `matmul` or a
+//! `convolution`, of which a kernel has at most one; what follows it there is pointwise, its *epilogue*.
 //!
 //! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
 //! layers has the kernels of one with 4.
@@ -26,6 +26,7 @@ mod outline;
 mod pull;
 pub mod verify;
 
+use crate::matmul;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     pass::{Config, Pass, PassError, PassResult},
@@ -91,7 +92,7 @@ enum Kind {
     Reduce,
     ArgReduce,
     Scan,
-    /// A product of matrices: it reads memory of any shape, and ends in an epilogue.
+    /// A product of matrices, or a convolution: it reads memory of any shape, and ends in an epilogue.
     Product,
     Broadcast,
     Permute,
@@ -122,7 +123,7 @@ fn kind(op: Op) -> Kind {
         Some("reduce") => Kind::Reduce,
         Some("arg_reduce") => Kind::ArgReduce,
         Some("scan") => Kind::Scan,
-        Some("matmul") => Kind::Product,
+        Some("matmul" | "convolution") => Kind::Product,
         Some("broadcast") => Kind::Broadcast,
         Some("permute") => Kind::Permute,
         Some("reshape") => Kind::Reshape,
@@ -137,7 +138,7 @@ fn kind(op: Op) -> Kind {
 /// Whether an operand is the table of a `gather`, or what a product is made of: memory of any shape, not read element
 /// by element of the result. All other operands of pointwise operations have the shape of the result.
 fn is_table(op: Op, index: usize) -> bool {
-    (index == 0 && op.is("dynamo.gather")) || op.is("dynamo.matmul")
+    (index == 0 && op.is("dynamo.gather")) || matmul::is_product(op)
 }
 
 /// The operands that are computed with element by element: all but tables.

@@ -118,8 +118,11 @@ fn squeeze(op: Op) {
     }
 }
 
-/// A product's unit dims go, but for k, which it has always.
+/// A product's unit dims go, but for k, which it has always; of a convolution those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
+    if op.is("dynamo.convolution") {
+        return retype(op, &[], &without_units(&op.result(0).ty().shape()));
+    }
     let batch = op.attr_i64("batch").unwrap_or(0) as usize;
     let without = |value: Value, k: usize| {
         let shape = value.ty().shape();

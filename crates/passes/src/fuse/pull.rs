@@ -128,7 +128,9 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             work.extend(x.def().filter(|&op| kind(op) == Kind::Reshape));
             build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
         }
-        (Kind::Reshape, Kind::Product) if serves_computation(view) => return reshape_product(function, view, source, work),
+        (Kind::Reshape, Kind::Product) if source.is("dynamo.matmul") && serves_computation(view) => {
+            return reshape_product(function, view, source, work);
+        }
         (_, Kind::Pointwise) if serves_computation(view) && may_move(function, view) => return Some(lift(view, work)),
         _ => return None,
     };

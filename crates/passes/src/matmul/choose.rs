@@ -21,7 +21,7 @@ const DEPTH: i64 = 1024;
 /// Most rows in a group.
 const GROUP: i64 = 256;
 /// Most floats of one thread's buffers on the stack; the smallest stacks have 2 MiB.
-const STACK: i64 = 192 * 1024;
+pub(super) const STACK: i64 = 192 * 1024;
 /// Elements between copied rows beyond their length, so that they fall into different sets of the cache.
 pub const COPY_GAP: i64 = 16;
 /// Columns of the result in one block of a form without panels.
@@ -175,7 +175,7 @@ fn accumulators(width: i64) -> i64 {
 }
 
 /// Most rows of a tile beside so many vectors.
-fn most_rows(width: i64, vectors: i64) -> i64 {
+pub(super) fn most_rows(width: i64, vectors: i64) -> i64 {
     match (width >= 16, vectors) {
         (true, 1) => 24,
         (true, 2) => 12,
@@ -191,7 +191,7 @@ fn tile_cycles(rows: i64, vectors: i64) -> f64 {
 }
 
 /// Cycles of all tiles of `rows` lines per step along k and per panel.
-fn group_cycles(rows: i64, most: i64, vectors: i64) -> f64 {
+pub(super) fn group_cycles(rows: i64, most: i64, vectors: i64) -> f64 {
     if rows == 0 {
         return 0.0;
     }
@@ -244,7 +244,7 @@ fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
 
 /// Whether lines at this distance fall into so few sets of an innermost cache (64 sets of 8 lines) that a tile's would
 /// push each other out.
-fn collides(stride: i64, rows: i64) -> bool {
+pub(super) fn collides(stride: i64, rows: i64) -> bool {
     let lines = stride * 4 / 64;
     if lines == 0 || stride * 4 % 64 != 0 {
         return false;

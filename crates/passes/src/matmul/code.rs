@@ -105,6 +105,25 @@ impl Code {
         self.b.value("arith.cmpi", &[a, self.index(constant)], Type::int(self.ctx(), 1), &[("predicate", predicate)])
     }
 
+    pub(super) fn least(&self, a: Value, b: Value) -> Value {
+        self.b.value("arith.minui", &[a, b], a.ty(), &[])
+    }
+    pub(super) fn at_least(&self, a: Value, b: Value) -> Value {
+        self.b.value("arith.maxui", &[a, b], a.ty(), &[])
+    }
+    /// Which lanes have a number from `begin` to below `end`.
+    pub(super) fn between(&self, begin: Value, end: Value, lanes: i64) -> Value {
+        let ty = self.vector_type(Type::int(self.ctx(), 1), lanes);
+        let up_to = |value: Value| self.b.value("vector.create_mask", &[value], ty, &[]);
+        self.b.value("arith.xori", &[up_to(begin), up_to(end)], ty, &[])
+    }
+    pub(super) fn both(&self, a: Value, b: Value) -> Value {
+        self.b.value("arith.andi", &[a, b], a.ty(), &[])
+    }
+    pub(super) fn number(&self, element: Type, value: f64) -> Value {
+        self.b.value("arith.constant", &[], element, &[("value", Attr::float_of(element, value))])
+    }
+
     /// A buffer of the thread's own.
     pub(super) fn local(&self, element: Type, elements: i64) -> Value {
         let attrs = [("alignment", Attr::i64(self.ctx(), 64)), ("operandSegmentSizes", self.segments(&[0, 0]))];
@@ -164,6 +183,16 @@ impl Code {
         }
         self.b.value("vector.maskedload", &[memory, at, self.mask(lanes, valid), self.zero(ty)], ty, &[])
     }
+    /// Neighbours where the mask says so, `others` elsewhere.
+    pub(super) fn load_some(&self, memory: Value, at: Value, mask: Value, others: Value) -> Value {
+        self.b.value("vector.maskedload", &[memory, at, mask, others], others.ty(), &[])
+    }
+    /// An element from each of these distances from an element.
+    pub(super) fn gather(&self, memory: Value, at: Value, offsets: Value) -> Value {
+        let lanes = offsets.ty().shape()[0];
+        let ty = self.vector_type(memory.ty().element(), lanes);
+        self.b.value("vector.gather", &[memory, at, offsets, self.mask(lanes, lanes), self.zero(ty)], ty, &[])
+    }
     pub(super) fn store_vector(&self, value: Value, memory: Value, at: Value) {
         self.b.op("vector.store", &[value, memory, at], &[], &[]);
     }
@@ -208,7 +237,7 @@ pub(crate) fn forall(b: Builder, count: i64) -> (Builder, Value) {
 /// The operation that fills memory; only used through `linalg`, which makes a loop of it.
 pub(super) fn fill(code: &Code, memory: Value) -> Op {
     let element = memory.ty().element();
-    let zero = code.b.value("arith.constant", &[], element, &[("value", Attr::float_of(element, 0.0))]);
+    let zero = code.number(element, 0.0);
     let attrs = [("operandSegmentSizes", code.segments(&[1, 1]))];
     let (op, body) = code.b.op_with_body("linalg.fill", &[zero, memory], &[], &attrs, &[element, element]);
     Builder::at_end(body, code.b.loc).op("linalg.yield", &[body.args()[0]], &[], &[]);

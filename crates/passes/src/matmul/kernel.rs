@@ -38,10 +38,7 @@ pub(super) struct Kernel {
     pub(super) roles: Vec<Role>,
     /// Inputs, then results.
     pub(super) operands: Vec<Operand>,
-    pub(super) lhs: Value,
-    pub(super) rhs: Value,
     pub(super) scratch: Option<Value>,
-    pub(super) problem: Problem,
 }
 
 /// The generic that is a product, if the kernel has one.
@@ -49,25 +46,34 @@ pub(super) fn product(function: Op) -> Option<Op> {
     function.body()?.ops().into_iter().find(|op| op.is("linalg.generic") && op.attr(BATCH).is_some())
 }
 
+/// What a generic that is a product of matrices computes, and the roles of its result's dimensions.
+pub(super) fn matrices(product: Op) -> Result<(Problem, Vec<Role>), &'static str> {
+    let (lhs, rhs) = (loaded(product.operand(0)), loaded(product.operand(1)));
+    let (lhs, rhs) = lhs.zip(rhs).ok_or("the operands of a product must be in memory")?;
+    let batch = product.attr_i64(BATCH).and_then(|batch| usize::try_from(batch).ok()).ok_or("not a number of batch dimensions")?;
+    let strided = |value: Value| Some((value.ty().shape(), value.ty().strided()?.0));
+    let (left, right) = strided(lhs).zip(strided(rhs)).ok_or("the operands of a product must have strides")?;
+    let problem = Problem::of(batch, (&left.0, &left.1), (&right.0, &right.1)).ok_or("operands that do not fit each other")?;
+    // batch…, m…, n…: the last m and the last n are the matrix's.
+    let rank = product.result(0).ty().rank();
+    let last_line = (left.0.len() > batch + 1).then(|| left.0.len() - 2);
+    let last_column = (right.0.len() > batch + 1).then(|| rank - 1);
+    let mut outer = 0..;
+    let role = |dim: usize| match dim {
+        _ if Some(dim) == last_column => Some(Role::Right),
+        _ if Some(dim) == last_line => Some(Role::Left),
+        _ => outer.next().map(Role::Outer),
+    };
+    let roles = (0..rank).map(role).collect::<Option<_>>().ok_or("too many dimensions")?;
+    Ok((problem, roles))
+}
+
 impl Kernel {
-    pub(super) fn read(function: Op, product: Op) -> Result<Self, &'static str> {
+    /// Reads a kernel whose sums are the product's result, dimension by dimension in these roles.
+    pub(super) fn read(function: Op, product: Op, roles: Vec<Role>) -> Result<Self, &'static str> {
         let body = function.body().ok_or("a kernel without a body")?;
         let roots: Vec<Op> = body.ops().into_iter().filter(|&op| op.is("linalg.generic") && op != product).collect();
         let [root] = roots[..] else { return Err("expected one generic after the product") };
-        let (lhs, rhs) = (loaded(product.operand(0)), loaded(product.operand(1)));
-        let (lhs, rhs) = lhs.zip(rhs).ok_or("the operands of a product must be in memory")?;
-        let batch = product.attr_i64(BATCH).and_then(|batch| usize::try_from(batch).ok()).ok_or("not a number of batch dimensions")?;
-        let strided = |value: Value| Some((value.ty().shape(), value.ty().strided()?.0));
-        let (left, right) = strided(lhs).zip(strided(rhs)).ok_or("the operands of a product must have strides")?;
-        let problem = Problem::of(batch, (&left.0, &left.1), (&right.0, &right.1)).ok_or("operands that do not fit each other")?;
-
-        let rank = product.result(0).ty().rank();
-        let (has_left, has_right) = (left.0.len() > batch + 1, right.0.len() > batch + 1);
-        let role = |dim: usize| match rank - 1 - dim {
-            0 if has_right => Role::Right,
-            from_end if has_left && from_end == usize::from(has_right) => Role::Left,
-            _ => Role::Outer(dim),
-        };
         let maps = root.attr("indexing_maps").and_then(Attr::as_array).unwrap_or_default();
         if maps.len() != root.num_operands() {
             return Err("expected a map for each operand");
@@ -88,7 +94,7 @@ impl Kernel {
             return Err("an epilogue must not ask for its place");
         }
         let scratch = scratch(function);
-        Ok(Self { root, roles: (0..rank).map(role).collect(), operands, lhs, rhs, scratch, problem })
+        Ok(Self { root, roles, operands, scratch })
     }
 }
 
@@ -100,7 +106,7 @@ pub(crate) fn scratch(function: Op) -> Option<Value> {
 }
 
 /// The memory that a tensor is loaded from.
-fn loaded(value: Value) -> Option<Value> {
+pub(super) fn loaded(value: Value) -> Option<Value> {
     value.def().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0))
 }
 

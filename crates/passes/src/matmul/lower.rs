@@ -13,18 +13,18 @@ use super::{
     SCHEDULE,
     choose::{Form, Schedule, ceiling, parts},
     code::{Code, fill},
-    dots,
+    convolve, dots,
     epilogue::{self, Block, Sums},
     kernel::{self, Kernel},
     pack::{self, Lines},
-    problem::Side,
+    problem::{Problem, Side},
     tile::{self, Source, Tile},
 };
 
 /// Panels that are made in one go of lines that lie side by side.
 const PACKED_TOGETHER: i64 = 4;
 /// Multiplications that take as long as one elementary operation elsewhere.
-const CHEAPER: i64 = 16;
+pub(super) const CHEAPER: i64 = 16;
 
 /// Makes loops on memory of a kernel with a product, and says so; of another one nothing. `parallel_work` is the number
 /// of elementary operations from which on threads pay.
@@ -32,25 +32,35 @@ const CHEAPER: i64 = 16;
 /// # Errors
 /// Why the kernel stays as it is.
 pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static str> {
+    if let Some(op) = convolve::find(function) {
+        return convolve::lower(function, op, parallel_work).map(|()| true);
+    }
     let Some(product) = kernel::product(function) else { return Ok(false) };
-    let kernel = Kernel::read(function, product)?;
+    let (problem, roles) = kernel::matrices(product)?;
+    let kernel = Kernel::read(function, product, roles)?;
+    let memory = |i: usize| kernel::loaded(product.operand(i)).ok_or("the operands of a product must be in memory");
+    let (lhs, rhs) = (memory(0)?, memory(1)?);
     let attr = function.attr(SCHEDULE).ok_or("a product without a schedule")?;
-    let schedule = Schedule::from_attr(attr, &kernel.problem).ok_or("a schedule that does not suit the product")?;
-    let scratch = schedule.scratch(&kernel.problem);
+    if lhs.ty().element() != Type::f32(function.ctx()) {
+        return Err("tiles of other types than f32 are not made");
+    }
+    let schedule = Schedule::from_attr(attr, &problem).ok_or("a schedule that does not suit the product")?;
+    let scratch = schedule.scratch(&problem);
     if kernel.scratch.map_or(0, |memory| memory.ty().numel()) < scratch {
         return Err("less scratch memory than the schedule needs");
     }
     let end = function.body().and_then(IrBlock::terminator).ok_or("a kernel without a terminator")?;
     let code = Code { b: Builder::before(end).with_loc(product.loc()) };
-    let parallel = kernel.problem.work() / CHEAPER >= parallel_work;
-    let element = kernel.lhs.ty().element();
-    let flat = |memory: Value, side: &Side| code.recast(memory, None, &[side.extent(&kernel.problem.outer, kernel.problem.k)], &[1]);
-    let sides = [flat(kernel.lhs, &kernel.problem.lhs), flat(kernel.rhs, &kernel.problem.rhs)];
+    let parallel = problem.work() / CHEAPER >= parallel_work;
+    let element = lhs.ty().element();
+    let flat = |memory: Value, side: &Side| code.recast(memory, None, &[side.extent(&problem.outer, problem.k)], &[1]);
+    let sides = [flat(lhs, &problem.lhs), flat(rhs, &problem.rhs)];
     let product_loops = Product {
         kernel: &kernel,
+        problem: &problem,
         s: &schedule,
-        rows: (sides[usize::from(!schedule.right)], schedule.rows_of(&kernel.problem)),
-        lanes: (sides[usize::from(schedule.right)], schedule.lanes_of(&kernel.problem)),
+        rows: (sides[usize::from(!schedule.right)], schedule.rows_of(&problem)),
+        lanes: (sides[usize::from(schedule.right)], schedule.lanes_of(&problem)),
         scratch: kernel.scratch.map(|memory| code.recast(memory, None, &[memory.ty().numel()], &[1])),
         parallel,
         element,
@@ -64,7 +74,7 @@ pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static s
 }
 
 /// Takes out the computation on tensors.
-fn erase(function: Op, root: Op) {
+pub(super) fn erase(function: Op, root: Op) {
     for used in root.results().into_iter().flat_map(Value::uses) {
         used.op.erase();
     }
@@ -79,6 +89,7 @@ fn erase(function: Op, root: Op) {
 
 struct Product<'a> {
     kernel: &'a Kernel,
+    problem: &'a Problem,
     s: &'a Schedule,
     rows: (Value, &'a Side),
     lanes: (Value, &'a Side),
@@ -100,13 +111,13 @@ struct Piece {
 
 impl Product<'_> {
     fn k(&self) -> i64 {
-        self.kernel.problem.k
+        self.problem.k
     }
     /// The index along each outer dimension, of a repetition.
     fn outer(&self, code: Code, number: Value) -> Vec<Value> {
         let mut left = number;
         let mut found = Vec::new();
-        for (at, &size) in self.kernel.problem.outer.iter().enumerate().rev() {
+        for (at, &size) in self.problem.outer.iter().enumerate().rev() {
             found.push(if at == 0 { left } else { code.remainder(left, size) });
             left = if at == 0 { left } else { code.quotient(left, size) };
         }
@@ -128,7 +139,7 @@ impl Product<'_> {
     }
 
     fn panels(&self, code: Code) {
-        let (s, problem) = (self.s, &self.kernel.problem);
+        let (s, problem) = (self.s, self.problem);
         let Some(scratch) = self.scratch else { return };
         let (panels, lanes) = (s.panels(problem), s.lanes());
         let copies = if self.lanes.1.is_shared() { 1 } else { problem.repeats() };
@@ -158,7 +169,7 @@ impl Product<'_> {
     /// Makes all panels.
     fn pack(&self, code: Code, scratch: Value, copies: i64) {
         let (s, k, lanes) = (self.s, self.k(), self.s.lanes());
-        let panels = s.panels(&self.kernel.problem);
+        let panels = s.panels(self.problem);
         let (size, form) = (self.lanes.1.size, (s.vectors, s.width));
         let together = if self.lanes.1.stride == 1 && size >= s.width { PACKED_TOGETHER.min(panels) } else { 1 };
         let blocks = ceiling(panels, together);
@@ -276,7 +287,7 @@ impl Product<'_> {
         let some = |code: Code, valid: i64| {
             epilogue::apply(code, self.kernel, &self.block(&piece.outer, piece.rows, (first, valid)), sums);
         };
-        let panels = self.s.panels(&self.kernel.problem);
+        let panels = self.s.panels(self.problem);
         let rest = self.lanes.1.size - (panels - 1) * lanes;
         if rest == lanes || panels == 1 {
             some(code, rest);
@@ -290,7 +301,7 @@ impl Product<'_> {
         let size = self.lanes.1.size;
         let blocks = ceiling(size, self.s.chunk);
         let rest = size - (blocks - 1) * self.s.chunk;
-        code.share_out(self.kernel.problem.repeats() * blocks, self.parallel, |code, i| {
+        code.share_out(self.problem.repeats() * blocks, self.parallel, |code, i| {
             let outer = self.outer(code, code.quotient(i, blocks));
             let number = code.remainder(i, blocks);
             let first = code.times(number, self.s.chunk);

@@ -18,18 +18,23 @@
 //! Sums of a block of the result lie in a buffer in the innermost cache; the epilogue, a `linalg.generic` over the
 //! block, makes the result of them.
 //!
+//! A convolution is such a product with windows in its panels ([`windows`], `convolve`, `images`).
+//!
 //! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel), `lower`
 //! builds loops, `pack`, `tile` and `dots` what is in them.
 
 pub mod choose;
 mod code;
+mod convolve;
 mod dots;
 mod epilogue;
+mod images;
 mod kernel;
 mod lower;
 mod pack;
 pub mod problem;
 mod tile;
+pub mod windows;
 
 pub(crate) use code::forall;
 pub(crate) use kernel::scratch;
@@ -37,9 +42,14 @@ pub(crate) use lower::lower;
 
 use dynamlir_dialect::ir::{Block, Op};
 
+/// Whether an operation sums up products of what its operands have in memory.
+pub fn is_product(op: Op) -> bool {
+    op.is("dynamo.matmul") || op.is("dynamo.convolution")
+}
+
 /// The product of a kernel on primitives.
 pub fn find(body: Block) -> Option<Op> {
-    body.ops().into_iter().find(|op| op.is("dynamo.matmul"))
+    body.ops().into_iter().find(|&op| is_product(op))
 }
 
 /// On a kernel: how its product is computed; see [`choose::Schedule`].

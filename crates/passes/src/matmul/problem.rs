@@ -43,20 +43,25 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// From the operands' sizes and strides: `lhs[batch…, m…, k]`, `rhs[batch…, k, n?]`. The last m is one of the matrix,
-    /// those before it are outer.
+    /// From the operands' sizes and strides: `lhs[batch…, m…, k]`, `rhs[batch…, k, n…]`. The last m and the last n are those
+    /// of the matrix, those before them are outer.
     pub fn of(batch: usize, lhs: (&[i64], &[i64]), rhs: (&[i64], &[i64])) -> Option<Self> {
         let ((left, left_strides), (right, right_strides)) = (lhs, rhs);
         let lines = left.len().checked_sub(1)?;
         let has_line = lines > batch;
-        let outer = left[..lines - usize::from(has_line)].to_vec();
+        let mut outer = left[..lines - usize::from(has_line)].to_vec();
         let mut right_outer = right_strides.get(..batch)?.to_vec();
         right_outer.resize(outer.len(), 0);
+        let mut left_outer = left_strides[..outer.len()].to_vec();
+        let more = batch + 1..right.len().max(batch + 2) - 1;
+        outer.extend(right.get(more.clone())?);
+        right_outer.extend(right_strides.get(more)?);
+        left_outer.resize(outer.len(), 0);
         let (size, stride) = if has_line { (left[lines - 1], left_strides[lines - 1]) } else { (1, 0) };
-        let lhs = Side { size, stride, along_k: left_strides[lines], outer: left_strides[..outer.len()].to_vec() };
+        let lhs = Side { size, stride, along_k: left_strides[lines], outer: left_outer };
         let (size, stride) = match right.len() - batch {
             1 => (1, 0),
-            _ => (right[batch + 1], right_strides[batch + 1]),
+            _ => (right[right.len() - 1], right_strides[right.len() - 1]),
         };
         let rhs = Side { size, stride, along_k: *right_strides.get(batch)?, outer: right_outer };
         Some(Self { outer, k: left[lines], lhs, rhs })

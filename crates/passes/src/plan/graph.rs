@@ -8,6 +8,8 @@ use dynamlir_dialect::{
 };
 
 use super::{
+    convolution::{takes_operand, takes_result},
+    externs::{extern_operands, has_out_form, strides_attr},
     functions,
     kernels::{Kernels, Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
@@ -122,35 +124,12 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
     planner.run(main, new_main, block, body, arg_windows, &mutates)
 }
 
-/// The layouts in which extern ops want their operands.
-fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
-    let mut wanted = Vec::new();
-    for op in block.ops().into_iter().filter(|op| op.is("dynamo.aten")) {
-        for (value, strides) in op.operands().into_iter().zip(strides_attr(op, "operand_strides")) {
-            wanted.push((value, strides));
-        }
-    }
-    wanted
-}
-
-/// `operand_strides` or `result_strides`; empty where the op does not say.
-fn strides_attr(op: Op, name: &str) -> Vec<Vec<i64>> {
-    op.attr(name).and_then(Attr::as_array).unwrap_or_default().into_iter().map(|a| a.as_i64s().unwrap_or_default()).collect()
-}
-
 fn memref(element: Type, window: &Window) -> Type {
     Type::memref(&window.sizes, element, &window.strides, window.offset)
 }
 
 fn bytes(element: Type) -> i64 {
     i64::from(element.width().div_ceil(8))
-}
-
-/// Extern ops that write into memory we give them, because their C function has that form.
-fn has_out_form(schema: &str, result: Type) -> bool {
-    matches!(schema, "aten.mm.default" | "aten.addmm.default" | "aten.bmm.default" | "aten.baddbmm.default")
-        && result.element().is_float()
-        && result.numel() > 0
 }
 
 impl Planner {
@@ -250,11 +229,23 @@ impl Planner {
         buffer
     }
 
+    /// Fresh memory for a value, in row-major order.
+    fn row_major_slot(&mut self, value: Value) -> Place {
+        let sizes = value.ty().shape();
+        self.slot(&sizes, &super::window::row_major(&sizes), value.ty().element())
+    }
+
+    /// The layout that is wished of a value.
+    fn wished(&self, value: Value) -> Window {
+        let sizes = value.ty().shape();
+        self.wishes.get(&value).map_or_else(|| Window::dense(&sizes), |wish| Window::strided(&sizes, &wish.strides))
+    }
+
     /// Memory for a value that is about to be made, where it is wished for.
     fn destination(&mut self, value: Value) -> Place {
         let sizes = value.ty().shape();
         let Some(wish) = self.wishes.get(&value).cloned() else {
-            return self.slot(&sizes, &super::window::row_major(&sizes), value.ty().element());
+            return self.row_major_slot(value);
         };
         match wish.result {
             Some(i) if !self.result_buffers.contains_key(&i) => {
@@ -351,14 +342,15 @@ impl Planner {
         for value in op.operands() {
             operands.push((self.place_of(value, op)?, value.ty().element()));
         }
-        if self.templates.get(&name).and_then(|template| template.func.body()).is_some_and(|body| matmul::find(body).is_some()) {
-            // Products read forward through memory.
-            for (place, element) in operands.iter_mut().filter(|(place, _)| place.window.strides.iter().any(|&stride| stride < 0)) {
-                *place = self.row_major_copy(place, *element)?;
-            }
+        let product = self.templates.get(&name).and_then(|template| matmul::find(template.func.body()?));
+        if let Some(product) = product {
+            self.suit_product(product, &mut operands)?;
         }
         for value in op.results() {
-            let place = self.destination(value);
+            let place = match product {
+                Some(product) if !takes_result(product, &self.wished(value)) => self.row_major_slot(value),
+                _ => self.destination(value),
+            };
             operands.push((place.clone(), value.ty().element()));
             self.places.insert(value, place);
         }
@@ -366,6 +358,16 @@ impl Planner {
         let outcome = self.launch_on(&template, &operands);
         self.templates.insert(name, template);
         outcome
+    }
+
+    /// Copies what a product cannot read where it is.
+    fn suit_product(&mut self, product: Op, operands: &mut [(Place, Type)]) -> Result<(), PassError> {
+        for (i, (place, element)) in operands.iter_mut().enumerate() {
+            if !takes_operand(product, i, &place.window) {
+                *place = self.row_major_copy(place, *element)?;
+            }
+        }
+        Ok(())
     }
 
     fn concatenate(&mut self, op: Op) -> Result<(), PassError> {

@@ -58,7 +58,8 @@ impl Kernels {
     pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         if let Some(op) = matmul::find(block) {
-            return self.product(template, op, windows, loc);
+            let plan = if op.is("dynamo.convolution") { Self::convolution } else { Self::product };
+            return plan(self, template, op, windows, loc);
         }
         let inputs = block.args().len();
         let all: Vec<usize> = (0..template.domain.len()).collect();
@@ -175,7 +176,7 @@ fn counts_rows(op: Op, domain: &[i64]) -> bool {
 /// Whether an argument is read at computed places, or by a product: its window has not the shape of the kernel's loops.
 pub(super) fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
-    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || op.is("dynamo.matmul");
+    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || matmul::is_product(op);
     !uses.is_empty() && uses.iter().all(|used| reads(used.op, used.index))
 }
 
@@ -259,6 +260,7 @@ impl Rewrite<'_> {
             map.insert(op.result(0), new);
             return Ok(());
         }
+        // The same holds for a convolution's result; its images and windows stay as they are.
         let new = b.op(&op.name(), &operands, &results, &attrs);
         map.extend(op.results().into_iter().zip(new.results()));
         Ok(())

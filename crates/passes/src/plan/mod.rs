@@ -6,7 +6,9 @@
 //!
 //! Option `vector-bits=N`: the width of vectors that products of matrices are cut for, else as this processor has them.
 
+mod convolution;
 mod domain;
+mod externs;
 mod graph;
 mod kernels;
 mod layouts;

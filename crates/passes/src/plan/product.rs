@@ -5,10 +5,10 @@
 //!     %w: memref<256x768xf32, strided<[1, 256]>>, %out: memref<128x768xf32>, %scratch: memref<32768xf32> {dynamo.scratch})
 //!     attributes {dynamo.matmul = {form = "panels", …}, …}
 //! ```
-//! The order of dimensions stays: batch, lines of the left operand, columns of the right one.
+//! Other types than `f32` get no schedule: they are plain loops. The order of dimensions stays: batch, lines of the left operand, columns of the right one.
 
 use dynamlir_dialect::{
-    ir::{Block, Loc, Op},
+    ir::{Block, Loc, Op, Type},
     pass::PassError,
 };
 
@@ -62,7 +62,8 @@ impl Kernels {
         let parts = |window: &Window| (window.sizes.clone(), window.strides.clone());
         let ((left_sizes, left_strides), (right_sizes, right_strides)) = (parts(&seen[left]), parts(&seen[right]));
         let problem = Problem::of(merged_batch, (&left_sizes, &left_strides), (&right_sizes, &right_strides));
-        let schedule = problem.as_ref().and_then(|problem| choose(problem, self.vector_bits));
+        let is_single = op.result(0).ty().element() == Type::f32(self.ctx);
+        let schedule = problem.as_ref().filter(|_| is_single).and_then(|problem| choose(problem, self.vector_bits));
         let scratch = schedule.as_ref().zip(problem.as_ref()).map_or(0, |(schedule, problem)| schedule.scratch(problem));
         let func = self.build(template, &loops, &seen, scratch, loc)?;
         if let Some(schedule) = schedule {

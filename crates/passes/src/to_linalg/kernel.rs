@@ -97,13 +97,13 @@ impl Kernel {
             "dynamo.gather" if !is_loaded(op.operand(0)) => {
                 return Err(PassError::at(op, "expected a table that the kernel loads"));
             }
-            "dynamo.matmul" if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full => {
+            "dynamo.matmul" | "dynamo.convolution" if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full => {
                 return Err(PassError::at(op, format!("expected a product of the domain {:?}, and nothing reduced", self.domain)));
             }
-            "dynamo.matmul" if !op.operands().into_iter().all(is_loaded) => {
+            "dynamo.matmul" | "dynamo.convolution" if !op.operands().into_iter().all(is_loaded) => {
                 return Err(PassError::at(op, "expected a product of what the kernel loads"));
             }
-            "dynamo.matmul" | "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
+            "dynamo.matmul" | "dynamo.convolution" | "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
             "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
             "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
             _ if name.starts_with("dynamo.") && op.is_elementwise() => {}

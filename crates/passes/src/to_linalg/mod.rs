@@ -48,6 +48,7 @@ use dynamlir_dialect::{
     pass::{Config, Pass, PassError, PassResult},
 };
 
+use crate::matmul;
 use body::Bodies;
 use kernel::Kernel;
 use scalar::Library;
@@ -77,7 +78,7 @@ fn lower(function: Op) -> PassResult {
     function.set_attr("dynamo.signature", kernel.signature(function)?.as_attr());
 
     let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
-    let products = kernel.ops.iter().filter(|op| op.is("dynamo.matmul"));
+    let products = kernel.ops.iter().filter(|&&op| matmul::is_product(op));
     let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();
     let phases = phases::plan(&kernel);
     let mut library = Library::new();

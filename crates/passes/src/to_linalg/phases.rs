@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use dynamlir_dialect::ir::{Op, Value};
 
 use super::kernel::{Kernel, Shape, reduction};
+use crate::matmul::is_product;
 
 /// One generic.
 #[derive(Debug, Default)]
@@ -135,7 +136,7 @@ impl Split<'_> {
     fn is_read(&self, value: Value) -> bool {
         self.kept.contains(&value)
             || reduction(value).is_some()
-            || value.def().is_none_or(|op| op.is("bufferization.to_tensor") || op.is("dynamo.matmul"))
+            || value.def().is_none_or(|op| op.is("bufferization.to_tensor") || is_product(op))
     }
 
     /// What must be computed for some values, in order.

@@ -15,8 +15,11 @@ use dynamlir_dialect::ir::{Attr, Builder, Op, Value};
 
 use crate::matmul::BATCH;
 
-/// Builds it; the sums.
+/// Builds it; the sums. A convolution stays what it is: `dynamo-schedule` takes it.
 pub(super) fn build(builder: Builder, op: Op) -> Value {
+    if op.is("dynamo.convolution") {
+        return op.result(0);
+    }
     let b = builder.with_loc(op.loc());
     let (ctx, ty) = (b.ctx(), op.result(0).ty());
     let (rank, batch) = (ty.rank(), op.attr_i64("batch").unwrap_or(0) as usize);

@@ -446,17 +446,38 @@ def Dynamo_MatmulOp : Prim<"matmul"> {
   let description = [{
     `result[b, m, n] = Σ_k lhs[b, m, k] · rhs[b, k, n]`. The first `batch`
     dimensions are those of lhs, rhs and result alike; any number of dimensions
-    of lhs alone, `m`, stand before its last, which is `k`; rhs has at most one
-    dimension `n` after its `k`. The order of the sum is unspecified.
+    of lhs alone, `m`, stand before its last, which is `k`; any number of rhs
+    alone, `n`, stand after its `k`. The order of the sum is unspecified.
 
     ```mlir
     %y = dynamo.matmul %x, %w batch 0 : tensor<2x5x8xf32>, tensor<8x3xf32> -> tensor<2x5x3xf32>
-    %v = dynamo.matmul %q, %k batch 1 : tensor<4x8xf32>, tensor<4x8x3xf32> -> tensor<4x3xf32>
+    %v = dynamo.matmul %q, %k batch 1 : tensor<4x8xf32>, tensor<4x8x3x5xf32> -> tensor<4x3x5xf32>
     ```
   }];
   let arguments = (ins Dynamo_FloatTensor:$lhs, Dynamo_FloatTensor:$rhs, I64Attr:$batch);
   let results = (outs Dynamo_FloatTensor:$result);
   let assemblyFormat = "$lhs `,` $rhs `batch` $batch attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dynamo_ConvolutionOp : Prim<"convolution"> {
+  let summary = "sums of products over windows of images";
+  let description = [{
+    `result[b, g·m + o, y, x] = Σ_{c, i, j} input[b, g·k + c, y·s_0 + i·d_0 - p_0, x·s_1 + j·d_1 - p_1] · weight[g·m + o, c, i, j]`,
+    with `m` output and `k` input channels in each of the groups, strides `s`,
+    padding `p` and dilation `d`. What is outside the input counts as 0. The
+    order of the sum is unspecified. The result may have another shape of as
+    many elements, which are the same in row-major order.
+
+    ```mlir
+    %y = dynamo.convolution %x, %w strides [2, 2] padding [1, 1] dilation [1, 1] groups 1
+           : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x5x5xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_FloatTensor:$input, Dynamo_FloatTensor:$weight, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+  let results = (outs Dynamo_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $weight `strides` $strides `padding` $padding `dilation` $dilation `groups` $groups attr-dict `:` type($input) `,` type($weight) `->` type($result)";
   let hasVerifier = 1;
 }
 

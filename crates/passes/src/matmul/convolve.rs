@@ -1,0 +1,206 @@
+//! Convolutions: positions of the result in lanes, windows' weights in rows.
+//!
+//! ```text
+//! for each image, channel:                  copy it into zeros              (where windows need it)
+//! for each group, chunk of panels:          for each block of channels:     (shared out among threads)
+//!                                               copy windows to panels
+//!                                               for each tile, panel: add products
+//!                                           for each panel: epilogue
+//! ```
+//! Nothing but the panels of one piece of work exists of the matrix of all windows, and these stay in the cache.
+
+use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
+
+use super::{
+    SCHEDULE,
+    choose::{COPY_GAP, ceiling, collides, parts},
+    code::{Code, fill},
+    epilogue::{self, Block, Sums},
+    kernel::{Kernel, Role, loaded},
+    lower::{CHEAPER, erase},
+    pack::{self, Lines},
+    problem::Side,
+    tile::{self, Source, Tile},
+    windows::{WindowSchedule, Windows, choose},
+};
+
+/// The convolution of a kernel at stage 05.
+pub(super) fn find(function: Op) -> Option<Op> {
+    function.body()?.ops().into_iter().find(|op| op.is("dynamo.convolution"))
+}
+
+/// Makes loops of it.
+///
+/// # Errors
+/// Why there can be none.
+pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'static str> {
+    let memory = |i: usize| loaded(op.operand(i)).ok_or("the operands of a convolution must be in memory");
+    let (input, weight) = (memory(0)?, memory(1)?);
+    let strides = input.ty().strided().ok_or("images must have strides")?.0;
+    let w = Windows::of(op, &strides).ok_or("not a convolution over two dimensions")?;
+    let row_major = Type::memref(&weight.ty().shape(), weight.ty().element(), &op.operand(1).ty().strides(), 0);
+    if weight.ty() != row_major || weight.ty().element() != Type::f32(op.ctx()) {
+        return Err("weights must lie in order, and be f32");
+    }
+    let shape = op.result(0).ty().shape();
+    let roles: Vec<Role> =
+        w.domain().iter().zip([Role::Outer(0), Role::Left, Role::Right]).filter(|(size, _)| **size != 1).map(|(_, role)| role).collect();
+    let sizes: Vec<i64> = w.domain().into_iter().filter(|&size| size != 1).collect();
+    if shape != sizes {
+        return Err("positions of the result must be one dimension");
+    }
+    let kernel = Kernel::read(function, op, roles)?;
+    let given = function.attr(SCHEDULE).and_then(|attr| WindowSchedule::from_attr(attr, &w));
+    let s = given.map_or_else(|| choose(&w, 0), Ok)?;
+    if kernel.scratch.map_or(0, |memory| memory.ty().numel()) < w.copy() {
+        return Err("less scratch memory than the images' copy needs");
+    }
+    let end = function.body().and_then(IrBlock::terminator).ok_or("a kernel without a terminator")?;
+    let code = Code { b: Builder::before(end).with_loc(op.loc()) };
+    let reach = |sizes: &[i64], strides: &[i64]| 1 + sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum::<i64>();
+    let images = code.recast(input, None, &[reach(&input.ty().shape(), &w.input)], &[1]);
+    let weights = code.recast(weight, None, &[weight.ty().numel()], &[1]);
+    let parallel = w.work() / CHEAPER >= parallel_work;
+    let mut loops = Loops { kernel: &kernel, w: &w, s: &s, images, weights, parallel };
+    if let Some(scratch) = kernel.scratch.filter(|_| w.is_copied()) {
+        loops.copy(code, scratch);
+        loops.images = scratch;
+    }
+    loops.pieces(code);
+    erase(function, kernel.root);
+    Ok(())
+}
+
+pub(super) struct Loops<'a> {
+    kernel: &'a Kernel,
+    pub(super) w: &'a Windows,
+    pub(super) s: &'a WindowSchedule,
+    /// What windows are read from, and what they are multiplied with, each one line of memory.
+    pub(super) images: Value,
+    weights: Value,
+    pub(super) parallel: bool,
+}
+
+/// One piece of work.
+pub(super) struct Piece {
+    /// Where its group's channels start in an image, and its output channels among all.
+    pub(super) channels: Value,
+    first_output: Value,
+    /// Number of output channels.
+    outputs: i64,
+    /// First panel, and the first behind the last; those of all images are counted.
+    pub(super) panels: (Value, Value),
+}
+
+/// A panel: its image, and its first position there.
+#[derive(Clone, Copy)]
+pub(super) struct Panel {
+    pub(super) image: Value,
+    pub(super) number: Value,
+    pub(super) first: Value,
+}
+
+impl Loops<'_> {
+    fn pieces(&self, code: Code) {
+        let (w, s) = (self.w, self.s);
+        let panels = w.images * self.panels();
+        let (chunks, groups) = (ceiling(panels, s.chunk), ceiling(w.outputs, s.group));
+        let rest = w.outputs - (groups - 1) * s.group;
+        code.share_out(w.groups * chunks * groups, self.parallel, |code, i| {
+            let (group, others) = (code.remainder(i, groups), code.quotient(i, groups));
+            let (chunk, set) = (code.remainder(others, chunks), code.quotient(others, chunks));
+            let start = code.times(set, w.channels * w.source()[1]);
+            let first_output = code.add(code.times(set, w.outputs), code.times(group, s.group));
+            let first = code.times(chunk, s.chunk);
+            let behind = code.at_most(code.plus(first, s.chunk), panels);
+            let piece = |outputs| Piece { channels: start, first_output, outputs, panels: (first, behind) };
+            if rest == s.group || groups == 1 {
+                self.piece(code, &piece(rest));
+            } else {
+                let is_whole = code.is_below(group, groups - 1);
+                code.choose(is_whole, |code| self.piece(code, &piece(s.group)), |code| self.piece(code, &piece(rest)));
+            }
+        });
+    }
+
+    /// Panels of one image.
+    pub(super) fn panels(&self) -> i64 {
+        ceiling(self.w.positions(), self.s.lanes())
+    }
+    pub(super) fn panel(&self, code: Code, number: Value) -> Panel {
+        let panels = self.panels();
+        let (image, number) =
+            if self.w.images == 1 { (code.index(0), number) } else { (code.quotient(number, panels), code.remainder(number, panels)) };
+        Panel { image, number, first: code.times(number, self.s.lanes()) }
+    }
+
+    fn piece(&self, code: Code, piece: &Piece) {
+        let (w, s, lanes) = (self.w, self.s, self.s.lanes());
+        let element = self.weights.ty().element();
+        let (area, depth) = (piece.outputs * lanes, s.depth.min(w.channels) * w.taps());
+        let sums = code.local(element, area * s.chunk);
+        let packed = code.local(element, depth * lanes * s.chunk);
+        fill(&code, sums);
+        let all = (piece.panels.0, piece.panels.1, 1);
+        code.times_do(ceiling(w.channels, s.depth), |code, step| {
+            let from = code.times(step, s.depth);
+            let channels = code.at_most(code.sub(code.index(w.channels), from), s.depth);
+            self.pack_all(code, piece, (from, channels), (packed, depth * lanes));
+            let count = code.times(channels, w.taps());
+            self.tiles(code, piece, code.times(from, w.taps()), count, (sums, packed, depth));
+        });
+        let panels = self.panels();
+        let rest = w.positions() - (panels - 1) * lanes;
+        code.for_each(all, &[], |code, number, _| {
+            let from = Some(code.times(code.sub(number, piece.panels.0), area));
+            let panel = self.panel(code, number);
+            let finish = |code: Code, valid: i64| {
+                let left = (piece.first_output, piece.outputs);
+                let block = Block { outer: vec![panel.image], left, right: (panel.first, valid) };
+                epilogue::apply(code, self.kernel, &block, Sums { memory: sums, from, strides: (lanes, 1) });
+            };
+            if rest == lanes || panels == 1 {
+                finish(code, rest);
+            } else {
+                code.choose(code.is_below(panel.number, panels - 1), |code| finish(code, lanes), |code| finish(code, rest));
+            }
+            Vec::new()
+        });
+    }
+
+    /// Adds products, tile by tile: a tile's weights stay in the innermost cache while panels pass by.
+    fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed, depth): (Value, Value, i64)) {
+        let (s, k, lanes) = (self.s, self.w.k(), self.s.lanes());
+        let (number, large, many) = parts(piece.outputs, s.rows);
+        let area = piece.outputs * lanes;
+        let side = Side { size: self.w.groups * self.w.outputs, stride: k, along_k: 1, outer: Vec::new() };
+        // Weights that would push each other out of the cache are copied first.
+        let copied = collides(k, large).then(|| code.local(self.weights.ty().element(), large * (depth + COPY_GAP)));
+        let run = |code: Code, tiles: i64, tall: i64, first: i64| {
+            if tiles == 0 || tall == 0 {
+                return;
+            }
+            code.times_do(tiles, |code, i| {
+                let row = code.plus(code.times(i, tall), first);
+                let first = code.add(piece.first_output, row);
+                let rows = if let Some(memory) = copied {
+                    let lines = Lines { memory: self.weights, base: code.index(0), side: &side };
+                    pack::rows(code, lines, (first, tall), (from, count, depth), s.width, memory);
+                    Source { memory, base: code.index(0), stride: depth + COPY_GAP, along_k: 1, far: false }
+                } else {
+                    let base = code.add(code.times(first, k), from);
+                    Source { memory: self.weights, base, stride: k, along_k: 1, far: false }
+                };
+                code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
+                    let place = code.sub(number, piece.panels.0);
+                    let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };
+                    let at = code.add(code.times(place, area), code.times(row, lanes));
+                    tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, lanes));
+                    Vec::new()
+                });
+            });
+        };
+        run(code, many, large, 0);
+        run(code, number - many, large - 1, many * large);
+    }
+}

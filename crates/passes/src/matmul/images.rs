@@ -1,0 +1,206 @@
+//! What a convolution reads of its images: a copy with zeros round them, and panels of windows.
+//!
+//! A panel's lanes are positions of the result. Those of one row are neighbours in the image, too, once columns are sorted
+//! (see [`super::windows::Windows::column`]); so a vector is read in as many parts as it meets rows, with a mask for each.
+
+use dynamlir_dialect::ir::{Attr, Type, Value};
+
+use super::{
+    choose::ceiling,
+    code::Code,
+    convolve::{Loops, Panel, Piece},
+};
+
+/// Channels from asking for memory to reading it.
+const AHEAD: i64 = 4;
+
+/// Reads a vector of a panel: its number there, and where the tap of the first window is.
+type Reader<'a> = &'a dyn Fn(Code, i64, Value) -> Value;
+/// Copies all taps with a reader.
+type Copier<'a> = &'a dyn Fn(Code, Reader<'_>);
+
+impl Loops<'_> {
+    /// Copies the images into zeros, columns sorted by what is left when they are divided by the stride.
+    pub(super) fn copy(&self, code: Code, copy: Value) {
+        let (w, [height, width]) = (self.w, self.w.copied());
+        let [_, plane, row, _] = w.source();
+        let (channels, stride) = (w.groups * w.channels, w.strides[1]);
+        code.share_out(w.images * channels, self.parallel, |code, number| {
+            let to = code.times(number, plane);
+            let zero = code.number(copy.ty().element(), 0.0);
+            code.times_do(height * row, |code, i| code.store(zero, copy, code.add(to, i)));
+            let (image, channel) = (code.quotient(number, channels), code.remainder(number, channels));
+            let from = code.add(code.times(image, w.input[0]), code.times(channel, w.input[1]));
+            let first = code.plus(to, w.padding[0] * row);
+            code.times_do(w.size[0], |code, y| {
+                let (from, to) = (code.add(from, code.times(y, w.input[2])), code.add(first, code.times(y, row)));
+                for sort in 0..stride {
+                    // The first column of the image that is of this sort, and where it goes.
+                    let skipped = (sort - w.padding[1]).rem_euclid(stride);
+                    let place = sort * width + (skipped + w.padding[1]) / stride;
+                    let (from, to) = (code.plus(from, skipped * w.input[3]), code.plus(to, place));
+                    code.times_do(ceiling(w.size[1] - skipped, stride), |code, x| {
+                        let value = code.load(self.images, code.add(from, code.times(x, stride * w.input[3])));
+                        code.store(value, copy, code.add(to, x));
+                    });
+                }
+            });
+        });
+    }
+
+    /// Copies the windows of all panels of a piece, of `channels` channels from `from` on; panels are `pitch` apart.
+    pub(super) fn pack_all(&self, code: Code, piece: &Piece, (from, channels): (Value, Value), (packed, pitch): (Value, i64)) {
+        let [image, channel, row, column] = self.w.source();
+        let start = code.add(piece.channels, code.times(from, channel));
+        let all = (piece.panels.0, piece.panels.1, 1);
+        let place = |code: Code, number: Value| {
+            let panel = self.panel(code, number);
+            let at = code.times(code.sub(number, piece.panels.0), pitch);
+            (panel, code.add(start, code.times(panel.image, image)), at)
+        };
+        // Without windows, positions of all panels are neighbours: channel by channel, so that memory is gone through in order.
+        let is_line = column == 1 && self.w.taps() == 1 && self.w.strides[0] * row == self.w.result[1] && self.s.chunk > 1;
+        if is_line && self.w.positions() >= self.s.lanes() {
+            code.for_each((code.index(0), channels, 1), &[], |code, c, _| {
+                code.for_each(all, &[], |code, number, _| {
+                    let (panel, start, at) = place(code, number);
+                    let (start, at) = (code.add(start, code.times(c, channel)), code.add(at, code.times(c, self.s.lanes())));
+                    self.line(code, panel, (start, channel), (packed, at));
+                    Vec::new()
+                });
+                Vec::new()
+            });
+            return;
+        }
+        code.for_each(all, &[], |code, number, _| {
+            let (panel, start, at) = place(code, number);
+            self.pack(code, panel.first, (start, channels), (packed, at));
+            Vec::new()
+        });
+    }
+
+    /// Copies one channel's elements of a panel, and asks for those of a later channel.
+    fn line(&self, code: Code, panel: Panel, (start, channel): (Value, i64), (packed, at): (Value, Value)) {
+        let (width, lanes) = (self.s.width, self.s.lanes());
+        let start = code.add(start, panel.first);
+        let copy = |code: Code, valid: i64| {
+            for vector in 0..self.s.vectors {
+                let some = (valid - vector * width).clamp(0, width);
+                let (from, to) = (code.plus(start, vector * width), code.plus(at, vector * width));
+                let value = match some {
+                    0 => code.zero(code.vector_type(self.images.ty().element(), width)),
+                    _ => code.load_vector(self.images, from, (width, some)),
+                };
+                code.store_vector(value, packed, to);
+                code.prefetch(self.images, code.plus(from, AHEAD * channel));
+            }
+        };
+        let rest = self.w.positions() - (self.panels() - 1) * lanes;
+        if rest == lanes {
+            copy(code, lanes);
+        } else {
+            code.choose(code.is_below(panel.number, self.panels() - 1), |code| copy(code, lanes), |code| copy(code, rest));
+        }
+    }
+
+    /// Copies the windows of a panel's positions from `first` on, of so many channels.
+    fn pack(&self, code: Code, first: Value, (start, channels): (Value, Value), (packed, at): (Value, Value)) {
+        let (w, lanes) = (self.w, self.s.lanes());
+        let [_, channel, row, _] = w.source();
+        let each = |code: Code, read: Reader<'_>| {
+            code.for_each((code.index(0), channels, 1), &[], |code, c, _| {
+                let start = code.add(start, code.times(c, channel));
+                let into = code.add(at, code.times(c, w.taps() * lanes));
+                code.times_do(w.window[0], |code, y| {
+                    let start = code.add(start, code.times(y, w.dilation[0] * row));
+                    let into = code.add(into, code.times(y, w.window[1] * lanes));
+                    for x in 0..w.window[1] {
+                        for vector in 0..self.s.vectors {
+                            let value = read(code, vector, code.plus(start, w.column(x)));
+                            code.store_vector(value, packed, code.plus(into, x * lanes + vector * self.s.width));
+                        }
+                    }
+                });
+                Vec::new()
+            });
+        };
+        self.readers(code, first, &each);
+    }
+
+    /// How a panel's vectors are read: as neighbours, row by row, or one by one; `each` copies with a way to read the
+    /// vectors of a tap.
+    fn readers(&self, code: Code, first: Value, each: Copier<'_>) {
+        let (w, width, lanes) = (self.w, self.s.width, self.s.lanes());
+        let [_, _, row, column] = w.source();
+        let step = w.strides[0] * row;
+        if column != 1 || step < w.result[1] {
+            let offsets: Vec<_> = (0..self.s.vectors).map(|vector| self.offsets(code, code.plus(first, vector * width))).collect();
+            return each(code, &|code, vector, at| code.gather(self.images, at, offsets[vector as usize]));
+        }
+        // Positions of one row are neighbours; where the next row goes on at once, so are all.
+        let (y, x) = (code.quotient(first, w.result[1]), code.remainder(first, w.result[1]));
+        let corner = code.add(code.times(y, step), x);
+        let all_rows = step == w.result[1];
+        let (place, last) = if all_rows { (first, w.positions()) } else { (x, w.result[1]) };
+        let neighbours = |code: Code| {
+            each(code, &|code, vector, at| code.load_vector(self.images, code.plus(code.add(at, corner), vector * width), (width, width)));
+        };
+        let by_row = |code: Code| {
+            let ways: Vec<_> = (0..self.s.vectors).map(|vector| self.rows_of(code, code.plus(first, vector * width))).collect();
+            each(code, &|code, vector, at| {
+                let zero = code.zero(code.vector_type(self.images.ty().element(), width));
+                let read = |value, &(corner, mask): &(Value, Value)| code.load_some(self.images, code.add(at, corner), mask, value);
+                ways[vector as usize].iter().fold(zero, read)
+            });
+        };
+        if last < lanes || w.positions() < lanes {
+            return by_row(code);
+        }
+        let inside = code.both(code.is_below(place, last - lanes + 1), code.is_below(first, w.positions() - lanes + 1));
+        code.choose(inside, neighbours, by_row);
+    }
+
+    /// The rows of the result that a vector's positions lie in: how far the vector's first element would be from the first
+    /// window's corner if all of it was in that row, and which elements are. Positions past the last are in none.
+    fn rows_of(&self, code: Code, first: Value) -> Vec<(Value, Value)> {
+        let (w, width) = (self.w, self.s.width);
+        let step = w.strides[0] * w.source()[2];
+        let (y, x) = (code.quotient(first, w.result[1]), code.remainder(first, w.result[1]));
+        let corner = code.add(code.times(y, step), x);
+        let there = code.sub(code.at_least(code.index(w.positions()), first), first);
+        let rows = (width - 1 + w.result[1] - 1) / w.result[1] + 1;
+        let mut begin = code.index(0);
+        let mut found = Vec::new();
+        for row in 0..rows {
+            // The row ends where x has come to the next multiple of its length.
+            let end = code.at_least(code.sub(code.at_least(code.index((row + 1) * w.result[1]), x), x), begin);
+            let end = code.least(end, there);
+            let mask = code.between(begin, end, width);
+            found.push((code.plus(corner, row * (step - w.result[1])), mask));
+            begin = end;
+        }
+        found
+    }
+
+    /// Distances of a vector's positions from the first window's corner; of the last one where there are fewer.
+    fn offsets(&self, code: Code, first: Value) -> Value {
+        let (w, width) = (self.w, self.s.width);
+        let [_, _, row, column] = w.source();
+        let ctx = code.ctx();
+        let ty = code.vector_type(Type::int(ctx, 32), width);
+        let constant = |value: i64| {
+            let splat = Attr::splat(ty, Attr::int_of(Type::int(ctx, 32), value));
+            code.b.value("arith.constant", &[], ty, &[("value", splat)])
+        };
+        let op = |name: &str, a: Value, b: Value| code.b.value(name, &[a, b], ty, &[]);
+        let counts: Vec<_> = (0..width).map(|i| i.to_string()).collect();
+        let counting = Attr::parse(ctx, &format!("dense<[{}]> : {ty}", counts.join(", "))).unwrap_or_else(|| Attr::unit(ctx));
+        let counting = code.b.value("arith.constant", &[], ty, &[("value", counting)]);
+        let number = code.b.value("arith.index_cast", &[first], Type::int(ctx, 32), &[]);
+        let positions = op("arith.addi", code.broadcast(number, width), counting);
+        let positions = op("arith.minui", positions, constant(w.positions() - 1));
+        let (y, x) = (op("arith.divui", positions, constant(w.result[1])), op("arith.remui", positions, constant(w.result[1])));
+        let along = |value: Value, step: i64| op("arith.muli", value, constant(step));
+        op("arith.addi", along(y, w.strides[0] * row), along(x, column))
+    }
+}

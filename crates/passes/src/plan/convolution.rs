@@ -1,0 +1,71 @@
+//! Kernels with a convolution: positions of the result become one dimension, and the kernel gets its schedule.
+//!
+//! ```mlir
+//! func.func @product_convolution_max(%x: memref<1x64x56x56xf32>, %w: memref<64x64x3x3xf32>, %out: memref<64x3136xf32>,
+//!     %scratch: memref<215296xf32> {dynamo.scratch}) attributes {dynamo.matmul = {chunk = 2, …}, …}
+//! ```
+//! The scratch memory is for the images with zeros round them.
+
+use dynamlir_dialect::{
+    ir::{Block, Loc, Op},
+    pass::PassError,
+};
+
+use super::{
+    domain::{Loops, Operand},
+    kernels::{Kernels, Specialised, Template, is_table},
+    window::Window,
+};
+use crate::matmul::{
+    SCHEDULE,
+    windows::{Windows, choose},
+};
+
+impl Kernels {
+    /// The kernel of `template`, whose convolution is `op`, for operands in these windows (arguments, then results).
+    pub(super) fn convolution(&mut self, template: &Template, op: Op, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+        let fault = |what| PassError::at(op, what);
+        let rank = template.domain.len();
+        let args = template.func.body().map(Block::args).unwrap_or_default();
+        let is_table = |i: usize| args.get(i).is_some_and(|&arg| is_table(arg));
+        let input = op.operand(0).arg_index().ok_or_else(|| fault("expected a convolution of the kernel's arguments"))?;
+        let known = Windows::of(op, &windows[input].strides).ok_or_else(|| fault("not a convolution over two dimensions"))?;
+
+        let operand = |i: usize| Operand { window: &windows[i], dims: (0..rank).collect(), written: i >= args.len() };
+        let operands: Vec<Operand<'_>> = (0..windows.len()).filter(|&i| !is_table(i)).map(operand).collect();
+        let positions = known.result.iter().filter(|&&size| size != 1).count();
+        let fixed: Vec<usize> = (0..rank - positions.min(rank)).collect();
+        let loops = Loops::merged((0..rank).collect(), &template.domain, &[], &operands, &fixed);
+        let seen: Vec<Window> =
+            windows.iter().enumerate().map(|(i, window)| if is_table(i) { window.clone() } else { loops.window(&operand(i)) }).collect();
+        let scratch = known.copy();
+        let func = self.build(template, &loops, &seen, scratch, loc)?;
+        match choose(&known, self.vector_bits) {
+            Ok(schedule) => func.set_attr(SCHEDULE, schedule.to_attr(self.ctx)),
+            Err(reason) => return Err(fault(reason)),
+        }
+        Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch })
+    }
+}
+
+/// Whether a product's kernel can read an operand in this window. All read forward through memory; a convolution's weights
+/// lie in order, and what its epilogue reads goes on evenly along positions.
+pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
+    let is = |operand: usize| product.operand(operand).arg_index() == Some(number);
+    let forward = window.strides.iter().all(|&stride| stride >= 0);
+    match product.is("dynamo.convolution") {
+        false => forward,
+        true if is(1) => window.is_row_major(),
+        true if is(0) => forward,
+        true => forward && takes_result(product, window),
+    }
+}
+
+/// Whether it can write a result in this window.
+pub fn takes_result(product: Op, window: &Window) -> bool {
+    let shape = product.result(0).ty().shape();
+    let rank = window.sizes.len();
+    // Where height or width is 1, the other one is all positions.
+    let both = product.is("dynamo.convolution") && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
+    !both || window.sizes != shape || rank < 2 || window.strides[rank - 2] == window.strides[rank - 1] * window.sizes[rank - 1]
+}

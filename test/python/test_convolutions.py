@@ -1,0 +1,163 @@
+"""Generated convolutions: windows, strides, padding, dilation, groups, sizes that fill no vector, layouts, epilogues.
+
+The reference is the same in float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_products import SCHEDULE, close, compiled, exact, generated, planned, run_text, wide_vectors
+from torch import Tensor
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.native
+
+
+def conv(**options: Any) -> Callable[..., Tensor]:
+    """A convolution with these options."""
+    return lambda x, w, b: F.conv2d(x, w, b, **options)
+
+
+def check(fn: Callable[..., Tensor], x: Tensor, w: Tensor, folder: Path) -> None:
+    """The compiled function agrees with the exact one; the convolution is generated."""
+    b = torch.randn(w.shape[0])
+    close(compiled(fn, folder, x, w, b), exact(fn, x, w, b), w[0].numel())
+
+
+WINDOWS = [(1, 1), (3, 3), (1, 5), (7, 2)]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+def test_windows_and_strides(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
+    for padding, dilation in itertools.product((0, 1, (0, 3)), (1, (1, 2))):
+        x, w = torch.randn(2, 5, 13, 21), torch.randn(19, 5, *window)
+        check(conv(stride=stride, padding=padding, dilation=dilation), x, w, tmp_path / f"{padding}{dilation}")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 7), (9, 16), (5, 33), (40, 40), (1, 50), (50, 1)])
+@pytest.mark.parametrize("images", [1, 3])
+def test_sizes(size: tuple[int, int], images: int, tmp_path: Path) -> None:
+    for window in (1, 3):
+        x, w = torch.randn(images, 8, *size), torch.randn(21, 8, window, window)
+        check(conv(padding=window // 2), x, w, tmp_path / str(window))
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_groups(groups: int, tmp_path: Path) -> None:
+    x, w = torch.randn(2, 4 * groups, 11, 18), torch.randn(17 * groups, 4, 3, 3)
+    check(conv(padding=1, groups=groups), x, w, tmp_path / "plain")
+    check(conv(padding=1, stride=2, groups=groups), x, w, tmp_path / "stride")
+
+
+def test_many_channels(tmp_path: Path) -> None:
+    """More than a block of channels, more than a group of outputs, weights at a power of two."""
+    check(conv(padding=1), torch.randn(1, 150, 9, 9), torch.randn(130, 150, 3, 3), tmp_path / "blocks")
+    check(conv(), torch.randn(1, 16, 5, 8), torch.randn(1100, 16, 1, 1), tmp_path / "outputs")
+    check(conv(), torch.randn(2, 1024, 6, 8), torch.randn(40, 1024, 1, 1), tmp_path / "power")
+
+
+def test_operands_that_lie_otherwise(tmp_path: Path) -> None:
+    x, w = torch.randn(2, 8, 10, 30), torch.randn(16, 8, 3, 3)
+    cases = {
+        "gaps": (x[:, :, :, 3:27], w),
+        "channels last": (x.to(memory_format=torch.channels_last), w),
+        "weights channels last": (x, w.to(memory_format=torch.channels_last)),
+        "turned": (torch.randn(2, 8, 30, 10).transpose(2, 3), w),
+        "repeated": (torch.randn(1, 8, 10, 30).expand(2, 8, 10, 30), w),
+    }
+    for name, (images, weights) in cases.items():
+        for padding in (0, 1):
+            check(conv(padding=padding), images, weights, tmp_path / f"{name}{padding}")
+
+
+def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """With what follows it in a residual network."""
+    y = F.batch_norm(F.conv2d(x, w, padding=1), b, b.abs() + 1, b, b)
+    return F.relu(y + x)
+
+
+def gated(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """An epilogue that reads one number per image and channel."""
+    return F.conv2d(x, w, b, padding=1) * torch.sigmoid(x.mean((2, 3), keepdim=True))
+
+
+@pytest.mark.parametrize("fn", [block, gated])
+@pytest.mark.parametrize("images", [1, 2])
+def test_epilogues(fn: Callable[..., Tensor], images: int, tmp_path: Path) -> None:
+    check(fn, torch.randn(images, 24, 14, 15), torch.randn(24, 24, 3, 3) / 8, tmp_path)
+    if wide_vectors(tmp_path / "wide"):
+        assert generated(tmp_path)
+        text = (tmp_path / "04-planned.mlir").read_text()
+        assert sum("convolution" in name for name in re.findall(r"dynamo\.launch @kernels::@(\w+)", text)) == 1
+
+
+def test_results_in_another_order(tmp_path: Path) -> None:
+    """What follows wants positions that are no line: the result is made in order, then copied."""
+    fn: Callable[..., Tensor] = lambda x, w, b: F.conv2d(x, w, b, padding=1).permute(0, 3, 2, 1).contiguous()  # noqa: E731
+    check(fn, torch.randn(2, 8, 10, 12), torch.randn(16, 8, 3, 3), tmp_path / "permuted")
+    other: Callable[..., Tensor] = lambda x, w, b: (  # noqa: E731
+        F.conv2d(x, w, b, padding=1) + F.conv2d(x, w, b, padding=1).transpose(2, 3)
+    )
+    check(other, torch.randn(2, 8, 12, 12), torch.randn(16, 8, 3, 3), tmp_path / "turned")
+
+
+def test_what_is_outside_counts_as_zero(tmp_path: Path) -> None:
+    """NaN and infinities next to the border; windows that lie in the padding alone."""
+    x, w, b = torch.randn(1, 8, 6, 20), torch.randn(16, 8, 3, 3), torch.randn(16)
+    x[0, 0, 0, 0], x[0, 3, 5, 19] = float("nan"), float("inf")
+    got, want = compiled(conv(padding=3), tmp_path, x, w, b), F.conv2d(x, w, b, padding=3)
+    assert torch.equal(got.isfinite(), want.isfinite())
+    close(got[want.isfinite()], want[want.isfinite()], 72)
+
+
+def test_narrow_vectors(tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path / "probe"):
+        pytest.skip("no processor with wide vectors")
+    for number, (size, options) in enumerate((((9, 21), {"padding": 1}), ((12, 12), {"stride": 2, "padding": 1}))):
+        x, w, b = torch.randn(2, 6, *size), torch.randn(20, 6, 3, 3), torch.randn(20)
+        compiled(conv(**options), tmp_path / str(number), x, w, b)
+        for bits in (0, 256):
+            text = planned(tmp_path / str(number), bits)
+            close(run_text(text, tmp_path, x, w, b), exact(conv(**options), x, w, b), 54)
+
+
+def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path / "probe"):
+        pytest.skip("no processor with wide vectors")
+    x, w, b = torch.randn(2, 12, 9, 11), torch.randn(34, 6, 3, 3), torch.randn(34)
+    fn = conv(padding=1, groups=2)
+    compiled(fn, tmp_path / "dump", x, w, b)
+    text, pick = planned(tmp_path / "dump", 512), random.Random(0)
+    for _ in range(16):
+        schedule = (
+            f"chunk = {pick.randint(1, 6)} : i64, depth = {pick.randint(1, 7)} : i64, "
+            f"group = {pick.randint(1, 20)} : i64, rows = {pick.randint(1, 12)} : i64, "
+            f"vectors = {pick.randint(1, 3)} : i64, width = {pick.choice([1, 8, 16])} : i64"
+        )
+        try:
+            close(
+                run_text(SCHEDULE.sub(f"dynamo.matmul = {{{schedule}}}", text), tmp_path, x, w, b),
+                exact(fn, x, w, b),
+                54,
+            )
+        except AssertionError:
+            raise AssertionError(schedule) from None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads(threads: int, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        check(conv(padding=1), torch.randn(2, 32, 30, 30), torch.randn(48, 32, 3, 3), tmp_path)
+    finally:
+        torch.set_num_threads(before)
