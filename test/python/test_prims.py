@@ -292,7 +292,8 @@ def convolution() -> Cases:
             torch.randint(-9, 9, (2, 4, 9, 11)).float(),
             torch.randint(-9, 9, (6, 4 // groups, 3, 2)).float(),
         )
-        text = "dynamo.convolution {0}, {1} strides [%d, %d] padding [%d, %d] dilation [%d, %d] groups %d : {t0}, {t1} -> {r}"
+        lists = "strides [%d, %d] padding [%d, %d] dilation [%d, %d] groups %d"
+        text = "dynamo.convolution {0}, {1} " + lists + " : {t0}, {t1} -> {r}"
         numbers = (stride, stride, padding, padding, dilation, dilation, groups)
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         reference = functools.partial(torch.nn.functional.conv2d, **options)

@@ -1,10 +1,10 @@
 //! Products of matrices and convolutions that generated code computes faster than the library, or that it can fuse something into.
 
-use dynamlir_dialect::ir::{Attr, Type, Value};
+use dynamlir_dialect::ir::{Attr, Op, Type, Value};
 
-use super::{Call, Lowering};
+use super::{Call, Lowering, activation, arith, pointwise};
 use crate::matmul::{
-    choose::is_worth_generating,
+    choose::{Outline, is_worth_generating},
     windows::{Windows, is_worth_generating_windows},
 };
 
@@ -27,7 +27,19 @@ fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
     let columns = right.get(batch + 1).copied().unwrap_or(1);
     let sizes = (left[batch], columns, right[batch]);
     let dotted = !is_turned(lhs, batch) && is_turned(rhs, batch);
-    (real && is_worth_generating(repeats, sizes, dotted, c.vector_bits)).then(|| c.e.matmul(lhs, rhs, batch))
+    let outline = Outline { repeats, sizes, dotted, followed: is_followed(c.op) };
+    (real && is_worth_generating(outline, c.vector_bits)).then(|| c.e.matmul(lhs, rhs, batch))
+}
+
+/// Whether something point by point follows, that can be its epilogue.
+fn is_followed(op: Op) -> bool {
+    let listed = |table: &[(&str, Lowering)], schema: &str| table.iter().any(|&(name, _)| name == schema);
+    let is_pointwise = |schema: &str| [pointwise::TABLE, arith::TABLE, activation::TABLE].into_iter().any(|table| listed(table, schema));
+    op.result(0).uses().into_iter().any(|used| match used.op.attr_str("schema").as_deref() {
+        Some("aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default") => is_followed(used.op),
+        Some(schema) => is_pointwise(schema),
+        None => false,
+    })
 }
 
 /// Whether the last two dimensions were exchanged, so that memory runs along the first of them.

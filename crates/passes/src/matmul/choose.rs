@@ -313,20 +313,42 @@ const LONGEST: i64 = 8192;
 /// Shortest one: below it is not much of a product.
 const SHORTEST: i64 = 8;
 
-/// Most lines of the smaller operand: beyond, the library's larger tiles win, with all that could be fused.
-const MOST_LINES: i64 = 256;
-/// The same where both operands would have to be copied.
-const MOST_STREAMED: i64 = 15;
+/// Most lines of the smaller operand that are worth it whatever the layout: their vectors would be half empty in a library.
+const FEW_LINES: i64 = 15;
+/// Length of a sum from which on it pays for turning blocks of sums.
+const PAYING: i64 = 512;
+/// Longest sum without collisions and pieces.
+const SIMPLE: i64 = 1024;
 
-/// Whether code for `repeats` products of sizes (m, n, k) is expected to be at least as fast as the library's call. `dotted`
-/// says that k lies side by side in both operands, as in a layer's `x @ weight.T`.
+/// What is known of a product before it has strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// How often it is repeated.
+    pub repeats: i64,
+    /// Lines of the left operand, columns of the right one, length of the sums.
+    pub sizes: (i64, i64, i64),
+    /// Whether k lies side by side in both operands, as in a layer's `x @ weight.T`.
+    pub dotted: bool,
+    /// Whether what follows can be fused in, beyond a bias.
+    pub followed: bool,
+}
+
+/// Whether code is expected to be at least as fast as the library's call and what follows it.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's MKL: up to 15 lines 1.1 to 2.2 times as fast, up to 256 as fast
-/// or up to 1.3 times; 512 to 1024 cubed 0.85 times.
-pub fn is_worth_generating(repeats: i64, (m, n, k): (i64, i64, i64), dotted: bool, vector_bits: i64) -> bool {
-    let most = if dotted { MOST_LINES } else { MOST_STREAMED };
-    let sizes = repeats > 0 && m.min(n) > 0 && m.min(n) <= most && m.max(n) >= 8;
-    vector_bits >= 256 && sizes && (SHORTEST..=LONGEST).contains(&k)
+/// Measured on one core with AVX-512 against torch 2.15's MKL, layers with bias: up to 15 lines 1.1 to 2.2 times as fast; up to
+/// 128, with sums of 512 and more, 1.0 to 1.2; sums of 192 to 384 0.9; 1,536 and more 0.8 to 0.95. With `gelu` or a residual
+/// 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 of their time. Squares of
+/// 512 to 1,024 0.85.
+pub fn is_worth_generating(outline: Outline, vector_bits: i64) -> bool {
+    let Outline { repeats, sizes: (m, n, k), dotted, followed } = outline;
+    let few = m.min(n);
+    let suits = match () {
+        () if few <= FEW_LINES => true,
+        () if !dotted => false,
+        () if followed => few <= 160,
+        () => few <= 64 || (few <= 128 && (PAYING..=SIMPLE).contains(&k)),
+    };
+    vector_bits >= 256 && repeats > 0 && few > 0 && m.max(n) >= 8 && (SHORTEST..=LONGEST).contains(&k) && suits
 }
 
 #[cfg(test)]
