@@ -4,7 +4,7 @@
 // RUN: FileCheck %s --check-prefix=SCHEDULED < %t.06.mlir
 // RUN: dynamlir-opt %t.06.mlir -o %t.07.mlir --pass-pipeline='builtin.module(builtin.module(canonicalize,cse, \
 // RUN:   eliminate-empty-tensors,empty-tensor-to-alloc-tensor,one-shot-bufferize{bufferize-function-boundaries=0}, \
-// RUN:   canonicalize,cse,canonicalize,func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=262144 \
+// RUN:   canonicalize,cse,canonicalize,func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=131072 \
 // RUN:   max-rank-of-allocated-memref=8},buffer-loop-hoisting),canonicalize))'
 // RUN: FileCheck %s --check-prefix=BUFFERS < %t.07.mlir
 // RUN: dynamlir-opt %t.07.mlir -o %t.08.mlir --pass-pipeline='builtin.module(builtin.module(dynamo-loop-locations, \

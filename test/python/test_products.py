@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,31 @@ def test_threads(threads: int, tmp_path: Path) -> None:
         close(compiled(F.linear, tmp_path, x, w), exact(F.linear, x, w), 256)
     finally:
         torch.set_num_threads(before)
+
+
+def test_small_stacks(tmp_path: Path) -> None:
+    """Buffers of blocks are taken from the heap where they are large."""
+    x, w = torch.randn(150, 2000), torch.randn(300, 2000)
+    images, windows = torch.randn(2, 64, 30, 30), torch.randn(200, 64, 3, 3)
+    layer: Callable[..., Tensor] = lambda x, w: torch.relu(F.linear(x, w))  # noqa: E731
+    linear, conv = dynamlir.compile(layer), dynamlir.compile(F.conv2d)
+    results: list[Tensor] = []
+
+    def calls() -> None:
+        with torch.no_grad():
+            results.extend((linear(x, w), conv(images, windows)))
+
+    calls()
+    before = threading.stack_size(512 * 1024)
+    try:
+        thread = threading.Thread(target=calls)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert len(results) == 4
+    close(results[2], exact(layer, x, w), 2000)
+    close(results[3], exact(F.conv2d, images, windows), 576)
 
 
 def planned(folder: Path, bits: int) -> str:

@@ -112,7 +112,7 @@ WINDOW = "sizes: [2, 8], strides: [{0}, 1] : memref<6x8xf32> to memref<2x8xf32"
 SIGNATURE = "dynamo.signature = (memref<48xf32>) -> memref<{0}xf32>"
 
 HAND_EDITS: dict[str, tuple[str, str, str, str]] = {
-    "workspace": (PLANNED, "memref<512xi8>", "memref<256xi8>", "'dynamo.buffer' op reaches byte"),
+    "workspace": (PLANNED, "memref<448xi8>", "memref<192xi8>", "'dynamo.buffer' op reaches byte"),
     "window": (PLANNED, WINDOW.format(8), WINDOW.format(800), "strid"),
     "commit": (PLANNED, "    dynamo.commit\n", "", "dynamo.launch @copy .*input . is written before the commit"),
     "operator": (PLANNED, "aten.mm.default", "aten.gone.default", "torch has no operator aten.gone.default"),

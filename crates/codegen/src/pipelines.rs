@@ -34,10 +34,11 @@ pub struct Stage {
 /// - `eliminate-empty-tensors` makes results be computed in their destination.
 /// - The second canonicalization removes copies of a buffer onto itself, which only CSE makes visible.
 /// - Row temporaries go to the stack; `buffer-loop-hoisting` takes them out of the row loop and stops at the parallel
-///   loop, since threads must not share them. The limit is well below the smallest thread stack in use (2 MiB).
+///   loop, since threads must not share them. The limit is well below the smallest thread stacks (512 KiB): a kernel may
+///   have two or three such buffers.
 const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
     one-shot-bufferize{bufferize-function-boundaries=0},canonicalize,cse,canonicalize,\
-    func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=262144 max-rank-of-allocated-memref=8},\
+    func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=131072 max-rank-of-allocated-memref=8},\
     buffer-loop-hoisting),canonicalize";
 
 /// Leads from buffers to the LLVM dialect.

@@ -20,8 +20,8 @@ const SUM_BYTES: i64 = 128 * 1024;
 const DEPTH: i64 = 1024;
 /// Most rows in a group.
 const GROUP: i64 = 256;
-/// Most floats of one thread's buffers on the stack; the smallest stacks have 2 MiB.
-pub(super) const STACK: i64 = 192 * 1024;
+/// Most floats of one thread's buffers: they are to stay in its second-level cache.
+pub(super) const LOCAL: i64 = 192 * 1024;
 /// Elements between copied rows beyond their length, so that they fall into different sets of the cache.
 pub const COPY_GAP: i64 = 16;
 /// Columns of the result in one block of a form without panels.
@@ -90,7 +90,7 @@ impl Schedule {
         let copies = if self.lanes_of(problem).is_shared() { 1 } else { problem.repeats() };
         copies * self.panels(problem) * self.lanes() * problem.k
     }
-    /// Floats of a thread's buffers on the stack: sums, the same turned, copied rows.
+    /// Floats of a thread's buffers: sums, the same turned, copied rows.
     fn local(&self, problem: &Problem) -> i64 {
         let tall = self.group.min(self.rows_of(problem).size) + self.width;
         if self.form != Form::Panels {
@@ -153,7 +153,7 @@ impl Schedule {
             Form::Dots => rows.along_k == 1 && lanes.along_k == 1 && self.vectors.count_ones() == 1,
         };
         let tile = self.width.count_ones() == 1 && self.width <= 64 && self.vectors <= 8 && self.rows <= 32;
-        form && tile && self.local(problem) <= STACK
+        form && tile && self.local(problem) <= LOCAL
     }
 }
 

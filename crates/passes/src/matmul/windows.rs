@@ -7,7 +7,7 @@
 
 use dynamlir_dialect::ir::{Attr, Ctx, Op};
 
-use super::choose::{COPY_GAP, STACK, ceiling, group_cycles, most_rows};
+use super::choose::{COPY_GAP, LOCAL, ceiling, group_cycles, most_rows};
 
 /// Floats of a piece's panels.
 const PANELS: i64 = 64 * 1024;
@@ -171,9 +171,9 @@ impl WindowSchedule {
         let [chunk, depth, group, rows, vectors, width] = values;
         let schedule = Self { width, vectors, rows, group, depth, chunk };
         let tile = width.count_ones() == 1 && width <= 64 && vectors <= 8 && rows <= 32;
-        (tile && schedule.local(windows) <= STACK).then_some(schedule)
+        (tile && schedule.local(windows) <= LOCAL).then_some(schedule)
     }
-    /// Floats of a thread's buffers on the stack.
+    /// Floats of a thread's buffers.
     fn local(&self, windows: &Windows) -> i64 {
         let steps = self.depth.min(windows.channels).saturating_mul(windows.taps());
         let each = self.group.min(windows.outputs).saturating_add(steps);
@@ -205,7 +205,7 @@ pub fn choose(windows: &Windows, vector_bits: i64) -> Result<WindowSchedule, &'s
     let fitting = (PANELS / (lanes * depth * windows.taps())).min(SUMS / (lanes * group));
     let chunk = fitting.min(ceiling(panels, ceiling(PIECES, pieces))).clamp(1, panels);
     let schedule = WindowSchedule { width, vectors, rows: most_rows(width, vectors), group, depth, chunk };
-    if schedule.local(windows) > STACK { Err("a convolution of windows too large") } else { Ok(schedule) }
+    if schedule.local(windows) > LOCAL { Err("a convolution of windows too large") } else { Ok(schedule) }
 }
 
 /// Fewest output channels of a group: below, copying windows takes as long as multiplying them.
@@ -252,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_fits_the_stack() {
+    fn what_is_chosen_fits_the_cache() {
         for (channels, outputs, size) in [(3, 64, 224), (64, 64, 56), (512, 512, 7), (2048, 2048, 7), (8, 8, 1)] {
             for (window, stride) in [(1, 1), (3, 1), (3, 2), (7, 2)] {
                 let windows = windows(channels, outputs, size, window, stride);
                 for bits in [0, 256, 512] {
                     let schedule = choose(&windows, bits).expect("regular");
-                    assert!(schedule.local(&windows) <= STACK && schedule.chunk >= 1, "{windows:?} {schedule:?}");
+                    assert!(schedule.local(&windows) <= LOCAL && schedule.chunk >= 1, "{windows:?} {schedule:?}");
                 }
             }
         }
