@@ -126,7 +126,8 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
     kernel.walk(&mut |op| {
         let name = op.name();
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
-        primitives |= name.starts_with("dynamo.");
+        // Convolutions stay until they are scheduled.
+        primitives |= name.starts_with("dynamo.") && name != "dynamo.convolution";
         generics |= name.starts_with("linalg.");
         loops |= name.starts_with("scf.");
     });
