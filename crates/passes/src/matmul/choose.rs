@@ -15,13 +15,15 @@ const GROUP_BYTES: i64 = 512 * 1024;
 /// Fewest pieces of work, for threads to share.
 const PIECES: i64 = 8;
 /// Bytes of sums that are kept while several blocks of k are gone through.
-const SUM_BYTES: i64 = 128 * 1024;
+const SUM_BYTES: i64 = 64 * 1024;
 /// Longest piece of k that is gone through at once.
 const DEPTH: i64 = 1024;
 /// Most rows in a group.
 const GROUP: i64 = 256;
-/// Most floats of one thread's buffers: they are to stay in its second-level cache.
-pub(super) const LOCAL: i64 = 192 * 1024;
+/// Most floats of one thread's buffers, 256 KiB: they lie on its stack, and the smallest stacks have 512 KiB.
+pub(super) const LOCAL: i64 = 64 * 1024;
+/// Most floats of copied rows.
+const COPIED: i64 = 40 * 1024;
 /// Elements between copied rows beyond their length, so that they fall into different sets of the cache.
 pub const COPY_GAP: i64 = 16;
 /// Columns of the result in one block of a form without panels.
@@ -92,13 +94,14 @@ impl Schedule {
     }
     /// Floats of a thread's buffers: sums, the same turned, copied rows.
     fn local(&self, problem: &Problem) -> i64 {
-        let tall = self.group.min(self.rows_of(problem).size) + self.width;
+        let rows = self.group.min(self.rows_of(problem).size);
         if self.form != Form::Panels {
-            return tall * (self.chunk + self.width);
+            return rows * (self.chunk + self.width);
         }
-        let blocks = if self.depth < problem.k { self.chunk + 1 } else { 2 };
-        let copy = if self.copied { tall * (self.depth.min(problem.k) + COPY_GAP) } else { 0 };
-        tall * self.lanes() * blocks + copy
+        let (tall, turned) = if self.is_turned() { (ceiling(rows, self.width) * self.width, 1) } else { (rows, 0) };
+        let kept = if self.depth < problem.k { self.chunk } else { 1 };
+        let copy = if self.copied { rows * (self.depth.min(problem.k) + COPY_GAP) } else { 0 };
+        tall * self.lanes() * (kept + turned) + copy
     }
 
     /// Whether a block's sums have the result's rows along lanes, and must be turned.
@@ -244,13 +247,13 @@ fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
 
 /// Whether lines at this distance fall into so few sets of an innermost cache (64 sets of 8 lines) that a tile's would
 /// push each other out.
-pub(super) fn collides(stride: i64, rows: i64) -> bool {
+fn collides(stride: i64, rows: i64) -> bool {
     let lines = stride * 4 / 64;
     if lines == 0 || stride * 4 % 64 != 0 {
         return false;
     }
     let sets = 64 / gcd(lines, 64);
-    rows > sets * 4
+    rows > sets * 8
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
@@ -266,7 +269,8 @@ fn panels(problem: &Problem, right: bool, width: i64) -> (f64, Schedule) {
         let tall = most_rows(width, vectors);
         let panels = ceiling(lanes.size, vectors * width);
         let copied = panels > 1 && (rows.along_k != 1 || collides(rows.stride, tall));
-        let limit = (GROUP_BYTES / (4 * (depth + COPY_GAP))).clamp(width, GROUP);
+        let fitting = if copied { COPIED } else { GROUP_BYTES / 4 };
+        let limit = (fitting / (depth + COPY_GAP)).clamp(width, GROUP);
         // Turned blocks are turned by squares.
         let step = if right { tall } else { width };
         let mut groups: Vec<i64> = (1..=limit / step).map(|i| i * step).collect();

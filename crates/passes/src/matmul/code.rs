@@ -8,9 +8,6 @@ pub(super) struct Code {
     pub(super) b: Builder,
 }
 
-/// Most elements of a buffer on the stack.
-const STACKED: i64 = 32 * 1024;
-
 /// `arith.cmpi` ult.
 const LESS: i64 = 6;
 
@@ -127,12 +124,10 @@ impl Code {
         self.b.value("arith.constant", &[], element, &[("value", Attr::float_of(element, value))])
     }
 
-    /// A buffer of the thread's own: on its stack, which may be small, only if it is small, too. `dynamo-hoist-scratch` frees the
-    /// others at the end of the block.
+    /// A buffer on the thread's stack; see [`super::choose::LOCAL`].
     pub(super) fn local(&self, element: Type, elements: i64) -> Value {
-        let name = if elements > STACKED { "memref.alloc" } else { "memref.alloca" };
         let attrs = [("alignment", Attr::i64(self.ctx(), 64)), ("operandSegmentSizes", self.segments(&[0, 0]))];
-        self.b.value(name, &[], Type::memref(&[elements], element, &[1], 0), &attrs)
+        self.b.value("memref.alloca", &[], Type::memref(&[elements], element, &[1], 0), &attrs)
     }
     /// Memory in another form, from an element on.
     pub(super) fn recast(&self, memory: Value, from: Option<Value>, sizes: &[i64], strides: &[i64]) -> Value {
@@ -159,7 +154,9 @@ impl Code {
             ("static_strides", list(&vec![1; rank])),
             ("operandSegmentSizes", self.segments(&[1, rank as i32, 0, 0])),
         ];
-        let result = Type::memref(sizes, ty.element(), &strides, if rank == 0 { 0 } else { DYNAMIC });
+        // Where all is one element, MLIR knows that no part starts elsewhere.
+        let offset = if strides.iter().all(|&stride| stride == 0) { 0 } else { DYNAMIC };
+        let result = Type::memref(sizes, ty.element(), &strides, offset);
         self.b.value("memref.subview", &[&[memory], offsets].concat(), result, &attrs)
     }
     pub(super) fn segments(&self, sizes: &[i32]) -> Attr {

@@ -13,13 +13,11 @@ use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
 
 use super::{
     SCHEDULE,
-    choose::{COPY_GAP, ceiling, collides, parts},
+    choose::{ceiling, parts},
     code::{Code, fill},
     epilogue::{self, Block, Sums},
     kernel::{Kernel, Role, loaded},
     lower::{CHEAPER, erase},
-    pack::{self, Lines},
-    problem::Side,
     tile::{self, Source, Tile},
     windows::{WindowSchedule, Windows, choose},
 };
@@ -81,6 +79,9 @@ pub(super) struct Loops<'a> {
     pub(super) parallel: bool,
 }
 
+/// Sums, panels.
+type Buffers = (Value, Value);
+
 /// One piece of work.
 pub(super) struct Piece {
     /// Where its group's channels start in an image, and its output channels among all.
@@ -113,14 +114,27 @@ impl Loops<'_> {
             let first_output = code.add(code.times(set, w.outputs), code.times(group, s.group));
             let first = code.times(chunk, s.chunk);
             let behind = code.at_most(code.plus(first, s.chunk), panels);
+            let buffers = self.buffers(code);
             let piece = |outputs| Piece { channels: start, first_output, outputs, panels: (first, behind) };
             if rest == s.group || groups == 1 {
-                self.piece(code, &piece(rest));
+                self.piece(code, buffers, &piece(rest));
             } else {
                 let is_whole = code.is_below(group, groups - 1);
-                code.choose(is_whole, |code| self.piece(code, &piece(s.group)), |code| self.piece(code, &piece(rest)));
+                code.choose(is_whole, |code| self.piece(code, buffers, &piece(s.group)), |code| self.piece(code, buffers, &piece(rest)));
             }
         });
+    }
+
+    /// Steps along k of a panel.
+    fn depth(&self) -> i64 {
+        self.s.depth.min(self.w.channels) * self.w.taps()
+    }
+
+    /// A thread's memory for groups of any size: sums and panels.
+    fn buffers(&self, code: Code) -> Buffers {
+        let (element, lanes, depth) = (self.weights.ty().element(), self.s.lanes() * self.s.chunk, self.depth());
+        let outputs = self.s.group.min(self.w.outputs);
+        (code.local(element, outputs * lanes), code.local(element, depth * lanes))
     }
 
     /// Panels of one image.
@@ -134,12 +148,9 @@ impl Loops<'_> {
         Panel { image, number, first: code.times(number, self.s.lanes()) }
     }
 
-    fn piece(&self, code: Code, piece: &Piece) {
+    fn piece(&self, code: Code, (sums, packed): Buffers, piece: &Piece) {
         let (w, s, lanes) = (self.w, self.s, self.s.lanes());
-        let element = self.weights.ty().element();
-        let (area, depth) = (piece.outputs * lanes, s.depth.min(w.channels) * w.taps());
-        let sums = code.local(element, area * s.chunk);
-        let packed = code.local(element, depth * lanes * s.chunk);
+        let (area, depth) = (piece.outputs * lanes, self.depth());
         fill(&code, sums);
         let all = (piece.panels.0, piece.panels.1, 1);
         code.times_do(ceiling(w.channels, s.depth), |code, step| {
@@ -147,7 +158,7 @@ impl Loops<'_> {
             let channels = code.at_most(code.sub(code.index(w.channels), from), s.depth);
             self.pack_all(code, piece, (from, channels), (packed, depth * lanes));
             let count = code.times(channels, w.taps());
-            self.tiles(code, piece, code.times(from, w.taps()), count, (sums, packed, depth));
+            self.tiles(code, piece, code.times(from, w.taps()), count, (sums, packed));
         });
         let panels = self.panels();
         let rest = w.positions() - (panels - 1) * lanes;
@@ -169,13 +180,10 @@ impl Loops<'_> {
     }
 
     /// Adds products, tile by tile: a tile's weights stay in the innermost cache while panels pass by.
-    fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed, depth): (Value, Value, i64)) {
-        let (s, k, lanes) = (self.s, self.w.k(), self.s.lanes());
+    fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed): Buffers) {
+        let (s, k, lanes, depth) = (self.s, self.w.k(), self.s.lanes(), self.depth());
         let (number, large, many) = parts(piece.outputs, s.rows);
         let area = piece.outputs * lanes;
-        let side = Side { size: self.w.groups * self.w.outputs, stride: k, along_k: 1, outer: Vec::new() };
-        // Weights that would push each other out of the cache are copied first.
-        let copied = collides(k, large).then(|| code.local(self.weights.ty().element(), large * (depth + COPY_GAP)));
         let run = |code: Code, tiles: i64, tall: i64, first: i64| {
             if tiles == 0 || tall == 0 {
                 return;
@@ -183,14 +191,8 @@ impl Loops<'_> {
             code.times_do(tiles, |code, i| {
                 let row = code.plus(code.times(i, tall), first);
                 let first = code.add(piece.first_output, row);
-                let rows = if let Some(memory) = copied {
-                    let lines = Lines { memory: self.weights, base: code.index(0), side: &side };
-                    pack::rows(code, lines, (first, tall), (from, count, depth), s.width, memory);
-                    Source { memory, base: code.index(0), stride: depth + COPY_GAP, along_k: 1, far: false }
-                } else {
-                    let base = code.add(code.times(first, k), from);
-                    Source { memory: self.weights, base, stride: k, along_k: 1, far: false }
-                };
+                let base = code.add(code.times(first, k), from);
+                let rows = Source { memory: self.weights, base, stride: k, along_k: 1, far: false };
                 code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
                     let place = code.sub(number, piece.panels.0);
                     let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };

@@ -109,6 +109,13 @@ struct Piece {
     packed: Value,
 }
 
+/// A thread's own memory for a piece of work.
+struct Buffers {
+    sums: Value,
+    turned: Option<Value>,
+    copied: Option<Value>,
+}
+
 impl Product<'_> {
     fn k(&self) -> i64 {
         self.problem.k
@@ -156,12 +163,17 @@ impl Product<'_> {
             let packed = if copies == 1 { code.index(0) } else { code.times(number, panels * lanes * self.k()) };
             let outer = self.outer(code, number);
             let row = code.times(group, s.group);
+            let buffers = self.buffers(code);
             let piece = |rows| Piece { outer: outer.clone(), rows: (row, rows), panels: (first, behind), packed };
             if rest == s.group || groups == 1 {
-                self.piece(code, scratch, &piece(rest));
+                self.piece(code, scratch, &buffers, &piece(rest));
             } else {
                 let is_whole = code.is_below(group, groups - 1);
-                code.choose(is_whole, |code| self.piece(code, scratch, &piece(s.group)), |code| self.piece(code, scratch, &piece(rest)));
+                code.choose(
+                    is_whole,
+                    |code| self.piece(code, scratch, &buffers, &piece(s.group)),
+                    |code| self.piece(code, scratch, &buffers, &piece(rest)),
+                );
             }
         });
     }
@@ -193,20 +205,33 @@ impl Product<'_> {
         });
     }
 
-    fn piece(&self, code: Code, scratch: Value, piece: &Piece) {
+    /// Rows of a block of sums: turned blocks are turned by squares.
+    fn tall(&self, rows: i64) -> i64 {
+        if self.s.is_turned() { ceiling(rows, self.s.width) * self.s.width } else { rows }
+    }
+
+    /// Buffers for groups of any size.
+    fn buffers(&self, code: Code) -> Buffers {
+        let (s, depth) = (self.s, self.s.depth.min(self.k()));
+        let rows = s.group.min(self.rows.1.size);
+        let area = self.tall(rows) * s.lanes();
+        let (stride, along_k) = pack::copy_strides(self.rows.1, rows, depth);
+        Buffers {
+            sums: code.local(self.element, if depth == self.k() { area } else { area * s.chunk }),
+            turned: s.is_turned().then(|| code.local(self.element, area)),
+            copied: s.copied.then(|| code.local(self.element, if along_k == 1 { rows * stride } else { depth * along_k })),
+        }
+    }
+
+    fn piece(&self, code: Code, scratch: Value, buffers: &Buffers, piece: &Piece) {
         let (s, k, lanes) = (self.s, self.k(), self.s.lanes());
         let rows = piece.rows.1;
-        let tall = if s.is_turned() { ceiling(rows, s.width) * s.width } else { rows };
+        let Buffers { sums, turned, copied } = *buffers;
+        let tall = self.tall(rows);
         let area = tall * lanes;
         let pieces = ceiling(k, s.depth);
-        let sums = code.local(self.element, if pieces == 1 { area } else { area * s.chunk });
-        let turned = s.is_turned().then(|| code.local(self.element, area));
         let source = Self::lines(code, self.rows, &piece.outer);
         let copy_strides = pack::copy_strides(self.rows.1, rows, s.depth.min(k));
-        let copied = s.copied.then(|| {
-            let (stride, along_k) = copy_strides;
-            code.local(self.element, if along_k == 1 { rows * stride } else { s.depth.min(k) * along_k })
-        });
         // The rows of this piece, `from` elements along k.
         let rows_from = |code: Code, from: Value, count: Value| {
             if let Some(memory) = copied {

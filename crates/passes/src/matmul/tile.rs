@@ -43,15 +43,27 @@ impl Tile {
     }
 }
 
+/// Steps along k after which what was summed up is added to the sums: one f32 that takes all terms would lose the last bits of
+/// thousands of them.
+const RUN: i64 = 128;
+
 /// Adds the products of `count` steps along k to the sums at `at`, whose rows are `pitch` apart.
 pub(super) fn accumulate(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: (Value, Value, i64)) {
+    code.for_each((code.index(0), count, RUN), &[], |code, from, _| {
+        let along = |source: Source| Source { base: code.add(source.base, code.times(from, source.along_k)), ..source };
+        run(code, tile, along(rows), along(lanes), code.at_most(code.sub(count, from), RUN), sums);
+        Vec::new()
+    });
+}
+
+fn run(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: (Value, Value, i64)) {
     let (memory, at, pitch) = sums;
     let places: Vec<Value> = (0..tile.rows)
         .flat_map(|row| (0..tile.vectors()).map(move |vector| row * pitch + vector * tile.width))
         .map(|d| code.plus(at, d))
         .collect();
     let whole = (tile.width, tile.width);
-    let start: Vec<_> = places.iter().map(|&place| code.load_vector(memory, place, whole)).collect();
+    let start = vec![code.zero(code.vector_type(memory.ty().element(), tile.width)); places.len()];
     let main = code.sub(count, code.remainder(count, UNROLL));
     let running = code.for_each((code.index(0), main, UNROLL), &start, |code, k, sums| {
         let mut sums = sums.to_vec();
@@ -66,7 +78,8 @@ pub(super) fn accumulate(code: Code, tile: Tile, rows: Source, lanes: Source, co
         sums
     });
     for (value, place) in total.into_iter().zip(places) {
-        code.store_vector(value, memory, place);
+        let sum = code.load_vector(memory, place, whole);
+        code.store_vector(code.b.value("arith.addf", &[sum, value], value.ty(), &[]), memory, place);
     }
 }
 

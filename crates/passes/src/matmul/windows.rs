@@ -7,12 +7,12 @@
 
 use dynamlir_dialect::ir::{Attr, Ctx, Op};
 
-use super::choose::{COPY_GAP, LOCAL, ceiling, group_cycles, most_rows};
+use super::choose::{LOCAL, ceiling, group_cycles, most_rows};
 
 /// Floats of a piece's panels.
-const PANELS: i64 = 64 * 1024;
+const PANELS: i64 = 28 * 1024;
 /// Floats of a piece's sums.
-const SUMS: i64 = 64 * 1024;
+const SUMS: i64 = 28 * 1024;
 /// Steps along k that are copied to panels at once.
 const DEPTH: i64 = 512;
 /// Most output channels that are worked on together.
@@ -177,8 +177,7 @@ impl WindowSchedule {
     fn local(&self, windows: &Windows) -> i64 {
         let steps = self.depth.min(windows.channels).saturating_mul(windows.taps());
         let each = self.group.min(windows.outputs).saturating_add(steps);
-        let copy = self.rows.saturating_mul(steps.saturating_add(COPY_GAP));
-        self.chunk.saturating_mul(self.lanes()).saturating_mul(each).saturating_add(copy)
+        self.chunk.saturating_mul(self.lanes()).saturating_mul(each)
     }
 }
 
@@ -212,6 +211,8 @@ pub fn choose(windows: &Windows, vector_bits: i64) -> Result<WindowSchedule, &'s
 const FEWEST_OUTPUTS: i64 = 16;
 /// Percent of the lanes that must be there.
 const FULLEST: i64 = 80;
+/// Fewest input channels that are too many for windows of one element: their weights push each other out of the cache.
+const MOST_CHANNELS: i64 = 1024;
 /// Shortest sum.
 const SHORTEST: i64 = 8;
 
@@ -221,12 +222,13 @@ const SHORTEST: i64 = 8;
 /// fast, 7 by 7 1.2, single elements 0.9 to 1.65; four images of 7 by 7 positions 0.86.
 pub fn is_worth_generating_windows(windows: &Windows, vector_bits: i64) -> bool {
     let is_wide = windows.outputs >= FEWEST_OUTPUTS && windows.k() >= SHORTEST;
+    let is_deep = windows.taps() == 1 && windows.channels >= MOST_CHANNELS;
     let fills = |schedule: WindowSchedule| {
         // Of one image the library does not fill its vectors either.
         let lanes = ceiling(windows.positions(), schedule.lanes()) * schedule.lanes();
         windows.images == 1 || windows.positions() * 100 >= lanes * FULLEST
     };
-    vector_bits >= 256 && is_wide && choose(windows, vector_bits).is_ok_and(fills)
+    vector_bits >= 256 && is_wide && !is_deep && choose(windows, vector_bits).is_ok_and(fills)
 }
 
 #[cfg(test)]
