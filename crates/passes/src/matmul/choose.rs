@@ -253,7 +253,7 @@ fn collides(stride: i64, rows: i64) -> bool {
         return false;
     }
     let sets = 64 / gcd(lines, 64);
-    rows > sets * 8
+    rows >= sets * 8
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
