@@ -160,7 +160,8 @@ impl Schedule {
     }
 }
 
-pub(super) fn ceiling(a: i64, b: i64) -> i64 {
+/// `a / b`, rounded up; both are positive.
+pub(crate) fn ceiling(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 

@@ -23,6 +23,8 @@ const DEEP_GROUP: i64 = 96;
 const PIECES: i64 = 8;
 /// Largest memory that lanes may be far apart in: distances are 32 bits.
 const REACH: i64 = 1 << 30;
+/// Most floats of a copy of the images, 256 MiB.
+const COPY: i64 = 1 << 26;
 
 /// A convolution over two dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +130,7 @@ impl Windows {
     fn is_regular(&self) -> bool {
         let sizes = [self.images, self.outputs, self.k(), self.positions()];
         let reach = self.source()[2].saturating_mul(self.copied()[0]).saturating_add(self.source()[3].saturating_mul(self.result[1]));
-        sizes.iter().all(|&size| size > 0) && self.input.iter().all(|&stride| stride >= 0) && reach < REACH && self.copy() < REACH
+        sizes.iter().all(|&size| size > 0) && self.input.iter().all(|&stride| stride >= 0) && reach < REACH && self.copy() < COPY
     }
 }
 

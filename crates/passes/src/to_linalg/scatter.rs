@@ -19,7 +19,7 @@ use dynamlir_dialect::{
 };
 
 use super::scalar::{FLOAT_NE, Library, Scalars, case};
-use crate::matmul::forall;
+use crate::matmul::{choose::ceiling, forall};
 
 /// Fewest elements of the source in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;
@@ -151,10 +151,6 @@ impl Scatter {
         let taken = b.value("arith.ori", &[beyond, is_nan], is_nan.ty(), &[]);
         Some(b.value("arith.select", &[taken, new, old], old.ty(), &[]))
     }
-}
-
-fn ceiling(a: i64, b: i64) -> i64 {
-    (a + b - 1) / b
 }
 
 fn index_type(ctx: Ctx) -> Type {
