@@ -19,7 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import aten_schema, identity, layouts, overlap
+from . import aten_schema, identity, layouts, memo, overlap
+from .device import device_of, is_constant
 from .fakes import Faker, check_supported
 from .reasons import Fallback, Location
 from .recording import (
@@ -47,9 +48,6 @@ _QUESTIONS = frozenset(
         "_use_cudnn_ctc_loss", "is_neg", "is_conj", "_debug_has_internal_overlap", "_nested_tensor_size",
     }
 )  # fmt: skip
-
-# Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
-_UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
 
 # Factories that fill their memory by an operation that counts versions, which shows where a composite calls them. The
 # Python functions of the same names hide it.
@@ -90,18 +88,22 @@ class OpRecorder(TorchDispatchMode):
         self._storages: dict[int, int] = {}
         self._storage_values: dict[int, int] = {}
         self._input_storages: set[int] = set()
+        self._memo = memo.Memo(faker.mode)
         self.eager_facts: dict[int, dict[str, Any]] = {}
 
     # -- values
 
     def add_input(self, fake: torch.Tensor, name: str) -> int:
         """Declare ``fake`` an input; the same fake twice is one value but two inputs."""
+        self.recording.place(device_of(fake))
         storage = fake.untyped_storage()._cdata
         number = self._storages.setdefault(storage, len(self._storages))
         self._input_storages.add(storage)
         meta = TensorMeta.of(fake)
         value = self._fresh(meta)
-        self._ids.setdefault(id(fake), value)
+        if id(fake) not in self._ids:
+            self._ids[id(fake)] = value
+            self._memo.note(fake, value, meta, storage)
         self._inputs.append(fake)
         self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
         self.recording.inputs.append(InputRecord(value, name, meta, number, fake.requires_grad))
@@ -176,7 +178,15 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         try:
-            return self._dispatch(func, args, kwargs)
+            call = self._memo.call(func, args, kwargs, self._is_temporary)
+            template = self._memo.known(call) if call else None
+            if call is not None and template is not None and not memo.Use.checks:
+                return self._recall(func, call, template)
+            before = len(self.recording.ops)
+            out = self._dispatch(func, args, kwargs)
+            if call is not None and len(self.recording.ops) == before + 1:
+                self._met(call, template, out)
+            return out
         except Fallback as failure:
             raise self._fail(failure) from None
         except DataDependentOutputException as error:
@@ -185,6 +195,41 @@ class OpRecorder(TorchDispatchMode):
             raise self._fail(Fallback("data-dependent", str(error.func))) from None
         except UnsupportedOperatorException as error:
             raise self._fail(Fallback("no-fake", str(error.func))) from None
+
+    def _recall(self, func: OpOverload, call: memo.Call, template: memo.Template) -> Any:
+        """Record an operation that was met before, without running it."""
+        made = self._memo.recall(call, template)
+        args, raw = template.arguments(call)
+        ids = []
+        for leaf, fake in zip(template.leaves, made):
+            value = self._fresh(leaf.meta)
+            self._note(fake, value, leaf.meta, fake.untyped_storage()._cdata)
+            ids.append(value)
+        known = template.record
+        self.recording.ops.append(
+            OpRecord(
+                schema=known.schema,
+                args=args,
+                operands=[operand.number for operand in call.operands],
+                results=known.results,
+                result_ids=ids,
+                aliases=known.aliases,
+                mutates=known.mutates,
+                functional=None,
+                grad_enabled=known.grad_enabled,
+                location=self.location,
+                raw=(func, raw),
+            )
+        )
+        return made[0] if template.container is None else template.container(made)
+
+    def _met(self, call: memo.Call, template: memo.Template | None, out: Any) -> None:
+        """Remember a call that was recorded the slow way; while checking, compare it with what was remembered."""
+        record = self.recording.ops[-1]
+        if template is None:
+            self._memo.remember(call, out, record)
+        else:
+            memo.check(template, self._memo.recall(call, template), call, out, record)
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace == "prims":
@@ -291,6 +336,8 @@ class OpRecorder(TorchDispatchMode):
                 aliases.append(-1)
                 continue
             check_supported(leaf)
+            if not is_constant(schema, len(operands), leaf):
+                self.recording.place(device_of(leaf))
             meta = TensorMeta.of(leaf)
             storage = leaf.untyped_storage()._cdata
             same = [at for at, operand in enumerate(operands) if operand is leaf]
@@ -298,23 +345,31 @@ class OpRecorder(TorchDispatchMode):
             alias = shared[0] if shared else -1
             if alias < 0 and storage in self._storages and storage not in fresh:
                 raise Fallback("unknown-tensor", f"{schema} returns memory that is not an operand's")
-            temporary = storage not in self._input_storages and self._storage_values.get(storage, 0) == 1
-            if schema in _UNSAFE_VIEWS and temporary:
+            if schema in memo.UNSAFE_VIEWS and self._is_temporary(storage):
                 alias = -1
             value = self._fresh(meta)
-            if not same:
-                self._ids[id(leaf)] = value
-                self._alive.append(leaf)
-                self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
             if alias < 0 and storage in fresh:
                 raise Fallback("unknown-tensor", f"{schema} returns results that share memory")
             if alias < 0:
                 fresh.add(storage)
-            self._storages.setdefault(storage, len(self._storages))
+            if not same:
+                self._note(leaf, value, meta, storage)
             metas.append(meta)
             ids.append(value)
             aliases.append(alias)
         return metas, ids, aliases
+
+    def _note(self, fake: torch.Tensor, value: int, meta: TensorMeta, storage: int) -> None:
+        """Say that a new fake is a value."""
+        self._ids[id(fake)] = value
+        self._alive.append(fake)
+        self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
+        self._storages.setdefault(storage, len(self._storages))
+        self._memo.note(fake, value, meta, storage)
+
+    def _is_temporary(self, storage: int) -> bool:
+        """Whether one value shows a storage, which is no input's."""
+        return storage not in self._input_storages and self._storage_values.get(storage, 0) == 1
 
     # -- special cases
 
@@ -350,6 +405,7 @@ class OpRecorder(TorchDispatchMode):
             )
         )
         self._ids[id(target)] = value
+        self._memo.note(target, value, meta, target.untyped_storage()._cdata)
         return out
 
     def _expand_prim(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
