@@ -58,6 +58,34 @@ def test_groups(groups: int, tmp_path: Path) -> None:
     check(conv(padding=1, stride=2, groups=groups), x, w, tmp_path / "stride")
 
 
+@pytest.mark.parametrize("window", [*WINDOWS, (6, 6)])
+@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+def test_a_window_for_each_channel(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
+    for padding, dilation in itertools.product((0, (2, 3)), (1, (1, 2))):
+        x, w = torch.randn(2, 7, 13, 21), torch.randn(7, 1, *window)
+        folder = tmp_path / f"{padding}{dilation}"
+        check(conv(stride=stride, padding=padding, dilation=dilation, groups=7), x, w, folder)
+        assert generated(folder) or not wide_vectors(folder)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 7), (1, 40), (40, 1), (90, 130), (2, 3000), (300, 2)])
+def test_bands_of_rows(size: tuple[int, int], tmp_path: Path) -> None:
+    """Images that are cut into bands, the last of them smaller; windows that lie in the padding alone."""
+    x, w = torch.randn(2, 3, *size), torch.randn(3, 1, 3, 3)
+    for stride, padding in ((1, 1), (2, 1), (1, 4), (2, 5)):
+        check(conv(padding=padding, stride=stride, groups=3), x, w, tmp_path / f"{stride}{padding}")
+
+
+@pytest.mark.parametrize("images", [2, 3, 4, 18])
+def test_images_share_vectors(images: int, tmp_path: Path) -> None:
+    """Where an image ends in the middle of a vector, the next one goes on there: with windows, lines, steps."""
+    x = torch.randn(images, 12, 7, 7)
+    for window, stride in ((3, 1), (1, 1), (1, 2), (3, 2)):
+        w, folder = torch.randn(20, 12, window, window), tmp_path / f"{window}{stride}"
+        check(conv(padding=window // 2, stride=stride), x, w, folder)
+        assert not wide_vectors(folder) or re.search(r"images = [2-9]", (folder / "04-planned.mlir").read_text())
+
+
 def test_many_channels(tmp_path: Path) -> None:
     """More than a block of channels, more than a group of outputs, weights at a power of two."""
     check(conv(padding=1), torch.randn(1, 150, 9, 9), torch.randn(130, 150, 3, 3), tmp_path / "blocks")
@@ -77,6 +105,7 @@ def test_operands_that_lie_otherwise(tmp_path: Path) -> None:
     for name, (images, weights) in cases.items():
         for padding in (0, 1):
             check(conv(padding=padding), images, weights, tmp_path / f"{name}{padding}")
+        check(conv(padding=1, groups=8), images, weights[:8, :1], tmp_path / f"{name} groups")
 
 
 def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -85,12 +114,18 @@ def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return F.relu(y + x)
 
 
+def each(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """The same with a window for each channel."""
+    y = F.batch_norm(F.conv2d(x, w[:, :1], padding=1, groups=w.shape[0]), b, b.abs() + 1, b, b)
+    return F.hardswish(y + x)
+
+
 def gated(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """An epilogue that reads one number per image and channel."""
     return F.conv2d(x, w, b, padding=1) * torch.sigmoid(x.mean((2, 3), keepdim=True))
 
 
-@pytest.mark.parametrize("fn", [block, gated])
+@pytest.mark.parametrize("fn", [block, each, gated])
 @pytest.mark.parametrize("images", [1, 2])
 def test_epilogues(fn: Callable[..., Tensor], images: int, tmp_path: Path) -> None:
     check(fn, torch.randn(images, 24, 14, 15), torch.randn(24, 24, 3, 3) / 8, tmp_path)
@@ -137,11 +172,14 @@ def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
     fn = conv(padding=1, groups=2)
     compiled(fn, tmp_path / "dump", x, w, b)
     text, pick = planned(tmp_path / "dump", 512), random.Random(0)
-    for _ in range(16):
+    for number in range(24):
+        vectors, width, chunk, images = pick.randint(1, 3), pick.choice([1, 8, 16]), pick.randint(1, 6), 1 + number % 2
+        if images == 2:  # These take all their panels at once.
+            chunk = -(-2 * 99 // (vectors * width))
         schedule = (
-            f"chunk = {pick.randint(1, 6)} : i64, depth = {pick.randint(1, 7)} : i64, "
-            f"group = {pick.randint(1, 20)} : i64, rows = {pick.randint(1, 12)} : i64, "
-            f"vectors = {pick.randint(1, 3)} : i64, width = {pick.choice([1, 8, 16])} : i64"
+            f"chunk = {chunk} : i64, depth = {pick.randint(1, 7)} : i64, "
+            f"group = {pick.randint(1, 20)} : i64, images = {images} : i64, rows = {pick.randint(1, 12)} : i64, "
+            f"vectors = {vectors} : i64, width = {width} : i64"
         )
         try:
             close(
@@ -153,11 +191,26 @@ def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
             raise AssertionError(schedule) from None
 
 
+def test_any_band_gives_the_same(tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path / "probe"):
+        pytest.skip("no processor with wide vectors")
+    x, w, b = torch.randn(2, 5, 11, 19), torch.randn(5, 1, 5, 3), torch.randn(5)
+    fn = conv(padding=(2, 1), stride=(1, 2), groups=5)
+    compiled(fn, tmp_path / "dump", x, w, b)
+    text = planned(tmp_path / "dump", 512)
+    for rows, vectors, width in itertools.product((1, 2, 3, 10, 11, 99), (1, 3, 8), (1, 8, 16)):
+        schedule = (
+            f"{{chunk = {rows}, depth = 1, group = 1, images = 1, rows = 1, vectors = {vectors}, width = {width}}}"
+        )
+        close(run_text(SCHEDULE.sub(f"dynamo.matmul = {schedule}", text), tmp_path, x, w, b), exact(fn, x, w, b), 15)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads(threads: int, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        check(conv(padding=1), torch.randn(2, 32, 30, 30), torch.randn(48, 32, 3, 3), tmp_path)
+        check(conv(padding=1), torch.randn(2, 32, 30, 30), torch.randn(48, 32, 3, 3), tmp_path / "all")
+        check(conv(padding=1, groups=32), torch.randn(2, 32, 60, 60), torch.randn(32, 1, 3, 3), tmp_path / "each")
     finally:
         torch.set_num_threads(before)

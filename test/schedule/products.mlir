@@ -119,7 +119,7 @@ module {
 // PLAN: dynamo.launch @kernels::@windows(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (memref<1x16x14x14xf32>, memref<32x16x3x3xf32>, memref<32x196xf32>, memref<4096xf32>) -> ()
 // PLAN: func.func @windows
 // PLAN-SAME: dynamo.domain = array<i64: 32, 196>
-// PLAN-SAME: dynamo.matmul = {chunk = 1 : i64, depth = 16 : i64, group = 32 : i64, rows = 12 : i64, vectors = 2 : i64, width = 16 : i64}
+// PLAN-SAME: dynamo.matmul = {chunk = 1 : i64, depth = 16 : i64, group = 32 : i64, images = 1 : i64, rows = 12 : i64, vectors = 2 : i64, width = 16 : i64}
 // PLAN: dynamo.convolution {{.*}} -> tensor<32x196xf32>
 // PLAN: linalg.generic
 // CHECK-LABEL: func.func @windows

@@ -117,9 +117,6 @@ impl Code {
         let up_to = |value: Value| self.b.value("vector.create_mask", &[value], ty, &[]);
         self.b.value("arith.xori", &[up_to(begin), up_to(end)], ty, &[])
     }
-    pub(super) fn both(&self, a: Value, b: Value) -> Value {
-        self.b.value("arith.andi", &[a, b], a.ty(), &[])
-    }
     pub(super) fn number(&self, element: Type, value: f64) -> Value {
         self.b.value("arith.constant", &[], element, &[("value", Attr::float_of(element, value))])
     }

@@ -15,11 +15,12 @@ use super::{
     SCHEDULE,
     choose::{ceiling, parts},
     code::{Code, fill},
+    cut::choose,
     epilogue::{self, Block, Sums},
     kernel::{Kernel, Role, loaded},
     lower::{CHEAPER, erase},
     tile::{self, Source, Tile},
-    windows::{WindowSchedule, Windows, choose},
+    windows::{WindowSchedule, Windows},
 };
 
 /// The convolution of a kernel at stage 05.
@@ -60,22 +61,26 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     let weights = code.recast(weight, None, &[weight.ty().numel()], &[1]);
     let parallel = w.work() / CHEAPER >= parallel_work;
     let mut loops = Loops { kernel: &kernel, w: &w, s: &s, images, weights, parallel };
-    if let Some(scratch) = kernel.scratch.filter(|_| w.is_copied()) {
-        loops.copy(code, scratch);
-        loops.images = scratch;
+    if w.is_depthwise() {
+        loops.planes(code);
+    } else {
+        if let Some(scratch) = kernel.scratch.filter(|_| w.is_copied()) {
+            loops.copy(code, scratch);
+            loops.images = scratch;
+        }
+        loops.pieces(code);
     }
-    loops.pieces(code);
     erase(function, kernel.root);
     Ok(())
 }
 
 pub(super) struct Loops<'a> {
-    kernel: &'a Kernel,
+    pub(super) kernel: &'a Kernel,
     pub(super) w: &'a Windows,
     pub(super) s: &'a WindowSchedule,
     /// What windows are read from, and what they are multiplied with, each one line of memory.
     pub(super) images: Value,
-    weights: Value,
+    pub(super) weights: Value,
     pub(super) parallel: bool,
 }
 
@@ -93,7 +98,7 @@ pub(super) struct Piece {
     pub(super) panels: (Value, Value),
 }
 
-/// A panel: its image, and its first position there.
+/// A panel: its first image, its number among those of the images that share panels, and its first position there.
 #[derive(Clone, Copy)]
 pub(super) struct Panel {
     pub(super) image: Value,
@@ -104,7 +109,7 @@ pub(super) struct Panel {
 impl Loops<'_> {
     fn pieces(&self, code: Code) {
         let (w, s) = (self.w, self.s);
-        let panels = w.images * self.panels();
+        let panels = s.all_panels(w);
         let (chunks, groups) = (ceiling(panels, s.chunk), ceiling(w.outputs, s.group));
         let rest = w.outputs - (groups - 1) * s.group;
         code.share_out(w.groups * chunks * groups, self.parallel, |code, i| {
@@ -137,22 +142,23 @@ impl Loops<'_> {
         (code.local(element, outputs * lanes), code.local(element, depth * lanes))
     }
 
-    /// Panels of one image.
+    /// Panels of the images that share them.
     pub(super) fn panels(&self) -> i64 {
-        ceiling(self.w.positions(), self.s.lanes())
+        self.s.panels(self.w)
     }
     pub(super) fn panel(&self, code: Code, number: Value) -> Panel {
-        let panels = self.panels();
-        let (image, number) =
-            if self.w.images == 1 { (code.index(0), number) } else { (code.quotient(number, panels), code.remainder(number, panels)) };
+        let (panels, images) = (self.panels(), self.s.images);
+        let (image, number) = if self.w.images == images {
+            (code.index(0), number)
+        } else {
+            (code.times(code.quotient(number, panels), images), code.remainder(number, panels))
+        };
         Panel { image, number, first: code.times(number, self.s.lanes()) }
     }
 
     fn piece(&self, code: Code, (sums, packed): Buffers, piece: &Piece) {
-        let (w, s, lanes) = (self.w, self.s, self.s.lanes());
-        let (area, depth) = (piece.outputs * lanes, self.depth());
+        let (w, s, lanes, depth) = (self.w, self.s, self.s.lanes(), self.depth());
         fill(&code, sums);
-        let all = (piece.panels.0, piece.panels.1, 1);
         code.times_do(ceiling(w.channels, s.depth), |code, step| {
             let from = code.times(step, s.depth);
             let channels = code.at_most(code.sub(code.index(w.channels), from), s.depth);
@@ -160,15 +166,32 @@ impl Loops<'_> {
             let count = code.times(channels, w.taps());
             self.tiles(code, piece, code.times(from, w.taps()), count, (sums, packed));
         });
-        let panels = self.panels();
+        if s.images > 1 {
+            self.finish_images(code, sums, piece);
+        } else {
+            self.finish_panels(code, sums, piece);
+        }
+    }
+
+    /// Distances of a piece's sums: from one panel to the next, from one output channel to the next. Images that share panels
+    /// have all positions side by side.
+    fn sums_strides(&self, outputs: i64) -> (i64, i64) {
+        let lanes = self.s.lanes();
+        if self.s.images > 1 { (lanes, lanes * self.s.chunk) } else { (outputs * lanes, lanes) }
+    }
+
+    /// Makes results of the sums, panel by panel.
+    fn finish_panels(&self, code: Code, sums: Value, piece: &Piece) {
+        let (w, lanes, panels) = (self.w, self.s.lanes(), self.panels());
         let rest = w.positions() - (panels - 1) * lanes;
-        code.for_each(all, &[], |code, number, _| {
-            let from = Some(code.times(code.sub(number, piece.panels.0), area));
+        let (apart, pitch) = self.sums_strides(piece.outputs);
+        code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
+            let from = Some(code.times(code.sub(number, piece.panels.0), apart));
             let panel = self.panel(code, number);
             let finish = |code: Code, valid: i64| {
                 let left = (piece.first_output, piece.outputs);
                 let block = Block { outer: vec![panel.image], left, right: (panel.first, valid) };
-                epilogue::apply(code, self.kernel, &block, Sums { memory: sums, from, strides: (lanes, 1) });
+                epilogue::apply(code, self.kernel, &block, Sums { memory: sums, from, strides: (pitch, 1) });
             };
             if rest == lanes || panels == 1 {
                 finish(code, rest);
@@ -179,11 +202,24 @@ impl Loops<'_> {
         });
     }
 
+    /// The same image by image, where they share panels.
+    fn finish_images(&self, code: Code, sums: Value, piece: &Piece) {
+        let positions = self.w.positions();
+        let first = self.panel(code, piece.panels.0).image;
+        let (_, pitch) = self.sums_strides(piece.outputs);
+        code.times_do(self.s.images, |code, i| {
+            let left = (piece.first_output, piece.outputs);
+            let block = Block { outer: vec![code.add(first, i)], left, right: (code.index(0), positions) };
+            let from = Some(code.times(i, positions));
+            epilogue::apply(code, self.kernel, &block, Sums { memory: sums, from, strides: (pitch, 1) });
+        });
+    }
+
     /// Adds products, tile by tile: a tile's weights stay in the innermost cache while panels pass by.
     fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed): Buffers) {
         let (s, k, lanes, depth) = (self.s, self.w.k(), self.s.lanes(), self.depth());
         let (number, large, many) = parts(piece.outputs, s.rows);
-        let area = piece.outputs * lanes;
+        let (apart, pitch) = self.sums_strides(piece.outputs);
         let run = |code: Code, tiles: i64, tall: i64, first: i64| {
             if tiles == 0 || tall == 0 {
                 return;
@@ -196,8 +232,8 @@ impl Loops<'_> {
                 code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
                     let place = code.sub(number, piece.panels.0);
                     let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };
-                    let at = code.add(code.times(place, area), code.times(row, lanes));
-                    tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, lanes));
+                    let at = code.add(code.times(place, apart), code.times(row, pitch));
+                    tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, pitch));
                     Vec::new()
                 });
             });

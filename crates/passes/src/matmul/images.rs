@@ -50,7 +50,7 @@ impl Loops<'_> {
 
     /// Copies the windows of all panels of a piece, of `channels` channels from `from` on; panels are `pitch` apart.
     pub(super) fn pack_all(&self, code: Code, piece: &Piece, (from, channels): (Value, Value), (packed, pitch): (Value, i64)) {
-        let [image, channel, row, column] = self.w.source();
+        let [image, channel, _, column] = self.w.source();
         let start = code.add(piece.channels, code.times(from, channel));
         let all = (piece.panels.0, piece.panels.1, 1);
         let place = |code: Code, number: Value| {
@@ -59,7 +59,7 @@ impl Loops<'_> {
             (panel, code.add(start, code.times(panel.image, image)), at)
         };
         // Without windows, positions of all panels are neighbours: channel by channel, so that memory is gone through in order.
-        let is_line = column == 1 && self.w.taps() == 1 && self.w.strides[0] * row == self.w.result[1] && self.s.chunk > 1;
+        let is_line = column == 1 && self.w.taps() == 1 && self.w.lines().1 == 1 && self.s.chunk > 1 && self.s.images == 1;
         if is_line && self.w.positions() >= self.s.lanes() {
             code.for_each((code.index(0), channels, 1), &[], |code, c, _| {
                 code.for_each(all, &[], |code, number, _| {
@@ -131,52 +131,57 @@ impl Loops<'_> {
     /// vectors of a tap.
     fn readers(&self, code: Code, first: Value, each: Copier<'_>) {
         let (w, width, lanes) = (self.w, self.s.width, self.s.lanes());
-        let [_, _, row, column] = w.source();
-        let step = w.strides[0] * row;
-        if column != 1 || step < w.result[1] {
+        let (length, _, step) = w.lines();
+        if w.source()[3] != 1 || step < length {
             let offsets: Vec<_> = (0..self.s.vectors).map(|vector| self.offsets(code, code.plus(first, vector * width))).collect();
             return each(code, &|code, vector, at| code.gather(self.images, at, offsets[vector as usize]));
         }
-        // Positions of one row are neighbours; where the next row goes on at once, so are all.
-        let (y, x) = (code.quotient(first, w.result[1]), code.remainder(first, w.result[1]));
-        let corner = code.add(code.times(y, step), x);
-        let all_rows = step == w.result[1];
-        let (place, last) = if all_rows { (first, w.positions()) } else { (x, w.result[1]) };
-        let neighbours = |code: Code| {
-            each(code, &|code, vector, at| code.load_vector(self.images, code.plus(code.add(at, corner), vector * width), (width, width)));
-        };
-        let by_row = |code: Code| {
-            let ways: Vec<_> = (0..self.s.vectors).map(|vector| self.rows_of(code, code.plus(first, vector * width))).collect();
+        let by_line = |code: Code| {
+            let ways: Vec<_> = (0..self.s.vectors).map(|vector| self.lines_of(code, code.plus(first, vector * width))).collect();
             each(code, &|code, vector, at| {
                 let zero = code.zero(code.vector_type(self.images.ty().element(), width));
                 let read = |value, &(corner, mask): &(Value, Value)| code.load_some(self.images, code.add(at, corner), mask, value);
                 ways[vector as usize].iter().fold(zero, read)
             });
         };
-        if last < lanes || w.positions() < lanes {
-            return by_row(code);
+        if length < lanes {
+            return by_line(code);
         }
-        let inside = code.both(code.is_below(place, last - lanes + 1), code.is_below(first, w.positions() - lanes + 1));
-        code.choose(inside, neighbours, by_row);
+        let (line, x) = (code.quotient(first, length), code.remainder(first, length));
+        let neighbours = |code: Code| {
+            let corner = code.add(self.line_start(code, line), x);
+            each(code, &|code, vector, at| code.load_vector(self.images, code.plus(code.add(at, corner), vector * width), (width, width)));
+        };
+        code.choose(code.is_below(x, length - lanes + 1), neighbours, by_line);
     }
 
-    /// The rows of the result that a vector's positions lie in: how far the vector's first element would be from the first
-    /// window's corner if all of it was in that row, and which elements are. Positions past the last are in none.
-    fn rows_of(&self, code: Code, first: Value) -> Vec<(Value, Value)> {
+    /// Where a line of neighbouring positions starts; lines of the images that share panels are counted.
+    fn line_start(&self, code: Code, line: Value) -> Value {
+        let (_, lines, step) = self.w.lines();
+        if self.s.images == 1 {
+            return code.times(line, step);
+        }
+        let (image, line) = (code.quotient(line, lines), code.remainder(line, lines));
+        code.add(code.times(image, self.w.source()[0]), code.times(line, step))
+    }
+
+    /// The lines that a vector's positions lie in: how far the vector's first element would be from the first window's corner if
+    /// all of it was in that line, and which elements are. Positions past the last are in none.
+    fn lines_of(&self, code: Code, first: Value) -> Vec<(Value, Value)> {
         let (w, width) = (self.w, self.s.width);
-        let step = w.strides[0] * w.source()[2];
-        let (y, x) = (code.quotient(first, w.result[1]), code.remainder(first, w.result[1]));
-        let corner = code.add(code.times(y, step), x);
-        let there = code.sub(code.at_least(code.index(w.positions()), first), first);
-        let rows = (width - 1 + w.result[1] - 1) / w.result[1] + 1;
+        let (length, ..) = w.lines();
+        let (line, x) = (code.quotient(first, length), code.remainder(first, length));
+        let positions = self.s.images * w.positions();
+        let there = code.sub(code.at_least(code.index(positions), first), first);
         let mut begin = code.index(0);
         let mut found = Vec::new();
-        for row in 0..rows {
-            // The row ends where x has come to the next multiple of its length.
-            let end = code.at_least(code.sub(code.at_least(code.index((row + 1) * w.result[1]), x), x), begin);
+        for number in 0..ceiling(width - 1, length) + 1 {
+            // The line ends where x has come to the next multiple of its length.
+            let end = code.at_least(code.sub(code.at_least(code.index((number + 1) * length), x), x), begin);
             let end = code.least(end, there);
             let mask = code.between(begin, end, width);
-            found.push((code.plus(corner, row * (step - w.result[1])), mask));
+            let start = self.line_start(code, code.plus(line, number));
+            found.push((code.plus(code.add(start, x), -number * length), mask));
             begin = end;
         }
         found
@@ -185,7 +190,7 @@ impl Loops<'_> {
     /// Distances of a vector's positions from the first window's corner; of the last one where there are fewer.
     fn offsets(&self, code: Code, first: Value) -> Value {
         let (w, width) = (self.w, self.s.width);
-        let [_, _, row, column] = w.source();
+        let [image, _, row, column] = w.source();
         let ctx = code.ctx();
         let ty = code.vector_type(Type::int(ctx, 32), width);
         let constant = |value: i64| {
@@ -198,9 +203,17 @@ impl Loops<'_> {
         let counting = code.b.value("arith.constant", &[], ty, &[("value", counting)]);
         let number = code.b.value("arith.index_cast", &[first], Type::int(ctx, 32), &[]);
         let positions = op("arith.addi", code.broadcast(number, width), counting);
-        let positions = op("arith.minui", positions, constant(w.positions() - 1));
+        let positions = op("arith.minui", positions, constant(self.s.images * w.positions() - 1));
+        let (number, positions) = match self.s.images {
+            1 => (None, positions),
+            _ => {
+                let all = constant(w.positions());
+                (Some(op("arith.divui", positions, all)), op("arith.remui", positions, all))
+            }
+        };
         let (y, x) = (op("arith.divui", positions, constant(w.result[1])), op("arith.remui", positions, constant(w.result[1])));
         let along = |value: Value, step: i64| op("arith.muli", value, constant(step));
-        op("arith.addi", along(y, w.strides[0] * row), along(x, column))
+        let place = op("arith.addi", along(y, w.strides[0] * row), along(x, column));
+        number.map_or(place, |number| op("arith.addi", place, along(number, image)))
     }
 }

@@ -18,7 +18,8 @@
 //! Sums of a block of the result lie in a buffer in the innermost cache; the epilogue, a `linalg.generic` over the
 //! block, makes the result of them.
 //!
-//! A convolution is such a product with windows in its panels ([`windows`], `convolve`, `images`).
+//! A convolution is such a product with windows in its panels ([`windows`], `convolve`, `images`). Where each channel has a window
+//! of its own there is nothing to be shared in tiles, and positions are added up along memory (`plane`, `planes`).
 //!
 //! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel), `lower`
 //! builds loops, `pack`, `tile` and `dots` what is in them.
@@ -26,12 +27,15 @@
 pub mod choose;
 mod code;
 mod convolve;
+pub mod cut;
 mod dots;
 mod epilogue;
 mod images;
 mod kernel;
 mod lower;
 mod pack;
+mod plane;
+mod planes;
 pub mod problem;
 mod tile;
 pub mod windows;

@@ -45,7 +45,7 @@ impl Tile {
 
 /// Steps along k after which what was summed up is added to the sums: one f32 that takes all terms would lose the last bits of
 /// thousands of them.
-const RUN: i64 = 128;
+pub(super) const RUN: i64 = 128;
 
 /// Adds the products of `count` steps along k to the sums at `at`, whose rows are `pitch` apart.
 pub(super) fn accumulate(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: (Value, Value, i64)) {

@@ -1,26 +1,16 @@
-//! What is known of a convolution, and how its loops are cut.
+//! What is known of a convolution, and what there is to say about its loops; [`super::cut`] decides.
 //!
 //! It is a product for each image and group of channels: rows are windows' weights, one for each output channel, k runs
 //! over input channels and the window, lanes are positions in the result.
 
-#![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
-
 use dynamlir_dialect::ir::{Attr, Ctx, Op};
 
-use super::choose::{LOCAL, ceiling, group_cycles, most_rows};
+use super::{
+    choose::{LOCAL, ceiling},
+    cut::choose,
+    plane::Plane,
+};
 
-/// Floats of a piece's panels.
-const PANELS: i64 = 28 * 1024;
-/// Floats of a piece's sums.
-const SUMS: i64 = 28 * 1024;
-/// Steps along k that are copied to panels at once.
-const DEPTH: i64 = 512;
-/// Most output channels that are worked on together.
-const GROUP: i64 = 512;
-/// The same, where weights are more than images.
-const DEEP_GROUP: i64 = 96;
-/// Fewest pieces of work, for threads to share.
-const PIECES: i64 = 8;
 /// Largest memory that lanes may be far apart in: distances are 32 bits.
 const REACH: i64 = 1 << 30;
 /// Most floats of a copy of the images, 256 MiB.
@@ -89,6 +79,10 @@ impl Windows {
     pub fn positions(&self) -> i64 {
         self.result[0] * self.result[1]
     }
+    /// Whether each output channel has an input channel of its own.
+    pub fn is_depthwise(&self) -> bool {
+        self.outputs == 1 && self.channels == 1
+    }
     /// Multiplications.
     pub fn work(&self) -> i64 {
         [self.images, self.groups, self.outputs, self.positions()].iter().fold(self.k(), |work, &size| work.saturating_mul(size))
@@ -105,7 +99,7 @@ impl Windows {
     }
     /// Elements of the copy.
     pub fn copy(&self) -> i64 {
-        if self.is_copied() { self.images * self.source()[0] } else { 0 }
+        if self.is_copied() && !self.is_depthwise() { self.images * self.source()[0] } else { 0 }
     }
     /// Distances in the memory that windows are read from: of images, channels, rows, and the columns of two neighbouring
     /// windows.
@@ -127,7 +121,24 @@ impl Windows {
     pub fn domain(&self) -> [i64; 3] {
         [self.images, self.groups * self.outputs, self.positions()]
     }
-    fn is_regular(&self) -> bool {
+    /// Positions that are neighbours in the memory that windows are read from: how many, how often in an image, how far from one
+    /// such line to the next.
+    pub fn lines(&self) -> (i64, i64, i64) {
+        let [_, _, row, column] = self.source();
+        let step = self.strides[0] * row;
+        if column == 1 && step == self.result[1] {
+            (self.positions(), 1, step * self.result[0])
+        } else {
+            (self.result[1], self.result[0], step)
+        }
+    }
+    /// Whether so many images in order can be seen as one.
+    pub(super) fn are_joined_by(&self, images: i64) -> bool {
+        let [image, _, row, _] = self.source();
+        let is_forward = image >= self.result[0] * self.strides[0] * row;
+        images == 1 || self.images % images == 0 && is_forward && image.saturating_mul(images) < REACH
+    }
+    pub(super) fn is_regular(&self) -> bool {
         let sizes = [self.images, self.outputs, self.k(), self.positions()];
         let reach = self.source()[2].saturating_mul(self.copied()[0]).saturating_add(self.source()[3].saturating_mul(self.result[1]));
         sizes.iter().all(|&size| size > 0) && self.input.iter().all(|&stride| stride >= 0) && reach < REACH && self.copy() < COPY
@@ -149,64 +160,56 @@ pub struct WindowSchedule {
     pub depth: i64,
     /// Panels that are worked on together.
     pub chunk: i64,
+    /// Images whose positions go on in the lanes where those of the one before end. Where there are several, all their panels are
+    /// worked on together.
+    pub images: i64,
 }
 
 impl WindowSchedule {
-    const FIELDS: [&'static str; 6] = ["chunk", "depth", "group", "rows", "vectors", "width"];
+    const FIELDS: [&'static str; 7] = ["chunk", "depth", "group", "images", "rows", "vectors", "width"];
 
     /// Positions in a panel.
     pub fn lanes(&self) -> i64 {
         self.width * self.vectors
     }
+    /// Panels of the images that share them.
+    pub fn panels(&self, windows: &Windows) -> i64 {
+        ceiling(self.images * windows.positions(), self.lanes())
+    }
+    /// The same of all images.
+    pub fn all_panels(&self, windows: &Windows) -> i64 {
+        windows.images / self.images * self.panels(windows)
+    }
     /// As an attribute of the kernel.
     pub fn to_attr(&self, ctx: Ctx) -> Attr {
-        let values = [self.chunk, self.depth, self.group, self.rows, self.vectors, self.width];
+        let values = [self.chunk, self.depth, self.group, self.images, self.rows, self.vectors, self.width];
         let fields: Vec<_> = Self::FIELDS.into_iter().zip(values).map(|(name, value)| (name, Attr::i64(ctx, value))).collect();
         Attr::dict(ctx, &fields)
     }
     /// Reads the attribute, which may be anything, and holds it against the convolution.
     pub fn from_attr(attr: Attr, windows: &Windows) -> Option<Self> {
-        let mut values = [0; 6];
+        let mut values = [0; 7];
         for (value, name) in values.iter_mut().zip(Self::FIELDS) {
             *value = attr.get(name)?.as_i64().filter(|&value| value > 0 && value <= 1 << 24)?;
         }
-        let [chunk, depth, group, rows, vectors, width] = values;
-        let schedule = Self { width, vectors, rows, group, depth, chunk };
+        let [chunk, depth, group, images, rows, vectors, width] = values;
+        let schedule = Self { width, vectors, rows, group, depth, chunk, images };
         let tile = width.count_ones() == 1 && width <= 64 && vectors <= 8 && rows <= 32;
-        (tile && schedule.local(windows) <= LOCAL).then_some(schedule)
+        (tile && schedule.joins(windows) && schedule.local(windows) <= LOCAL).then_some(schedule)
+    }
+    /// Whether so many images can share panels.
+    fn joins(&self, windows: &Windows) -> bool {
+        self.images == 1 || (windows.are_joined_by(self.images) && self.chunk == self.panels(windows))
     }
     /// Floats of a thread's buffers.
-    fn local(&self, windows: &Windows) -> i64 {
+    pub(super) fn local(&self, windows: &Windows) -> i64 {
+        if windows.is_depthwise() {
+            return Plane::of(windows, self).local();
+        }
         let steps = self.depth.min(windows.channels).saturating_mul(windows.taps());
         let each = self.group.min(windows.outputs).saturating_add(steps);
         self.chunk.saturating_mul(self.lanes()).saturating_mul(each)
     }
-}
-
-/// The schedule, with vectors of so many bits. Without any it is a slow one: there is no other way to say a convolution.
-///
-/// # Errors
-/// Why there is none at all.
-pub fn choose(windows: &Windows, vector_bits: i64) -> Result<WindowSchedule, &'static str> {
-    if !windows.is_regular() {
-        return Err("a convolution of images too large, or that run backwards in memory");
-    }
-    let width = if vector_bits >= 256 { vector_bits / 32 } else { 1 };
-    let (positions, outputs) = (windows.positions(), windows.outputs);
-    // What there is more of is shared out: positions, or else output channels, whose weights are then read once.
-    let is_deep = outputs > windows.images * positions;
-    let most = if is_deep { ceiling(outputs, PIECES).max(DEEP_GROUP) } else { GROUP };
-    let group = ceiling(outputs, ceiling(outputs, most));
-    let cycles = |vectors: i64| group_cycles(group, most_rows(width, vectors), vectors) * ceiling(positions, vectors * width) as f64;
-    let vectors = (1..=3).min_by(|&a, &b| cycles(a).total_cmp(&cycles(b))).unwrap_or(1);
-    let lanes = vectors * width;
-    let panels = windows.images * ceiling(positions, lanes);
-    let depth = (DEPTH.min(PANELS / lanes) / windows.taps()).clamp(1, windows.channels);
-    let pieces = windows.groups * ceiling(outputs, group);
-    let fitting = (PANELS / (lanes * depth * windows.taps())).min(SUMS / (lanes * group));
-    let chunk = fitting.min(ceiling(panels, ceiling(PIECES, pieces))).clamp(1, panels);
-    let schedule = WindowSchedule { width, vectors, rows: most_rows(width, vectors), group, depth, chunk };
-    if schedule.local(windows) > LOCAL { Err("a convolution of windows too large") } else { Ok(schedule) }
 }
 
 /// Fewest output channels of a group: below, copying windows takes as long as multiplying them.
@@ -227,10 +230,17 @@ pub fn is_worth_generating_windows(windows: &Windows, vector_bits: i64) -> bool 
     let is_deep = windows.taps() == 1 && windows.channels >= MOST_CHANNELS;
     let fills = |schedule: WindowSchedule| {
         // Of one image the library does not fill its vectors either.
-        let lanes = ceiling(windows.positions(), schedule.lanes()) * schedule.lanes();
-        windows.images == 1 || windows.positions() * 100 >= lanes * FULLEST
+        let lanes = schedule.all_panels(windows) * schedule.lanes();
+        windows.images == 1 || windows.images * windows.positions() * 100 >= lanes * FULLEST
     };
-    vector_bits >= 256 && is_wide && !is_deep && choose(windows, vector_bits).is_ok_and(fills)
+    let suits = |schedule| windows.is_depthwise() || (is_wide && !is_deep && fills(schedule));
+    vector_bits >= 256 && choose(windows, vector_bits).is_ok_and(suits)
+}
+
+/// Whether code may be tried at all: it is not hopeless.
+pub fn is_possible_windows(windows: &Windows, vector_bits: i64) -> bool {
+    let is_wide = windows.outputs * 2 >= FEWEST_OUTPUTS && windows.k() >= SHORTEST;
+    vector_bits >= 256 && (is_wide || windows.is_depthwise()) && choose(windows, vector_bits).is_ok()
 }
 
 #[cfg(test)]
@@ -266,6 +276,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn small_images_share_panels() {
+        let one = windows(512, 512, 7, 3, 1);
+        let four = Windows { images: 4, ..one.clone() };
+        let schedule = choose(&four, 512).expect("regular");
+        // 196 positions in 224 lanes; image by image there would be 256.
+        assert_eq!((choose(&one, 512).expect("regular").images, schedule.images), (1, 4));
+        assert_eq!((schedule.chunk, schedule.all_panels(&four) * schedule.lanes()), (schedule.panels(&four), 224));
+        assert!(schedule.local(&four) <= LOCAL && schedule.joins(&four));
+        // The same image over and over is not a larger one.
+        let repeated = Windows { input: [0, 49, 7, 1], window: [1; 2], padding: [0; 2], ..four };
+        assert_eq!(choose(&repeated, 512).expect("regular").images, 1);
     }
 
     #[test]

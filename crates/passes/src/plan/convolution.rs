@@ -18,7 +18,8 @@ use super::{
 };
 use crate::matmul::{
     SCHEDULE,
-    windows::{Windows, choose},
+    cut::choose,
+    windows::Windows,
 };
 
 impl Kernels {

@@ -1,0 +1,102 @@
+//! How a convolution's loops are cut: all ways, and what each is expected to cost.
+
+#![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+
+use super::{
+    choose::{LOCAL, ceiling, group_cycles, most_rows},
+    plane,
+    tile::RUN,
+    windows::{WindowSchedule, Windows},
+};
+
+/// Floats of a piece's panels.
+const PANELS: i64 = 28 * 1024;
+/// Floats of a piece's sums.
+const SUMS: i64 = 28 * 1024;
+/// Steps along k that are copied to panels at once: many, or few for the sake of more panels.
+const DEPTHS: [i64; 2] = [512, 128];
+/// Most output channels that are worked on together.
+const GROUPS: [i64; 3] = [512, 256, 128];
+/// The same, where weights are more than images.
+const DEEP_GROUP: i64 = 96;
+/// Fewest pieces of work, for threads to share.
+const PIECES: i64 = 8;
+/// Most images that share panels.
+const MOST_TOGETHER: i64 = 16;
+
+/// Cycles for storing a vector of windows.
+const STORE_CYCLES: f64 = 1.5;
+/// Cycles for adding a register to the sums in memory.
+const SUM_CYCLES: f64 = 1.5;
+/// Most rows whose weights the processor can follow through memory, and what a tile's time is multiplied with if there are more.
+const FOLLOWED: (i64, f64) = (16, 1.25);
+/// Floats of weights that the second-level cache keeps until they are needed again.
+const KEPT: i64 = 160 * 1024;
+/// Cycles for one of them that must come from farther away.
+const FETCH_CYCLES: f64 = 0.1;
+
+/// The schedule, with vectors of so many bits. Without any it is a slow one: there is no other way to say a convolution.
+///
+/// # Errors
+/// Why there is none at all.
+pub fn choose(windows: &Windows, vector_bits: i64) -> Result<WindowSchedule, &'static str> {
+    if !windows.is_regular() {
+        return Err("a convolution of images too large, or that run backwards in memory");
+    }
+    candidates(windows, vector_bits).into_iter().next().map(|(_, schedule)| schedule).ok_or("a convolution of windows too large")
+}
+
+/// All ways to cut the loops of a regular one, with their costs in cycles, the cheapest first.
+pub(super) fn candidates(windows: &Windows, vector_bits: i64) -> Vec<(f64, WindowSchedule)> {
+    let width = if vector_bits >= 256 { vector_bits / 32 } else { 1 };
+    let fits = |(_, schedule): &(f64, WindowSchedule)| schedule.local(windows) <= LOCAL;
+    if windows.is_depthwise() {
+        return Some((0.0, plane::choose(windows, width))).filter(fits).into_iter().collect();
+    }
+    // What there is more of is shared out: positions, or else output channels, whose weights are then read once.
+    let is_deep = windows.outputs > windows.images * windows.positions();
+    let groups = if is_deep { vec![ceiling(windows.outputs, PIECES).max(DEEP_GROUP)] } else { GROUPS.to_vec() };
+    let mut all = Vec::new();
+    for images in (1..=windows.images.min(MOST_TOGETHER)).filter(|&images| windows.are_joined_by(images)) {
+        for vectors in 1..=3 {
+            for &group in &groups {
+                all.extend(DEPTHS.map(|depth| candidate(windows, (width, vectors), images, (group, depth))));
+            }
+        }
+    }
+    all.retain(fits);
+    all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    all
+}
+
+/// One way.
+fn candidate(windows: &Windows, (width, vectors): (i64, i64), images: i64, (most, depth): (i64, i64)) -> (f64, WindowSchedule) {
+    let (outputs, lanes, taps) = (windows.outputs, vectors * width, windows.taps());
+    let rows = most_rows(width, vectors);
+    let panels = ceiling(images * windows.positions(), lanes);
+    // Panels that must fit at once.
+    let (fewest, all) = if images > 1 { (panels, panels) } else { (1, windows.images * panels) };
+    let pieces = ceiling(outputs, most.min(SUMS / (lanes * fewest)).max(1));
+    let group = ceiling(outputs, pieces);
+    let depth = (depth.min(PANELS / (lanes * fewest)) / taps).clamp(1, windows.channels);
+    let fitting = (PANELS / (lanes * depth * taps)).min(SUMS / (lanes * group));
+    let shared = ceiling(all, ceiling(PIECES, windows.groups * pieces));
+    let chunk = fitting.min(shared).clamp(fewest, all);
+    let schedule = WindowSchedule { width, vectors, rows, group, depth, chunk, images };
+    (cost(windows, &schedule), schedule)
+}
+
+/// Cycles, along all panels and steps along k.
+fn cost(windows: &Windows, s: &WindowSchedule) -> f64 {
+    let (length, ..) = windows.lines();
+    // Memory is read once for each line that a vector meets.
+    let reads = 1.0 + (s.lanes() as f64 / length as f64).min(ceiling(s.width - 1, length) as f64);
+    let packed = s.vectors as f64 * (STORE_CYCLES + reads);
+    let sums = SUM_CYCLES * (s.group * s.vectors) as f64 / (s.depth * windows.taps()).min(RUN) as f64;
+    let slow = if s.rows > FOLLOWED.0 { FOLLOWED.1 } else { 1.0 };
+    let weights = windows.outputs * windows.k();
+    let fetched = if weights > KEPT { FETCH_CYCLES * s.group as f64 / s.chunk as f64 } else { 0.0 };
+    let step = group_cycles(s.group, s.rows, s.vectors) * slow + packed + sums + fetched;
+    let panels = s.all_panels(windows) * ceiling(windows.outputs, s.group);
+    (windows.groups * panels * windows.k()) as f64 * step
+}

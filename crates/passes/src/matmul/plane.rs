@@ -1,0 +1,162 @@
+//! How a band of one channel's rows lies in a thread's memory while its windows are added up (see `planes`).
+
+use super::{
+    choose::{ceiling, parts},
+    windows::{WindowSchedule, Windows},
+};
+
+/// Floats that stay in the innermost cache.
+const INNERMOST: i64 = 7 * 1024;
+/// Vectors of sums that hide how long an addition takes.
+const VECTORS: i64 = 8;
+
+/// The memory of a band: `strides[0] · strides[1]` sorts of `lines` rows, each `pitch` long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plane<'a> {
+    windows: &'a Windows,
+    /// Rows of the result.
+    pub rows: i64,
+    /// Distance of rows.
+    pub pitch: i64,
+    lines: i64,
+    /// Elements of a vector, and most vectors of sums.
+    width: i64,
+    vectors: i64,
+}
+
+impl<'a> Plane<'a> {
+    /// As the schedule says.
+    pub fn of(windows: &'a Windows, schedule: &WindowSchedule) -> Self {
+        Self::new(windows, schedule.chunk, schedule.width, schedule.vectors)
+    }
+    fn new(windows: &'a Windows, rows: i64, width: i64, vectors: i64) -> Self {
+        let rows = rows.min(windows.result[0]);
+        let pitch = ceiling(windows.size[1] + 2 * windows.padding[1], windows.strides[1]);
+        let lines = ceiling(met(windows, rows), windows.strides[0]);
+        Self { windows, rows, pitch, lines, width, vectors }
+    }
+
+    /// Rows that the windows of so many rows of the result meet.
+    pub fn met(&self, rows: i64) -> i64 {
+        met(self.windows, rows)
+    }
+    /// How far one sort of columns is from the next.
+    pub fn columns_apart(&self) -> i64 {
+        self.lines * self.pitch
+    }
+    /// How far one sort of rows is from the next.
+    pub fn rows_apart(&self) -> i64 {
+        self.windows.strides[1] * self.columns_apart()
+    }
+    /// Where the first window's tap in this row of it is.
+    pub fn row(&self, tap: i64) -> i64 {
+        let (along, stride) = (tap * self.windows.dilation[0], self.windows.strides[0]);
+        along % stride * self.rows_apart() + along / stride * self.pitch
+    }
+    /// The same of a column.
+    pub fn column(&self, tap: i64) -> i64 {
+        let (along, stride) = (tap * self.windows.dilation[1], self.windows.strides[1]);
+        along % stride * self.columns_apart() + along / stride
+    }
+    /// Rounds along the line of so many rows of the result, and vectors of each.
+    pub fn rounds(&self, rows: i64) -> (i64, i64) {
+        let line = (rows - 1) * self.pitch + self.windows.result[1];
+        let (count, vectors, _) = parts(ceiling(line, self.width), self.vectors);
+        (count, vectors)
+    }
+    /// Lanes of these rounds.
+    fn lanes(&self, rows: i64) -> i64 {
+        let (count, vectors) = self.rounds(rows);
+        count * vectors * self.width
+    }
+    /// Most lanes of a band. The last one may be smaller, and still take more.
+    fn most_lanes(&self) -> i64 {
+        let rest = self.windows.result[0] - (ceiling(self.windows.result[0], self.rows) - 1) * self.rows;
+        self.lanes(self.rows).max(self.lanes(rest))
+    }
+    /// Lanes of a row of positions.
+    fn row_lanes(&self) -> i64 {
+        ceiling(self.windows.result[1], self.width) * self.width
+    }
+    /// Elements of the copy, with what is read past its end.
+    pub fn copy(&self) -> i64 {
+        let [height, width] = self.windows.window;
+        let last = |count: i64, place: &dyn Fn(i64) -> i64| (0..count).map(place).max().unwrap_or(0);
+        let read = last(height, &|y| self.row(y)) + last(width, &|x| self.column(x)) + self.most_lanes();
+        let all = self.windows.strides[0] * self.rows_apart();
+        ceiling(all.max(read), self.width) * self.width
+    }
+    /// Elements of the line of sums.
+    pub fn line(&self) -> i64 {
+        self.most_lanes().max((self.rows - 1) * self.pitch + self.row_lanes())
+    }
+    /// Elements of the positions' sums, with what is written past their end.
+    pub fn sums(&self) -> i64 {
+        (self.rows - 1) * self.windows.result[1] + self.row_lanes()
+    }
+    /// Floats of it all.
+    pub fn local(&self) -> i64 {
+        self.copy().saturating_add(self.line()).saturating_add(self.sums())
+    }
+}
+
+fn met(windows: &Windows, rows: i64) -> i64 {
+    (rows - 1) * windows.strides[0] + windows.dilation[0] * (windows.window[0] - 1) + 1
+}
+
+/// The schedule of a convolution whose channels have windows of their own: bands of rows that fit into the innermost cache, or else
+/// single rows.
+pub fn choose(windows: &Windows, width: i64) -> WindowSchedule {
+    let fits = |rows: i64| Plane::new(windows, rows, width, VECTORS).local() <= INNERMOST;
+    let most = (1..=windows.result[0]).rev().find(|&rows| fits(rows)).unwrap_or(1);
+    let chunk = ceiling(windows.result[0], ceiling(windows.result[0], most));
+    WindowSchedule { width, vectors: VECTORS, rows: 1, group: 1, depth: 1, chunk, images: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(size: i64, window: i64, stride: i64) -> Windows {
+        let padding = window / 2;
+        let along = (size + 2 * padding - window) / stride + 1;
+        Windows {
+            images: 1,
+            groups: 8,
+            outputs: 1,
+            channels: 1,
+            size: [size; 2],
+            window: [window; 2],
+            strides: [stride; 2],
+            padding: [padding; 2],
+            dilation: [1; 2],
+            result: [along; 2],
+            input: [8 * size * size, size * size, size, 1],
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_are_sorted() {
+        let windows = windows(8, 3, 2);
+        let schedule = choose(&windows, 16);
+        let plane = Plane::of(&windows, &schedule);
+        // Nine rows are met, five of them even; ten columns.
+        assert_eq!((plane.rows, plane.pitch, plane.columns_apart(), plane.rows_apart()), (4, 5, 25, 50));
+        assert_eq!([0, 1, 2].map(|tap| plane.row(tap)), [0, 50, 5]);
+        assert_eq!([0, 1, 2].map(|tap| plane.column(tap)), [0, 25, 1]);
+        // 3 · 5 + 4 sums are two vectors; the last tap reads from 5 + 1 on, and the second sorts from 50 + 25 on.
+        assert_eq!((plane.rounds(4), plane.copy()), ((1, 2), 112));
+    }
+
+    #[test]
+    fn large_images_are_cut_into_bands() {
+        for (size, window, stride) in [(112, 3, 1), (224, 3, 2), (56, 5, 1), (500, 7, 1), (1, 3, 1)] {
+            let windows = windows(size, window, stride);
+            for width in [1, 8, 16] {
+                let schedule = choose(&windows, width);
+                let plane = Plane::of(&windows, &schedule);
+                assert!(plane.local() <= INNERMOST || plane.rows == 1, "{windows:?} {schedule:?}");
+            }
+        }
+    }
+}
