@@ -18,10 +18,17 @@ class Unsupported(NativeError):
 class RunError(NativeError):
     """A call failed before anything of the caller's was written."""
 
+class Misaligned(RunError):
+    """Inputs do not lie in memory as the code for a GPU counts on."""
+
+class WrittenError(RuntimeError):
+    """A call failed after something of the caller's was written."""
+
 class TraceBuilder:
     """Receives a recorded graph and writes it at stage aten."""
 
     def __init__(self, name: str) -> None: ...
+    def device(self, device: str) -> None: ...
     def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
     def op(
         self,

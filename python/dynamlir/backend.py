@@ -13,7 +13,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import config, logs, native, reasons, report
+from . import config, device, logs, native, reasons, report
 from .identity import aliases, root_of
 from .reasons import Fallback
 from .recording import Recording
@@ -81,6 +81,7 @@ def compile_recording(
     """Compile what was recorded under ``mode`` in so many ``seconds``; `Fallback` when it cannot be."""
     extension = native.module()
     recorded = time.perf_counter()
+    device.check(recording)
     _refuse_views_of_custom_results(recording)
     native.decomposer().attach(recording, mode)
     decomposed = time.perf_counter()

@@ -59,7 +59,7 @@ class Decomposer:
     def _attach(self, recording: Recording, mode: FakeTensorMode) -> None:
         for op in recording.ops:
             if self.wants(op):
-                op.decomposition = self._find(op, recording.metas, mode)
+                op.decomposition = self._find(op, recording.metas, mode, recording.device)
 
     def wants(self, op: OpRecord) -> bool:
         """Whether the compiler itself has no way with this operation but to call it."""
@@ -70,13 +70,15 @@ class Decomposer:
         """Whether every operation is known natively or decomposed into such."""
         return all(not self.wants(op) or op.decomposition is not None for op in recording.ops)
 
-    def _find(self, op: OpRecord, metas: dict[int, TensorMeta], mode: FakeTensorMode) -> Recording | None:
+    def _find(
+        self, op: OpRecord, metas: dict[int, TensorMeta], mode: FakeTensorMode, device: torch.device | None
+    ) -> Recording | None:
         assert op.raw is not None
         overload, raw = op.raw
         name = str(overload)
         if not candidates(overload):
             return None
-        key = (name, _freeze(raw, metas, []), tuple(op.results) if not op.functional else None)
+        key = (name, _freeze(raw, metas, []), tuple(op.results) if not op.functional else None, str(device or "cpu"))
         with self._lock:
             if key in self._cache:
                 return self._cache[key]
@@ -85,7 +87,7 @@ class Decomposer:
             return None
         stack.append(name)
         try:
-            found = self._record(op, overload, raw, metas, mode)
+            found = self._record(op, overload, raw, metas, mode, device)
         finally:
             stack.pop()
         if not stack:  # inside another decomposition a refusal may be due to the recursion limit alone
@@ -94,12 +96,18 @@ class Decomposer:
         return found
 
     def _record(
-        self, op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[int, TensorMeta], mode: FakeTensorMode
+        self,
+        op: OpRecord,
+        overload: OpOverload,
+        raw: list[Any],
+        metas: dict[int, TensorMeta],
+        mode: FakeTensorMode,
+        device: torch.device | None,
     ) -> Recording | None:
         log = logs.logger("decomposition")
         for run in candidates(overload):
             try:
-                recording = record_one(op, run, overload, raw, metas, mode)
+                recording = record_one(op, run, overload, raw, metas, mode, device)
                 self._attach(recording, mode)
             except Exception as error:
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
@@ -135,6 +143,7 @@ def record_one(
     raw: list[Any],
     metas: dict[int, TensorMeta],
     mode: FakeTensorMode,
+    device: torch.device | None = None,
 ) -> Recording:
     """Record ``run`` on fakes that look like the operation's operands. The inputs are its operands in order."""
     recording = Recording(str(overload).replace(".", "_"))
@@ -144,7 +153,7 @@ def record_one(
 
     def fake(ref: Ref) -> torch.Tensor:
         if ref.id not in fakes:
-            fakes[ref.id] = _fake_like(faker, metas[ref.id], -1 - ref.id)
+            fakes[ref.id] = _fake_like(faker, metas[ref.id], -1 - ref.id, device)
         recorder.add_input(fakes[ref.id], f"operand{len(recording.inputs)}")
         return fakes[ref.id]
 
@@ -180,7 +189,7 @@ def _check(op: OpRecord, results: list[TensorMeta]) -> None:
         raise Fallback("unsupported", f"the decomposition gives {results}, not {wanted}")
 
 
-def _fake_like(faker: Faker, meta: TensorMeta, storage: int) -> torch.Tensor:
+def _fake_like(faker: Faker, meta: TensorMeta, storage: int, device: torch.device | None) -> torch.Tensor:
     from .recording import DTYPE_NAMES
 
     if not _DTYPES:
@@ -190,7 +199,7 @@ def _fake_like(faker: Faker, meta: TensorMeta, storage: int) -> torch.Tensor:
     if 0 not in meta.sizes:
         extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
     nbytes = (meta.offset + extent) * dtype.itemsize
-    return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes)
+    return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes, device)
 
 
 def _map_refs(value: Any, fake: Callable[[Ref], torch.Tensor]) -> Any:

@@ -18,6 +18,8 @@ from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .device import device_of
+
 _aten = torch.ops.aten
 
 # Kernels that compute a view answer without memory.
@@ -75,7 +77,8 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         viewed, sizes = positional
         strides = _view_strides(func, tuple(viewed.shape), viewed.stride(), tuple(sizes))
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
-    if func.namespace != "aten":
+    # Other devices have kernels of their own, whose layouts fakes follow.
+    if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
         return out
     known = _known_strides(func, positional, out)
     if known is not None:

@@ -31,7 +31,17 @@ REASONS: dict[str, Reason] = {
     for reason in (
         Reason("unsupported-torch", "This torch version has not been tried.", "Install torch 2.11 to 2.15."),
         Reason("native-missing", "The native extension cannot be loaded.", "Build it with scripts/setup."),
-        Reason("device", "A tensor is not on the CPU.", "Move the tensor to the CPU, or use another backend."),
+        Reason("device", "A tensor is neither on the CPU nor on a CUDA device.", "Move it, or use another backend."),
+        Reason("mixed-devices", "Tensors of one graph live on several devices.", "Move them to one of them."),
+        Reason(
+            "no-cuda",
+            "The graph's tensors are on a CUDA device, and the CUDA driver cannot be used.",
+            "Install a driver, or name its library in DYNAMLIR_CUDA_LIBRARY.",
+        ),
+        Reason("gpu-chip", "The GPU is older than any that code is made for.", "Code is made for sm_80 and later."),
+        Reason("gpu-kernel", "A kernel has no form for a GPU's threads, or no code.", "Please report this."),
+        Reason("gpu-random", "A graph on a GPU draws random numbers.", "Draw them outside."),
+        Reason("misaligned", "An input does not lie in memory as the code for a GPU counts on.", "Clone it."),
         Reason("layout", "A tensor is sparse, quantized, mkldnn or nested.", "Convert it with .to_dense()."),
         Reason("subclass", "A tensor subclass has behaviour of its own.", "Unwrap it before the compiled function."),
         Reason("complex", "Complex numbers have no kernels here.", "Compute with view_as_real()."),

@@ -130,6 +130,15 @@ class Recording:
     mutates_inputs: bool = False
     offset_sensitive: bool = False
     """Whether an input's absolute storage offset was used."""
+    device: torch.device | None = None
+    """Where all tensors live; None before the first."""
+
+    def place(self, device: torch.device) -> None:
+        """Note where a tensor lives; `Fallback` where others live elsewhere."""
+        if self.device is None:
+            self.device = device
+        elif self.device != device:
+            raise Fallback("mixed-devices", f"{device} beside {self.device}")
 
     @property
     def has_random(self) -> bool:
@@ -145,6 +154,9 @@ class Recording:
 
     def _emit(self, make_builder: Callable[[str], Builder], made: dict[int, Builder]) -> Builder:
         builder = make_builder(self.name)
+        device = str(self.device or "cpu")
+        if device != "cpu":
+            builder.device(device)
         ids: dict[int, int] = {}
         for record in self.inputs:
             meta = record.meta
@@ -159,7 +171,7 @@ class Recording:
                     nested = made[id(op.decomposition)] = op.decomposition._emit(make_builder, made)
             new = builder.op(
                 op.schema,
-                _renumber(op.args, ids),
+                _renumber(op.args, ids, device),
                 [(meta.dtype, list(meta.sizes), list(meta.strides), meta.offset) for meta in op.results],
                 op.aliases,
                 op.mutates,
@@ -181,6 +193,8 @@ class Recording:
 
 class Builder(Protocol):
     """The native trace builder."""
+
+    def device(self, device: str) -> None: ...
 
     def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
 
@@ -217,9 +231,9 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
     if isinstance(value, torch.dtype):
         return ("dtype", dtype_name(value))
     if isinstance(value, torch.device):
-        if value.type != "cpu":
+        if value.type not in ("cpu", "cuda"):
             raise Fallback("device", str(value))
-        return ("device", "cpu")
+        return ("device", "cpu" if value.type == "cpu" else str(value))
     if isinstance(value, torch.memory_format):
         return ("memory_format", str(value).removeprefix("torch."))
     if isinstance(value, torch.layout):
@@ -241,13 +255,17 @@ def operand_ids(args: Sequence[Any]) -> Iterator[int]:
             yield from operand_ids(value)
 
 
-def _renumber(args: Sequence[Any], ids: dict[int, int]) -> list[Any]:
+def _renumber(args: Sequence[Any], ids: dict[int, int], device: str) -> list[Any]:
     out: list[Any] = []
     for value in args:
         if isinstance(value, tuple):
-            out.append(("t", ids[value[1]]) if value[0] == "t" else value)
+            if value[0] == "t":
+                out.append(("t", ids[value[1]]))
+            else:
+                # A device without a number is the current one, of which the results have told.
+                out.append(("device", device) if value == ("device", "cuda") else value)
         elif isinstance(value, list):
-            out.append(_renumber(value, ids))
+            out.append(_renumber(value, ids, device))
         else:
             out.append(value)
     return out

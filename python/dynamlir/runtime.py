@@ -125,7 +125,10 @@ class CompiledGraph:
         try:
             return variant(tensors)
         except Exception as error:
-            reasons.note("run-error", f"{type(error).__name__}: {error}")
+            if _is(error, "WrittenError"):
+                raise  # what was written would be read again
+            reason = "misaligned" if _is(error, "Misaligned") else "run-error"
+            reasons.note(reason, f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
         return self._module.forward(*args)
 
@@ -166,6 +169,12 @@ class CompiledGraph:
                 made = None
             self._variants[key] = made
             return made
+
+
+def _is(error: Exception, name: str) -> bool:
+    """Whether an exception is the native one of that name."""
+    kind = getattr(native.module(), name, None)
+    return kind is not None and isinstance(error, kind)
 
 
 def _is_int(value: Any) -> bool:

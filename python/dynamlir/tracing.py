@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import logs
+from .device import device_of
 from .fakes import Faker
 from .reasons import Fallback
 from .recorder import OpRecorder, is_stranger, parse_stack
@@ -176,6 +177,7 @@ def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
     if leaf is None:
         return OutputRecord("none")
     if isinstance(leaf, torch.Tensor):
+        recorder.recording.place(device_of(leaf))
         value = recorder.id_of(leaf)
         is_input = recorder.is_input(value)
         if leaf.requires_grad and not is_input:

@@ -6,11 +6,15 @@ import os
 
 
 def ensure() -> None:
-    """Register the backend if no entry point did; put the stand-in in place where the environment asks for it."""
+    """Register the backend if no entry point did; put stand-ins in place where the environment asks for it."""
     if os.environ.get("DYNAMLIR_FAKE_NATIVE"):
         import fake_native
 
         fake_native.install()
+    if chip := os.environ.get("DYNAMLIR_TEST_CHIP"):
+        import on_chip
+
+        on_chip.install(chip)
     import dynamlir
     from torch._dynamo.backends.registry import list_backends, register_backend
 

@@ -5,11 +5,13 @@ use std::{path::PathBuf, time::Instant};
 use dynamlir_codegen::{packed, pipelines::Stage};
 use dynamlir_dialect::{Session, context::module_op, ir::Op};
 use dynamlir_import::Trace;
-use dynamlir_runtime::{Jit, Kernel, Plan};
+use dynamlir_runtime::{Code, Device, Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, cache, detect, memory,
+    Error, Report, cache, detect,
+    gpu::{self, Target},
+    memory,
     parts::{self, declare},
     plan::{kernels_module, read},
     stages::{Dumper, advance},
@@ -22,6 +24,8 @@ pub struct Options {
     pub dump: Option<PathBuf>,
     /// Compile every kernel anew.
     pub no_cache: bool,
+    /// The chip of a GPU that kernels are made for. Where this is None, tensors on a device have kernels for that device.
+    pub chip: Option<String>,
     /// How many threads compile kernels; as many as the process may run at a time where this is None.
     pub threads: Option<usize>,
 }
@@ -31,7 +35,7 @@ pub struct Compiled {
     /// What to do per call.
     pub plan: Plan,
     /// The kernels of `plan.kernels`, in order.
-    pub kernels: Vec<Kernel>,
+    pub kernels: Code,
     /// What was done.
     pub report: Report,
 }
@@ -42,6 +46,8 @@ pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 /// Compiles a recorded trace.
 pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let start = Instant::now();
+    let device = trace.device.as_deref().map_or(Ok(Device::Cpu), str::parse);
+    let target = Target::new(device.map_err(|error| Error::Plan(error.to_string()))?, options.chip.as_deref())?;
     // What the recorder wrote is checked below; what a user loads may be wrong in any way.
     let session = Session::new().trusting();
     let mut module = session.parse("module {}")?;
@@ -49,6 +55,7 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     let opened = start.elapsed().as_secs_f64();
     let body = module_op(&module).body().ok_or_else(|| Error::Plan("a module without a body".into()))?;
     trace.write(body, session.ctx())?;
+    target.write(module_op(&module));
     report.time("session", opened);
     report.time("import", start.elapsed().as_secs_f64() - opened);
     if !module_op(&module).verify() {
@@ -61,6 +68,9 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
 pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let session = Session::new();
     let mut module = session.parse(text)?;
+    if let Some(chip) = &options.chip {
+        Target::new(Device::Cpu, Some(chip))?.write(module_op(&module));
+    }
     dynamlir_passes::register_all();
     let stage = detect::stage(&session, &mut module, stage)?;
     compile_module(&session, &mut module, stage.number, options, Report::default(), check)
@@ -79,6 +89,10 @@ fn compile_module(
     check: Check<'_>,
 ) -> Result<Compiled, Error> {
     dynamlir_passes::register_all();
+    let target = Target::of(module_op(module))?;
+    if target.chip.is_some() && from > number("linalg") {
+        return Err(Error::Stage("the kernels are the CPU's already, and the module asks for a GPU's".into()));
+    }
     let dumper = Dumper::new(options.dump.as_deref())?;
     if let Some(stage) = dynamlir_codegen::pipelines::STAGES.iter().find(|stage| stage.number == from) {
         dumper.stage(stage, module)?;
@@ -94,11 +108,18 @@ fn compile_module(
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);
-    let mut found = if cached { take_known(module_op(module)) } else { Taken::default() };
+    let mut found = if cached { take_known(module_op(module), &target) } else { Taken::default() };
     report.kernels_reused = found.known.len();
     let missing: Vec<String> = names.iter().filter(|name| !found.known.iter().any(|(known, _)| known == *name)).cloned().collect();
     if !missing.is_empty() {
-        for (name, kernel) in generate(session, module, (from, &missing), options, &dumper, &mut report, check)? {
+        let made: Vec<(String, cache::Code)> = if target.chip.is_some() {
+            let made = gpu::generate(module_op(module), &missing, &target, &dumper, &mut report, check)?;
+            made.into_iter().map(|(name, kernel)| (name, cache::Code::Device(kernel))).collect()
+        } else {
+            let made = generate(session, module, (from, &missing), options, &dumper, &mut report, check)?;
+            made.into_iter().map(|(name, kernel)| (name, cache::Code::Host(kernel))).collect()
+        };
+        for (name, kernel) in made {
             if let Some((_, key)) = found.keys.iter().find(|(known, _)| *known == name) {
                 cache::keep(key.clone(), kernel.clone());
             }
@@ -110,22 +131,22 @@ fn compile_module(
         .map(|name| found.known.iter().find(|(known, _)| known == name).map(|(_, kernel)| kernel.clone()))
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| Error::Plan("a launch names a kernel that does not exist".into()))?;
-    Ok(Compiled { plan, kernels, report })
+    Ok(Compiled { plan, kernels: cache::together(kernels), report })
 }
 
 /// Kernels found in the cache, and the keys of those that were not.
 #[derive(Default)]
 struct Taken {
-    known: Vec<(String, Kernel)>,
+    known: Vec<(String, cache::Code)>,
     keys: Vec<(String, String)>,
 }
 
 /// Takes the bodies of the kernels that are compiled already.
-fn take_known(module: Op) -> Taken {
+fn take_known(module: Op, target: &Target) -> Taken {
     let mut taken = Taken::default();
     let Some(body) = kernels_module(module).and_then(Op::body) else { return taken };
     for func in body.ops().into_iter().filter(|op| op.attr("dynamo.kernel").is_some()) {
-        let (Some(name), key) = (func.symbol(), cache::key(func)) else { continue };
+        let (Some(name), key) = (func.symbol(), cache::key(func, target)) else { continue };
         match cache::find(&key) {
             Some(kernel) => {
                 taken.known.push((name, kernel));

@@ -13,6 +13,16 @@ pub enum Error {
         /// The Python line, innermost frame first.
         location: Vec<Frame>,
     },
+    /// The graph is for a GPU, and there is no code for it, or nothing that runs it; plain Python can run it.
+    #[error("{message}")]
+    Gpu {
+        /// The ID of the reason.
+        reason: &'static str,
+        /// What is wrong.
+        message: String,
+        /// The Python line, where it is about one.
+        location: Vec<Frame>,
+    },
     /// MLIR refused: a malformed module, or a pass that failed.
     #[error(transparent)]
     Mlir(#[from] dynamlir_dialect::Error),

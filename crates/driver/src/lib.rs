@@ -3,6 +3,7 @@
 //! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
 //! - [`cache`]: kernels compiled before in this process,
 //! - [`detect`]: at which stage a text is,
+//! - [`gpu`]: kernels for a GPU,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
@@ -14,6 +15,7 @@ pub mod cache;
 pub mod compile;
 pub mod detect;
 mod error;
+pub mod gpu;
 pub mod memory;
 pub mod parts;
 pub mod plan;

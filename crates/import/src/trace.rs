@@ -83,6 +83,8 @@ pub enum Output {
 pub struct Trace {
     /// A name for messages.
     pub name: String,
+    /// Where its tensors live, as torch writes it; None is the CPU.
+    pub device: Option<String>,
     /// Name, metadata and storage of each input; equal storages are one.
     pub inputs: Vec<(String, TensorType, i64)>,
     /// The calls in program order.

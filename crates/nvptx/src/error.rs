@@ -1,6 +1,6 @@
-//! What can go wrong between a kernel and its code on a device.
+//! What can go wrong between a kernel and its code.
 
-/// A failure of GPU code generation or of the CUDA driver.
+/// A failure of GPU code generation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// MLIR could not write the device's module as LLVM IR, or LLVM could not compile it.
@@ -24,26 +24,5 @@ pub enum Error {
         path: String,
         /// LLVM's message.
         message: String,
-    },
-    /// There is no CUDA driver, or it lacks a function.
-    #[error("no CUDA driver: {0}")]
-    NoDriver(String),
-    /// The driver refused a call.
-    #[error("{call} failed: {name} ({code})")]
-    Driver {
-        /// The driver's function.
-        call: &'static str,
-        /// The driver's number.
-        code: i32,
-        /// The driver's name of it.
-        name: String,
-    },
-    /// A launch that does not fit the kernel.
-    #[error("kernel {kernel} cannot be launched: {why}")]
-    Launch {
-        /// The kernel.
-        kernel: String,
-        /// The reason.
-        why: String,
     },
 }

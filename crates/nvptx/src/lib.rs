@@ -1,15 +1,14 @@
-//! The GPU half of code generation: the kernels of stage 05 become PTX, which the CUDA driver loads.
+//! The GPU half of code generation: the kernels of stage 05 become PTX, which `dynamlir-cuda` loads.
 //!
 //! - `kernel`: what a kernel computes, [`schedule`]: which thread computes what, [`emit`]: the code of one thread,
 //! - [`matmul`]: products of matrices on tensor cores,
 //! - [`math`], [`libdevice`]: math functions,
 //! - [`ptx`]: LLVM's code generator, [`launch`]: how an entry is launched,
-//! - [`driver`]: the CUDA driver, if there is one: the only unsafe code here,
 //! - [`pipelines`]: all of it by name.
+#![forbid(unsafe_code)]
 
 mod kernel;
 
-pub mod driver;
 pub mod emit;
 pub mod error;
 pub mod launch;

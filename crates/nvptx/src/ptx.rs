@@ -22,7 +22,7 @@ use inkwell::{
 
 use crate::{
     error::Error,
-    launch::Launch,
+    launch::{self, Launch},
     math::{devices, library},
 };
 
@@ -61,7 +61,7 @@ fn replace(device: Op, ptx: &Ptx) {
     let text: String = ptx.text.replace('\\', "\\\\").replace('"', "\\22").replace('\n', "\\0A").replace('\t', "\\09");
     let object = format!("#gpu.object<#nvvm.target<chip = \"{}\">, assembly = \"{text}\">", ptx.chip);
     let object = Attr::parse(ctx, &object).expect("the gpu and nvvm dialects are registered");
-    let launches: Vec<_> = ptx.launches.iter().map(|launch| (launch.name.as_str(), launch.to_attr(ctx))).collect();
+    let launches: Vec<_> = ptx.launches.iter().map(|launch| (launch.name.as_str(), launch::to_attr(launch, ctx))).collect();
     let name = device.symbol().unwrap_or_default();
     let attrs = [
         ("sym_name", Attr::str(ctx, &name)),
@@ -75,7 +75,7 @@ fn replace(device: Op, ptx: &Ptx) {
 
 /// Compiles one `gpu.module` whose contents are LLVM's.
 pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, Error> {
-    let launches: Vec<_> = device.body().into_iter().flat_map(Block::ops).filter_map(Launch::of).collect();
+    let launches: Vec<_> = device.body().into_iter().flat_map(Block::ops).filter_map(launch::of).collect();
     let context = Context::create();
     let machine = machine(chip)?;
     let module = translate(device, &context)?;
@@ -130,12 +130,22 @@ fn undefined(module: &Module<'_>) -> Vec<String> {
         .collect()
 }
 
+/// Whether code can be made for a chip: it has all that the code may use.
+pub fn is_supported(chip: &str) -> bool {
+    number(chip).is_some()
+}
+
+/// `90` for `sm_90` and `sm_90a`; None for what comes before [`CHIP`].
+fn number(chip: &str) -> Option<u32> {
+    let digits: String = chip.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().filter(|&number| number >= 80)
+}
+
 /// LLVM's code generator for a chip.
 fn machine(chip: &str) -> Result<TargetMachine, Error> {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| Target::initialize_nvptx(&InitializationConfig::default()));
-    let number: String = chip.strip_prefix("sm_").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-    let number: u32 = number.parse().ok().filter(|&number| number >= 80).ok_or_else(|| Error::Chip(chip.to_owned()))?;
+    let number = number(chip).ok_or_else(|| Error::Chip(chip.to_owned()))?;
     // The PTX version bounds which drivers take the code: the oldest that knows the chip.
     let features = match number {
         ..90 => "+ptx71",

@@ -14,7 +14,7 @@ use dynamlir_dialect::{
     context::{Session, module_op},
     ir::{Op, Type, Value},
 };
-use dynamlir_nvptx::{Launch, pipelines};
+use dynamlir_nvptx::{launch, pipelines};
 use inkwell::context::Context;
 
 /// Memory of one argument.
@@ -161,7 +161,7 @@ fn compare_text(text: &str, options: &str) {
 
     let host_module = find(module_op(&host), &|op| op.is("builtin.module")).pop().expect("the nested module");
     let device_module = find(module_op(&device), &|op| op.is("gpu.module")).pop().expect("a GPU module");
-    let launches: Vec<_> = find(device_module, &|op| op.attr("dynamo.launch").is_some()).into_iter().filter_map(Launch::of).collect();
+    let launches: Vec<_> = find(device_module, &|op| op.attr("dynamo.launch").is_some()).into_iter().filter_map(launch::of).collect();
     assert!(!launches.is_empty(), "no kernel got code");
 
     for (name, types, least) in kernels {

@@ -6,15 +6,18 @@ use std::{
 };
 
 use dynamlir_driver::Error;
+use dynamlir_runtime::RunError as Refused;
 use pyo3::{
     create_exception,
-    exceptions::{PyException, PyKeyboardInterrupt, PyValueError},
+    exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError, PyValueError},
     prelude::*,
 };
 
 create_exception!(dynamlir._native, NativeError, PyException, "Anything the native side reports.");
 create_exception!(dynamlir._native, Unsupported, NativeError, "The graph cannot be compiled: (reason_id, message, location).");
 create_exception!(dynamlir._native, RunError, NativeError, "A call failed before anything of the caller's was written.");
+create_exception!(dynamlir._native, Misaligned, RunError, "Inputs do not lie in memory as the code for a GPU counts on.");
+create_exception!(dynamlir._native, WrittenError, PyRuntimeError, "A call failed after something of the caller's was written.");
 
 /// The exception for an error of the compiler.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
@@ -22,6 +25,10 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
         Error::Unsupported { message, location } => {
             let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
             Unsupported::new_err(("unsupported", message, location))
+        }
+        Error::Gpu { reason, message, location } => {
+            let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
+            Unsupported::new_err((reason, message, location))
         }
         // A pass names what it cannot do; eager can.
         Error::Mlir(dynamlir_dialect::Error::Pass { diagnostics, .. }) => {
@@ -41,8 +48,17 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
 /// The exception for text that cannot be loaded: a `ValueError`, since the text is what is wrong.
 pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
     match error {
-        error @ (Error::Interrupted | Error::File { .. }) => raise(py, error),
+        error @ (Error::Interrupted | Error::File { .. } | Error::Gpu { .. }) => raise(py, error),
         error => PyValueError::new_err(format!("{path}: {error}")),
+    }
+}
+
+/// The exception for a run that failed.
+pub fn raise_run(refused: &Refused) -> PyErr {
+    match refused {
+        Refused::Failed(failure) if failure.misaligned => Misaligned::new_err(failure.message.clone()),
+        Refused::Guard(_) | Refused::Failed(_) => RunError::new_err(refused.to_string()),
+        Refused::AfterCommit(_) => WrittenError::new_err(refused.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ use pyo3::{
 };
 
 use crate::{
-    errors::{NativeError, RunError, guarded},
+    errors::{NativeError, guarded, raise_run},
     graph::constant,
     torch::{self, Calls},
 };
@@ -31,6 +31,9 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     }
     if let Some(flag) = dict.get_item("no_cache")? {
         options.no_cache = flag.is_truthy()?;
+    }
+    if let Some(chip) = dict.get_item("chip")?.filter(|value| !value.is_none()) {
+        options.chip = Some(chip.extract()?);
     }
     if let Some(threads) = dict.get_item("threads")?.filter(|value| !value.is_none()) {
         options.threads = Some(threads.extract()?);
@@ -87,7 +90,7 @@ impl Executable {
         }
         guarded(|| match self.inner.run(&inputs, &mut calls) {
             Ok(made) => Self::outputs(&calls, made, tensors),
-            Err(error) => Err(RunError::new_err(error.to_string())),
+            Err(error) => Err(raise_run(&error)),
         })
     }
 

@@ -6,14 +6,14 @@ use dynamlir_guards::TensorMatch;
 use dynamlir_runtime::{Base, Const, Finish, OutputValue, RunError as Refused};
 use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
 use pyo3::{
-    exceptions::{PyRuntimeError, PyTypeError, PyValueError},
+    exceptions::{PyTypeError, PyValueError},
     prelude::*,
     types::{PyList, PyTuple},
 };
 use smallvec::SmallVec;
 
 use crate::{
-    errors::{NativeError, RunError},
+    errors::{NativeError, raise_run},
     executable::Executable,
     guards,
     torch::{self, Calls},
@@ -100,8 +100,8 @@ impl NativeGraph {
             executable.run_finished(self.abi, &self.finish, &tensors, &mut calls)
         };
         let made = outcome.map_err(|refused| match refused {
-            Refused::Guard(_) | Refused::Failed(_) => Failed::Before(RunError::new_err(refused.to_string())),
-            Refused::AfterCommit(_) => Failed::Raise(PyRuntimeError::new_err(refused.to_string())),
+            Refused::Guard(_) | Refused::Failed(_) => Failed::Before(raise_run(&refused)),
+            Refused::AfterCommit(_) => Failed::Raise(raise_run(&refused)),
         })?;
         let input = |at: usize| match inputs.get(at) {
             Some(object) => Some((*object).clone()),

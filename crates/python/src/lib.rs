@@ -20,7 +20,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use std::collections::BTreeSet;
 
 use crate::{
-    errors::{NativeError, RunError, Unsupported, guarded, interrupted, raise, raise_bad_text},
+    errors::{Misaligned, NativeError, RunError, Unsupported, WrittenError, guarded, interrupted, raise, raise_bad_text},
     executable::{Executable, options},
     trace::TraceBuilder,
 };
@@ -86,6 +86,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", py.get_type::<NativeError>())?;
     module.add("Unsupported", py.get_type::<Unsupported>())?;
     module.add("RunError", py.get_type::<RunError>())?;
+    module.add("Misaligned", py.get_type::<Misaligned>())?;
+    module.add("WrittenError", py.get_type::<WrittenError>())?;
     module.add_class::<TraceBuilder>()?;
     module.add_class::<Executable>()?;
     module.add_class::<guards::GuardBuilder>()?;

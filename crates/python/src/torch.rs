@@ -33,6 +33,7 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
             .into_iter()
             .filter_map(key)
             .collect(),
+        below_autograd_cuda: ["AutogradCUDA", "AutocastCUDA"].into_iter().filter_map(key).collect(),
         inplace_or_view: key("ADInplaceOrView"),
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
     };

@@ -36,6 +36,11 @@ impl TraceBuilder {
         Self { trace: Trace::new(name) }
     }
 
+    /// Says where the graph's tensors live: `cuda:0`.
+    fn device(&mut self, device: String) {
+        self.trace.device = Some(device);
+    }
+
     fn input(&mut self, name: String, dtype: String, sizes: Vec<i64>, strides: Vec<i64>, offset: i64, storage: i64) -> usize {
         self.trace.input(name, tensor_type((dtype, sizes, strides, offset)), storage)
     }

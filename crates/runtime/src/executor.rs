@@ -3,11 +3,11 @@
 use std::any::Any;
 use std::fmt;
 
-use dynamlir_torch_abi::{BelowAutograd, Meta, OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{BelowAutograd, Device, Meta, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 use crate::check::Check;
+use crate::device::{Alignment, Code, Session};
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
-use crate::jit::Kernel;
 use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower};
 use crate::outputs::{self, Outputs};
@@ -25,6 +25,8 @@ pub struct Failure {
     pub location: Option<String>,
     /// The Python exception, if there was one.
     pub payload: Option<Box<dyn Any + Send>>,
+    /// Whether it is about where an input lies: nothing is wrong with the code, but such a call is not for it.
+    pub misaligned: bool,
 }
 
 /// Why a run gave no outputs.
@@ -61,8 +63,12 @@ impl fmt::Debug for RunError {
 impl std::error::Error for RunError {}
 
 impl Failure {
-    fn plain(message: impl Into<String>) -> Self {
-        Self { message: message.into(), schema: None, location: None, payload: None }
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self { message: message.into(), schema: None, location: None, payload: None, misaligned: false }
+    }
+
+    pub(crate) fn misaligned(message: String) -> Self {
+        Self { misaligned: true, ..Self::plain(message) }
     }
 }
 
@@ -80,21 +86,26 @@ pub struct Executable {
     abi: &'static TorchAbi,
     plan: Plan,
     program: Program,
-    kernels: Vec<Kernel>,
+    code: Code,
+    alignments: Vec<Alignment>,
     externs: Vec<Prepared>,
     pool: Pool,
 }
 
 impl Executable {
     /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is asked for op signatures.
-    pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: Vec<Kernel>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
-        if kernels.len() != plan.kernels.len() {
-            return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), kernels.len())));
-        }
+    pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: impl Into<Code>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
+        let code = kernels.into();
+        code.fits(&plan)?;
         let program = lower(&plan)?;
-        let prepared = |step: &ExternStep| Prepared::new(abi, &plan.externs[step.call], step, py).map_err(PlanError);
+        if !program.checks.is_empty() && (plan.device != Device::Cpu || matches!(code, Code::Device(..))) {
+            return Err(PlanError("a range check would have to wait for the device".to_owned()));
+        }
+        let prepared = |step: &ExternStep| Prepared::new(abi, plan.device, &plan.externs[step.call], step, py).map_err(PlanError);
         let externs = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
-        Ok(Self { abi, plan, program, kernels, externs, pool: Pool::default() })
+        abi.expect(plan.device);
+        let alignments = code.alignments(&program);
+        Ok(Self { abi, plan, program, code, alignments, externs, pool: Pool::default() })
     }
 
     /// The plan it runs.
@@ -111,7 +122,7 @@ impl Executable {
     /// Whether tensors of this metadata may be given to [`Executable::run_known`]; None is unknown.
     #[must_use]
     pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
-        accepts(self.abi, &self.plan.inputs, inputs)
+        accepts(self.abi, self.plan.device, &self.plan.inputs, inputs)
     }
 
     /// Runs it. Inputs are borrowed; tensors in the outputs are new.
@@ -149,8 +160,15 @@ impl Executable {
     ) -> Result<Outputs, RunError> {
         verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
+        for alignment in &self.alignments {
+            if let Some(failure) = alignment.refuses(workspace.address(alignment.entry), &self.plan) {
+                return Err(RunError::Failed(failure));
+            }
+        }
+        workspace.hold(self.abi, &self.program).map_err(|e| RunError::Failed(e.into()))?;
+        let session = Session::begin(self.abi, &self.plan, &self.code).map_err(RunError::Failed)?;
         let mut committed = false;
-        self.steps(workspace, inputs, py, &mut committed)
+        self.steps(workspace, session.as_ref(), inputs, py, &mut committed)
             .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
             .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
     }
@@ -158,6 +176,7 @@ impl Executable {
     fn steps(
         &self,
         workspace: &mut Workspace,
+        session: Option<&Session<'_>>,
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
         committed: &mut bool,
@@ -170,8 +189,15 @@ impl Executable {
             match *op {
                 Op::Launch { kernel, row } => {
                     // SAFETY: the row holds an address for each of the kernel's arguments, bound from memory that the plan's
-                    // bounds check and `verify` found large enough; the code stays loaded while `kernels` holds it.
-                    unsafe { self.kernels[kernel].call(workspace.row(row)) }
+                    // bounds check and `verify` found large enough; the code stays loaded while `code` holds it. What a device
+                    // works on lives until its stream has passed the launch, since it is torch's.
+                    unsafe {
+                        match (&self.code, session) {
+                            (Code::Host(kernels), _) => kernels[kernel].call(workspace.row(row)),
+                            (Code::Device(..), Some(session)) => session.launch(kernel, workspace.row(row))?,
+                            (Code::Device(..), None) => return Err(Failure::plain("no session on the device")),
+                        }
+                    }
                 }
                 Op::CheckRange { check } => {
                     let check = &program.checks[check];
@@ -185,7 +211,7 @@ impl Executable {
                 }
                 Op::Allocate { slot } => {
                     let layout = &program.slots[slot];
-                    let tensor = self.abi.empty_strided(&layout.sizes, &layout.strides, layout.dtype)?;
+                    let tensor = self.abi.empty_strided_on(program.device, &layout.sizes, &layout.strides, layout.dtype)?;
                     workspace.fill(program, slot, tensor)?;
                 }
                 Op::Extern { step } if self.externs[step].is_foreign() => {
@@ -225,6 +251,7 @@ impl Executable {
             schema: Some(call.schema.clone()),
             location: Some(call.location.clone()),
             payload: e.payload,
+            misaligned: false,
         };
         for source in step.operands.iter().chain(&step.outs) {
             workspace.prepare(self.abi, &self.program, *source)?;
@@ -249,8 +276,10 @@ impl Executable {
             let Some(slot) = *slot else { continue };
             let result = result.ok_or_else(|| PythonError { message: "an expected result is undefined".to_owned(), payload: None });
             let result = result.map_err(failed)?;
-            let tensor = externs::normalize(self.abi, call, &self.program.slots[slot], result, &operands, |p| workspace.contains(p))
-                .map_err(|message| failed(PythonError { message, payload: None }))?;
+            let tensor = externs::normalize(self.abi, call, (self.program.device, &self.program.slots[slot]), result, &operands, |p| {
+                workspace.contains(p)
+            })
+            .map_err(|message| failed(PythonError { message, payload: None }))?;
             made.push((slot, tensor));
         }
         for (slot, tensor) in made {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use dynamlir_torch_abi::{Base, BelowAutograd, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{Base, BelowAutograd, Device, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
 
 use crate::Layout;
 use crate::lower::ExternStep;
@@ -50,13 +50,19 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Prepares a call, or says why there is no such call.
-    pub(crate) fn new(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, py: &mut dyn PythonCalls) -> Result<Self, String> {
+    pub(crate) fn new(
+        abi: &TorchAbi,
+        device: Device,
+        call: &ExternCall,
+        step: &ExternStep,
+        py: &mut dyn PythonCalls,
+    ) -> Result<Self, String> {
         let text = py.signature(&call.schema).ok_or_else(|| format!("torch has no operator {}", call.schema))?;
         let signature = Signature::parse(&text);
         if let Ok(signature) = &signature {
             check(call, step, signature)?;
         }
-        let native = signature.and_then(|signature| native(abi, call, step, &signature));
+        let native = signature.and_then(|signature| native(abi, device, call, step, &signature));
         let (route, reason) = match &native {
             Ok(op) => (op.route(), String::new()),
             Err(e) => (Route::Python, e.message().to_owned()),
@@ -103,6 +109,7 @@ impl Prepared {
         }
         for (out, result) in outs.iter().zip(&results) {
             let result = result.as_ref().ok_or_else(|| message(format!("{} returned no tensor", call.schema)))?;
+            same_device(call, *out, result.as_ref()).map_err(message)?;
             same_shape(call, out.sizes().map_err(from_torch)?, result).map_err(message)?;
             out.copy_from(result.as_ref()).map_err(from_torch)?;
         }
@@ -128,11 +135,11 @@ fn check(call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<
     Ok(())
 }
 
-fn native(abi: &TorchAbi, call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<OpCall, TorchError> {
+fn native(abi: &TorchAbi, device: Device, call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<OpCall, TorchError> {
     if call.route == Route::Python {
         return Err(TorchError::new("the plan asks for Python"));
     }
-    OpCall::prepare(abi, call.route, signature, &call.args, &step.operand_types, step.outs.len())
+    OpCall::prepare(abi, device, call.route, signature, &call.args, &step.operand_types, step.outs.len())
 }
 
 fn message(message: impl Into<String>) -> PythonError {
@@ -146,9 +153,16 @@ pub(crate) fn from_torch(e: TorchError) -> PythonError {
 
 fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchError> {
     let dtype = tensor.dtype()?.ok_or_else(|| TorchError::new("unknown element type"))?;
-    let copy = abi.empty_strided(tensor.sizes()?, tensor.strides()?, dtype)?;
+    let device = tensor.device()?.ok_or_else(|| TorchError::new("unknown device"))?;
+    let copy = abi.empty_strided_on(device, tensor.sizes()?, tensor.strides()?, dtype)?;
     copy.as_ref().copy_from(tensor)?;
     Ok(copy)
+}
+
+/// A copy would go from device to device, and wait for both.
+fn same_device(call: &ExternCall, out: TensorRef<'_>, result: TensorRef<'_>) -> Result<(), String> {
+    let [out, result] = [out, result].map(|tensor| tensor.device().map_err(|error| error.to_string()));
+    if out? == result? { Ok(()) } else { Err(format!("{} returned a tensor on another device", call.schema)) }
 }
 
 fn same_shape(call: &ExternCall, expected: &[i64], result: &OwnedTensor) -> Result<(), String> {
@@ -156,13 +170,13 @@ fn same_shape(call: &ExternCall, expected: &[i64], result: &OwnedTensor) -> Resu
     if sizes == expected { Ok(()) } else { Err(format!("{} returned sizes {sizes:?}, {expected:?} were expected", call.schema)) }
 }
 
-/// Makes a result what the plan expects: its element type and sizes must be right, its strides and memory are made right.
+/// Makes a result what the plan expects: its element type, device and sizes must be right, its strides and memory are made right.
 ///
 /// `borrowed` says whether an address belongs to memory that outlives nothing or is somebody else's.
 pub(crate) fn normalize(
     abi: &TorchAbi,
     call: &ExternCall,
-    expected: &Layout,
+    (device, expected): (Device, &Layout),
     result: OwnedTensor,
     operands: &[TensorRef<'_>],
     in_workspace: impl Fn(*const u8) -> bool,
@@ -171,6 +185,9 @@ pub(crate) fn normalize(
     let text = |e: TorchError| e.to_string();
     if tensor.dtype().map_err(text)? != Some(expected.dtype) {
         return Err(format!("{} returned another element type than {}", call.schema, expected.dtype.name()));
+    }
+    if tensor.device().map_err(text)? != Some(device) {
+        return Err(format!("{} returned a tensor that is not on {device}", call.schema));
     }
     same_shape(call, &expected.sizes, &result)?;
     let strides = tensor.strides().map_err(text)?;
@@ -191,7 +208,7 @@ pub(crate) fn normalize(
         let offset = tensor.storage_offset().map_err(text)?;
         return tensor.reinterpret(&expected.sizes, &expected.strides, offset).map_err(text);
     }
-    let copy = abi.empty_strided(&expected.sizes, &expected.strides, expected.dtype).map_err(text)?;
+    let copy = abi.empty_strided_on(device, &expected.sizes, &expected.strides, expected.dtype).map_err(text)?;
     copy.as_ref().copy_from(tensor).map_err(text)?;
     Ok(copy)
 }

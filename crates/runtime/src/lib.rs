@@ -2,10 +2,11 @@
 //!
 //! A [`Plan`] says what to do; [`Executable`] checks it once, flattens it into tables and then runs it without hashing or
 //! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
-//! [`omp`], on the thread pool that torch uses.
+//! [`omp`], on the thread pool that torch uses. Kernels of a CUDA device are launched through `dynamlir-cuda`; see [`Code`].
 
 mod bounds;
 mod check;
+mod device;
 mod executor;
 mod externs;
 mod finish;
@@ -21,7 +22,8 @@ mod undefined;
 mod verify;
 mod workspace;
 
-pub use dynamlir_torch_abi::{Arg as ExternArg, DType, OwnedTensor, Route, TensorRef, TorchAbi};
+pub use device::Code;
+pub use dynamlir_torch_abi::{Arg as ExternArg, DType, Device, OwnedTensor, Route, TensorRef, TorchAbi};
 pub use executor::{Executable, Failure, RunError};
 pub use externs::{ExternReport, PythonCalls, PythonError};
 pub use finish::{Base, Finish};

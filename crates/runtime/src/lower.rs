@@ -6,7 +6,7 @@ use crate::bounds;
 use crate::check::Check;
 use crate::plan::{Output, Plan, Reg, Step};
 use crate::verify::Need;
-use crate::{DType, Layout};
+use crate::{DType, Device, Layout};
 
 /// Why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub(crate) type Bind = (usize, i64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    /// Where all memory is.
+    pub device: Device,
     pub ops: Vec<Op>,
     pub externs: Vec<ExternStep>,
     pub checks: Vec<Check>,
@@ -157,6 +159,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
         l.output(i, output).map_err(|PlanError(e)| PlanError(format!("output {i}: {e}")))?;
     }
     let mut program = l.out;
+    program.device = plan.device;
     add_releases(&mut program);
     program.input_needs = plan.inputs.iter().zip(&program.input_reach).map(|(spec, reach)| Need::new(spec, *reach)).collect();
     program.grouped = plan.inputs.iter().any(|input| input.storage.is_some());

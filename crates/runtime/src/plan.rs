@@ -22,7 +22,7 @@
 //! launch's arguments have the layouts that the kernel was compiled for. Everything else is checked when a plan is loaded: registers,
 //! bounds, overlaps, counts, operators.
 
-use dynamlir_torch_abi::{Arg, DType, Route};
+use dynamlir_torch_abi::{Arg, DType, Device, Route};
 
 use crate::Layout;
 
@@ -124,6 +124,8 @@ pub struct KernelSpec {
 /// A whole graph.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
+    /// Where all memory is: the inputs', the workspace's, the results'.
+    pub device: Device,
     /// The tensors the graph is called with.
     pub inputs: Vec<InputSpec>,
     /// Size of the memory shared by all `Buffer`s.

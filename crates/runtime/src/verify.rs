@@ -1,6 +1,6 @@
 //! Are these inputs the ones the plan was made for? Checked before anything happens.
 
-use dynamlir_torch_abi::{Meta, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{Device, Meta, TensorRef, TorchAbi, TorchError};
 
 use crate::lower::Program;
 use crate::overlap::{self, Range};
@@ -21,7 +21,7 @@ pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef
     }
     out.pointers.clear();
     for (i, ((spec, reach), &tensor)) in specs.iter().zip(&program.input_reach).zip(inputs).enumerate() {
-        let pointer = one(spec, *reach, tensor).map_err(|e| format!("input {i}: {e}"))?;
+        let pointer = one(program.device, spec, *reach, tensor).map_err(|e| format!("input {i}: {e}"))?;
         out.pointers.push(pointer);
     }
     together(specs, program, out)
@@ -40,7 +40,7 @@ pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[Te
                 memory.first.cast_mut()
             }
             // What is written, what is empty and what does not fit takes the long way.
-            _ => one(&specs[i], program.input_reach[i], tensor).map_err(|e| format!("input {i}: {e}"))?,
+            _ => one(program.device, &specs[i], program.input_reach[i], tensor).map_err(|e| format!("input {i}: {e}"))?,
         };
         out.pointers.push(pointer);
     }
@@ -81,11 +81,11 @@ impl Need {
 }
 
 /// Whether tensors with this metadata are what [`verify`] would let through, as far as metadata can tell. None is unknown.
-pub(crate) fn accepts(abi: &TorchAbi, specs: &[InputSpec], inputs: &[Option<&Meta>]) -> bool {
+pub(crate) fn accepts(abi: &TorchAbi, device: Device, specs: &[InputSpec], inputs: &[Option<&Meta>]) -> bool {
     let same = |wanted: &[i64], seen: &[Option<i64>]| wanted.len() == seen.len() && wanted.iter().zip(seen).all(|(w, s)| Some(*w) == *s);
     let fits = |(spec, meta): (&InputSpec, Option<&Meta>)| {
         meta.is_some_and(|meta| {
-            abi.is_plain_cpu(meta) == Some(true)
+            abi.is_plain_on(device, meta) == Some(true)
                 && abi.dtype_of(i32::from(meta.dtype)) == Some(spec.layout.dtype)
                 && same(&spec.layout.sizes, &meta.sizes)
                 && same(&spec.layout.strides, &meta.strides)
@@ -94,11 +94,11 @@ pub(crate) fn accepts(abi: &TorchAbi, specs: &[InputSpec], inputs: &[Option<&Met
     specs.len() == inputs.len() && specs.iter().zip(inputs.iter().copied()).all(fits)
 }
 
-fn one(spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Result<*mut u8, String> {
+fn one(device: Device, spec: &InputSpec, reach: Option<(i64, i64)>, tensor: TensorRef<'_>) -> Result<*mut u8, String> {
     let layout = &spec.layout;
     let unreadable = |e: TorchError| format!("its metadata cannot be read: {e}");
-    if !tensor.is_cpu().map_err(unreadable)? {
-        return Err("it is not on the CPU".to_owned());
+    if tensor.device().map_err(unreadable)? != Some(device) {
+        return Err(format!("it is not on {device}"));
     }
     if tensor.is_plain() == Some(false) {
         return Err(

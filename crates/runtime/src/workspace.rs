@@ -1,6 +1,7 @@
 //! The memory of one run: the workspace, the address table, and the tensor objects that extern calls see.
 //!
-//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once.
+//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once. On a
+//! device, memory is torch's, and is given back after each run: another run may be on another stream, and nobody waits.
 
 use std::alloc;
 use std::ffi::c_void;
@@ -10,7 +11,7 @@ use std::sync::{
     atomic::{AtomicPtr, Ordering},
 };
 
-use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{DType, Device, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 use crate::lower::{Bind, Place, Program, Root, Source};
 use crate::verify::Inputs;
@@ -38,8 +39,8 @@ impl Block {
         self.data.as_ptr()
     }
 
-    fn contains(&self, p: *const u8) -> bool {
-        (p as usize).wrapping_sub(self.data.as_ptr() as usize) < self.layout.size()
+    fn bytes(&self) -> usize {
+        self.layout.size()
     }
 }
 
@@ -64,7 +65,38 @@ pub(crate) struct Workspace {
     slot_pointers: Vec<*mut u8>,
     pub inputs: Inputs,
     addresses: Vec<*mut c_void>,
-    block: Block,
+    memory: Memory,
+}
+
+/// Where a workspace is.
+enum Memory {
+    Host(Block),
+    /// Torch's, while a run has it: its address, and how much there is.
+    Device {
+        device: Device,
+        bytes: usize,
+        held: Option<(OwnedTensor, *mut u8)>,
+    },
+}
+
+impl Memory {
+    fn start(&self) -> *mut u8 {
+        match self {
+            Self::Host(block) => block.start(),
+            Self::Device { held, .. } => held.as_ref().map_or(std::ptr::null_mut(), |(_, start)| *start),
+        }
+    }
+
+    fn contains(&self, p: *const u8) -> bool {
+        let (start, bytes) = match self {
+            Self::Host(block) => (block.start(), block.bytes()),
+            Self::Device { bytes, held, .. } => match held {
+                Some((_, start)) => (*start, *bytes),
+                None => return false,
+            },
+        };
+        (p as usize).wrapping_sub(start as usize) < bytes
+    }
 }
 
 // SAFETY: the pointers are addresses used during a run, by the one thread that holds the workspace.
@@ -79,16 +111,34 @@ fn bind(addresses: &mut [*mut c_void], binds: &[Bind], root: *mut u8) {
 impl Workspace {
     pub(crate) fn new(program: &Program, bytes: usize) -> Result<Self, String> {
         let mut addresses = vec![std::ptr::null_mut(); program.addresses];
-        let block = Block::new(bytes)?;
-        bind(&mut addresses, &program.workspace_binds, block.start());
+        let memory = match program.device {
+            Device::Cpu => {
+                let block = Block::new(bytes)?;
+                bind(&mut addresses, &program.workspace_binds, block.start());
+                Memory::Host(block)
+            }
+            device @ Device::Cuda(_) => Memory::Device { device, bytes, held: None },
+        };
         Ok(Self {
             handles: program.handles.iter().map(|_| None).collect(),
             slots: program.slots.iter().map(|_| None).collect(),
             slot_pointers: vec![std::ptr::null_mut(); program.slots.len()],
             inputs: Inputs::default(),
             addresses,
-            block,
+            memory,
         })
+    }
+
+    /// Gets the memory, where it is a device's.
+    pub(crate) fn hold(&mut self, abi: &TorchAbi, program: &Program) -> Result<(), TorchError> {
+        let Memory::Device { device, bytes, held } = &mut self.memory else { return Ok(()) };
+        if *bytes > 0 {
+            let tensor = abi.empty_strided_on(*device, &[*bytes as i64], &[1], DType::U8)?;
+            let start = tensor.as_ref().data_ptr()?;
+            *held = Some((tensor, start));
+            bind(&mut self.addresses, &program.workspace_binds, start);
+        }
+        Ok(())
     }
 
     /// Makes the verified inputs' addresses known to the launches.
@@ -107,6 +157,11 @@ impl Workspace {
         Ok(())
     }
 
+    /// An entry of the address table.
+    pub(crate) fn address(&self, entry: usize) -> *mut c_void {
+        self.addresses[entry]
+    }
+
     /// The row of addresses that starts at `row`.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> *const *mut c_void {
@@ -115,7 +170,7 @@ impl Workspace {
 
     /// Whether an address lies in the workspace, where nothing may outlive the run.
     pub(crate) fn contains(&self, p: *const u8) -> bool {
-        self.block.contains(p)
+        self.memory.contains(p)
     }
 
     /// Makes sure that the tensor object of a source exists.
@@ -129,7 +184,7 @@ impl Workspace {
             let layout = &place.layout;
             // SAFETY: the plan's bounds were checked when it was lowered, those of inputs when they were verified; the object
             // is used while its root is alive, and replaced when the address is another one.
-            let tensor = unsafe { abi.from_blob(first, &layout.sizes, &layout.strides, layout.dtype) }?;
+            let tensor = unsafe { abi.from_blob(program.device, first, &layout.sizes, &layout.strides, layout.dtype) }?;
             self.handles[handle] = Some(Cached { first, tensor });
         }
         Ok(())
@@ -137,7 +192,7 @@ impl Workspace {
 
     fn first(&self, place: &Place) -> *mut u8 {
         let root = match place.root {
-            Root::Workspace => self.block.start(),
+            Root::Workspace => self.memory.start(),
             Root::Input(i) => self.inputs.pointers[i],
             Root::Slot(s) => self.slot_pointers[s],
         };
@@ -168,6 +223,9 @@ impl Workspace {
     /// Drops what belongs to a finished run.
     pub(crate) fn clear(&mut self) {
         self.slots.iter_mut().for_each(|s| *s = None);
+        if let Memory::Device { held, .. } = &mut self.memory {
+            *held = None;
+        }
     }
 }
 
@@ -214,8 +272,10 @@ mod tests {
     fn blocks_are_aligned_and_know_their_bounds() {
         let block = Block::new(1000).expect("memory");
         assert_eq!(block.start() as usize % ALIGNMENT, 0);
-        assert!(block.contains(block.start().wrapping_add(999)));
-        assert!(!block.contains(block.start().wrapping_add(1000)) && !block.contains(block.start().wrapping_sub(1)));
+        let start = block.start();
+        let memory = Memory::Host(block);
+        assert!(memory.contains(start.wrapping_add(999)));
+        assert!(!memory.contains(start.wrapping_add(1000)) && !memory.contains(start.wrapping_sub(1)));
         assert!(Block::new(usize::MAX).is_err());
     }
 }

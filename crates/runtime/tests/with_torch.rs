@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use dynamlir_runtime::{
-    Const, DType, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, KernelSpec, Layout, Output, OutputValue, OwnedTensor, Plan,
-    PythonCalls, PythonError, Route, RunError, Step, TensorRef, TorchAbi, omp,
+    Const, DType, Device, Executable, ExternArg as A, ExternCall, InputSpec, Kernel, KernelSpec, Layout, Output, OutputValue, OwnedTensor,
+    Plan, PythonCalls, PythonError, Route, RunError, Step, TensorRef, TorchAbi, omp,
 };
 use dynamlir_torch_abi::InitArgs;
 
@@ -117,6 +117,7 @@ fn kernel() -> Vec<Kernel> {
 fn chain() -> Plan {
     let m = || f32s(&[2, 2]);
     Plan {
+        device: Device::Cpu,
         inputs: vec![input(m(), true), input(m(), false)],
         workspace_bytes: 128,
         steps: vec![

@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 
 /// Crates that may contain unsafe code; all others forbid it.
-const MAY_BE_UNSAFE: &[&str] = &["cpython-abi", "dialect", "torch-abi", "runtime", "codegen", "nvptx", "python", "opt"];
+const MAY_BE_UNSAFE: &[&str] = &["cpython-abi", "dialect", "torch-abi", "runtime", "codegen", "cuda", "cuda-mock", "python", "opt"];
 
 /// Longer files than this want a reason.
 const LINES: usize = 600;

@@ -1,4 +1,5 @@
-//! The cheapest route: an op's own C function, `aoti_torch_cpu_*`, called from a table of argument letters.
+//! The cheapest route: an op's own C function, `aoti_torch_cpu_*` or `aoti_torch_cuda_*`, called from a table of argument letters.
+//! What both devices have is declared alike.
 //!
 //! | letter | C parameters | letter | C parameters |
 //! |---|---|---|---|
@@ -22,7 +23,7 @@ use std::ffi::{CString, c_void};
 use crate::op::enum_code;
 use crate::shim_table::SHIMS;
 use crate::tensor::RawHandle;
-use crate::{Arg, Base, DType, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
+use crate::{Arg, Base, DType, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
 
 /// Words passed on every call.
 const WORDS: usize = 32;
@@ -97,6 +98,7 @@ fn letter(ty: Ty) -> Option<char> {
 impl ShimCall {
     pub(crate) fn prepare(
         abi: &TorchAbi,
+        device: Device,
         signature: &Signature,
         args: &[Arg],
         operands: &[DType],
@@ -111,7 +113,7 @@ impl ShimCall {
         if signature.results.iter().any(|r| r.base != Base::Tensor || r.list) {
             return Err(no("a result is no tensor"));
         }
-        let (function, into_outs) = find(abi, &name, &letters, signature.results.len(), outs)?;
+        let (function, into_outs) = find(abi, device, &name, &letters, signature.results.len(), outs)?;
         let mut call = Self {
             function,
             words: Vec::new(),
@@ -214,9 +216,10 @@ impl ShimCall {
                 self.words.extend([Word::HandlesAt(self.optional_lists.len()), Word::Const(list.len() as u64)]);
                 self.optional_lists.push(list);
             }
-            ('c', Arg::Device(name)) if name == "cpu" => {
-                c.ints.push(Box::new([abi.device_cpu]));
-                self.words.extend([Word::Const(address(&c.ints)), Word::Const(0)]);
+            ('c', Arg::Device(name)) => {
+                let (kind, number) = abi.numbers(name.parse().map_err(|_| mismatch())?);
+                c.ints.push(Box::new([kind]));
+                self.words.extend([Word::Const(address(&c.ints)), Word::Const(number as u64)]);
             }
             _ => return Err(mismatch()),
         }
@@ -258,15 +261,23 @@ impl ShimCall {
 }
 
 /// The function of that name, if the table and this torch have it; and whether it writes into `outs`.
-fn find(abi: &TorchAbi, name: &str, letters: &str, results: usize, outs: usize) -> Result<(extern "C" fn(), bool), TorchError> {
+fn find(
+    abi: &TorchAbi,
+    device: Device,
+    name: &str,
+    letters: &str,
+    results: usize,
+    outs: usize,
+) -> Result<(extern "C" fn(), bool), TorchError> {
+    let (library, prefix) = abi.shims(device)?;
     let row = |key: &str, letters: &str, results: usize| {
         let i = SHIMS.binary_search_by_key(&key, |(n, _, _)| n).ok()?;
         let (_, l, r) = SHIMS[i];
         if l != letters || r != results {
             return None;
         }
-        let symbol = CString::new(format!("aoti_torch_cpu_{key}")).ok()?;
-        abi.cpu.symbol(&symbol)
+        let symbol = CString::new(format!("{prefix}{key}")).ok()?;
+        library.symbol(&symbol)
     };
     let found = if outs == 0 {
         row(name, letters, results).map(|p| (p, false))

@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use crate::op::enum_code;
 use crate::tensor::RawHandle;
-use crate::{Arg, Base, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
+use crate::{Arg, Base, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
 
 /// A value that has to be made anew for every call.
 enum Value {
@@ -94,7 +94,12 @@ fn value(abi: &TorchAbi, ty: Ty, arg: &Arg) -> Option<Value> {
         (Base::Bool, Arg::Bool(v)) => Value::Bits(u64::from(*v)),
         (Base::Str, Arg::Str(s)) => Value::Text(s.clone()),
         // The device index sits in the low half, -1 for none; the type in the high half.
-        (Base::Device, Arg::Device(d)) if d == "cpu" => Value::Bits(u64::from(abi.device_cpu as u32) << 32 | u64::from(u32::MAX)),
+        (Base::Device, Arg::Device(name)) => {
+            let device: Device = name.parse().ok()?;
+            let (kind, number) = abi.numbers(device);
+            let number = if device == Device::Cpu { u32::MAX } else { number as u32 };
+            Value::Bits(u64::from(kind as u32) << 32 | u64::from(number))
+        }
         (Base::DType | Base::Layout | Base::MemoryFormat, _) => Value::Bits(enum_code(abi, arg)? as u64),
         _ => return None,
     })

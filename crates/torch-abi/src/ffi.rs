@@ -49,6 +49,7 @@ functions! {
         dtype_uint8 = c"aoti_torch_dtype_uint8": Code;
         dtype_bool = c"aoti_torch_dtype_bool": Code;
         device_cpu = c"aoti_torch_device_type_cpu": Code;
+        device_cuda = c"aoti_torch_device_type_cuda": Code;
         layout_strided = c"aoti_torch_layout_strided": Code;
         format_contiguous = c"aoti_torch_memory_format_contiguous_format": Code;
         format_channels_last = c"aoti_torch_memory_format_channels_last": Code;
@@ -74,6 +75,8 @@ functions! {
         dtype = c"aoti_torch_get_dtype": unsafe extern "C" fn(Handle, *mut i32) -> i32;
         /// Borrows.
         device_type = c"aoti_torch_get_device_type": unsafe extern "C" fn(Handle, *mut i32) -> i32;
+        /// Borrows.
+        device_index = c"aoti_torch_get_device_index": unsafe extern "C" fn(Handle, *mut i32) -> i32;
         /// Borrows.
         storage_offset = c"aoti_torch_get_storage_offset": unsafe extern "C" fn(Handle, *mut i64) -> i32;
         /// Borrows; bytes.

@@ -53,7 +53,9 @@ impl Drop for BelowAutograd {
     }
 }
 
-/// The keys in a fixed order; `init` limits them to 63 so that they index a `u64`.
+/// The keys in a fixed order; `init` limits them to 63 so that they index a `u64`. Those of CUDA may come in while a guard lives,
+/// so that they are the last.
 fn keys(abi: &'static TorchAbi, with_inplace: bool) -> impl Iterator<Item = u16> {
-    abi.below_autograd.iter().copied().chain(with_inplace.then_some(abi.inplace_or_view).flatten())
+    let inplace = with_inplace.then_some(abi.inplace_or_view).flatten();
+    abi.below_autograd.iter().copied().chain(inplace).chain(abi.below_autograd_cuda().iter().copied())
 }

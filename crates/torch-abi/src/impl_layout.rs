@@ -69,7 +69,7 @@ pub(crate) struct ImplLayout {
     pub wanted: Option<WantedLayout>,
     /// In `StorageImpl`: the address of its memory, and its size in bytes.
     pub memory: Option<MemoryLayout>,
-    /// Every dispatch key that ordinary tensors on the CPU have.
+    /// Every dispatch key that ordinary tensors on the CPU or on CUDA have.
     pub plain_keys: u64,
 }
 
@@ -107,16 +107,17 @@ pub(crate) fn layout() -> Option<&'static ImplLayout> {
 }
 
 /// Learns the layout from samples; the first success decides. `view_bit` is the raw representation of a set of the one key
-/// `ADInplaceOrView`.
+/// `ADInplaceOrView`, `cuda_keys` that of the keys that ordinary tensors on CUDA have, of which there may be no samples.
 ///
 /// # Errors
 /// When no layout explains all of them.
 ///
 /// # Safety
 /// Each `cdata` is the address of a live `TensorImpl`.
-pub unsafe fn learn(samples: &[TensorSample], view_bit: u64) -> Result<(), TorchError> {
+pub unsafe fn learn(samples: &[TensorSample], view_bit: u64, cuda_keys: u64) -> Result<(), TorchError> {
     // SAFETY: as the caller promises.
-    let found = unsafe { find(samples) }?;
+    let mut found = unsafe { find(samples) }?;
+    found.plain_keys |= cuda_keys;
     VIEW_BIT.get_or_init(|| view_bit);
     LAYOUT.get_or_init(|| found);
     Ok(())

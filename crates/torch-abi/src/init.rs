@@ -1,14 +1,18 @@
 //! The one initialised view of libtorch.
 
 use std::ffi::{CStr, c_void};
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
+use crate::device::Cuda;
 use crate::dtype::DTypeCodes;
 use crate::ffi::{C10, Functions, Handle};
 use crate::state::GuardFunctions;
 use crate::thread::ThreadFunctions;
-use crate::{DType, Library, TorchError};
+use crate::{DType, Device, Library, TorchError};
 
 static ABI: OnceLock<TorchAbi> = OnceLock::new();
 
@@ -28,6 +32,8 @@ pub struct InitArgs {
     pub lib_dir: Option<PathBuf>,
     /// Numbers of the Autograd and Autocast dispatch keys of the CPU, from `torch._C.DispatchKey`.
     pub below_autograd: Vec<u16>,
+    /// The same for CUDA; they matter where something on CUDA is compiled.
+    pub below_autograd_cuda: Vec<u16>,
     /// Number of `ADInplaceOrView`.
     pub inplace_or_view: Option<u16>,
     /// Absent where there is no Python.
@@ -41,9 +47,15 @@ pub struct TorchAbi {
     pub(crate) codes: DTypeCodes,
     pub(crate) cpu: Library,
     pub(crate) device_cpu: i32,
+    pub(crate) device_cuda: i32,
+    /// Looked for where something on CUDA is compiled; why there is none, else.
+    pub(crate) cuda: OnceLock<Result<Cuda, TorchError>>,
     pub(crate) strided: i32,
     pub(crate) version: u64,
     pub(crate) below_autograd: Vec<u16>,
+    below_autograd_cuda: Vec<u16>,
+    /// Whether something on CUDA has been compiled.
+    uses_cuda: AtomicBool,
     pub(crate) inplace_or_view: Option<u16>,
     pub(crate) handle_offset: Option<usize>,
     /// `THPVariable_Wrap(const at::TensorBase&)`: borrows the handle, returns a new Python reference.
@@ -78,7 +90,7 @@ impl TorchAbi {
     }
 
     fn find(args: &InitArgs) -> Result<Self, TorchError> {
-        if args.below_autograd.len() > 62 {
+        if args.below_autograd.len() + args.below_autograd_cuda.len() > 62 {
             return Err(TorchError::new("more dispatch keys to exclude than a guard can hold"));
         }
         let dir = args.lib_dir.as_deref();
@@ -100,7 +112,9 @@ impl TorchAbi {
             Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> *mut c_void>(found) })
         };
         // SAFETY: getters without arguments.
-        let (device_cpu, strided, version) = unsafe { ((f.device_cpu)(), (f.layout_strided)(), (f.abi_version)()) };
+        let (device_cpu, device_cuda) = unsafe { ((f.device_cpu)(), (f.device_cuda)()) };
+        // SAFETY: as above.
+        let (strided, version) = unsafe { ((f.layout_strided)(), (f.abi_version)()) };
         Ok(Self {
             codes: DTypeCodes::read(&f),
             f,
@@ -109,9 +123,13 @@ impl TorchAbi {
             c10,
             cpu,
             device_cpu,
+            device_cuda,
+            cuda: OnceLock::new(),
             strided,
             version,
             below_autograd: args.below_autograd.clone(),
+            below_autograd_cuda: args.below_autograd_cuda.clone(),
+            uses_cuda: AtomicBool::new(false),
             inplace_or_view: args.inplace_or_view,
             handle_offset,
             wrap: wrap(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"),
@@ -127,6 +145,19 @@ impl TorchAbi {
         // SAFETY: writes one u32.
         let status = unsafe { (self.f.num_threads)(&raw mut n) };
         if status == 0 { (n as usize).max(1) } else { 1 }
+    }
+
+    /// Says that ops on a device will be called.
+    pub fn expect(&self, device: Device) {
+        if device != Device::Cpu {
+            self.uses_cuda.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The keys of CUDA, once it is in use.
+    #[inline]
+    pub(crate) fn below_autograd_cuda(&self) -> &[u16] {
+        if self.uses_cuda.load(Ordering::Relaxed) { &self.below_autograd_cuda } else { &[] }
     }
 
     /// Torch's number for an element type.
@@ -145,6 +176,12 @@ impl TorchAbi {
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         self.cpu.symbol(name)
+    }
+
+    /// The folder of torch's shared objects, where that was told.
+    #[must_use]
+    pub fn lib_dir(&self) -> Option<&Path> {
+        self.lib_dir.as_deref()
     }
 
     /// Another object that torch brought, such as its OpenMP library.

@@ -8,6 +8,7 @@
 //! reference) and *new* (the caller receives a reference it must release).
 
 mod cshim;
+mod device;
 mod dispatcher;
 mod dtype;
 mod error;
@@ -25,6 +26,7 @@ mod state;
 mod tensor;
 mod thread;
 
+pub use device::Device;
 pub use dtype::DType;
 pub use error::TorchError;
 pub use guard::BelowAutograd;

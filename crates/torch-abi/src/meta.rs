@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use crate::impl_layout::{self, ImplLayout, ImplView};
-use crate::{TensorRef, TorchAbi, TorchError};
+use crate::{Device, TensorRef, TorchAbi, TorchError};
 
 /// What a tensor must look like. None among sizes and strides stands for a number that may vary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
 }
 
 impl TensorRef<'_> {
-    /// Whether it is an ordinary tensor on the CPU, whose elements lie in its memory as its sizes and strides say: neither sparse
+    /// Whether it is an ordinary tensor on the CPU or CUDA, whose elements lie in its memory as its sizes and strides say: neither sparse
     /// nor quantized, without a conjugate or negative bit, no subclass that dispatches itself. None if that cannot be told.
     #[must_use]
     pub fn is_plain(self) -> Option<bool> {
@@ -85,11 +85,14 @@ impl TensorRef<'_> {
 }
 
 impl TorchAbi {
-    /// As [`TensorRef::is_plain`], of metadata, and on the CPU.
+    /// As [`TensorRef::is_plain`], of metadata, and on a device.
     #[must_use]
-    pub fn is_plain_cpu(&self, meta: &Meta) -> Option<bool> {
+    pub fn is_plain_on(&self, device: Device, meta: &Meta) -> Option<bool> {
         let layout = impl_layout::layout()?;
-        Some(i32::from(meta.device.0) == self.device_cpu && meta.keys & !layout.plain_keys == 0)
+        let (kind, number) = self.numbers(device);
+        // A tensor on the CPU has no number, or 0.
+        let there = i32::from(meta.device.0) == kind && (device == Device::Cpu || i32::from(meta.device.1) == number);
+        Some(there && meta.keys & !layout.plain_keys == 0)
     }
 }
 

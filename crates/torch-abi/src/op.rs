@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cshim::ShimCall;
 use crate::dispatcher::DispatcherCall;
-use crate::{DType, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError};
+use crate::{DType, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError};
 
 /// One schema argument of an op, with the tensors given by their place among the operands.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub struct OpCall {
 }
 
 impl OpCall {
-    /// Prepares a call by the first native route, at or after `first`, that can carry the arguments.
+    /// Prepares a call on a device's tensors by the first native route, at or after `first`, that can carry the arguments.
     ///
     /// `operands` are the tensors' element types; `outs` is the number of tensors to write results into, which must be zero or
     /// the op's number of results.
@@ -65,6 +65,7 @@ impl OpCall {
     /// The error lists why each route is closed: the op then needs Python.
     pub fn prepare(
         abi: &TorchAbi,
+        device: Device,
         first: Route,
         signature: &Signature,
         args: &[Arg],
@@ -80,7 +81,7 @@ impl OpCall {
         }
         let mut why = String::new();
         if first == Route::CShim {
-            match ShimCall::prepare(abi, signature, args, operands, outs) {
+            match ShimCall::prepare(abi, device, signature, args, operands, outs) {
                 Ok(shim) => {
                     return Ok(Self { prepared: Prepared::Shim(shim), operands: operands.len(), outs });
                 }

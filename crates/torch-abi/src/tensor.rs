@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use crate::{BelowAutograd, DType, TorchAbi, TorchError};
+use crate::{BelowAutograd, DType, Device, TorchAbi, TorchError};
 
 /// The address of an `at::Tensor`.
 pub type RawHandle = *mut c_void;
@@ -131,11 +131,6 @@ impl<'a> TensorRef<'a> {
         Ok(TorchAbi::get()?.codes.dtype(code))
     }
 
-    /// Whether it lives on the CPU.
-    pub fn is_cpu(self) -> Result<bool, TorchError> {
-        Ok(get!(self, device_type, 0_i32) == TorchAbi::get()?.device_cpu)
-    }
-
     /// Storage offset in elements.
     pub fn storage_offset(self) -> Result<i64, TorchError> {
         Ok(get!(self, storage_offset, 0_i64))
@@ -215,20 +210,33 @@ impl TorchAbi {
 
     /// Uninitialised memory on the CPU.
     pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+        self.empty_strided_on(Device::Cpu, sizes, strides, dtype)
+    }
+
+    /// Uninitialised memory, from torch's own allocator.
+    pub fn empty_strided_on(&self, device: Device, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
+        let (kind, number) = self.numbers(device);
         self.new_tensor(|out| {
             // SAFETY: both arrays have `dim` values and are only read; the handle written is new.
-            unsafe { (self.f.empty_strided)(dim, sizes.as_ptr(), strides.as_ptr(), self.codes.code(dtype), self.device_cpu, 0, out) }
+            unsafe { (self.f.empty_strided)(dim, sizes.as_ptr(), strides.as_ptr(), self.codes.code(dtype), kind, number, out) }
         })
     }
 
-    /// A tensor over foreign memory, whose element 0 is at `data`. It owns nothing.
+    /// A tensor over foreign memory on a device, whose element 0 is at `data`. It owns nothing.
     ///
     /// # Safety
     /// The memory spans the layout, and outlives every use of the tensor and of what shares its storage.
-    pub unsafe fn from_blob(&self, data: *mut u8, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
+    pub unsafe fn from_blob(
+        &self,
+        device: Device,
+        data: *mut u8,
+        sizes: &[i64],
+        strides: &[i64],
+        dtype: DType,
+    ) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
-        let (dtype, device) = (self.codes.code(dtype), self.device_cpu);
+        let (dtype, (kind, number)) = (self.codes.code(dtype), self.numbers(device));
         self.new_tensor(|out| {
             // SAFETY: arrays as above; the memory is the caller's promise; no metadata is passed.
             unsafe {
@@ -239,8 +247,8 @@ impl TorchAbi {
                     strides.as_ptr(),
                     0,
                     dtype,
-                    device,
-                    0,
+                    kind,
+                    number,
                     out,
                     self.strided,
                     std::ptr::null(),

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use dynamlir_torch_abi::{Arg as A, BelowAutograd, DType, InitArgs, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi};
+use dynamlir_torch_abi::{Arg as A, BelowAutograd, DType, Device, InitArgs, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi};
 
 /// Loads torch as Python would, locally, and initialises the ABI.
 fn torch() -> Option<&'static TorchAbi> {
@@ -54,7 +54,7 @@ fn ints(values: &[i64]) -> A {
 
 fn op(abi: &TorchAbi, first: Route, text: &str, args: &[A], operands: &[TensorRef<'_>]) -> (Route, Vec<Option<OwnedTensor>>) {
     let types: Vec<_> = operands.iter().map(|t| t.dtype().expect("reads").expect("known")).collect();
-    let call = OpCall::prepare(abi, first, &Signature::parse(text).expect("parses"), args, &types, 0).expect("is prepared");
+    let call = OpCall::prepare(abi, Device::Cpu, first, &Signature::parse(text).expect("parses"), args, &types, 0).expect("is prepared");
     (call.route(), call.call(abi, operands, &[]).expect("is called"))
 }
 
@@ -131,13 +131,18 @@ fn refusals_speak_torchs_words() {
     let Some(abi) = torch() else { return };
     let a = floats(&[0.0; 6], &[2, 3]);
     let mm = Signature::parse("aten::mm(Tensor self, Tensor mat2) -> Tensor").expect("parses");
-    let call = OpCall::prepare(abi, Route::Dispatcher, &mm, &[A::Operand(0), A::Operand(1)], &[DType::F32; 2], 0).expect("is prepared");
+    let call = OpCall::prepare(abi, Device::Cpu, Route::Dispatcher, &mm, &[A::Operand(0), A::Operand(1)], &[DType::F32; 2], 0)
+        .expect("is prepared");
     let error = call.call(abi, &[a.as_ref(), a.as_ref()], &[]).expect_err("shapes do not fit");
     assert!(error.message().contains("mat1 and mat2 shapes cannot be multiplied"), "{error}");
     let add = Signature::parse("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor").expect("parses");
     let args = [A::Operand(0), A::Operand(1), A::Int(1)];
-    assert_eq!(OpCall::prepare(abi, Route::CShim, &add, &args, &[DType::F32; 2], 0).expect("is prepared").route(), Route::CShim);
-    let refused = OpCall::prepare(abi, Route::CShim, &add, &args, &[DType::I64; 2], 0).err().expect("integers would be promoted");
+    assert_eq!(
+        OpCall::prepare(abi, Device::Cpu, Route::CShim, &add, &args, &[DType::F32; 2], 0).expect("is prepared").route(),
+        Route::CShim
+    );
+    let refused =
+        OpCall::prepare(abi, Device::Cpu, Route::CShim, &add, &args, &[DType::I64; 2], 0).err().expect("integers would be promoted");
     assert!(refused.message().contains("integer scalar"), "{refused}");
 }
 
@@ -151,7 +156,7 @@ fn views_share_and_blobs_do_not_own() {
     assert_eq!((view.as_ref().storage_offset(), view.as_ref().storage_bytes()), (Ok(1), Ok(24)));
     let mut memory = [1.0_f32, 2.0, 3.0, 4.0];
     // SAFETY: the array outlives the tensor.
-    let blob = unsafe { abi.from_blob(memory.as_mut_ptr().cast(), &[2, 2], &[1, 2], DType::F32) }.expect("a tensor");
+    let blob = unsafe { abi.from_blob(Device::Cpu, memory.as_mut_ptr().cast(), &[2, 2], &[1, 2], DType::F32) }.expect("a tensor");
     assert_eq!(read(blob.as_ref()), [1.0, 3.0, 2.0, 4.0]);
     view.as_ref().bump_version(2).expect("counts");
 }

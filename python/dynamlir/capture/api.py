@@ -102,7 +102,8 @@ class Compiler:
         """Whether a call whose graph raised is to be repeated as plain Python."""
         if not isinstance(error, native.module().RunError):
             return False
-        reasons.note("run-error", f"{type(error).__name__}: {error}")
+        misaligned = isinstance(error, native.module().Misaligned)
+        reasons.note("misaligned" if misaligned else "run-error", f"{type(error).__name__}: {error}")
         report.bump("calls_repeated_eagerly")
         return True
 

@@ -265,10 +265,14 @@ fn learn_samples<'py>(py: Python<'py>, torch: &Bound<'py, PyModule>) -> PyResult
     ];
     let samples = tensors.iter().map(|(tensor, autograd)| sample(torch, tensor, *autograd)).collect::<PyResult<Vec<_>>>()?;
     let internal = torch.getattr("_C")?;
-    let key = internal.getattr("DispatchKey")?.getattr("ADInplaceOrView")?;
-    let view_bit: u64 = internal.getattr("DispatchKeySet")?.call1((key,))?.call_method0("raw_repr")?.extract()?;
+    let bits = |key: &str| -> PyResult<u64> {
+        let key = internal.getattr("DispatchKey")?.getattr(key)?;
+        internal.getattr("DispatchKeySet")?.call1((key,))?.call_method0("raw_repr")?.extract()
+    };
+    let view_bit = bits("ADInplaceOrView")?;
+    let cuda_keys = bits("CUDA")? | bits("AutogradCUDA")? | bits("AutocastCUDA")?;
     // SAFETY: the tensors are alive until the end of this function.
-    unsafe { learn(&samples, view_bit) }.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
+    unsafe { learn(&samples, view_bit, cuda_keys) }.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
 }
 
 fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Autograd) -> PyResult<TensorSample> {

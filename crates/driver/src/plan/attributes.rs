@@ -24,7 +24,7 @@ pub(super) fn route(op: Op) -> Route {
 }
 
 /// `file:line` where the user called the op.
-pub(super) fn location(op: Op) -> String {
+pub(crate) fn location(op: Op) -> String {
     let text = op.loc().to_string();
     let inner = text.trim_start_matches("loc(").trim_end_matches(')');
     // loc("function"("file":line:col)) → file:line

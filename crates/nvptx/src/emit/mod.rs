@@ -23,7 +23,7 @@ use dynamlir_dialect::{
 
 use crate::{
     kernel::Kernel,
-    launch::{Argument, Launch},
+    launch::{self, Argument, Launch},
     matmul,
     schedule::{Class, Schedule, bytes, kernels},
 };
@@ -105,7 +105,7 @@ pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Lau
             ("gpu.kernel", Attr::unit(ctx)),
             ("known_block_size", three(launch.block)),
             ("known_grid_size", three(launch.grid)),
-            ("dynamo.launch", launch.to_attr(ctx)),
+            ("dynamo.launch", launch::to_attr(launch, ctx)),
         ],
         &types,
     );

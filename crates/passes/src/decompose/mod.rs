@@ -20,6 +20,7 @@ pub mod compare;
 pub mod create;
 pub mod distance;
 pub mod formula;
+pub mod gpu;
 pub mod histogram;
 pub mod index;
 pub mod index_write;
@@ -61,6 +62,7 @@ use dynamlir_dialect::{
 use std::collections::HashMap;
 
 pub use call::Call;
+use gpu::Mark;
 pub use keep::KEEP;
 
 /// Lowers one op: values of exactly its result types (any value of the right type for an unused result), or None to
@@ -111,7 +113,10 @@ pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
 }
 
 fn run(module: Op, config: &Config) -> PassResult {
-    let vector_bits = config.number("vector-bits").unwrap_or_else(crate::schedule::vector_bits);
+    let gpu = gpu::is_gpu(module);
+    // A GPU's kernels know nothing of this processor.
+    let host_bits = || if gpu { 0 } else { crate::schedule::vector_bits() };
+    let vector_bits = config.number("vector-bits").unwrap_or_else(host_bits);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
@@ -120,7 +125,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named, vector_bits)?;
+        decompose_block(block, &lowerings, &private, &mut named, (vector_bits, gpu))?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -144,7 +149,7 @@ fn decompose_block(
     lowerings: &HashMap<&str, Lowering>,
     private: &HashMap<String, Op>,
     named: &mut Vec<String>,
-    vector_bits: i64,
+    (vector_bits, gpu): (i64, bool),
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
@@ -153,7 +158,10 @@ fn decompose_block(
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
-        if let Some(values) = lowering.and_then(|lower| lower(&call)) {
+        let mark = if gpu && lowering.is_some() { Mark::before(op) } else { None };
+        let values = lowering.and_then(|lower| lower(&call));
+        let has_code = mark.is_none_or(Mark::keeps);
+        if let Some(values) = values.filter(|_| has_code) {
             replace(op, call.schema(), &values)?;
             continue;
         }

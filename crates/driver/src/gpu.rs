@@ -1,0 +1,159 @@
+//! Kernels for a GPU: what a module says of its target, code for a chip, code loaded into a device's context.
+//!
+//! A module says where its tensors live and what its kernels are made for, so that a dumped stage can be replayed anywhere:
+//! `module attributes {dynamo.device = "cuda:0", dynamo.chip = "sm_90"}`. Without them both are the CPU's. A chip alone means
+//! kernels of a GPU that reaches the CPU's memory; that is how they are tested where there is none.
+
+use std::{env, sync::Arc, time::Instant};
+
+use dynamlir_cuda::{Context, Driver, Kernel, Module as Loaded};
+use dynamlir_dialect::{
+    Session,
+    context::{module_op, module_text},
+    ir::{Attr, Block, Op},
+};
+use dynamlir_import::Frame;
+use dynamlir_nvptx::{libdevice, pipelines, ptx};
+use dynamlir_runtime::{Device, TorchAbi};
+
+use crate::{
+    Error, Report,
+    plan::{attributes::location, entry, kernels_module},
+    stages::Dumper,
+};
+
+/// What a module is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Where tensors live.
+    pub device: Device,
+    /// What kernels are made for; None is this processor.
+    pub chip: Option<String>,
+}
+
+impl Target {
+    /// The target of a graph on a device: the chip that is given, else the one that `DYNAMLIR_CUDA_CHIP` names, else the device's.
+    pub fn new(device: Device, chip: Option<&str>) -> Result<Self, Error> {
+        let named = || env::var("DYNAMLIR_CUDA_CHIP").ok().filter(|chip| !chip.is_empty());
+        let chip = match (chip, device) {
+            (Some(chip), _) => Some(chip.to_owned()),
+            (None, Device::Cpu) => None,
+            (None, Device::Cuda(_)) => Some(match named() {
+                Some(chip) => chip,
+                None => context(device)?.chip().map_err(|error| refused(&error))?,
+            }),
+        };
+        if let Some(chip) = &chip
+            && !ptx::is_supported(chip)
+        {
+            let message = format!("{chip}: code is made for sm_80 and later");
+            return Err(Error::Gpu { reason: "gpu-chip", message, location: Vec::new() });
+        }
+        Ok(Self { device, chip })
+    }
+
+    /// What a module says.
+    pub fn of(module: Op) -> Result<Self, Error> {
+        let wrong = |error: dynamlir_torch_abi::TorchError| Error::Plan(format!("dynamo.device: {error}"));
+        let device = module.attr_str("dynamo.device").map_or(Ok(Device::Cpu), |text| text.parse().map_err(wrong))?;
+        Self::new(device, module.attr_str("dynamo.chip").as_deref())
+    }
+
+    /// Says it on a module. The CPU is not worth a word.
+    pub fn write(&self, module: Op) {
+        let ctx = module.ctx();
+        if self.device != Device::Cpu {
+            module.set_attr("dynamo.device", Attr::str(ctx, &self.device.to_string()));
+        }
+        if let Some(chip) = &self.chip {
+            module.set_attr("dynamo.chip", Attr::str(ctx, chip));
+        }
+    }
+
+    /// What tells kernels of this target from those of others with the same text.
+    pub fn key(&self) -> String {
+        self.chip.as_ref().map_or_else(String::new, |chip| format!("{chip} {}\n", self.device))
+    }
+}
+
+/// The context that a device's kernels are loaded into.
+pub fn context(device: Device) -> Result<Arc<Context>, Error> {
+    let number = if let Device::Cuda(number) = device { number.into() } else { 0 };
+    Driver::get().and_then(|driver| Context::of(&driver, number)).map_err(|error| refused(&error))
+}
+
+/// What the driver refuses: there is no CUDA to be had, or it does not want the code.
+fn refused(error: &dynamlir_cuda::Error) -> Error {
+    use dynamlir_cuda::Error as Cuda;
+    let reason = if matches!(error, Cuda::NoDriver(_) | Cuda::Call { .. }) { "no-cuda" } else { "gpu-kernel" };
+    Error::Gpu { reason, message: error.to_string(), location: Vec::new() }
+}
+
+/// Code for those of a module's kernels that are named, for a chip, loaded into a context that is asked for when the code is there.
+pub fn generate(
+    module: Op,
+    names: &[String],
+    target: &Target,
+    dumper: &Dumper,
+    report: &mut Report,
+    check: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<Vec<(String, Kernel)>, Error> {
+    pipelines::register_all();
+    let chip = target.chip.as_deref().unwrap_or(ptx::CHIP);
+    // The graph's launches must not lose their kernels, which will look otherwise.
+    let session = Session::new().trusting();
+    let mut kernels = session.read(&copied(module, names)?)?;
+    let library = libdevice::find(TorchAbi::get().ok().and_then(TorchAbi::lib_dir));
+    let options = if library.is_some() { "libdevice=found" } else { "libdevice=none" };
+    for (name, label, passes) in [("gpu", "06-gpu", pipelines::TO_GPU), ("nvvm", "07-nvvm", pipelines::TO_NVVM)] {
+        check()?;
+        let start = Instant::now();
+        let pipeline = format!("builtin.module({})", passes.replace("$options", options));
+        session.run_timed(&mut kernels, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;
+        report.time(name, start.elapsed().as_secs_f64());
+        dumper.write(&format!("{label}.mlir"), || module_text(&kernels) + "\n")?;
+        refuse_what_is_left(module, module_op(&kernels))?;
+    }
+    check()?;
+    let start = Instant::now();
+    let device = module_op(&kernels).body().into_iter().flat_map(Block::ops).find(|op| op.is("gpu.module"));
+    let Some(device) = device else { return Ok(Vec::new()) };
+    let code = ptx::compile(device, chip, library.as_deref()).map_err(|error| {
+        let message = format!("{error} (for the kernels {})\n{}", names.join(", "), session.take_diagnostics());
+        Error::Gpu { reason: "gpu-kernel", message: message.trim_end().to_owned(), location: Vec::new() }
+    })?;
+    report.time("ptx", start.elapsed().as_secs_f64());
+    dumper.write("08-kernels.ptx", || code.text.clone())?;
+    let start = Instant::now();
+    let loaded = Loaded::load(&context(target.device)?, &code.text, &code.launches).map_err(|error| refused(&error))?;
+    report.time("link", start.elapsed().as_secs_f64());
+    Ok(loaded.into_iter().map(|kernel| (kernel.description().name.clone(), kernel)).collect())
+}
+
+/// The bytecode of a module with copies of these kernels.
+fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
+    let session_module = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
+    let copy = session_module.clone_detached();
+    for function in copy.body().map(Block::ops).unwrap_or_default() {
+        if !function.symbol().is_some_and(|name| names.contains(&name)) {
+            function.erase();
+        }
+    }
+    let bytes = copy.bytecode();
+    copy.erase();
+    Ok(bytes)
+}
+
+/// A kernel without a form for threads leaves its whole graph to eager, which is told by the line that it comes from.
+fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
+    let left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
+    let Some((name, why)) = left.filter_map(|op| Some((op.symbol()?, op.attr_str("dynamo.no_gpu")?))).next() else { return Ok(()) };
+    let launches = entry(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
+    let launch = launches.into_iter().find(|op| op.attr("kernel").and_then(Attr::as_symbol).as_deref() == Some(name.as_str()));
+    let location = launch.map(location).and_then(|text| {
+        let (file, line) = text.rsplit_once(':')?;
+        Some(vec![Frame { file: file.to_owned(), line: line.parse().ok()?, function: String::new() }])
+    });
+    let message = format!("kernel {name} has no form for threads: {why}");
+    Err(Error::Gpu { reason: "gpu-kernel", message, location: location.unwrap_or_default() })
+}

@@ -1,0 +1,146 @@
+//! Kernels on a CUDA device: what they were loaded into, and what a run of them needs.
+//!
+//! A launch is put on torch's current stream, where torch's own work is put, so that kernels, extern calls and whatever comes
+//! after them stay in order without anybody waiting. Memory comes from torch's allocator, which gives what was freed during a
+//! run to work on the same stream only: a buffer may be freed while kernels on it are still under way.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use dynamlir_cuda::{Context, Entered, Error, Kernel as DeviceKernel, Stream};
+use dynamlir_torch_abi::{Device, TorchAbi};
+
+use crate::executor::Failure;
+use crate::jit::Kernel;
+use crate::lower::{Bind, Op, PlanError, Program};
+use crate::plan::Plan;
+
+/// A plan's kernels, in order.
+pub enum Code {
+    /// Machine code of this process.
+    Host(Vec<Kernel>),
+    /// Code loaded into a device's context. Where the plan's memory is the CPU's, the device must be able to reach it.
+    Device(Arc<Context>, Vec<DeviceKernel>),
+}
+
+impl Code {
+    fn len(&self) -> usize {
+        match self {
+            Self::Host(kernels) => kernels.len(),
+            Self::Device(_, kernels) => kernels.len(),
+        }
+    }
+
+    /// Whether these are the plan's kernels, where the plan's memory is.
+    pub(crate) fn fits(&self, plan: &Plan) -> Result<(), PlanError> {
+        if self.len() != plan.kernels.len() {
+            return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), self.len())));
+        }
+        match (self, plan.device) {
+            (Self::Host(kernels), Device::Cuda(_)) if !kernels.is_empty() => {
+                Err(PlanError("a kernel of the CPU for memory of a device".into()))
+            }
+            (Self::Host(_), _) => Ok(()),
+            (Self::Device(context, _), Device::Cuda(number)) if context.ordinal() != i32::from(number) => {
+                Err(PlanError(format!("kernels of device {} for memory of {}", context.ordinal(), plan.device)))
+            }
+            (Self::Device(_, kernels), _) => {
+                for (kernel, spec) in kernels.iter().zip(&plan.kernels) {
+                    let arguments = &kernel.description().arguments;
+                    let written = |argument: &dynamlir_cuda::Argument| argument.written;
+                    if arguments.len() != spec.arguments || arguments.iter().take(spec.arguments - spec.written).any(written) {
+                        return Err(PlanError(format!("the code of {} has other arguments than the plan says", spec.name)));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Alignments that addresses inside inputs must have, beyond those of their elements: for all launches, so that nothing has
+    /// been written where one does not hold. What torch allocates is aligned to more than any kernel counts on.
+    pub(crate) fn alignments(&self, program: &Program) -> Vec<Alignment> {
+        let Self::Device(_, kernels) = self else { return Vec::new() };
+        let mut found = Vec::new();
+        for op in &program.ops {
+            let Op::Launch { kernel, row } = *op else { continue };
+            for (place, argument) in kernels[kernel].description().arguments.iter().enumerate() {
+                let entry = row + place;
+                let bound = |binds: &Vec<Bind>| binds.iter().any(|(index, _)| *index == entry);
+                let (Some(input), true) = (program.input_binds.iter().position(bound), argument.alignment > 1) else { continue };
+                found.push(Alignment { entry, input, kernel, bytes: argument.alignment.unsigned_abs() });
+            }
+        }
+        found
+    }
+}
+
+impl From<Vec<Kernel>> for Code {
+    fn from(kernels: Vec<Kernel>) -> Self {
+        Self::Host(kernels)
+    }
+}
+
+/// What an entry of the address table must be a multiple of.
+pub(crate) struct Alignment {
+    pub entry: usize,
+    pub input: usize,
+    kernel: usize,
+    bytes: u64,
+}
+
+impl Alignment {
+    /// Why an address does not do.
+    pub(crate) fn refuses(&self, address: *mut c_void, plan: &Plan) -> Option<Failure> {
+        if (address as u64).is_multiple_of(self.bytes) {
+            return None;
+        }
+        let (input, bytes, kernel) = (self.input, self.bytes, &plan.kernels[self.kernel].name);
+        Some(Failure::misaligned(format!(
+            "input {input} does not lie at a multiple of {bytes} bytes, which the code of {kernel} counts on"
+        )))
+    }
+}
+
+/// A run on a device, on one thread: the context is current, and torch's stream is known.
+pub(crate) struct Session<'a> {
+    entered: Entered<'a>,
+    stream: Stream,
+    kernels: &'a [DeviceKernel],
+    /// Whether the CPU goes on with the same memory, so that each launch has to be waited for.
+    shared: bool,
+}
+
+impl<'a> Session<'a> {
+    /// None where the kernels are the CPU's.
+    pub(crate) fn begin(abi: &TorchAbi, plan: &Plan, code: &'a Code) -> Result<Option<Self>, Failure> {
+        let Code::Device(context, kernels) = code else { return Ok(None) };
+        let stream = match plan.device {
+            Device::Cuda(number) => abi.current_stream(number)?,
+            Device::Cpu => std::ptr::null_mut(),
+        };
+        let entered = context.enter().map_err(|error| Failure::of_device(&error))?;
+        Ok(Some(Self { entered, stream: Stream(stream), kernels, shared: plan.device == Device::Cpu }))
+    }
+
+    /// Launches a kernel.
+    ///
+    /// # Safety
+    /// The row holds the address of element 0 of each of the kernel's arguments, each with the layout it was compiled for, in
+    /// memory that lives until the stream has passed the launch.
+    pub(crate) unsafe fn launch(&self, kernel: usize, row: *const *mut c_void) -> Result<(), Failure> {
+        // SAFETY: as the caller promises; `Code::fits` has compared the number of arguments, and the stream is of torch's
+        // context on the device, which is the primary one.
+        unsafe { self.kernels[kernel].launch(&self.entered, self.stream, row) }.map_err(|error| Failure::of_device(&error))?;
+        if self.shared { self.entered.synchronize().map_err(|error| Failure::of_device(&error)) } else { Ok(()) }
+    }
+}
+
+impl Failure {
+    fn of_device(error: &Error) -> Self {
+        match error {
+            Error::Misaligned { .. } => Self::misaligned(error.to_string()),
+            _ => Self::plain(error.to_string()),
+        }
+    }
+}
