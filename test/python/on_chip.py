@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ def mock() -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-@contextlib.contextmanager
-def kernels_for(chip: str | None) -> Iterator[None]:
-    """Have kernels made for a chip; None for the CPU."""
+def make_kernels_for(chip: str | None) -> Callable[[], None]:
+    """Have kernels made for a chip; None for the CPU. What is returned undoes it."""
     from dynamlir import config
 
     before = config.Options.native
@@ -35,11 +34,21 @@ def kernels_for(chip: str | None) -> Iterator[None]:
     def native(self: config.Options) -> dict[str, Any]:
         return {**before(self), "chip": chip}
 
+    def undo() -> None:
+        config.Options.native = before  # type: ignore[method-assign]
+
     config.Options.native = native  # type: ignore[method-assign]
+    return undo
+
+
+@contextlib.contextmanager
+def kernels_for(chip: str | None) -> Iterator[None]:
+    """As `make_kernels_for`, for a while."""
+    undo = make_kernels_for(chip)
     try:
         yield
     finally:
-        config.Options.native = before  # type: ignore[method-assign]
+        undo()
 
 
 def install(chip: str) -> None:
@@ -48,4 +57,4 @@ def install(chip: str) -> None:
     if library is None:
         sys.exit(f"{LIBRARY} has not been built")
     os.environ["DYNAMLIR_CUDA_LIBRARY"] = str(library)
-    kernels_for(chip).__enter__()
+    make_kernels_for(chip)

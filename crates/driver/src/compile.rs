@@ -9,7 +9,7 @@ use dynamlir_runtime::{Code, Device, Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, cache, detect,
+    Error, Report, alignment, cache, detect,
     gpu::{self, Target},
     memory,
     parts::{self, declare},
@@ -100,6 +100,9 @@ fn compile_module(
     let linalg = number("linalg");
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let plan = read(module_op(module))?;
+    if target.chip.is_some() {
+        alignment::note(module_op(module), &plan);
+    }
     let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
     report.kernels.clone_from(&names);
     report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();

@@ -1,6 +1,7 @@
 //! From a trace, or a module at any stage, to something that can be called.
 //!
 //! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
+//! - [`alignment`]: at what multiples the arguments of kernels lie,
 //! - [`cache`]: kernels compiled before in this process,
 //! - [`detect`]: at which stage a text is,
 //! - [`gpu`]: kernels for a GPU,
@@ -11,6 +12,7 @@
 //! - [`compile`]: all of it in order.
 #![forbid(unsafe_code)]
 
+pub mod alignment;
 pub mod cache;
 pub mod compile;
 pub mod detect;

@@ -169,7 +169,7 @@ pub(crate) fn bytes(kernel: &Kernel, argument: usize) -> i64 {
 }
 
 /// If an access goes along `innermost` element by element: the largest power of two that divides its other strides, and so
-/// the longest vector whose every address is aligned.
+/// the longest vector whose every address is aligned, if the first one is as `dynamo.alignments` of the kernel says.
 pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], innermost: usize) -> Option<i64> {
     let strides = kernel.memory(argument).strides();
     let at = access.iter().position(|&dim| dim == Some(innermost))?;
@@ -178,7 +178,13 @@ pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], 
         return None;
     }
     let others = strides.iter().enumerate().filter(|&(d, _)| d != at && access[d].is_some()).map(|(_, &stride)| stride);
-    Some(others.filter(|&stride| stride != 0).map(|stride| 1 << stride.trailing_zeros().min(6)).min().unwrap_or(64))
+    let by_strides = others.filter(|&stride| stride != 0).map(|stride| 1 << stride.trailing_zeros().min(6)).min().unwrap_or(64);
+    Some(by_strides.min(start(kernel, argument) / bytes(kernel, argument)).max(1))
+}
+
+/// What the address of an argument is a multiple of, in bytes: `dynamo.alignments` says it of each, where somebody knows.
+fn start(kernel: &Kernel, argument: usize) -> i64 {
+    kernel.function.attr_i64s("dynamo.alignments").and_then(|known| known.get(argument).copied()).unwrap_or(VECTOR_BYTES)
 }
 
 impl Schedule {

@@ -10,7 +10,7 @@ use dynamlir_dialect::ir::Op;
 
 /// Primitives without GPU code.
 const WITHOUT_CODE: &[&str] =
-    &["dynamo.arg_reduce", "dynamo.check_range", "dynamo.convolution", "dynamo.matmul", "dynamo.scan", "dynamo.scatter"];
+    &["dynamo.arg_reduce", "dynamo.check_range", "dynamo.convolution", "dynamo.matmul", "dynamo.max_pool", "dynamo.scan", "dynamo.scatter"];
 
 /// Whether a module's kernels are made for a GPU.
 pub fn is_gpu(module: Op) -> bool {

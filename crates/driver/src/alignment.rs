@@ -1,0 +1,97 @@
+//! At what multiples the arguments of kernels lie, over all launches of a plan.
+//!
+//! A GPU's kernel moves several elements at once where their address allows it, and equal kernels are one, wherever in a buffer
+//! their operands lie. What begins in the middle of memory, as a piece of a concatenation does, may allow less than what begins
+//! where memory does: torch's allocators, and the plan's buffers, begin at multiples of 64 bytes. An input that lies otherwise
+//! than it did when it was traced is noticed when the graph is called.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::ir::{Attr, Block, Op};
+use dynamlir_runtime::{Layout, Plan, Reg, Step};
+
+use crate::plan::kernels_module;
+
+/// No code asks for more.
+const MOST: i64 = 16;
+
+/// Per kernel and argument, what all addresses are a multiple of, in bytes.
+pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
+    let mut found: Vec<Vec<i64>> = plan.kernels.iter().map(|kernel| vec![MOST; kernel.arguments]).collect();
+    // Bytes from where memory begins to where a register's offset counts from, and from there to element 0.
+    let mut places: HashMap<Reg, (i64, i64)> = HashMap::new();
+    let first = |layout: &Layout| layout.offset * layout.element_bytes();
+    for (reg, input) in plan.inputs.iter().enumerate() {
+        places.insert(reg, (0, first(&input.layout)));
+    }
+    for step in &plan.steps {
+        match step {
+            Step::Buffer { dst, byte_offset, layout } => {
+                places.insert(*dst, (*byte_offset as i64, first(layout)));
+            }
+            // Element 0 lies where its memory begins.
+            Step::OutputBuffer { dst, layout } => {
+                places.insert(*dst, (-first(layout), first(layout)));
+            }
+            Step::Extern { call, results, .. } => {
+                let layouts = &plan.externs[*call].result_layouts;
+                for (&reg, layout) in results.iter().zip(layouts) {
+                    let offset = layout.as_ref().map_or(0, first);
+                    places.insert(reg, (-offset, offset));
+                }
+            }
+            Step::View { dst, src, layout } => {
+                let base = places.get(src).map_or(1, |(base, _)| *base);
+                places.insert(*dst, (base, first(layout)));
+            }
+            Step::Launch { kernel, args } => {
+                for (known, reg) in found[*kernel].iter_mut().zip(args) {
+                    let address = places.get(reg).map_or(1, |(base, offset)| base + offset);
+                    *known = (*known).min(1 << address.trailing_zeros().min(MOST.trailing_zeros()));
+                }
+            }
+            Step::CheckRange { .. } | Step::Commit => {}
+        }
+    }
+    found
+}
+
+/// Writes them on the kernels of a module, where the GPU's schedule reads them.
+pub fn note(module: Op, plan: &Plan) {
+    let functions = kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
+    for (kernel, known) in plan.kernels.iter().zip(alignments(plan)) {
+        for function in functions.iter().filter(|function| function.symbol().as_ref() == Some(&kernel.name)) {
+            function.set_attr("dynamo.alignments", Attr::i64s(function.ctx(), &known));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dynamlir_runtime::{DType, InputSpec, KernelSpec};
+
+    use super::*;
+
+    #[test]
+    fn the_worst_of_all_launches_counts() {
+        let floats = |offset| Layout { offset, ..Layout::contiguous(DType::F32, &[8]) };
+        let input = |offset| InputSpec { layout: floats(offset), storage: None, mutated: false, version_bumps: 0 };
+        let launch = |args: &[Reg]| Step::Launch { kernel: 0, args: args.to_vec() };
+        let plan = Plan {
+            inputs: vec![input(0), input(6)],
+            workspace_bytes: 256,
+            steps: vec![
+                Step::Buffer { dst: 2, byte_offset: 64, layout: floats(0) },
+                launch(&[0, 2]),
+                // Three floats into the buffer.
+                Step::View { dst: 3, src: 2, layout: floats(3) },
+                launch(&[1, 3]),
+                Step::OutputBuffer { dst: 4, layout: floats(0) },
+                launch(&[0, 4]),
+            ],
+            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1 }],
+            ..Plan::default()
+        };
+        assert_eq!(alignments(&plan), [[8, 4]]);
+    }
+}
