@@ -13,7 +13,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import config, device, logs, native, reasons, report
+from . import autotune, config, device, logs, native, reasons, report
 from .identity import aliases, root_of
 from .reasons import Fallback
 from .recording import Recording
@@ -89,15 +89,19 @@ def compile_recording(
     if logs.logger("ir").isEnabledFor(10):
         logs.logger("ir").debug("%s", trace.text())
     emitted = time.perf_counter()
+    stages = {"record": seconds, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
+    products: tuple[report.Product, ...] = ()
+    if settings.measures:
+        products = autotune.choose(trace, settings)
+        stages["measure"] = time.perf_counter() - emitted
     try:
-        executable = extension.compile_trace(trace, settings.native())
+        executable = extension.compile_trace(trace, {**settings.native(), "choices": autotune.choices(products)})
     except Exception as error:
         failure = native.fallback_of(error)
         if failure is None:
             raise
         raise failure from error
-    stages = {"record": seconds, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
-    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()))
+    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()), products)
     _log(made)
     return Variant(recording, executable), made
 
@@ -173,6 +177,8 @@ def _graph_name(gm: torch.fx.GraphModule) -> str:
 
 def _log(made: report.CompileReport) -> None:
     logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
+    for product in made.products:
+        logs.logger("perf").info("%s by %s: %s %s", product.way, product.source, product.problem, product.times())
     for extern in made.externs:
         logs.logger("extern").info(
             "%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+AUTOTUNING = MODES[2:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,16 @@ class Options:
     threads: int | None = None
     """How many threads compile kernels; as many as the process may run at a time where this is None."""
     mode: str = "default"
-    """torch's mode. All modes compile alike so far."""
+    """torch's mode. The ones for autotuning measure; the others compile alike."""
+    max_autotune: bool = False
+    """Measure which way is fastest for each product and convolution, whatever the mode; see `dynamlir.autotune`."""
+    cache_dir: str | None = None
+    """Folder for what was measured. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether measurements decide, not the cost model."""
+        return self.max_autotune or self.mode in AUTOTUNING
 
     def native(self) -> dict[str, Any]:
         """The plain dictionary handed to the native compiler, one call per compilation."""
@@ -56,6 +66,12 @@ def _checked(options: Options) -> Options:
     threads = options.threads
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise ValueError(f"dynamlir: threads is {threads!r}, expected a number from 1")
+    if options.mode not in MODES:
+        raise ValueError(f"dynamlir: unknown mode {options.mode!r}; known: {', '.join(MODES)}")
+    if not isinstance(options.max_autotune, bool):
+        raise ValueError(f"dynamlir: max_autotune is {options.max_autotune!r}, expected True or False")
+    if not isinstance(options.cache_dir, (str, os.PathLike, type(None))):
+        raise ValueError(f"dynamlir: cache_dir is {options.cache_dir!r}, expected a path")
     return options
 
 
@@ -66,7 +82,5 @@ def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -
     unknown = sorted(set(options or {}) - known)
     if unknown:
         raise ValueError(f"dynamlir: unknown option(s) {', '.join(unknown)}; known: {', '.join(sorted(known))}")
-    if mode is not None and mode not in MODES:
-        raise ValueError(f"dynamlir: unknown mode {mode!r}; known: {', '.join(MODES)}")
-    merged = _checked(dataclasses.replace(base, **dict(options or {})))
-    return dataclasses.replace(merged, mode=mode) if mode is not None else merged
+    merged = dataclasses.replace(base, **dict(options or {}))
+    return _checked(merged if mode is None else dataclasses.replace(merged, mode=mode))

@@ -16,12 +16,14 @@ TOPICS: dict[str, str] = {
     "fallback": "why a graph, or one call of it, ran as plain eager",
     "decomposition": "which operations were replaced by torch's own decomposition, and which could not be",
     "extern": "operations left to torch's library, with route and Python line",
+    "autotune": "which way each product went and what was measured; what is wrong with the record of it",
     "ir": "the aten-level MLIR of each graph",
     "perf": "seconds by stage of each compilation",
     "runtime": "what happens at call time: variants, repeated runs",
 }
 
 _HANDLER_NAME = "dynamlir-stderr"
+_warned: set[tuple[str, str]] = set()
 
 
 def logger(topic: str) -> logging.Logger:
@@ -29,6 +31,13 @@ def logger(topic: str) -> logging.Logger:
     if topic not in TOPICS:
         raise KeyError(f"no log topic {topic!r}")
     return logging.getLogger(f"dynamlir.{topic}")
+
+
+def warn_once(topic: str, key: str, message: str) -> None:
+    """Log a warning, unless there has been one of this topic and key in this process."""
+    if (topic, key) not in _warned:
+        _warned.add((topic, key))
+        logger(topic).warning("%s", message)
 
 
 def configure(text: str | None = None) -> list[str]:

@@ -26,6 +26,26 @@ class Extern:
 
 
 @dataclasses.dataclass(frozen=True)
+class Product:
+    """A product or convolution under ``mode="max-autotune"``."""
+
+    problem: str
+    """Operator, sizes, strides, whether something follows that code can take in."""
+    way: str
+    """``library``, or the form of the code."""
+    source: str
+    """Who says so: the ``record``, what was just ``measured``, or the cost ``model``."""
+    milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Of each way that was tried."""
+
+    def times(self) -> str:
+        """The milliseconds as text, shortest first."""
+        return ", ".join(
+            f"{way} {time:.4g}" for way, time in sorted(self.milliseconds.items(), key=lambda item: item[1])
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class CompileReport:
     """One graph. ``eager`` is set when it runs as plain eager, with the reason."""
 
@@ -45,6 +65,8 @@ class CompileReport:
     """Seconds by pass, those of all threads added up."""
     threads: int = 0
     """How many threads compiled kernels; 0 where all of them had been compiled before."""
+    products: tuple[Product, ...] = ()
+    """Where measurements decide: each product and convolution that there is more than one way for."""
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
     """How often each schema was recorded."""
@@ -67,6 +89,10 @@ class CompileReport:
             threads = f" on {self.threads} threads" if self.threads > 1 else ""
             lines.append(f"  dearest passes{threads}: " + _seconds(dearest))
         lines += _table(
+            ("product", "way", "by", "milliseconds"),
+            [(product.problem, product.way, product.source, product.times()) for product in self.products],
+        )
+        lines += _table(
             ("extern", "route", "count", "line"),
             [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs],
         )
@@ -74,7 +100,11 @@ class CompileReport:
 
 
 def from_native(
-    graph: str, native: dict[str, Any], python_stages: dict[str, float], recorded: dict[str, int]
+    graph: str,
+    native: dict[str, Any],
+    python_stages: dict[str, float],
+    recorded: dict[str, int],
+    products: tuple[Product, ...] = (),
 ) -> CompileReport:
     """A report from the dictionary that the native executable gives."""
     externs = tuple(
@@ -93,6 +123,7 @@ def from_native(
         stages={**python_stages, **{str(name): float(value) for name, value in native.get("stages", {}).items()}},
         passes={str(name): float(value) for name, value in native.get("passes", {}).items()},
         threads=int(native.get("threads", 0)),
+        products=products,
         recorded=recorded,
     )
 

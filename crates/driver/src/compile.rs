@@ -14,6 +14,7 @@ use crate::{
     memory,
     parts::{self, declare},
     plan::{kernels_module, read},
+    problems,
     stages::{Dumper, advance},
 };
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub chip: Option<String>,
     /// How many threads compile kernels; as many as the process may run at a time where this is None.
     pub threads: Option<usize>,
+    /// In which ways products are computed: the texts of problems and of ways. The cost model decides about others.
+    pub choices: Vec<(String, String)>,
 }
 
 /// A compiled graph, ready for the runtime.
@@ -45,22 +48,14 @@ pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
 /// Compiles a recorded trace.
 pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
-    let start = Instant::now();
     let device = trace.device.as_deref().map_or(Ok(Device::Cpu), str::parse);
     let target = Target::new(device.map_err(|error| Error::Plan(error.to_string()))?, options.chip.as_deref())?;
-    // What the recorder wrote is checked below; what a user loads may be wrong in any way.
+    // What the recorder wrote is checked; what a user loads may be wrong in any way.
     let session = Session::new().trusting();
-    let mut module = session.parse("module {}")?;
     let mut report = Report::default();
-    let opened = start.elapsed().as_secs_f64();
-    let body = module_op(&module).body().ok_or_else(|| Error::Plan("a module without a body".into()))?;
-    trace.write(body, session.ctx())?;
+    let mut module = problems::import(trace, &session, &mut report)?;
     target.write(module_op(&module));
-    report.time("session", opened);
-    report.time("import", start.elapsed().as_secs_f64() - opened);
-    if !module_op(&module).verify() {
-        return Err(Error::Plan(format!("the recorded graph is not valid:\n{}", session.take_diagnostics())));
-    }
+    problems::choose(module_op(&module), &options.choices);
     compile_module(&session, &mut module, 0, options, report, check)
 }
 

@@ -7,6 +7,7 @@
 //! - [`gpu`]: kernels for a GPU,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
 //! - [`parts`]: kernels become machine code on several threads,
+//! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one way to compute,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
 //! - [`report`]: what was done, for people,
 //! - [`compile`]: all of it in order.
@@ -21,9 +22,11 @@ pub mod gpu;
 pub mod memory;
 pub mod parts;
 pub mod plan;
+pub mod problems;
 pub mod report;
 pub mod stages;
 
 pub use compile::{Compiled, Options, compile_text, compile_trace};
 pub use error::Error;
+pub use problems::{Problem, list_problems, processor};
 pub use report::Report;

@@ -38,6 +38,10 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     if let Some(threads) = dict.get_item("threads")?.filter(|value| !value.is_none()) {
         options.threads = Some(threads.extract()?);
     }
+    if let Some(choices) = dict.get_item("choices")? {
+        options.choices =
+            choices.cast::<PyDict>()?.iter().map(|(problem, way)| Ok((problem.extract()?, way.extract()?))).collect::<PyResult<_>>()?;
+    }
     Ok(options)
 }
 

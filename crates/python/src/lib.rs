@@ -37,6 +37,30 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     })
 }
 
+/// The products of a recorded trace that there is more than one way to compute, each once, as dictionaries.
+#[pyfunction]
+fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let found = guarded(|| py.detach(|| dynamlir_driver::list_problems(trace.trace())).map_err(|error| raise(py, error)))?;
+    let described = found.into_iter().map(|problem| {
+        let dict = PyDict::new(py);
+        dict.set_item("problem", problem.text)?;
+        dict.set_item("schema", problem.schema)?;
+        dict.set_item("operands", problem.operands)?;
+        dict.set_item("numbers", problem.numbers)?;
+        dict.set_item("followed", problem.followed)?;
+        dict.set_item("work", problem.work)?;
+        dict.set_item("ways", problem.ways)?;
+        Ok(dict)
+    });
+    described.collect()
+}
+
+/// What measurements depend on: the processor's name and features, as LLVM has them.
+#[pyfunction]
+fn processor() -> (String, String) {
+    dynamlir_driver::processor()
+}
+
 /// Compiles a dumped module from the stage it is at: the one given, else the one in the file's name, else the one that the
 /// text is at. `ValueError` where the text is no program, or at no stage.
 #[pyfunction]
@@ -94,6 +118,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<guards::GuardSet>()?;
     module.add_function(wrap_pyfunction!(compile_trace, module)?)?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
+    module.add_function(wrap_pyfunction!(problems, module)?)?;
+    module.add_function(wrap_pyfunction!(processor, module)?)?;
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;

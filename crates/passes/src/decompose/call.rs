@@ -1,8 +1,13 @@
 //! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
 
+use std::rc::Rc;
+
 use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
-use crate::emit::{Emit, Scalar};
+use crate::{
+    emit::{Emit, Scalar},
+    matmul::choices::Choices,
+};
 
 /// A call of an `ATen` operator that is being lowered.
 pub struct Call {
@@ -12,18 +17,21 @@ pub struct Call {
     pub e: Emit,
     /// Bits of the vectors that code may use.
     pub vector_bits: i64,
+    /// What somebody has decided about products.
+    pub choices: Rc<Choices>,
     schema: String,
     args: Vec<Attr>,
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op, vector_bits: i64) -> Option<Self> {
+    pub fn new(op: Op, vector_bits: i64, choices: &Rc<Choices>) -> Option<Self> {
         if !op.is("dynamo.aten") {
             return None;
         }
         let args = op.attr("args")?.as_array()?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), vector_bits, schema: op.attr_str("schema")?, args })
+        let (e, choices) = (Emit::new(Builder::before(op)), Rc::clone(choices));
+        Some(Self { op, e, vector_bits, choices, schema: op.attr_str("schema")?, args })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

@@ -8,7 +8,8 @@
 //! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
 //!
 //! Option `vector-bits=N`: the width of vectors, else as this processor has them. Products of matrices become primitives
-//! where code with such vectors is expected to beat the library.
+//! where code with such vectors is expected to beat the library, or `dynamo.choices` on the module says so; with
+//! `list-problems=1` those met are listed there ([`crate::matmul::choices`]).
 #![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -59,7 +60,9 @@ use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
+
+use crate::matmul::choices::Choices;
 
 pub use call::Call;
 use gpu::Mark;
@@ -117,6 +120,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     // A GPU's kernels know nothing of this processor.
     let host_bits = || if gpu { 0 } else { crate::schedule::vector_bits() };
     let vector_bits = config.number("vector-bits").unwrap_or_else(host_bits);
+    let choices = Rc::new(Choices::of(module, config)?);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
@@ -125,7 +129,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named, (vector_bits, gpu))?;
+        decompose_block(block, &lowerings, &private, &mut named, (vector_bits, &choices, gpu))?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -135,6 +139,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     named.sort_unstable();
     named.dedup();
     named.iter().filter_map(|name| private.get(name)).for_each(|function| function.erase());
+    choices.finish(module);
     Ok(())
 }
 
@@ -149,12 +154,12 @@ fn decompose_block(
     lowerings: &HashMap<&str, Lowering>,
     private: &HashMap<String, Op>,
     named: &mut Vec<String>,
-    (vector_bits, gpu): (i64, bool),
+    (vector_bits, choices, gpu): (i64, &Rc<Choices>, bool),
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     while let Some(Work { op, within }) = work.pop() {
-        let Some(call) = Call::new(op, vector_bits) else { continue };
+        let Some(call) = Call::new(op, vector_bits, choices) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));

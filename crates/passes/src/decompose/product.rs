@@ -1,11 +1,15 @@
-//! Products of matrices and convolutions that generated code computes faster than the library, or that it can fuse something into.
+//! Products of matrices and convolutions that generated code computes faster than the library, or that it can fuse something
+//! into: as the cost model expects, or as somebody has measured ([`crate::matmul::choices`]).
 
 use dynamlir_dialect::ir::{Attr, Op, Type, Value};
 
 use super::{Call, Lowering, activation, arith, pointwise};
 use crate::matmul::{
-    choose::{Outline, is_worth_generating},
-    windows::{Windows, is_worth_generating_windows},
+    choices::{Decision, Question},
+    choose::{Outline, is_possible, is_worth_generating},
+    problem::Problem,
+    way,
+    windows::{Windows, is_possible_windows, is_worth_generating_windows},
 };
 
 /// Schema and lowering. What is declined stays an extern call.
@@ -28,7 +32,37 @@ fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
     let sizes = (left[batch], columns, right[batch]);
     let dotted = !is_turned(lhs, batch) && is_turned(rhs, batch);
     let outline = Outline { repeats, sizes, dotted, followed: is_followed(c.op) };
-    (real && is_worth_generating(outline, c.vector_bits)).then(|| c.e.matmul(lhs, rhs, batch))
+    (real && is_possible(outline, c.vector_bits)).then_some(())?;
+    let decision = c.choices.decide(c.op.ctx(), is_worth_generating(outline, c.vector_bits), || {
+        let operands = layouts(c);
+        let [.., (left, left_strides), (right, right_strides)] = &operands[..] else { return None };
+        let problem = Problem::of(batch, (left, left_strides), (right, right_strides))?;
+        let ways = way::ways(&problem, c.vector_bits);
+        let schema = c.schema().to_owned();
+        Some(Question { schema, operands, numbers: Vec::new(), followed: outline.followed, work: problem.work(), ways })
+    });
+    decided(decision, || c.e.matmul(lhs, rhs, batch))
+}
+
+/// The primitive, with the way that it is to be computed in; None where the library is.
+fn decided(decision: Decision, make: impl FnOnce() -> Value) -> Option<Value> {
+    let way = match decision {
+        Decision::Library => return None,
+        Decision::Code(way) => way,
+    };
+    let value = make();
+    if let (Some(way), Some(op)) = (way, value.def()) {
+        way.mark(op);
+    }
+    Some(value)
+}
+
+/// Sizes and strides of all arguments that are tensors, as eager has them.
+fn layouts(c: &Call) -> Vec<(Vec<i64>, Vec<i64>)> {
+    let given = c.op.attr("operand_strides").and_then(Attr::as_array).unwrap_or_default();
+    let strides = |i: usize| given.get(i)?.as_i64s();
+    let operands = (0..c.len()).filter_map(|i| c.arg(i)?.as_operand());
+    operands.map(|i| (c.op.operand(i).ty(), strides(i))).map(|(ty, given)| (ty.shape(), given.unwrap_or_else(|| ty.strides()))).collect()
 }
 
 /// Whether something point by point follows, that can be its epilogue.
@@ -79,7 +113,13 @@ fn convolution(c: &Call) -> Option<Vec<Value>> {
     let (strides, padding, dilation) = (pair(3)?, pair(4)?, pair(5)?);
     let sums = c.e.convolution(input, weight, [strides, padding, dilation], c.int(8)?, ty);
     let windows = Windows::of(sums.def()?, &input.ty().strides())?;
-    is_worth_generating_windows(&windows, c.vector_bits).then_some(())?;
+    is_possible_windows(&windows, c.vector_bits).then_some(())?;
+    let decision = c.choices.decide(c.op.ctx(), is_worth_generating_windows(&windows, c.vector_bits), || {
+        let numbers = [strides, padding, dilation].map(Vec::from).into_iter().chain([vec![windows.groups]]).collect();
+        let (schema, ways) = (c.schema().to_owned(), way::window_ways(&windows, c.vector_bits));
+        Some(Question { schema, operands: layouts(c), numbers, followed: is_followed(c.op), work: windows.work(), ways })
+    });
+    let sums = decided(decision, || sums)?;
     Some(vec![match c.tensor(2) {
         Some(bias) => c.e.add(sums, c.e.broadcast(bias, &ty.shape(), &[1])),
         None => sums,

@@ -6,6 +6,8 @@
 
 #![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
 
+use std::ops::RangeInclusive;
+
 use dynamlir_dialect::ir::{Attr, Ctx};
 
 use super::problem::{Problem, Side};
@@ -42,6 +44,15 @@ pub enum Form {
 
 impl Form {
     const ALL: [(&'static str, Self); 3] = [("panels", Self::Panels), ("stream", Self::Stream), ("dots", Self::Dots)];
+
+    /// As attributes have it.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, form)| *form == self).map_or("", |(name, _)| name)
+    }
+    /// The form with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|&(_, form)| form)
+    }
 }
 
 /// The decision. Sizes are in elements, rows, or panels.
@@ -111,7 +122,6 @@ impl Schedule {
 
     /// As an attribute of the kernel.
     pub fn to_attr(&self, ctx: Ctx) -> Attr {
-        let form = Form::ALL.iter().find(|(_, form)| *form == self.form).map_or("", |(name, _)| name);
         let number = |value: i64| Attr::i64(ctx, value);
         Attr::dict(
             ctx,
@@ -119,7 +129,7 @@ impl Schedule {
                 ("chunk", number(self.chunk)),
                 ("copied", Attr::bool(ctx, self.copied)),
                 ("depth", number(self.depth)),
-                ("form", Attr::str(ctx, form)),
+                ("form", Attr::str(ctx, self.form.name())),
                 ("group", number(self.group)),
                 ("lanes", Attr::str(ctx, if self.right { "rhs" } else { "lhs" })),
                 ("rows", number(self.rows)),
@@ -134,7 +144,7 @@ impl Schedule {
         let number = |name: &str| attr.get(name)?.as_i64().filter(|&value| value > 0 && value <= 1 << 32);
         let form = attr.get("form")?.as_str()?;
         let schedule = Self {
-            form: Form::ALL.iter().find(|(name, _)| *name == form)?.1,
+            form: Form::named(&form)?,
             right: attr.get("lanes")?.as_str()? == "rhs",
             width: number("width")?,
             vectors: number("vectors")?,
@@ -148,7 +158,7 @@ impl Schedule {
     }
 
     /// Whether there is code for it.
-    fn suits(&self, problem: &Problem) -> bool {
+    pub(super) fn suits(&self, problem: &Problem) -> bool {
         let (rows, lanes) = (self.rows_of(problem), self.lanes_of(problem));
         let form = match self.form {
             Form::Panels => true,
@@ -219,11 +229,11 @@ pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
             return Some(stream(problem, right, width));
         }
     }
-    let candidates = [true, false].into_iter().map(|right| panels(problem, right, width));
+    let candidates = [true, false].into_iter().map(|right| panels(problem, right, width, 1..=3));
     candidates.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, schedule)| schedule)
 }
 
-fn dots(problem: &Problem, right: bool, width: i64) -> Schedule {
+pub(super) fn dots(problem: &Problem, right: bool, width: i64) -> Schedule {
     let few = problem.side(!right).size;
     let most = if width >= 16 { 8 } else { 3 };
     let (_, rows, _) = parts(few, most);
@@ -237,7 +247,7 @@ fn dots(problem: &Problem, right: bool, width: i64) -> Schedule {
     Schedule { form: Form::Dots, right, width, vectors: columns, rows, group: few, depth, chunk: COLUMNS, copied: false }
 }
 
-fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
+pub(super) fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
     let few = problem.side(!right).size;
     let (_, rows, _) = parts(few, most_rows(width, 2));
     let fitting = ceiling(problem.side(right).size, width);
@@ -261,12 +271,13 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn panels(problem: &Problem, right: bool, width: i64) -> (f64, Schedule) {
+/// With so many vectors in a tile; the cost in cycles, and the schedule.
+pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeInclusive<i64>) -> (f64, Schedule) {
     let (rows, lanes, k) = (problem.side(!right), problem.side(right), problem.k);
     let pieces = ceiling(k, DEPTH);
     let depth = if pieces == 1 { k } else { ceiling(ceiling(k, pieces), 16) * 16 };
     let mut best: Option<(f64, Schedule)> = None;
-    for vectors in 1..=3 {
+    for vectors in vectors {
         let tall = most_rows(width, vectors);
         let panels = ceiling(lanes.size, vectors * width);
         let copied = panels > 1 && (rows.along_k != 1 || collides(rows.stride, tall));
@@ -345,7 +356,7 @@ pub struct Outline {
 /// 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 of their time. Squares of
 /// 512 to 1,024 0.85.
 pub fn is_worth_generating(outline: Outline, vector_bits: i64) -> bool {
-    let Outline { repeats, sizes: (m, n, k), dotted, followed } = outline;
+    let Outline { sizes: (m, n, k), dotted, followed, .. } = outline;
     let few = m.min(n);
     let suits = match () {
         () if few <= FEW_LINES => true,
@@ -353,7 +364,12 @@ pub fn is_worth_generating(outline: Outline, vector_bits: i64) -> bool {
         () if followed => few <= 160,
         () => few <= 64 || (few <= 128 && (PAYING..=SIMPLE).contains(&k)),
     };
-    vector_bits >= 256 && repeats > 0 && few > 0 && m.max(n) >= 8 && (SHORTEST..=LONGEST).contains(&k) && suits
+    suits && is_possible(outline, vector_bits)
+}
+
+/// Whether code may be tried at all: it would be as exact as the library's, and not hopeless.
+pub fn is_possible(Outline { repeats, sizes: (m, n, k), .. }: Outline, vector_bits: i64) -> bool {
+    vector_bits >= 256 && repeats > 0 && m.min(n) > 0 && m.max(n) >= 8 && (SHORTEST..=LONGEST).contains(&k)
 }
 
 #[cfg(test)]

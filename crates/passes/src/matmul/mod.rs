@@ -21,9 +21,10 @@
 //! A convolution is such a product with windows in its panels ([`windows`], `convolve`, `images`). Where each channel has a window
 //! of its own there is nothing to be shared in tiles, and positions are added up along memory (`plane`, `planes`).
 //!
-//! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel), `lower`
-//! builds loops, `pack`, `tile` and `dots` what is in them.
+//! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel) unless a
+//! measurement has ([`choices`], [`way`]), `lower` builds loops, `pack`, `tile` and `dots` what is in them.
 
+pub mod choices;
 pub mod choose;
 mod code;
 mod convolve;
@@ -38,6 +39,7 @@ mod plane;
 mod planes;
 pub mod problem;
 mod tile;
+pub mod way;
 pub mod windows;
 
 pub(crate) use code::forall;

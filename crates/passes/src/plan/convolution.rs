@@ -18,7 +18,7 @@ use super::{
 };
 use crate::matmul::{
     SCHEDULE,
-    cut::choose,
+    way::{self, Way},
     windows::Windows,
 };
 
@@ -41,7 +41,7 @@ impl Kernels {
             windows.iter().enumerate().map(|(i, window)| if is_table(i) { window.clone() } else { loops.window(&operand(i)) }).collect();
         let scratch = known.copy();
         let func = self.build(template, &loops, &seen, scratch, loc)?;
-        match choose(&known, self.vector_bits) {
+        match way::window_schedule(&known, self.vector_bits, Way::on(op)?) {
             Ok(schedule) => func.set_attr(SCHEDULE, schedule.to_attr(self.ctx)),
             Err(reason) => return Err(fault(reason)),
         }

@@ -1,0 +1,98 @@
+//! The products of a trace that there is more than one way to compute.
+//!
+//! Who wants to measure asks for the problems first, and hands the ways that won to the compilation proper
+//! ([`Options::choices`](crate::Options)), where they stand on the module at stage aten: a dump shows them, and replays them.
+
+use std::time::Instant;
+
+use dynamlir_codegen::target::Processor;
+use dynamlir_dialect::{
+    Session,
+    context::module_op,
+    ir::{Attr, Op},
+};
+use dynamlir_import::Trace;
+use dynamlir_passes::matmul::choices::{CHOICES, PROBLEMS};
+use melior::ir::Module;
+
+use crate::{Error, Report};
+
+/// From stage aten to the list.
+const LIST: &str = "builtin.module(dynamo-functionalize,dynamo-decompose{config=list-problems=1})";
+
+/// A product or convolution, and the ways that are worth a try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// By which choices know it.
+    pub text: String,
+    /// The operator that the library would be called by.
+    pub schema: String,
+    /// Sizes and strides of the operands.
+    pub operands: Vec<(Vec<i64>, Vec<i64>)>,
+    /// Strides, padding, dilation and groups of a convolution.
+    pub numbers: Vec<Vec<i64>>,
+    /// Whether something follows that code can take in.
+    pub followed: bool,
+    /// Multiplications.
+    pub work: i64,
+    /// The ways, the one that the cost model expects to win first.
+    pub ways: Vec<String>,
+}
+
+/// The module of a trace, at stage aten.
+pub(crate) fn import<'s>(trace: &Trace, session: &'s Session, report: &mut Report) -> Result<Module<'s>, Error> {
+    let start = Instant::now();
+    let module = session.parse("module {}")?;
+    let opened = start.elapsed().as_secs_f64();
+    let body = module_op(&module).body().ok_or_else(|| Error::Plan("a module without a body".into()))?;
+    trace.write(body, session.ctx())?;
+    report.time("session", opened);
+    report.time("import", start.elapsed().as_secs_f64() - opened);
+    if !module_op(&module).verify() {
+        return Err(Error::Plan(format!("the recorded graph is not valid:\n{}", session.take_diagnostics())));
+    }
+    Ok(module)
+}
+
+/// Writes choices on a module.
+pub(crate) fn choose(module: Op, choices: &[(String, String)]) {
+    if choices.is_empty() {
+        return;
+    }
+    let ctx = module.ctx();
+    let entries: Vec<_> = choices.iter().map(|(problem, way)| (problem.as_str(), Attr::str(ctx, way))).collect();
+    module.set_attr(CHOICES, Attr::dict(ctx, &entries));
+}
+
+/// The problems of a trace, each once. Where tensors are on another device than the processor there are none.
+pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
+    if trace.device.is_some() {
+        return Ok(Vec::new());
+    }
+    dynamlir_passes::register_all();
+    let session = Session::new().trusting();
+    let mut module = import(trace, &session, &mut Report::default())?;
+    session.run(&mut module, LIST)?;
+    let listed = module_op(&module).attr(PROBLEMS).and_then(Attr::as_array).unwrap_or_default();
+    listed.into_iter().map(|attr| read(attr).ok_or_else(|| Error::Plan(format!("not a problem: {attr}")))).collect()
+}
+
+fn read(attr: Attr) -> Option<Problem> {
+    let text = |name: &str| attr.get(name)?.as_str();
+    let lists = |name: &str| attr.get(name)?.as_array()?.into_iter().map(Attr::as_i64s).collect::<Option<Vec<_>>>();
+    Some(Problem {
+        text: text("problem")?,
+        schema: text("schema")?,
+        operands: lists("sizes")?.into_iter().zip(lists("strides")?).collect(),
+        numbers: lists("numbers")?,
+        followed: attr.get("followed")?.as_bool()?,
+        work: attr.get("work")?.as_i64()?,
+        ways: attr.get("ways")?.as_array()?.into_iter().map(Attr::as_str).collect::<Option<_>>()?,
+    })
+}
+
+/// Name and features of the processor that code is made for.
+pub fn processor() -> (String, String) {
+    let host = Processor::host();
+    (host.name, host.features)
+}

@@ -1,0 +1,223 @@
+//! A way to compute a product: the library, or code of one form. It is less than a schedule – what is left open is cut as the
+//! cost model likes – so that it fits wherever the same product stands.
+
+use std::{fmt, str::FromStr};
+
+use dynamlir_dialect::{
+    ir::{Attr, Op},
+    pass::PassError,
+};
+
+use super::{
+    choose::{Form, Schedule, choose, dots, panels, stream},
+    cut,
+    problem::Problem,
+    windows::{WindowSchedule, Windows},
+};
+
+/// On a primitive: its way.
+pub const CHOICE: &str = "dynamo.choice";
+
+/// How much more than the best code may be expected to take to be worth a try.
+const HOPELESS: f64 = 1.3;
+/// Most ways to try in code.
+const TRIED: usize = 4;
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By the library.
+    Library,
+    /// By code of this form, with so many vectors in a tile; lanes are the right operand's or the left one's.
+    Product {
+        /// What the vectors are filled with.
+        form: Form,
+        /// Whose lines are in the lanes.
+        right: bool,
+        /// Vectors beside each other, or columns of dots.
+        vectors: i64,
+    },
+    /// A convolution by code, with so many vectors in a tile and so many images in one row of panels.
+    Windows {
+        /// Vectors beside each other.
+        vectors: i64,
+        /// Images that share panels.
+        images: i64,
+    },
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Library => f.write_str("library"),
+            Self::Product { form, right, vectors } => write!(f, "{}-{}-{vectors}", form.name(), if right { "rhs" } else { "lhs" }),
+            Self::Windows { vectors, images } => write!(f, "windows-{vectors}-{images}"),
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().ok().filter(|&number: &i64| number > 0);
+        let way = match text.split('-').collect::<Vec<_>>()[..] {
+            ["library"] => Some(Self::Library),
+            ["windows", vectors, images] => number(vectors).zip(number(images)).map(|(vectors, images)| Self::Windows { vectors, images }),
+            [form, side @ ("lhs" | "rhs"), vectors] => {
+                Form::named(form).zip(number(vectors)).map(|(form, vectors)| Self::Product { form, right: side == "rhs", vectors })
+            }
+            _ => None,
+        };
+        // A number that is written otherwise would be another text for the same.
+        way.filter(|way| way.to_string() == text).ok_or_else(|| format!("'{text}' is no way to compute a product"))
+    }
+}
+
+impl Way {
+    /// Of a schedule.
+    fn of(schedule: &Schedule) -> Self {
+        Self::Product { form: schedule.form, right: schedule.right, vectors: schedule.vectors }
+    }
+    fn of_windows(schedule: &WindowSchedule) -> Self {
+        Self::Windows { vectors: schedule.vectors, images: schedule.images }
+    }
+    /// Notes it on a primitive.
+    pub fn mark(self, op: Op) {
+        op.set_attr(CHOICE, Attr::str(op.ctx(), &self.to_string()));
+    }
+    /// That which a primitive names.
+    pub fn on(op: Op) -> Result<Option<Self>, PassError> {
+        let Some(attr) = op.attr(CHOICE) else { return Ok(None) };
+        let text = attr.as_str().ok_or_else(|| PassError::at(op, format!("'{CHOICE}' must be a string, got {attr}")))?;
+        text.parse().map(Some).map_err(|error| PassError::at(op, format!("'{CHOICE}': {error}")))
+    }
+}
+
+/// The schedule for a product, in this way if that suits it.
+pub fn schedule(problem: &Problem, vector_bits: i64, way: Option<Way>) -> Option<Schedule> {
+    let chosen = choose(problem, vector_bits)?;
+    let Some(Way::Product { form, right, vectors }) = way else { return Some(chosen) };
+    let width = vector_bits / 32;
+    let made = match form {
+        Form::Panels => (1..=3).contains(&vectors).then(|| panels(problem, right, width, vectors..=vectors).1),
+        Form::Dots | Form::Stream => of_few(problem, form, right, width),
+    };
+    Some(made.filter(|made| made.form == form && made.suits(problem)).unwrap_or(chosen))
+}
+
+/// The same for a convolution.
+///
+/// # Errors
+/// Why there is none at all.
+pub fn window_schedule(windows: &Windows, vector_bits: i64, way: Option<Way>) -> Result<WindowSchedule, &'static str> {
+    let chosen = cut::choose(windows, vector_bits)?;
+    let Some(Way::Windows { vectors, images }) = way else { return Ok(chosen) };
+    Ok(cut::candidates(windows, vector_bits)
+        .into_iter()
+        .map(|(_, made)| made)
+        .find(|made| (made.vectors, made.images) == (vectors, images))
+        .unwrap_or(chosen))
+}
+
+/// One of the forms for few rows, if there are.
+fn of_few(problem: &Problem, form: Form, right: bool, width: i64) -> Option<Schedule> {
+    let (few, many) = (problem.side(!right).size, problem.side(right).size);
+    let (fills, make) = match form {
+        Form::Dots => (problem.k >= width, dots as fn(&Problem, bool, i64) -> Schedule),
+        _ => (many >= width, stream as _),
+    };
+    (few < width && fills).then(|| make(problem, right, width)).filter(|made| made.suits(problem))
+}
+
+/// Code that is worth a try for a product, the expected one first.
+pub fn ways(problem: &Problem, vector_bits: i64) -> Vec<Way> {
+    let Some(chosen) = choose(problem, vector_bits) else { return Vec::new() };
+    let width = vector_bits / 32;
+    let mut all = vec![Way::of(&chosen)];
+    let right = problem.rhs.size >= problem.lhs.size;
+    let others = [Form::Dots, Form::Stream].into_iter().filter_map(|form| of_few(problem, form, right, width));
+    all.extend(others.map(|made| Way::of(&made)));
+    let panelled = [true, false].into_iter().flat_map(|right| (1..=3).map(move |vectors| panels(problem, right, width, vectors..=vectors)));
+    all.extend(hopeful(panelled.filter(|(_, made)| made.form == Form::Panels && made.suits(problem)), Way::of));
+    distinct(all)
+}
+
+/// The same for a convolution.
+pub fn window_ways(windows: &Windows, vector_bits: i64) -> Vec<Way> {
+    let Ok(chosen) = cut::choose(windows, vector_bits) else { return Vec::new() };
+    let mut all = vec![Way::of_windows(&chosen)];
+    all.extend(hopeful(cut::candidates(windows, vector_bits).into_iter(), Way::of_windows));
+    distinct(all)
+}
+
+/// What is not expected to take much more than the best, in order.
+fn hopeful<T>(candidates: impl Iterator<Item = (f64, T)>, way: impl Fn(&T) -> Way) -> Vec<Way> {
+    let mut all: Vec<_> = candidates.collect();
+    all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let limit = all.first().map_or(0.0, |(best, _)| best * HOPELESS);
+    all.iter().filter(|(cost, _)| *cost <= limit).map(|(_, made)| way(made)).collect()
+}
+
+fn distinct(all: Vec<Way>) -> Vec<Way> {
+    let mut kept: Vec<Way> = Vec::new();
+    for way in all {
+        if kept.len() < TRIED && !kept.contains(&way) {
+            kept.push(way);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_its_text() {
+        for text in ["library", "panels-lhs-2", "dots-rhs-8", "stream-rhs-1", "windows-3-4"] {
+            assert_eq!(text.parse::<Way>().expect("a way").to_string(), text);
+        }
+        for text in [
+            "",
+            "Library",
+            "panels",
+            "panels-lhs",
+            "panels-lhs-0",
+            "panels-both-1",
+            "windows-1",
+            "dots-rhs-08",
+            "dots-rhs-+8",
+            "spiral-lhs-1",
+        ] {
+            assert!(text.parse::<Way>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_way_is_obeyed_or_the_model_is() {
+        let sizes = [1, 2, 5, 15, 16, 17, 33, 48, 100, 768];
+        let all =
+            ["panels-lhs-1", "panels-lhs-3", "panels-rhs-2", "dots-lhs-4", "dots-rhs-8", "stream-lhs-2", "stream-rhs-1", "windows-1-1"];
+        for bits in [256, 512] {
+            for i in 0..sizes.len().pow(3) {
+                let at = |i: usize| sizes[i % sizes.len()];
+                let (m, n, k) = (at(i), at(i / 10), at(i / 100));
+                for strides in [[1, k], [n, 1]] {
+                    let problem = Problem::of(0, (&[m, k], &[k, 1]), (&[k, n], &strides)).expect("fits");
+                    let tried = ways(&problem, bits);
+                    assert!(!tried.is_empty() && tried.len() <= TRIED);
+                    for way in tried {
+                        let made = schedule(&problem, bits, Some(way)).expect("vectors");
+                        assert_eq!(Way::of(&made), way, "{problem:?}");
+                        assert!(made.suits(&problem), "{problem:?} {made:?}");
+                    }
+                    for way in all {
+                        let made = schedule(&problem, bits, way.parse().ok()).expect("vectors");
+                        assert!(made.suits(&problem), "{problem:?} {way} {made:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+"""Compiles a problem in each of its ways, and races them.
+
+Ways take turns, so that whatever else the machine does meets them alike; the winner is decided by medians of ratios
+within a round. Weights change from call to call, since in a model they come from memory, not from the cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .. import logs, native
+from .problem import Layout, Problem, extent
+from .record import Entry
+
+SECONDS = 0.05
+"""Time for each way, about."""
+SAMPLE = 0.0005
+"""Shortest time that is worth taking."""
+ROUNDS = (5, 40)
+"""Fewest and most rounds."""
+MARGIN = 0.97
+"""Another way than the expected one must need at most so much of its time."""
+MOST_WORK = 1 << 33
+"""Multiplications past which measuring takes too long: the cost model decides."""
+MOST_BYTES = 1 << 28
+"""The same of memory."""
+ROTATED_BYTES, MOST_SETS = 1 << 25, 8
+"""Weights change until they are so large together, or so many."""
+
+Run = Callable[[], Any]
+
+
+def measure(problem: Problem) -> Entry | None:
+    """The fastest way; None where the cost model is to decide."""
+    log = logs.logger("autotune")
+    if problem.work > MOST_WORK or problem.bytes() > MOST_BYTES:
+        log.info("%s: too large to measure", problem.text)
+        return None
+    runs: dict[str, Run] = {}
+    # A user's modes must not see this, nor may it change the random state.
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
+        sets = _sets(problem)
+        for way in problem.ways:
+            try:
+                runs[way] = _compiled(problem, way, sets)
+            except Exception as error:
+                log.info("%s: %s: %s: %s", problem.text, way, type(error).__name__, error)
+        if problem.ways[0] not in runs or len(runs) < 2:
+            return None
+        seconds, ratios = race(list(runs.values()))
+    best = min(range(len(ratios)), key=ratios.__getitem__)
+    way = list(runs)[best if ratios[best] < MARGIN else 0]
+    return Entry(way, {name: round(1000 * value, 6) for name, value in zip(runs, seconds)})
+
+
+def _compiled(problem: Problem, way: str, sets: Sequence[Sequence[torch.Tensor]]) -> Run:
+    """A call of the problem in this way; what it computes on is new each time."""
+    executable = native.module().compile_trace(problem.trace(), {"choices": {problem.text: way}})
+    is_library = any(extern["schema"] == problem.schema for extern in executable.report()["externs"])
+    if is_library != (way == "library"):
+        raise RuntimeError("the choice was not obeyed")
+    tensors = itertools.cycle(sets)
+    return lambda: executable(*next(tensors))
+
+
+def _sets(problem: Problem) -> list[list[torch.Tensor]]:
+    """Operands for some calls, which differ in weights."""
+    generator = torch.Generator().manual_seed(0)
+    fixed = [_random(layout, generator) for layout in problem.operands]
+    at = problem.weights()
+    size = max(4 * extent(problem.operands[at]), 1)
+    count = max(1, min(ROTATED_BYTES // size, MOST_SETS))
+    others = [_random(problem.operands[at], generator) for _ in range(count - 1)]
+    return [fixed, *([*fixed[:at], weights, *fixed[at + 1 :]] for weights in others)]
+
+
+def _random(layout: Layout, generator: torch.Generator) -> torch.Tensor:
+    memory = torch.empty(extent(layout), dtype=torch.float32, device="cpu").normal_(generator=generator)
+    return memory.as_strided(*layout)
+
+
+def race(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
+    """Seconds per call of each, and the median of its ratio to the first."""
+    repeats = []
+    for run in runs:
+        run()
+        repeats.append(max(1, round(SAMPLE / max(_timed(run, 1), 1e-7))))
+    samples: list[list[float]] = [[] for _ in runs]
+    until = time.perf_counter() + SECONDS * len(runs)
+    for number in range(ROUNDS[1]):
+        if number >= ROUNDS[0] and time.perf_counter() > until:
+            break
+        for step in range(len(runs)):
+            at = (number + step) % len(runs)
+            samples[at].append(_timed(runs[at], repeats[at]) / repeats[at])
+    ratios = [statistics.median(a / b for a, b in zip(own, samples[0])) for own in samples]
+    return [statistics.median(own) for own in samples], ratios
+
+
+def _timed(run: Run, times: int) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        run()
+    return time.perf_counter() - start

@@ -1,0 +1,98 @@
+"""A product or convolution to be measured, and the program of that one operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import native
+
+Layout = tuple[list[int], list[int]]
+"""Sizes and strides."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What the native compiler says of one: see ``crates/passes/src/matmul/choices.rs``."""
+
+    text: str
+    schema: str
+    operands: tuple[Layout, ...]
+    numbers: tuple[list[int], ...]
+    """Of a convolution: strides, padding, dilation, groups."""
+    followed: bool
+    work: int
+    """Multiplications."""
+    ways: tuple[str, ...]
+    """The one that the cost model expects to win comes first."""
+
+    @staticmethod
+    def of(described: dict[str, Any]) -> Problem:
+        """From the native compiler's dictionary."""
+        return Problem(
+            text=described["problem"],
+            schema=described["schema"],
+            operands=tuple((list(sizes), list(strides)) for sizes, strides in described["operands"]),
+            numbers=tuple(list(numbers) for numbers in described["numbers"]),
+            followed=described["followed"],
+            work=described["work"],
+            ways=tuple(described["ways"]),
+        )
+
+    def weights(self) -> int:
+        """The operand that a model would read from far away: the columns of a product, the windows of a convolution."""
+        return 1 if self.numbers else len(self.operands) - 1
+
+    def result(self) -> list[int]:
+        """The result's sizes."""
+        if self.numbers:
+            (images, _, *size), (outputs, _, *window) = self.operands[0][0], self.operands[1][0]
+            strides, padding, dilation, _ = self.numbers
+            along = zip(size, window, strides, padding, dilation)
+            return [images, outputs, *((n + 2 * p - d * (w - 1) - 1) // s + 1 for n, w, s, p, d in along)]
+        left, right = self.operands[-2][0], self.operands[-1][0]
+        return [*left[:-1], *right[len(left) - 1 :]]
+
+    def bytes(self) -> int:
+        """Memory of operands and result, in floats of four bytes."""
+        return 4 * (sum(extent(layout) for layout in self.operands) + math.prod(self.result()))
+
+    def trace(self) -> Any:
+        """The operation alone, with something point by point behind it if that is what it is about."""
+        builder = native.module().TraceBuilder("main")
+        numbers = [
+            builder.input(f"x{at}", "f32", sizes, strides, 0, at) for at, (sizes, strides) in enumerate(self.operands)
+        ]
+        tensors: list[Any] = [("t", number) for number in numbers]
+        result = ("f32", self.result(), row_major(self.result()), 0)
+
+        def op(schema: str, args: list[Any]) -> int:
+            (value,) = builder.op(schema, args, [result], [-1], [], None, False, None, [])
+            return value
+
+        value = op(self.schema, self._arguments(tensors))
+        if self.followed:
+            value = op("aten.relu.default", [("t", value)])
+        builder.output("value", value, 0)
+        return builder
+
+    def _arguments(self, tensors: list[Any]) -> list[Any]:
+        """All arguments of the schema, in order."""
+        if self.numbers:
+            strides, padding, dilation, (groups,) = self.numbers
+            bias = tensors[2] if len(tensors) > 2 else None
+            return [*tensors[:2], bias, strides, padding, dilation, False, [0, 0], groups]
+        factors = [1, 1] if len(tensors) == 3 else []
+        return [*tensors, *factors]
+
+
+def extent(layout: Layout) -> int:
+    """Elements of memory from the first to behind the last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(*layout))
+
+
+def row_major(sizes: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
+    return [math.prod(max(size, 1) for size in sizes[at + 1 :]) for at in range(len(sizes))]

@@ -1,0 +1,89 @@
+// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose=config=vector-bits=512 | FileCheck %s --implicit-check-not=dynamo.choices
+// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose=config=vector-bits=512,list-problems=1 | FileCheck %s --check-prefix=LIST
+
+// Choices that come with the module go before what the cost model expects. A problem is known by its text: operator, sizes,
+// distances in memory, and whether something follows that code would take in. Of three products that differ in one of these,
+// each has a choice of its own; the first, on few lines, would be generated, the second left to the library.
+
+// LIST: module attributes {dynamo.problems = [
+// LIST-SAME: {followed = false, numbers = [], problem = "aten.mm.default 4x768[768,1] 768x64[1,768]", schema = "aten.mm.default",
+// LIST-SAME:  sizes = [array<i64: 4, 768>, array<i64: 768, 64>], strides = [array<i64: 768, 1>, array<i64: 1, 768>],
+// LIST-SAME:  ways = ["dots-rhs-4", {{[^]]*}}"library"], work = 196608 : i64}
+// LIST-SAME: problem = "aten.mm.default 512x768[768,1] 768x512[512,1]"
+// LIST-SAME: ways = ["library", "panels-{{[lr]}}hs-{{[123]}}"
+// LIST-SAME: problem = "aten.mm.default 4x768[768,1] 768x64[1,768] followed"
+module attributes {dynamo.choices = {
+  "aten.mm.default 4x768[768,1] 768x64[1,768]" = "library",
+  "aten.mm.default 4x768[768,1] 768x64[1,768] followed" = "panels-rhs-2",
+  "aten.mm.default 512x768[768,1] 768x512[512,1]" = "panels-rhs-3",
+  "aten.mm.default 1x1[1,1] 1x1[1,1]" = "library"}} {
+
+// CHECK-LABEL: func.func @few
+// CHECK: dynamo.aten "aten.mm.default"
+func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 768, 1>, array<i64: 1, 768>]} : (tensor<4x768xf32>, tensor<768x64xf32>) -> tensor<4x64xf32>
+  return %r : tensor<4x64xf32>
+}
+
+// The way that is chosen stands on the primitive, for dynamo-plan.
+// CHECK-LABEL: func.func @square
+// CHECK: dynamo.matmul %arg0, %arg1 batch 0 {dynamo.choice = "panels-rhs-3"}
+func.func @square(%a: tensor<512x768xf32>, %b: tensor<768x512xf32>) -> tensor<512x512xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<512x768xf32>, tensor<768x512xf32>) -> tensor<512x512xf32>
+  return %r : tensor<512x512xf32>
+}
+
+// CHECK-LABEL: func.func @followed
+// CHECK: dynamo.matmul %arg0, %arg1 batch 0 {dynamo.choice = "panels-rhs-2"}
+func.func @followed(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 768, 1>, array<i64: 1, 768>]} : (tensor<4x768xf32>, tensor<768x64xf32>) -> tensor<4x64xf32>
+  %s = dynamo.aten "aten.relu.default"(%r) args [#dynamo.operand<0>] : (tensor<4x64xf32>) -> tensor<4x64xf32>
+  return %s : tensor<4x64xf32>
+}
+
+// Another layout is another problem: nothing was said of it.
+// CHECK-LABEL: func.func @otherwise
+// CHECK: dynamo.matmul %arg0, %arg1 batch 0 : tensor<4x768xf32>
+func.func @otherwise(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x768xf32>, tensor<768x64xf32>) -> tensor<4x64xf32>
+  return %r : tensor<4x64xf32>
+}
+}
+
+// -----
+
+// A convolution; a product whose sums are too long to be as exact in code, and one of doubles, are no problems: there is
+// one way only, whatever is said.
+
+// LIST: dynamo.problems = [
+// LIST-SAME: numbers = [array<i64: 2, 2>, array<i64: 1, 1>, array<i64: 1, 1>, array<i64: 1>]
+// LIST-SAME: problem = "aten.convolution.default 1x16x56x56[50176,3136,56,1] 32x16x3x3[144,9,3,1] 32[1] strides 2,2 padding 1,1 dilation 1,1 groups 1"
+// LIST-SAME: ways = ["windows-{{[123]}}-1"{{[^]]*}}], work = 3612672 : i64}]} {
+module attributes {dynamo.choices = {
+  "aten.convolution.default 1x16x56x56[50176,3136,56,1] 32x16x3x3[144,9,3,1] 32[1] strides 2,2 padding 1,1 dilation 1,1 groups 1" = "windows-1-1",
+  "aten.mm.default 4x20000[20000,1] 20000x8[8,1]" = "stream-rhs-1"}} {
+
+// CHECK-LABEL: func.func @convolution
+// CHECK: dynamo.convolution %arg0, %arg1 {{.*}} {dynamo.choice = "windows-1-1"}
+func.func @convolution(%x: tensor<1x16x56x56xf32>, %w: tensor<32x16x3x3xf32>, %b: tensor<32xf32>) -> tensor<1x32x28x28xf32> {
+  %r = dynamo.aten "aten.convolution.default"(%x, %w, %b)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, [2, 2], [1, 1], [1, 1], false, [0, 0], 1 : i64]
+    : (tensor<1x16x56x56xf32>, tensor<32x16x3x3xf32>, tensor<32xf32>) -> tensor<1x32x28x28xf32>
+  return %r : tensor<1x32x28x28xf32>
+}
+
+// CHECK-LABEL: func.func @no_choice
+// CHECK-COUNT-2: dynamo.aten "aten.mm.default"
+func.func @no_choice(%l: tensor<4x20000xf32>, %m: tensor<20000x8xf32>, %d: tensor<4x16xf64>, %e: tensor<16x8xf64>)
+    -> (tensor<4x8xf32>, tensor<4x8xf64>) {
+  %r = dynamo.aten "aten.mm.default"(%l, %m) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x20000xf32>, tensor<20000x8xf32>) -> tensor<4x8xf32>
+  %s = dynamo.aten "aten.mm.default"(%d, %e) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x16xf64>, tensor<16x8xf64>) -> tensor<4x8xf64>
+  return %r, %s : tensor<4x8xf32>, tensor<4x8xf64>
+}
+}

@@ -1,0 +1,588 @@
+"""``mode="max-autotune"``: measurements decide which way products go, and a record on disk remembers them.
+
+Whatever the record holds, results are right; and whatever happens to it, nobody but the log hears of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import resource
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import logs, native
+from dynamlir.autotune import measure, record
+from dynamlir.autotune.problem import Problem
+from dynamlir.report import Product
+from test_products import close, exact, wide_vectors
+from torch import Tensor
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(autouse=True)
+def vectors(tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path / "wide"):
+        pytest.skip("no processor with wide vectors: there is only the library")
+
+
+@pytest.fixture(autouse=True)
+def warnings_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_warned", set())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder, which does not exist yet."""
+    monkeypatch.setenv("DYNAMLIR_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Measurements that are not much of one; the problems that were measured."""
+    measured: list[str] = []
+
+    def noted(problem: Problem) -> record.Entry | None:
+        measured.append(problem.text)
+        return whole(problem)
+
+    whole = measure.measure
+    monkeypatch.setattr(measure, "measure", noted)
+    monkeypatch.setattr(measure, "SECONDS", 0.001)
+    monkeypatch.setattr(measure, "ROUNDS", (3, 3))
+    yield measured
+
+
+class Warned(logging.Handler):
+    """Collects what the topic ``autotune`` warns of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, entry: logging.LogRecord) -> None:
+        self.messages.append(entry.getMessage())
+
+
+@pytest.fixture
+def warned() -> Iterator[list[str]]:
+    handler, log = Warned(), logs.logger("autotune")
+    log.addHandler(handler)
+    yield handler.messages
+    log.removeHandler(handler)
+
+
+def layer(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(F.linear(x, w, b))
+
+
+def operands(m: int = 6, k: int = 40, n: int = 24) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+
+
+LAYER = "aten.addmm.default 24[1] 6x40[40,1] 40x24[1,40] followed"
+"""How `layer` on `operands` is known."""
+
+
+def run(fn: Callable[..., Tensor], *args: Tensor, **options: Any) -> tuple[Tensor, tuple[Product, ...]]:
+    """Result and products of the function, compiled anew with measurements."""
+    torch._dynamo.reset()
+    dynamlir.reset()
+    with torch.no_grad():
+        result = torch.compile(fn, backend="dynamlir", options={"max_autotune": True, **options})(*args)
+    made = dynamlir.last_compile()
+    assert made is not None and not dynamlir.fallbacks(), dynamlir.fallbacks()
+    return result, made.products
+
+
+def check(**options: Any) -> Product:
+    """`layer` is right; what was decided about it."""
+    args = operands()
+    result, (product,) = run(layer, *args, **options)
+    close(result, exact(layer, *args), 40)
+    assert product.problem == LAYER
+    return product
+
+
+def written(folder: Path) -> Path:
+    """The one record in the folder."""
+    (path,) = folder.glob("products-*.json")
+    return path
+
+
+def edit(path: Path, way: str, problem: str = LAYER) -> None:
+    """A record that somebody has edited by hand: this way for this problem, and no other."""
+    content = json.loads(path.read_text())
+    content["products"] = {problem: {"way": way, "milliseconds": {}}}
+    path.write_text(json.dumps(content))
+
+
+def externs() -> list[str]:
+    """The operators of the latest graph that are left to the library."""
+    made = dynamlir.last_compile()
+    assert made is not None
+    return [extern.schema for extern in made.externs]
+
+
+def test_what_was_measured_is_remembered(folder: Path, quick: list[str]) -> None:
+    first = check()
+    assert first.source == "measured" and quick == [LAYER]
+    assert {"library", first.way} <= first.milliseconds.keys() and all(t > 0 for t in first.milliseconds.values())
+    second = check()
+    assert second.source == "record" and quick == [LAYER], "nothing is measured again"
+    assert (second.way, second.milliseconds) == (first.way, first.milliseconds)
+
+
+def test_both_front_doors(folder: Path, quick: list[str]) -> None:
+    """As a user would write it: by mode, and by option."""
+    args = operands()
+    doors: list[Callable[..., Any]] = [
+        torch.compile(layer, backend="dynamlir", mode="max-autotune"),
+        torch.compile(layer, backend="dynamlir", mode="max-autotune-no-cudagraphs"),
+        torch.compile(layer, backend="dynamlir", options={"mode": "max-autotune"}),
+        dynamlir.compile(layer, mode="max-autotune"),
+        dynamlir.compile(layer, options={"max_autotune": True}),
+    ]
+    for compiled in doors:
+        torch._dynamo.reset()
+        dynamlir.reset()
+        with torch.no_grad():
+            close(compiled(*args), exact(layer, *args), 40)
+        made = dynamlir.last_compile()
+        assert made is not None and [product.problem for product in made.products] == [LAYER]
+        assert LAYER in str(made) and "measure" in made.stages
+    assert quick == [LAYER]
+
+
+def test_other_modes_do_not_measure(folder: Path, quick: list[str]) -> None:
+    for mode in ("default", "reduce-overhead"):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(layer, backend="dynamlir", mode=mode)(*operands())
+        made = dynamlir.last_compile()
+        assert made is not None and made.products == ()
+    assert not quick and not folder.exists()
+
+
+@pytest.mark.parametrize("options", [{"max_autotune": 1}, {"mode": "fast"}, {"cache_dir": 3}])
+def test_options_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        dynamlir.compile(layer, options=options)
+
+
+def test_another_process_measures_nothing(folder: Path, quick: list[str]) -> None:
+    check()
+    program = """
+        import torch, dynamlir
+        from dynamlir.autotune import measure
+        measure.measure = None
+        x, w, b = torch.randn(6, 40), torch.randn(24, 40), torch.randn(24)
+        layer = lambda x, w, b: torch.relu(torch.nn.functional.linear(x, w, b))
+        torch.set_num_threads(THREADS)
+        with torch.no_grad():
+            dynamlir.compile(layer, mode="max-autotune")(x, w, b)
+        print([product.source for product in dynamlir.last_compile().products])
+    """.replace("THREADS", str(torch.get_num_threads()))
+    assert python(program) == "['record']"
+
+
+def python(program: str, **environment: str) -> str:
+    """What another process prints."""
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Every way gives the right result.
+
+
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b
+
+
+def scaled(a: Tensor, b: Tensor) -> Tensor:
+    return torch.sigmoid(a @ b) * 2
+
+
+def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return torch.baddbmm(c, a, b)
+
+
+def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(F.conv2d(x, w, b, stride=2, padding=1))
+
+
+def pixels(x: Tensor, w: Tensor) -> Tensor:
+    return F.conv2d(x, w)
+
+
+def channels(x: Tensor, w: Tensor) -> Tensor:
+    return F.conv2d(x, w, padding=1, groups=w.shape[0])
+
+
+CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "convolution": (block, (torch.randn(2, 5, 13, 21), torch.randn(19, 5, 3, 3), torch.randn(19))),
+    "windows of one": (pixels, (torch.randn(4, 16, 7, 7), torch.randn(24, 16, 1, 1))),
+    "windows of single channels": (channels, (torch.randn(1, 6, 10, 17), torch.randn(6, 1, 3, 3))),
+    "layer": (layer, operands(50, 70, 90)),
+    "few lines": (layer, operands(3, 65, 33)),
+    "columns side by side": (mm, (torch.randn(5, 40), torch.randn(40, 50))),
+    "square": (scaled, (torch.randn(100, 90), torch.randn(90, 110))),
+    "vector": (mm, (torch.randn(50, 40), torch.randn(40))),
+    "batch": (torch.bmm, (torch.randn(3, 20, 30), torch.randn(3, 40, 30).transpose(1, 2))),
+    "batch and bias": (added, (torch.randn(40), torch.randn(2, 9, 30), torch.randn(2, 30, 40))),
+    "gaps": (mm, (torch.randn(20, 100)[:, 3:83], torch.randn(80, 64)[:, ::2])),
+    "the same row again": (mm, (torch.randn(1, 40).expand(20, 40), torch.randn(40, 30))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_way_is_right(name: str, folder: Path, quick: list[str]) -> None:
+    fn, args = CASES[name]
+    want, terms = exact(fn, *args), max(args[0].shape[-1], args[1][0].numel())
+    result, (product,) = run(fn, *args)
+    close(result, want, terms)
+    assert product.source == "measured" and len(product.milliseconds) > 1 and "library" in product.milliseconds
+    for way in product.milliseconds:
+        edit(written(folder), way, product.problem)
+        result, (chosen,) = run(fn, *args)
+        close(result, want, terms)
+        assert (chosen.way, chosen.source) == (way, "record")
+        assert (way == "library") == any(product.problem.startswith(schema) for schema in externs()), way
+
+
+def test_a_way_that_does_not_suit(folder: Path, quick: list[str]) -> None:
+    """The record may say anything that is a way: what cannot be done so is done as the cost model likes."""
+    check()
+    for way in ("dots-lhs-99", "stream-rhs-8", "panels-lhs-40"):
+        edit(written(folder), way)
+        assert check().way == way
+
+
+def test_the_choice_is_seen_in_a_dump_and_replayed(folder: Path, quick: list[str], tmp_path: Path) -> None:
+    check()
+    args = operands()
+    for way, number in (("panels-rhs-2", 0), ("library", 1)):
+        edit(written(folder), way)
+        dump = tmp_path / f"dump{number}"
+        result, _ = run(layer, *args, dump=str(dump))
+        assert f'dynamo.choices = {{"{LAYER}" = "{way}"}}' in (dump / "00-aten.mlir").read_text()
+        replayed = dynamlir.load(dump / "00-aten.mlir")
+        (again,) = replayed(*args)
+        assert torch.equal(again, result)
+        assert ("aten.addmm.default" in str(replayed.report()["externs"])) == (way == "library")
+    marked = (tmp_path / "dump0" / "02-prims.mlir").read_text()
+    assert 'dynamo.choice = "panels-rhs-2"' in marked and "dynamo.choices" not in marked
+    planned = re.findall(r"dynamo\.matmul = \{[^}]*\}", (tmp_path / "dump0" / "04-planned.mlir").read_text())
+    assert 'form = "panels"' in planned[0] and 'lanes = "rhs"' in planned[0] and "vectors = 2" in planned[0]
+
+
+# Problems are told apart.
+
+
+def test_another_layout_is_another_problem(folder: Path, quick: list[str]) -> None:
+    x, w, b = operands()
+    check()
+    edit(written(folder), "library")
+    turned = w.t().contiguous().t()
+    _, (product,) = run(layer, x, turned, b)
+    assert product.problem == LAYER.replace("[1,40]", "[24,1]") and product.source == "measured"
+    _, (product,) = run(lambda x, w, b: F.linear(x, w, b), x, w, b)
+    assert product.problem == LAYER.removesuffix(" followed") and product.source == "measured"
+    assert check().way == "library"
+
+
+def test_threads_have_records_of_their_own(folder: Path, quick: list[str]) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 1):
+            torch.set_num_threads(threads)
+            check()
+    finally:
+        torch.set_num_threads(before)
+    assert quick == [LAYER, LAYER], "one for each number of threads"
+    counts = [json.loads(path.read_text())["machine"]["threads"] for path in folder.glob("*.json")]
+    assert sorted(counts) == [1, 2]
+
+
+def test_what_changes_the_library_has_a_record_of_its_own(folder: Path, quick: list[str]) -> None:
+    check()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert record.of_this_machine(None).path != written(folder)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_a_problem_that_is_too_large_is_left_to_the_model(
+    folder: Path, quick: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "MOST_WORK", 100)
+    product = check()
+    assert (product.source, product.milliseconds) == ("model", {}) and not folder.exists()
+
+
+def test_measuring_leaves_no_trace(folder: Path, quick: list[str]) -> None:
+    """Neither in the random state nor in the reports; a user's modes do not see it."""
+    seen: list[str] = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    layouts = (([24], [1]), ([6, 40], [40, 1]), ([40, 24], [1, 40]))
+    problem = Problem(LAYER, "aten.addmm.default", layouts, (), True, 5760, ("library", "panels-lhs-1"))
+    before, reports = torch.get_rng_state(), len(dynamlir.compiles())
+    with Watch(), torch.inference_mode(), torch.autocast("cpu"), torch.device("meta"):
+        entry = measure.measure(problem)
+    assert entry is not None and set(entry.milliseconds) == {"library", "panels-lhs-1"}
+    assert torch.equal(torch.get_rng_state(), before) and len(dynamlir.compiles()) == reports and not seen
+
+
+def test_an_error_while_measuring_is_no_error(
+    folder: Path, quick: list[str], warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(measure, "race", broken)
+    args = operands()
+    result, products = run(layer, *args)
+    close(result, exact(layer, *args), 40)
+    assert products == () and len(warned) == 1 and "out of order" in warned[0]
+
+
+# Records that are none.
+
+
+def damaged(text: str) -> dict[str, bytes]:
+    """Ways in which a record's content may be wrong."""
+
+    def changed(**changes: Any) -> bytes:
+        return json.dumps(json.loads(text) | changes).encode()
+
+    def entry(value: Any, problem: str = LAYER) -> bytes:
+        return changed(products={problem: value})
+
+    def timed(time: Any) -> bytes:
+        return entry({"way": "library", "milliseconds": {"library": time}})
+
+    return {
+        "empty": b"",
+        "cut off": text[: len(text) // 2].encode(),
+        "not text": b"\xff\xfe\x00" * 100,
+        "not json": b"way: library",
+        "python": b"__import__('os').system('true')",
+        "a list": b"[]",
+        "deep": b"[" * 100_000,
+        "large": b" " * (record.MOST_BYTES + 1),
+        "key twice": text.replace('"schema": 1,', '"schema": 1, "schema": 1,').encode(),
+        "other schema": changed(schema=record.SCHEMA + 1),
+        "schema true": changed(schema=True),
+        "key too many": changed(more=1),
+        "other machine": changed(machine={}),
+        "products a list": changed(products=[]),
+        "entry a string": entry("library"),
+        "entry without way": entry({"milliseconds": {}}),
+        "entry with more": entry({"way": "library", "milliseconds": {}, "code": "1"}),
+        "unknown way": entry({"way": "spiral-lhs-1", "milliseconds": {}}),
+        "way a number": entry({"way": 1, "milliseconds": {}}),
+        "way with more": entry({"way": "library\n", "milliseconds": {}}),
+        "problem with quotes": entry({"way": "library", "milliseconds": {}}, 'aten.mm.default" = "x'),
+        "problem too long": entry({"way": "library", "milliseconds": {}}, LAYER + " groups 1" * 1000),
+        "time a string": timed("1"),
+        "time negative": timed(-1.0),
+        "time zero": timed(0),
+        "time true": timed(True),
+        "time huge": timed(10**400),
+        "time infinite": timed(1).replace(b'"library": 1', b'"library": Infinity'),
+        "time nan": timed(1).replace(b'"library": 1', b'"library": NaN'),
+        "times a list": entry({"way": "library", "milliseconds": [1]}),
+        "times of what": entry({"way": "library", "milliseconds": {"spiral": 1.0}}),
+    }
+
+
+def test_a_record_that_is_wrong_is_measured_anew(folder: Path, quick: list[str], warned: list[str]) -> None:
+    check()
+    path = written(folder)
+    good = path.read_text()
+    for count, (name, content) in enumerate(damaged(good).items(), 2):
+        path.write_bytes(content)
+        logs._warned.clear()
+        warned.clear()
+        assert check().source == "measured", name
+        assert len(quick) == count and len(warned) == 1 and str(path) in warned[0], (name, warned)
+        # What was measured has taken the place of what was wrong.
+        assert list(json.loads(path.read_text())["products"]) == [LAYER], name
+        assert check().source == "record" and len(warned) == 1, name
+
+
+def test_paths_that_cannot_be_read(folder: Path, quick: list[str], warned: list[str]) -> None:
+    """A pipe that nobody writes to, a loop of links, a link to nowhere, a folder in the place of the record."""
+    check()
+    path = written(folder)
+    makers: dict[str, Callable[[], None]] = {
+        "pipe": lambda: os.mkfifo(path),
+        "loop": lambda: path.symlink_to(path.name),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "nowhere": lambda: path.symlink_to("nowhere"),
+        "folder": path.mkdir,
+    }
+    for name, make in makers.items():
+        path.unlink()
+        make()
+        logs._warned.clear()
+        warned.clear()
+        assert check().source == "measured", name
+        assert (len(warned) > 0) == (name != "nowhere"), (name, warned)
+        # A folder cannot be replaced: then it is the process that remembers.
+        assert check().source == "record" and path.is_file() == (name != "folder"), name
+
+
+def test_folders_that_cannot_be_used(
+    tmp_path: Path, quick: list[str], warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    for number, where in enumerate(("file/below", "loop", "loop/below", "nul\0", "long" * 100), 1):
+        logs._warned.clear()
+        warned.clear()
+        place = str(tmp_path / where)
+        assert check(cache_dir=place).source == "measured" and len(quick) == number, where
+        assert warned, where
+        count = len(warned)
+        # The process remembers what it could not write; and it complains once.
+        assert check(cache_dir=place).source == "record" and len(warned) == count, where
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["mkdir", "open", "fsync", "replace"])
+def test_a_disk_that_refuses(
+    number: int,
+    call: str,
+    folder: Path,
+    quick: list[str],
+    warned: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Full, read-only, not ours, broken: at each step of writing."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        record.of_this_machine(None).merge({LAYER: record.Entry("library", {"library": 1.0})})
+        known = record.of_this_machine(None).read()
+    assert known[LAYER].way == "library" and warned and os.strerror(number) in warned[0]
+    assert not list(folder.glob("*.new")) and not list(folder.glob("*.json"))
+    assert check().source == "record" and not quick
+
+
+def test_a_file_that_may_not_grow(folder: Path) -> None:
+    """As on a full disk: the system refuses in the middle of writing. The old record stays."""
+    kept = record.of_this_machine(None)
+    kept.merge({LAYER: record.Entry("library")})
+    before = kept.read()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        kept.merge({LAYER + " ": record.Entry("dots-rhs-2")})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert record.parse(written(folder).read_text(), record.machine.describe()) == before
+    assert not list(folder.glob("*.new"))
+
+
+def test_where_the_record_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("DYNAMLIR_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def where(given: str | None = None) -> str | None:
+        path = record.of_this_machine(given).path
+        return None if path is None else str(path.parent)
+
+    def no_home(*args: Any) -> Any:
+        raise KeyError("no such user")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pwd.getpwuid", no_home)
+        assert where() is None
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert where() == "/home/somebody/.cache/dynamlir"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert where() == "/home/somebody/.cache/dynamlir"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/caches")
+    assert where() == "/var/caches/dynamlir"
+    monkeypatch.setenv("DYNAMLIR_CACHE_DIR", "/elsewhere")
+    assert where() == "/elsewhere"
+    assert where(str(tmp_path)) == str(tmp_path)
+
+
+def test_without_a_home_the_process_remembers(
+    monkeypatch: pytest.MonkeyPatch, quick: list[str], warned: list[str]
+) -> None:
+    monkeypatch.setattr(record, "_folder", lambda given: None)
+    monkeypatch.setattr(record, "_unsaved", {})
+    assert [check().source for _ in range(2)] == ["measured", "record"]
+
+
+# Two at a time.
+
+
+def test_processes_that_write_at_once_lose_nothing(folder: Path) -> None:
+    program = """
+        import sys
+        from dynamlir.autotune import record
+        kept = record.of_this_machine(None)
+        for number in range(40):
+            problem = f"aten.mm.default {number + 1}x{sys.argv[1]}[1,1] 1x1[1,1]"
+            kept.merge({problem: record.Entry("library", {"library": 1.0})})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    writers = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in (1, 2)]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=300)
+        assert writer.returncode == 0 and not errors, errors
+    products = json.loads(written(folder).read_text())["products"]
+    assert len(products) == 80 and not list(folder.glob("*.new"))
+
+
+def test_a_lock_that_is_never_let_go(folder: Path, warned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped while it wrote: others go on without writing."""
+    monkeypatch.setattr(record, "LOCK_SECONDS", 0.05)
+    kept = record.of_this_machine(None)
+    assert kept.path is not None
+    folder.mkdir()
+    with record._locked(kept.path.with_suffix(".lock")):
+        kept.merge({LAYER: record.Entry("library")})
+    assert len(warned) == 1 and not kept.path.exists() and kept.read()[LAYER].way == "library"
+    kept.merge({})
+    assert LAYER in json.loads(kept.path.read_text())["products"], "what could not be written is written later"
+
+
+def test_the_program_of_a_problem_has_that_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the cost model, not the choice, would decide what is measured."""
+    met: list[Problem] = []
+    monkeypatch.setattr(measure, "measure", met.append)
+    for fn, args in CASES.values():
+        run(fn, *args)
+    assert len(met) == len(CASES)
+    for problem in met:
+        (again,) = map(Problem.of, native.module().problems(problem.trace()))
+        assert again.text == problem.text and set(again.ways) == set(problem.ways)
