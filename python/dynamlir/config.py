@@ -28,7 +28,7 @@ class Options:
     max_autotune: bool = False
     """Measure which way is fastest for each product and convolution, whatever the mode; see `dynamlir.autotune`."""
     cache_dir: str | None = None
-    """Folder for what was measured. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
+    """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
 
     @property
     def measures(self) -> bool:
