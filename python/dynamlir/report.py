@@ -54,6 +54,8 @@ class CompileReport:
     ops_generated: int = 0
     ops_extern: int = 0
     kernels: int = 0
+    unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Kernels that run as plain loops, with the reason for which there is no schedule."""
     externs: tuple[Extern, ...] = ()
     workspace_bytes: int = 0
     """Memory for what kernels and operators hand on, kept between calls."""
@@ -88,6 +90,7 @@ class CompileReport:
             dearest = sorted(self.passes.items(), key=lambda item: -item[1])[:_DEAREST]
             threads = f" on {self.threads} threads" if self.threads > 1 else ""
             lines.append(f"  dearest passes{threads}: " + _seconds(dearest))
+        lines += _table(("plain loops", "because"), list(self.unscheduled.items()))
         lines += _table(
             ("product", "way", "by", "milliseconds"),
             [(product.problem, product.way, product.source, product.times()) for product in self.products],
@@ -117,6 +120,7 @@ def from_native(
         ops_generated=int(native.get("ops_generated", 0)),
         ops_extern=int(native.get("ops_extern", 0)),
         kernels=_count(native.get("kernels", 0)),
+        unscheduled=dict(native.get("unscheduled", {})),
         workspace_bytes=int(native.get("workspace_bytes", 0)),
         live_bytes=int(native.get("live_bytes", 0)),
         externs=externs,
@@ -166,6 +170,7 @@ def add(report: CompileReport) -> None:
         _counters["ops_generated"] += report.ops_generated
         _counters["ops_extern"] += report.ops_extern
         _counters["kernels"] += report.kernels
+        _counters["kernels_unscheduled"] += len(report.unscheduled)
 
 
 def bump(name: str) -> None:

@@ -291,3 +291,17 @@ def test_a_schedule_that_is_none(broken: str, tmp_path: Path) -> None:
     edited = SCHEDULE.sub(lambda match: re.sub(rf"{name} = {value}", broken, match.group()), text)
     assert edited != text
     close(run_text(edited, tmp_path, x, w), exact(F.linear, x, w), 72)
+
+
+def test_what_runs_as_plain_loops_is_reported(tmp_path: Path) -> None:
+    """With the reason; also for a kernel that this process has compiled before."""
+    if not wide_vectors(tmp_path):
+        pytest.skip("no processor with wide vectors")
+    compiled(F.linear, tmp_path / "dump", torch.randn(50, 72), torch.randn(45, 72))
+    edited = SCHEDULE.sub('dynamo.matmul = {form = "spiral"}', planned(tmp_path / "dump", 512))
+    (tmp_path / "05-linalg.mlir").write_text(edited)
+    for _ in range(2):
+        native = dynamlir.load(tmp_path / "05-linalg.mlir").report()
+        made = dynamlir.report.from_native("f", native, {}, {})
+        (name,), (reason,) = made.unscheduled.keys(), made.unscheduled.values()
+        assert "matmul" in name and "schedule" in reason and reason in str(made)

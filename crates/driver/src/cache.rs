@@ -23,7 +23,8 @@ pub enum Code {
     Device(DeviceKernel),
 }
 
-static KERNELS: LazyLock<Mutex<HashMap<String, Code>>> = LazyLock::new(Mutex::default);
+/// The code of each kernel, and why it has no schedule if it has none.
+static KERNELS: LazyLock<Mutex<HashMap<String, (Code, Option<String>)>>> = LazyLock::new(Mutex::default);
 
 /// A plan's kernels, all of one kind. Where there is none, nothing is launched, and no device is needed.
 pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
@@ -53,18 +54,18 @@ pub fn key(kernel: Op, target: &Target) -> String {
     target.key() + &text
 }
 
-/// A kernel compiled before.
-pub fn find(key: &str) -> Option<Code> {
+/// A kernel compiled before, and why it has no schedule if it has none.
+pub fn find(key: &str) -> Option<(Code, Option<String>)> {
     KERNELS.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
 }
 
 /// Keeps a kernel.
-pub fn keep(key: String, kernel: Code) {
+pub fn keep(key: String, kernel: Code, unscheduled: Option<String>) {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     if kernels.len() >= LIMIT {
         kernels.clear();
     }
-    kernels.insert(key, kernel);
+    kernels.insert(key, (kernel, unscheduled));
 }
 
 /// Forgets all kernels; those in use live on.

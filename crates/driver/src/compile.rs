@@ -106,7 +106,7 @@ fn compile_module(
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);
-    let mut found = if cached { take_known(module_op(module), &target) } else { Taken::default() };
+    let mut found = if cached { take_known(module_op(module), &target, &mut report) } else { Taken::default() };
     report.kernels_reused = found.known.len();
     let missing: Vec<String> = names.iter().filter(|name| !found.known.iter().any(|(known, _)| known == *name)).cloned().collect();
     if !missing.is_empty() {
@@ -119,7 +119,7 @@ fn compile_module(
         };
         for (name, kernel) in made {
             if let Some((_, key)) = found.keys.iter().find(|(known, _)| *known == name) {
-                cache::keep(key.clone(), kernel.clone());
+                cache::keep(key.clone(), kernel.clone(), report.unscheduled.get(&name).cloned());
             }
             found.known.push((name, kernel));
         }
@@ -140,13 +140,14 @@ struct Taken {
 }
 
 /// Takes the bodies of the kernels that are compiled already.
-fn take_known(module: Op, target: &Target) -> Taken {
+fn take_known(module: Op, target: &Target, report: &mut Report) -> Taken {
     let mut taken = Taken::default();
     let Some(body) = kernels_module(module).and_then(Op::body) else { return taken };
     for func in body.ops().into_iter().filter(|op| op.attr("dynamo.kernel").is_some()) {
         let (Some(name), key) = (func.symbol(), cache::key(func, target)) else { continue };
         match cache::find(&key) {
-            Some(kernel) => {
+            Some((kernel, unscheduled)) => {
+                report.unscheduled.extend(unscheduled.map(|reason| (name.clone(), reason)));
                 taken.known.push((name, kernel));
                 declare(func);
             }

@@ -192,6 +192,11 @@ fn elsewhere(names: &[String], bytecode: &[u8], trusts: bool, dumper: &Dumper, s
 /// Machine code for the functions of a kernel module at stage llvm.
 pub fn object(kernels: Op, names: &[String], dumper: &Dumper, session: &Session, report: &mut Report) -> Result<KernelObject, Error> {
     let keep = dumper.is_on();
+    for function in kernels.body().map(dynamlir_dialect::ir::Block::ops).unwrap_or_default() {
+        if let Some((name, reason)) = function.symbol().zip(function.attr_str("dynamo.unscheduled")) {
+            report.unscheduled.insert(name, reason);
+        }
+    }
     let settings =
         dynamlir_codegen::Options { kernels: names.to_vec(), keep_ir: keep, keep_assembly: keep, ..dynamlir_codegen::Options::default() };
     let object = compile_kernels(kernels, &settings).map_err(|source| Error::Codegen {

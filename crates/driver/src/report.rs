@@ -20,6 +20,8 @@ pub struct Report {
     pub extern_ops: BTreeMap<String, usize>,
     /// Distinct kernels, in order.
     pub kernels: Vec<String>,
+    /// Kernels that run as plain loops, and why their schedule was refused.
+    pub unscheduled: BTreeMap<String, String>,
     /// Launches per call.
     pub launches: usize,
     /// How many of the kernels had been compiled before in this process.
@@ -41,12 +43,13 @@ impl Report {
         add(&mut self.passes, pass, seconds);
     }
 
-    /// Takes over the times of what ran side by side, while so many seconds passed.
+    /// Takes over what is known of work that ran side by side, and its times, while so many seconds passed.
     pub fn merge<'a>(&mut self, parts: impl Iterator<Item = &'a Self>, passed: f64) {
         let mut together = Self::default();
         for part in parts {
             part.seconds.iter().for_each(|(step, seconds)| together.time(step, *seconds));
             part.passes.iter().for_each(|(pass, seconds)| self.time_pass(pass, *seconds));
+            self.unscheduled.extend(part.unscheduled.clone());
         }
         let worked: f64 = together.seconds.iter().map(|(_, seconds)| seconds).sum();
         for (step, seconds) in &together.seconds {
@@ -83,6 +86,7 @@ mod tests {
             part.time("llvm", llvm);
             part.time("emit", 1.0);
             part.time_pass("canonicalize", 0.5);
+            part.unscheduled.insert(format!("k{llvm}"), "a scan".into());
             part
         };
         let mut report = Report::default();
@@ -90,5 +94,6 @@ mod tests {
         report.merge([part(1.0), part(3.0)].iter(), 3.0);
         assert_eq!(report.seconds, [("import".into(), 1.0), ("llvm".into(), 2.0), ("emit".into(), 1.0)]);
         assert_eq!(report.passes, [("canonicalize".into(), 1.0)]);
+        assert_eq!(report.unscheduled.into_keys().collect::<Vec<_>>(), ["k1", "k3"]);
     }
 }

@@ -113,6 +113,7 @@ impl Executable {
         dict.set_item("threads", self.report.threads)?;
         dict.set_item("kernels", self.report.kernels.clone())?;
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
+        dict.set_item("unscheduled", self.report.unscheduled.clone())?;
         dict.set_item("launches", self.report.launches)?;
         dict.set_item("workspace_bytes", self.report.workspace_bytes)?;
         dict.set_item("live_bytes", self.report.live_bytes)?;

@@ -23,8 +23,10 @@ SECONDS = 0.05
 """Time for each way, about."""
 SAMPLE = 0.0005
 """Shortest time that is worth taking."""
-ROUNDS = (5, 40)
+ROUNDS = (9, 40)
 """Fewest and most rounds."""
+SIFTED, SLOW = 3, 1.25
+"""After so many rounds a way drops out that needs so much more than the fastest one."""
 MARGIN = 0.97
 """Another way than the expected one must need at most so much of its time."""
 MOST_WORK = 1 << 33
@@ -93,15 +95,22 @@ def race(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
         run()
         repeats.append(max(1, round(SAMPLE / max(_timed(run, 1), 1e-7))))
     samples: list[list[float]] = [[] for _ in runs]
+
+    def ratios() -> list[float]:
+        return [statistics.median(a / b for a, b in zip(own, samples[0])) for own in samples]
+
+    alive = list(range(len(runs)))
     until = time.perf_counter() + SECONDS * len(runs)
     for number in range(ROUNDS[1]):
         if number >= ROUNDS[0] and time.perf_counter() > until:
             break
-        for step in range(len(runs)):
-            at = (number + step) % len(runs)
+        if number == SIFTED:
+            now = ratios()
+            alive = [at for at in alive if at == 0 or now[at] <= SLOW * min(now)]
+        for step in range(len(alive)):
+            at = alive[(number + step) % len(alive)]
             samples[at].append(_timed(runs[at], repeats[at]) / repeats[at])
-    ratios = [statistics.median(a / b for a, b in zip(own, samples[0])) for own in samples]
-    return [statistics.median(own) for own in samples], ratios
+    return [statistics.median(own) for own in samples], ratios()
 
 
 def _timed(run: Run, times: int) -> float:
