@@ -69,15 +69,25 @@ func.func @convolution(%x: tensor<1x16x56x56xf32>, %w: tensor<32x16x3x3xf32>, %b
   return %r : tensor<1x32x28x28xf32>
 }
 
-// Channel by channel, backwards, over one dimension, with channels last: the library.
+// A window for each channel.
+// CHECK-LABEL: func.func @depthwise
+// CHECK: dynamo.convolution %arg0, %arg1 strides [1, 1] padding [1, 1] dilation [1, 1] groups 32
+func.func @depthwise(%x: tensor<1x32x9x9xf32>, %w: tensor<32x1x3x3xf32>) -> tensor<1x32x9x9xf32> {
+  %r = dynamo.aten "aten.convolution.default"(%x, %w)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 32 : i64]
+    : (tensor<1x32x9x9xf32>, tensor<32x1x3x3xf32>) -> tensor<1x32x9x9xf32>
+  return %r : tensor<1x32x9x9xf32>
+}
+
+// Few output channels for many input ones, backwards, over one dimension, with channels last: the library.
 // CHECK-LABEL: func.func @left_to_the_library
 // CHECK-NOT: dynamo.convolution
 // CHECK: return
-func.func @left_to_the_library(%x: tensor<1x32x9x9xf32>, %w: tensor<32x1x3x3xf32>, %v: tensor<32x32x3x3xf32>, %l: tensor<1x32x9xf32>,
+func.func @left_to_the_library(%x: tensor<1x32x9x9xf32>, %w: tensor<4x32x3x3xf32>, %v: tensor<32x32x3x3xf32>, %l: tensor<1x32x9xf32>,
                                %u: tensor<32x32x3xf32>) {
   %0 = dynamo.aten "aten.convolution.default"(%x, %w)
-    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 32 : i64]
-    : (tensor<1x32x9x9xf32>, tensor<32x1x3x3xf32>) -> tensor<1x32x9x9xf32>
+    args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 1 : i64]
+    : (tensor<1x32x9x9xf32>, tensor<4x32x3x3xf32>) -> tensor<1x4x9x9xf32>
   %1 = dynamo.aten "aten.convolution.default"(%x, %v)
     args [#dynamo.operand<0>, #dynamo.operand<1>, unit, [1, 1], [1, 1], [1, 1], true, [0, 0], 1 : i64]
     : (tensor<1x32x9x9xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x9x9xf32>

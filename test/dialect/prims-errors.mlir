@@ -831,7 +831,7 @@ func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
-  // expected-error @+1 {{expected two strides, paddings and dilations}}
+  // expected-error @+1 {{expected two sizes, strides, paddings and dilations of windows}}
   dynamo.convolution %x, %w strides [1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
   return
 }
@@ -839,7 +839,7 @@ func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
-  // expected-error @+1 {{expected strides and dilations of at least 1, padding of at least 0}}
+  // expected-error @+1 {{expected windows, strides and dilations of at least 1, padding of at least 0 and images of known size, got windows of 3, 3 in}}
   dynamo.convolution %x, %w strides [0, 1] padding [0, 0] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x7x7xf32>
   return
 }
@@ -857,5 +857,38 @@ func.func @f(%x: tensor<1x3x2x9xf32>, %w: tensor<8x3x3x3xf32>) {
 func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
   // expected-error @+1 {{expected a result of shape [1, 8, 5, 5], got 'tensor<1x8x4x5xf32>'}}
   dynamo.convolution %x, %w strides [2, 2] padding [1, 1] dilation [1, 1] groups 1 : tensor<1x3x9x9xf32>, tensor<8x3x3x3xf32> -> tensor<1x8x4x5xf32>
+  return
+}
+
+// -----
+
+// Pooling: the same windows.
+func.func @f(%x: tensor<3x9x9xf32>) {
+  // expected-error @+1 {{expected images of two dimensions, with channels, got 'tensor<3x9x9xf32>'}}
+  dynamo.max_pool %x window [3, 3] strides [1, 1] padding [0, 0] dilation [1, 1] : tensor<3x9x9xf32> -> tensor<3x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>) {
+  // expected-error @+1 {{expected two sizes, strides, paddings and dilations of windows}}
+  dynamo.max_pool %x window [3] strides [1, 1] padding [0, 0] dilation [1, 1] : tensor<1x3x9x9xf32> -> tensor<1x3x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>) {
+  // expected-error @+1 {{expected windows, strides and dilations of at least 1, padding of at least 0 and images of known size, got windows of 0, 3 in}}
+  dynamo.max_pool %x window [0, 3] strides [1, 1] padding [0, 0] dilation [1, 1] : tensor<1x3x9x9xf32> -> tensor<1x3x9x7xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x3x9x9xf32>) {
+  // expected-error @+1 {{expected a result of shape [1, 3, 5, 5], got 'tensor<1x3x4x5xf32>'}}
+  dynamo.max_pool %x window [3, 3] strides [2, 2] padding [1, 1] dilation [1, 1] : tensor<1x3x9x9xf32> -> tensor<1x3x4x5xf32>
   return
 }

@@ -29,3 +29,10 @@ func.func @convolution(%x: tensor<2x6x9x9xf32>, %w: tensor<4x3x3x2xf32>) {
     : tensor<2x6x9x9xf32>, tensor<4x3x3x2xf32> -> tensor<2x4x5x6xf32>
   return
 }
+
+// CHECK-LABEL: func.func @max_pool
+func.func @max_pool(%x: tensor<2x6x9x9xf32>) {
+  // CHECK: dynamo.max_pool %arg0 window [3, 2] strides [2, 1] padding [1, 0] dilation [1, 3] : tensor<2x6x9x9xf32> -> tensor<2x6x5x6xf32>
+  dynamo.max_pool %x window [3, 2] strides [2, 1] padding [1, 0] dilation [1, 3] : tensor<2x6x9x9xf32> -> tensor<2x6x5x6xf32>
+  return
+}

@@ -68,6 +68,41 @@ def test_a_window_for_each_channel(window: tuple[int, int], stride: Any, tmp_pat
         assert generated(folder) or not wide_vectors(folder)
 
 
+def pool(**options: Any) -> Callable[..., Tensor]:
+    """Max pooling, with something after it."""
+    return lambda x, w, b: F.max_pool2d(x, **options) + b[: x.shape[1], None, None]
+
+
+@pytest.mark.parametrize("window", [*WINDOWS, (2, 2), (6, 6)])
+@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+def test_largest_of_windows(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
+    x, unused, b = torch.randn(2, 7, 13, 21), torch.zeros(1), torch.randn(7)
+    for padding, dilation in itertools.product((0, tuple(k // 2 for k in window)), (1, (1, 2))):
+        fn, folder = (
+            pool(kernel_size=window, stride=stride, padding=padding, dilation=dilation),
+            tmp_path / f"{padding}{dilation}",
+        )
+        assert torch.equal(compiled(fn, folder, x, unused, b), fn(x, unused, b))
+        assert generated(folder) or not wide_vectors(folder)
+
+
+def test_largest_of_what_is_no_number(tmp_path: Path) -> None:
+    """NaN, infinities, windows rounded up, images that lie otherwise, single images, places that are asked for."""
+    x, unused, b = torch.randn(2, 3, 9, 40), torch.zeros(1), torch.zeros(3)
+    x[0, 0, 0, 0], x[0, 1, 4, 7], x[1] = float("nan"), float("inf"), float("-inf")
+    fns = {
+        "plain": pool(kernel_size=3, padding=1),
+        "rounded": pool(kernel_size=3, stride=2, ceil_mode=True),
+        "places": lambda x, w, b: F.max_pool2d(x, 3, return_indices=True)[1],
+        "large": pool(kernel_size=6, stride=1),
+    }
+    for name, fn in fns.items():
+        for layout in (x, x.transpose(2, 3), x.to(memory_format=torch.channels_last), x[0]):
+            got, want = compiled(fn, tmp_path / name, layout, unused, b), fn(layout, unused, b)
+            assert got.stride() == want.stride()
+            torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (7, 7), (1, 40), (40, 1), (90, 130), (2, 3000), (300, 2)])
 def test_bands_of_rows(size: tuple[int, int], tmp_path: Path) -> None:
     """Images that are cut into bands, the last of them smaller; windows that lie in the padding alone."""

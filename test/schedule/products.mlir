@@ -147,3 +147,64 @@ module {
     }
   }
 }
+
+// -----
+
+// A window for each channel: rows and columns of a band are sorted by what is left when they are divided by the stride, so that each
+// tap of all positions is one line of memory. What such a line has beyond the ends of rows is left out again.
+
+// PLAN-LABEL: func.func @main
+// PLAN: func.func @depthwise
+// PLAN-SAME: dynamo.matmul = {chunk = 28 : i64, depth = 1 : i64, group = 1 : i64, images = 1 : i64, rows = 1 : i64, vectors = 8 : i64, width = 16 : i64}
+// CHECK-LABEL: func.func @depthwise
+// CHECK: scf.forall
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<3424xf32>
+// CHECK-COUNT-9: memref.load %{{.*}} : memref<288xf32>
+// CHECK: linalg.generic
+// CHECK-NOT: tensor
+// CHECK: return
+module {
+  func.func @main(%x: tensor<2x32x56x56xf32>, %w: tensor<32x1x3x3xf32>)
+      -> (tensor<2x32x28x28xf32> {dynamo.strides = array<i64: 25088, 784, 28, 1>}) attributes {dynamo.entry} {
+    %r = dynamo.launch @kernels::@depthwise(%x, %w) : (tensor<2x32x56x56xf32>, tensor<32x1x3x3xf32>) -> tensor<2x32x28x28xf32>
+    return %r : tensor<2x32x28x28xf32>
+  }
+  module @kernels {
+    func.func @depthwise(%x: tensor<2x32x56x56xf32>, %w: tensor<32x1x3x3xf32>) -> tensor<2x32x28x28xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 2, 32, 28, 28>, dynamo.reduced_dims = array<i64>} {
+      %c = dynamo.convolution %x, %w strides [2, 2] padding [1, 1] dilation [1, 1] groups 32
+        : tensor<2x32x56x56xf32>, tensor<32x1x3x3xf32> -> tensor<2x32x28x28xf32>
+      return %c : tensor<2x32x28x28xf32>
+    }
+  }
+}
+
+// -----
+
+// Maxima go the same way, and have what follows fused in, too.
+
+// PLAN-LABEL: func.func @main
+// CHECK-LABEL: func.func @largest
+// CHECK: arith.constant 0xFF800000 : f32
+// CHECK-COUNT-4: arith.maximumf
+// CHECK: linalg.generic
+// CHECK: arith.negf
+// CHECK-NOT: tensor
+// CHECK: return
+module {
+  func.func @main(%x: tensor<1x32x56x56xf32>)
+      -> (tensor<1x32x28x28xf32> {dynamo.strides = array<i64: 25088, 784, 28, 1>}) attributes {dynamo.entry} {
+    %r = dynamo.launch @kernels::@largest(%x) : (tensor<1x32x56x56xf32>) -> tensor<32x28x28xf32>
+    %y = dynamo.reshape %r : tensor<32x28x28xf32> -> tensor<1x32x28x28xf32>
+    return %y : tensor<1x32x28x28xf32>
+  }
+  module @kernels {
+    func.func @largest(%x: tensor<1x32x56x56xf32>) -> tensor<32x28x28xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 32, 28, 28>, dynamo.reduced_dims = array<i64>} {
+      %c = dynamo.max_pool %x window [2, 2] strides [2, 2] padding [0, 0] dilation [1, 1]
+        : tensor<1x32x56x56xf32> -> tensor<32x28x28xf32>
+      %n = dynamo.neg %c : tensor<32x28x28xf32>
+      return %n : tensor<32x28x28xf32>
+    }
+  }
+}

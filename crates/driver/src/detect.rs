@@ -126,8 +126,8 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
     kernel.walk(&mut |op| {
         let name = op.name();
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
-        // Convolutions stay until they are scheduled.
-        primitives |= name.starts_with("dynamo.") && name != "dynamo.convolution";
+        // What goes over windows stays until it is scheduled.
+        primitives |= name.starts_with("dynamo.") && !["dynamo.convolution", "dynamo.max_pool"].contains(&name.as_str());
         generics |= name.starts_with("linalg.");
         loops |= name.starts_with("scf.");
     });

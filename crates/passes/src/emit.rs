@@ -304,6 +304,12 @@ impl Emit {
         ];
         self.b.value("dynamo.convolution", &[input, weight], result, &attrs)
     }
+    /// `dynamo.max_pool` over windows of this size.
+    pub fn max_pool(&self, input: Value, [window, strides, padding, dilation]: [[i64; 2]; 4], result: Type) -> Value {
+        let pair = |values: [i64; 2]| Attr::i64s(self.ctx(), &values);
+        let attrs = [("window", pair(window)), ("strides", pair(strides)), ("padding", pair(padding)), ("dilation", pair(dilation))];
+        self.b.value("dynamo.max_pool", &[input], result, &attrs)
+    }
     /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
     pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
         let (left, right) = (lhs.ty().shape(), rhs.ty().shape());

@@ -257,38 +257,62 @@ LogicalResult MatmulOp::verify() {
   return expectShape(*this, expected, getResult());
 }
 
+// Adds to `expected` how many windows of these sizes lie along height and width of the images.
+static LogicalResult expectWindows(Operation *op, RankedTensorType input, ArrayRef<int64_t> window, ArrayRef<int64_t> strides,
+                                   ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, SmallVectorImpl<int64_t> &expected) {
+  for (ArrayRef<int64_t> list : {window, strides, padding, dilation})
+    if (list.size() != 2)
+      return op->emitOpError() << "expected two sizes, strides, paddings and dilations of windows";
+  for (int64_t i = 0; i < 2; ++i) {
+    int64_t size = input.getDimSize(i + 2);
+    // Numbers this large say nothing about images; below, nothing overflows.
+    constexpr int64_t limit = int64_t(1) << 28;
+    auto outside = [&](int64_t number, int64_t least) { return number < least || number > limit; };
+    if (outside(strides[i], 1) || outside(padding[i], 0) || outside(dilation[i], 1) || outside(size, 0) || outside(window[i], 1))
+      return op->emitOpError() << "expected windows, strides and dilations of at least 1, padding of at least 0 and images of known"
+                                  " size, got windows of "
+                               << window << " in " << input;
+    int64_t room = size + 2 * padding[i] - dilation[i] * (window[i] - 1) - 1;
+    if (room < 0)
+      return op->emitOpError() << "expected windows that fit into the padded image, got " << window << " in " << input;
+    expected.push_back(room / strides[i] + 1);
+  }
+  return success();
+}
+
+// In kernels, the result has the shape of the domain.
+static LogicalResult expectElements(Operation *op, ArrayRef<int64_t> expected, Value result) {
+  auto type = tensorOf(result);
+  if (type.hasStaticShape() && type.getNumElements() == computeProduct(expected))
+    return success();
+  return expectShape(op, expected, result);
+}
+
 LogicalResult ConvolutionOp::verify() {
   auto input = tensorOf(getInput()), weight = tensorOf(getWeight());
   if (failed(sameElementType(*this, getInput(), getResult())) || failed(sameElementType(*this, getWeight(), getResult())))
     return failure();
   if (input.getRank() != 4 || weight.getRank() != 4)
     return emitOpError() << "expected images and windows of two dimensions, with channels, got " << input << " and " << weight;
-  for (ArrayRef<int64_t> list : {getStrides(), getPadding(), getDilation()})
-    if (list.size() != 2)
-      return emitOpError() << "expected two strides, paddings and dilations";
   int64_t groups = getGroups();
   if (groups < 1 || weight.getDimSize(0) % groups != 0 || input.getDimSize(1) != weight.getDimSize(1) * groups)
     return emitOpError() << "expected " << groups << " groups of channels, got " << input << " and " << weight;
   SmallVector<int64_t> expected = {input.getDimSize(0), weight.getDimSize(0)};
-  for (int64_t i = 0; i < 2; ++i) {
-    int64_t stride = getStrides()[i], padding = getPadding()[i], dilation = getDilation()[i];
-    int64_t size = input.getDimSize(i + 2), window = weight.getDimSize(i + 2);
-    // Numbers this large say nothing about images; below, nothing overflows.
-    constexpr int64_t limit = int64_t(1) << 28;
-    auto outside = [&](int64_t number, int64_t least) { return number < least || number > limit; };
-    if (outside(stride, 1) || outside(padding, 0) || outside(dilation, 1) || outside(size, 0) || outside(window, 1))
-      return emitOpError() << "expected strides and dilations of at least 1, padding of at least 0 and images of known size, got "
-                           << input << " and " << weight;
-    int64_t room = size + 2 * padding - dilation * (window - 1) - 1;
-    if (room < 0)
-      return emitOpError() << "expected windows that fit into the padded image, got " << input << " and " << weight;
-    expected.push_back(room / stride + 1);
-  }
-  // In kernels, the result has the shape of the domain.
-  auto result = tensorOf(getResult());
-  if (result.hasStaticShape() && result.getNumElements() == computeProduct(expected))
-    return success();
-  return expectShape(*this, expected, getResult());
+  if (failed(expectWindows(*this, input, weight.getShape().drop_front(2), getStrides(), getPadding(), getDilation(), expected)))
+    return failure();
+  return expectElements(*this, expected, getResult());
+}
+
+LogicalResult MaxPoolOp::verify() {
+  auto input = tensorOf(getInput());
+  if (failed(sameElementType(*this, getInput(), getResult())))
+    return failure();
+  if (input.getRank() != 4)
+    return emitOpError() << "expected images of two dimensions, with channels, got " << input;
+  SmallVector<int64_t> expected = {input.getDimSize(0), input.getDimSize(1)};
+  if (failed(expectWindows(*this, input, getWindow(), getStrides(), getPadding(), getDilation(), expected)))
+    return failure();
+  return expectElements(*this, expected, getResult());
 }
 
 LogicalResult GatherOp::verify() {

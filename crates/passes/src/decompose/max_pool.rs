@@ -1,12 +1,17 @@
 //! Max pooling, with the places of the maxima where these are used.
 //!
-//! Each tap of the windows is a strided slice of the padded image, and a running maximum goes over them: one pointwise
-//! kernel. Eager takes a tap that is greater, or NaN: so the first of equal ones and the last of NaNs.
+//! Where only the maxima of float32 images are asked for there is a primitive. Else each tap of the windows is a strided slice of the
+//! padded image, and a running maximum goes over them: one pointwise kernel. Eager takes a tap that is greater, or NaN: so the first of equal ones and the last of NaNs.
 
 use dynamlir_dialect::ir::{Type, Value};
 
-use super::{Call, Lowering, adaptive_pool::Adaptive, window::Windows};
-use crate::emit::Scalar;
+use super::{
+    Call, Lowering,
+    adaptive_pool::Adaptive,
+    product::in_order,
+    window::{Axis, Windows},
+};
+use crate::{emit::Scalar, matmul};
 
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -28,9 +33,13 @@ pub(super) fn least(element: Type) -> Scalar {
 fn max_pool(c: &Call, rank: usize) -> Option<Vec<Value>> {
     let x = c.tensor(0).filter(|x| !x.ty().element().is_bool())?;
     let windows = Windows::read(c, rank, Some(4))?;
-    let padded = windows.padded(c, x, least(x.ty().element()));
     let taps = windows.taps();
-    if !c.op.result(1).has_uses() {
+    let indexed = c.op.result(1).has_uses();
+    if let Some(largest) = (!indexed).then(|| in_windows(c, x, &windows)).flatten() {
+        return Some(vec![largest, places_of_nothing(c)]);
+    }
+    let padded = windows.padded(c, x, least(x.ty().element()));
+    if !indexed {
         return largest(c, taps.iter().map(|tap| windows.tap(c, padded, tap)));
     }
     let axes = |place: fn(&Windows, &Call, usize) -> Value| (0..rank).map(|i| place(&windows, c, i)).collect::<Vec<_>>();
@@ -57,7 +66,27 @@ fn adaptive(c: &Call, rank: usize) -> Option<Vec<Value>> {
 /// The maximum alone; nothing reads the places.
 fn largest(c: &Call, values: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
     let value = values.reduce(|a, b| c.e.max(a, b))?;
-    Some(vec![value, c.e.full(&c.result_shape(1), c.result_type(1).element(), 0i64)])
+    Some(vec![value, places_of_nothing(c)])
+}
+
+fn places_of_nothing(c: &Call) -> Value {
+    c.e.full(&c.result_shape(1), c.result_type(1).element(), 0i64)
+}
+
+/// The primitive for it, which needs neither a padded copy of the image nor slices.
+fn in_windows(c: &Call, x: Value, windows: &Windows) -> Option<Value> {
+    let (ty, result) = (x.ty(), c.result_type(0));
+    let [height, width] = windows.axes[..] else { return None };
+    // Rounded up, there may be more windows than the primitive has.
+    let reach = |axis: Axis| axis.size + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
+    let counted = [height, width].into_iter().all(|axis| reach(axis) >= 0 && reach(axis) / axis.stride + 1 == axis.count);
+    let single = ty.element().is_float() && ty.element().width() == 32 && ty.rank() == 4;
+    (counted && single && c.vector_bits >= 256 && in_order(c)).then_some(())?;
+    let pair = |of: fn(Axis) -> i64| [of(height), of(width)];
+    let sizes = [pair(|axis| axis.kernel), pair(|axis| axis.stride), pair(|axis| axis.padding), pair(|axis| axis.dilation)];
+    let pooled = c.e.max_pool(x, sizes, result);
+    let windows = matmul::windows::Windows::of(pooled.def()?, &ty.strides())?;
+    matmul::cut::choose(&windows, c.vector_bits).is_ok().then_some(pooled)
 }
 
 /// Runs over values and their places, from the smallest number at a first place.

@@ -127,7 +127,7 @@ fn convolution(c: &Call) -> Option<Vec<Value>> {
 }
 
 /// Whether eager makes the result, and got the images, in row-major order.
-fn in_order(c: &Call) -> bool {
+pub(super) fn in_order(c: &Call) -> bool {
     let strides = |name: &str| c.op.attr(name).and_then(Attr::as_array)?.first()?.as_i64s();
     let row_major = |ty: Type, given: Option<Vec<i64>>| {
         given.is_none_or(|given| ty.shape().iter().zip(ty.strides().iter().zip(&given)).all(|(&size, (a, b))| size == 1 || a == b))

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 
 use super::{Kind, after, is_table, keyword, kind, pull, reduced_dims, shaped};
+use crate::matmul;
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
@@ -120,7 +121,7 @@ fn squeeze(op: Op) {
 
 /// A product's unit dims go, but for k, which it has always; of a convolution those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
-    if op.is("dynamo.convolution") {
+    if matmul::has_windows(op) {
         return retype(op, &[], &without_units(&op.result(0).ty().shape()));
     }
     let batch = op.attr_i64("batch").unwrap_or(0) as usize;

@@ -215,6 +215,10 @@ impl Code {
     pub(super) fn fma(&self, a: Value, b: Value, c: Value) -> Value {
         self.b.value("vector.fma", &[a, b, c], c.ty(), &[])
     }
+    /// The larger of each two elements; NaN is larger than all.
+    pub(super) fn largest(&self, a: Value, b: Value) -> Value {
+        self.b.value("arith.maximumf", &[a, b], a.ty(), &[])
+    }
     pub(super) fn shuffle(&self, a: Value, b: Value, lanes: &[i64]) -> Value {
         let ty = self.vector_type(a.ty().element(), lanes.len() as i64);
         self.b.value("vector.shuffle", &[a, b], ty, &[("mask", Attr::i64s(self.ctx(), lanes))])

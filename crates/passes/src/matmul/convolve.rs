@@ -17,6 +17,7 @@ use super::{
     code::{Code, fill},
     cut::choose,
     epilogue::{self, Block, Sums},
+    has_windows,
     kernel::{Kernel, Role, loaded},
     lower::{CHEAPER, erase},
     tile::{self, Source, Tile},
@@ -25,7 +26,7 @@ use super::{
 
 /// The convolution of a kernel at stage 05.
 pub(super) fn find(function: Op) -> Option<Op> {
-    function.body()?.ops().into_iter().find(|op| op.is("dynamo.convolution"))
+    function.body()?.ops().into_iter().find(|&op| has_windows(op))
 }
 
 /// Makes loops of it.
@@ -33,13 +34,16 @@ pub(super) fn find(function: Op) -> Option<Op> {
 /// # Errors
 /// Why there can be none.
 pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'static str> {
-    let memory = |i: usize| loaded(op.operand(i)).ok_or("the operands of a convolution must be in memory");
-    let (input, weight) = (memory(0)?, memory(1)?);
+    let memory = |operand: Value| loaded(operand).ok_or("the operands of a convolution must be in memory");
+    let input = memory(op.operand(0))?;
+    let weight = op.operands().get(1).map(|&operand| memory(operand)).transpose()?;
     let strides = input.ty().strided().ok_or("images must have strides")?.0;
     let w = Windows::of(op, &strides).ok_or("not a convolution over two dimensions")?;
-    let row_major = Type::memref(&weight.ty().shape(), weight.ty().element(), &op.operand(1).ty().strides(), 0);
-    if weight.ty() != row_major || weight.ty().element() != Type::f32(op.ctx()) {
-        return Err("weights must lie in order, and be f32");
+    let single = Type::f32(op.ctx());
+    let in_order =
+        |memory: Value| memory.ty() == Type::memref(&memory.ty().shape(), single, &Type::tensor(&memory.ty().shape(), single).strides(), 0);
+    if input.ty().element() != single || !weight.is_none_or(in_order) {
+        return Err("images and weights must be f32, and weights must lie in order");
     }
     let shape = op.result(0).ty().shape();
     let roles: Vec<Role> =
@@ -58,8 +62,10 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     let code = Code { b: Builder::before(end).with_loc(op.loc()) };
     let reach = |sizes: &[i64], strides: &[i64]| 1 + sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum::<i64>();
     let images = code.recast(input, None, &[reach(&input.ty().shape(), &w.input)], &[1]);
-    let weights = code.recast(weight, None, &[weight.ty().numel()], &[1]);
-    let parallel = w.work() / CHEAPER >= parallel_work;
+    let weights = weight.map(|weight| code.recast(weight, None, &[weight.ty().numel()], &[1]));
+    // Of windows of single channels, most of the time goes to what is beside the sums.
+    let cheaper = if w.is_depthwise() { CHEAPER / 4 } else { CHEAPER };
+    let parallel = w.work() / cheaper >= parallel_work;
     let mut loops = Loops { kernel: &kernel, w: &w, s: &s, images, weights, parallel };
     if w.is_depthwise() {
         loops.planes(code);
@@ -78,9 +84,10 @@ pub(super) struct Loops<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) w: &'a Windows,
     pub(super) s: &'a WindowSchedule,
-    /// What windows are read from, and what they are multiplied with, each one line of memory.
+    /// What windows are read from, and what they are multiplied with, each one line of memory. Without weights their maxima are
+    /// taken.
     pub(super) images: Value,
-    pub(super) weights: Value,
+    pub(super) weights: Option<Value>,
     pub(super) parallel: bool,
 }
 
@@ -137,7 +144,7 @@ impl Loops<'_> {
 
     /// A thread's memory for groups of any size: sums and panels.
     fn buffers(&self, code: Code) -> Buffers {
-        let (element, lanes, depth) = (self.weights.ty().element(), self.s.lanes() * self.s.chunk, self.depth());
+        let (element, lanes, depth) = (self.images.ty().element(), self.s.lanes() * self.s.chunk, self.depth());
         let outputs = self.s.group.min(self.w.outputs);
         (code.local(element, outputs * lanes), code.local(element, depth * lanes))
     }
@@ -218,6 +225,7 @@ impl Loops<'_> {
     /// Adds products, tile by tile: a tile's weights stay in the innermost cache while panels pass by.
     fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed): Buffers) {
         let (s, k, lanes, depth) = (self.s, self.w.k(), self.s.lanes(), self.depth());
+        let Some(memory) = self.weights else { return };
         let (number, large, many) = parts(piece.outputs, s.rows);
         let (apart, pitch) = self.sums_strides(piece.outputs);
         let run = |code: Code, tiles: i64, tall: i64, first: i64| {
@@ -228,7 +236,7 @@ impl Loops<'_> {
                 let row = code.plus(code.times(i, tall), first);
                 let first = code.add(piece.first_output, row);
                 let base = code.add(code.times(first, k), from);
-                let rows = Source { memory: self.weights, base, stride: k, along_k: 1, far: false };
+                let rows = Source { memory, base, stride: k, along_k: 1, far: false };
                 code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
                     let place = code.sub(number, piece.panels.0);
                     let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };

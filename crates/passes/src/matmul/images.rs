@@ -175,7 +175,7 @@ impl Loops<'_> {
         let there = code.sub(code.at_least(code.index(positions), first), first);
         let mut begin = code.index(0);
         let mut found = Vec::new();
-        for number in 0..ceiling(width - 1, length) + 1 {
+        for number in 0..=ceiling(width - 1, length) {
             // The line ends where x has come to the next multiple of its length.
             let end = code.at_least(code.sub(code.at_least(code.index((number + 1) * length), x), x), begin);
             let end = code.least(end, there);
@@ -204,13 +204,8 @@ impl Loops<'_> {
         let number = code.b.value("arith.index_cast", &[first], Type::int(ctx, 32), &[]);
         let positions = op("arith.addi", code.broadcast(number, width), counting);
         let positions = op("arith.minui", positions, constant(self.s.images * w.positions() - 1));
-        let (number, positions) = match self.s.images {
-            1 => (None, positions),
-            _ => {
-                let all = constant(w.positions());
-                (Some(op("arith.divui", positions, all)), op("arith.remui", positions, all))
-            }
-        };
+        let number = (self.s.images > 1).then(|| op("arith.divui", positions, constant(w.positions())));
+        let positions = if number.is_some() { op("arith.remui", positions, constant(w.positions())) } else { positions };
         let (y, x) = (op("arith.divui", positions, constant(w.result[1])), op("arith.remui", positions, constant(w.result[1])));
         let along = |value: Value, step: i64| op("arith.muli", value, constant(step));
         let place = op("arith.addi", along(y, w.strides[0] * row), along(x, column));

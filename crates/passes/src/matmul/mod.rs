@@ -19,7 +19,8 @@
 //! block, makes the result of them.
 //!
 //! A convolution is such a product with windows in its panels ([`windows`], `convolve`, `images`). Where each channel has a window
-//! of its own there is nothing to be shared in tiles, and positions are added up along memory (`plane`, `planes`).
+//! of its own there is nothing to be shared in tiles, and positions are added up along memory (`plane`, `planes`); so are
+//! the maxima of windows found.
 //!
 //! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel) unless a
 //! measurement has ([`choices`], [`way`]), `lower` builds loops, `pack`, `tile` and `dots` what is in them.
@@ -48,9 +49,14 @@ pub(crate) use lower::lower;
 
 use dynamlir_dialect::ir::{Block, Op};
 
-/// Whether an operation sums up products of what its operands have in memory.
+/// Whether an operation sums up products of what its operands have in memory, or takes the maximum of windows of it.
 pub fn is_product(op: Op) -> bool {
-    op.is("dynamo.matmul") || op.is("dynamo.convolution")
+    op.is("dynamo.matmul") || has_windows(op)
+}
+
+/// Whether it goes over windows of images.
+pub fn has_windows(op: Op) -> bool {
+    op.is("dynamo.convolution") || op.is("dynamo.max_pool")
 }
 
 /// The product of a kernel on primitives.

@@ -1,9 +1,9 @@
-//! Convolutions in which each output channel has an input channel of its own (depthwise).
+//! Convolutions in which each output channel has an input channel of its own (depthwise), and maxima of windows.
 //!
 //! ```text
 //! for each image, channel, band of rows:   (shared out among threads)
 //!     copy what its windows meet into zeros
-//!     for each vector of positions: add up taps
+//!     for each vector of positions: add up taps, or take the largest
 //!     epilogue
 //! ```
 //! The copy sorts rows and columns by what is left when they are divided by the stride. So what one tap of all windows meets lies
@@ -87,11 +87,11 @@ impl Loops<'_> {
         epilogue::apply(code, self.kernel, &block, Sums { memory: buffers.sums, from: None, strides: (right.1, 1) });
     }
 
-    /// Copies the rows and columns that the band's windows meet, zeros where there is no image.
+    /// Copies the rows and columns that the band's windows meet, and [`Self::nothing`] where there is no image.
     fn sort(&self, code: Code, plane: &Plane, copy: Value, band: &Band) {
         let w = self.w;
-        let zeros = code.zero(code.vector_type(copy.ty().element(), self.s.width));
-        code.times_do(plane.copy() / self.s.width, |code, i| code.store_vector(zeros, copy, code.times(i, self.s.width)));
+        let nothing = self.nothing(code);
+        code.times_do(plane.copy() / self.s.width, |code, i| code.store_vector(nothing, copy, code.times(i, self.s.width)));
         let image = code.add(code.times(band.image, w.input[0]), code.times(band.channel, w.input[1]));
         // Rows of the image that are met; the first would be `padding` rows further up.
         let padding = code.index(w.padding[0]);
@@ -117,6 +117,12 @@ impl Loops<'_> {
         });
     }
 
+    /// What changes neither a sum nor a maximum.
+    fn nothing(&self, code: Code) -> Value {
+        let number = if self.weights.is_some() { 0.0 } else { f64::NEG_INFINITY };
+        code.broadcast(code.number(self.images.ty().element(), number), self.s.width)
+    }
+
     /// Where a row of those that are met starts.
     fn place(&self, code: Code, plane: &Plane, row: Value) -> Value {
         let stride = self.w.strides[0];
@@ -131,12 +137,14 @@ impl Loops<'_> {
         let weights = code.times(band.channel, w.taps());
         code.times_do(rounds, |code, round| {
             let first = code.times(round, vectors * width);
-            let zero = code.zero(code.vector_type(buffers.copy.ty().element(), width));
             let tap = |code: Code, weight: Value, from: Value, sums: &mut [Value]| {
-                let weight = code.broadcast(code.load(self.weights, weight), width);
+                let weight = self.weights.map(|memory| code.broadcast(code.load(memory, weight), width));
                 for (vector, sum) in sums.iter_mut().enumerate() {
                     let value = code.load_vector(buffers.copy, code.plus(from, vector as i64 * width), (width, width));
-                    *sum = code.fma(weight, value, *sum);
+                    *sum = match weight {
+                        Some(weight) => code.fma(weight, value, *sum),
+                        None => code.largest(value, *sum),
+                    };
                 }
             };
             let row = |code: Code, weights: Value, from: Value, sums: &mut [Value]| {
@@ -144,7 +152,7 @@ impl Loops<'_> {
                     tap(code, code.plus(weights, x), code.plus(from, plane.column(x)), sums);
                 }
             };
-            let mut sums = vec![zero; vectors as usize];
+            let mut sums = vec![self.nothing(code); vectors as usize];
             if w.taps() <= UNROLLED {
                 for y in 0..w.window[0] {
                     row(code, code.plus(weights, y * w.window[1]), code.plus(first, plane.row(y)), &mut sums);

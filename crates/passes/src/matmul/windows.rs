@@ -44,13 +44,15 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Of a `dynamo.convolution` whose input lies in memory at these distances.
+    /// Of a `dynamo.convolution`, or `dynamo.max_pool`, whose input lies in memory at these distances.
     pub fn of(op: Op, input_strides: &[i64]) -> Option<Self> {
         let pair = |name: &str| <[i64; 2]>::try_from(op.attr_i64s(name)?).ok();
         let input = <[i64; 4]>::try_from(op.operand(0).ty().shape()).ok()?;
-        let weight = <[i64; 4]>::try_from(op.operand(1).ty().shape()).ok()?;
         let (strides, padding, dilation) = (pair("strides")?, pair("padding")?, pair("dilation")?);
-        let groups = op.attr_i64("groups").filter(|&groups| groups > 0)?;
+        let (weight, groups) = match pair("window") {
+            Some([height, width]) => ([input[1], 1, height, width], input[1]),
+            None => (<[i64; 4]>::try_from(op.operand(1).ty().shape()).ok()?, op.attr_i64("groups").filter(|&groups| groups > 0)?),
+        };
         let along = |i: usize| (input[i + 2] + 2 * padding[i] - dilation[i] * (weight[i + 2] - 1) - 1) / strides[i] + 1;
         Some(Self {
             images: input[0],

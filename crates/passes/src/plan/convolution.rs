@@ -1,4 +1,4 @@
-//! Kernels with a convolution: positions of the result become one dimension, and the kernel gets its schedule.
+//! Kernels with a convolution, or a pooling: positions of the result become one dimension, and the kernel gets its schedule.
 //!
 //! ```mlir
 //! func.func @product_convolution_max(%x: memref<1x64x56x56xf32>, %w: memref<64x64x3x3xf32>, %out: memref<64x3136xf32>,
@@ -17,7 +17,7 @@ use super::{
     window::Window,
 };
 use crate::matmul::{
-    SCHEDULE,
+    self, SCHEDULE,
     way::{self, Way},
     windows::Windows,
 };
@@ -52,9 +52,9 @@ impl Kernels {
 /// Whether a product's kernel can read an operand in this window. All read forward through memory; a convolution's weights
 /// lie in order, and what its epilogue reads goes on evenly along positions.
 pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
-    let is = |operand: usize| product.operand(operand).arg_index() == Some(number);
+    let is = |operand: usize| operand < product.num_operands() && product.operand(operand).arg_index() == Some(number);
     let forward = window.strides.iter().all(|&stride| stride >= 0);
-    match product.is("dynamo.convolution") {
+    match matmul::has_windows(product) {
         false => forward,
         true if is(1) => window.is_row_major(),
         true if is(0) => forward,
@@ -67,6 +67,6 @@ pub fn takes_result(product: Op, window: &Window) -> bool {
     let shape = product.result(0).ty().shape();
     let rank = window.sizes.len();
     // Where height or width is 1, the other one is all positions.
-    let both = product.is("dynamo.convolution") && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
+    let both = matmul::has_windows(product) && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
     !both || window.sizes != shape || rank < 2 || window.strides[rank - 2] == window.strides[rank - 1] * window.sizes[rank - 1]
 }

@@ -7,7 +7,7 @@ use dynamlir_dialect::{
     pass::PassError,
 };
 
-use crate::matmul::scratch;
+use crate::matmul::{is_product, scratch};
 
 /// Whether a value has an element for each point of the domain, or for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +97,14 @@ impl Kernel {
             "dynamo.gather" if !is_loaded(op.operand(0)) => {
                 return Err(PassError::at(op, "expected a table that the kernel loads"));
             }
-            "dynamo.matmul" | "dynamo.convolution" if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full => {
+            _ if is_product(op) && (!self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full) => {
                 return Err(PassError::at(op, format!("expected a product of the domain {:?}, and nothing reduced", self.domain)));
             }
-            "dynamo.matmul" | "dynamo.convolution" if !op.operands().into_iter().all(is_loaded) => {
+            _ if is_product(op) && !op.operands().into_iter().all(is_loaded) => {
                 return Err(PassError::at(op, "expected a product of what the kernel loads"));
             }
-            "dynamo.matmul" | "dynamo.convolution" | "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
+            _ if is_product(op) => {}
+            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
             "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
             "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
             _ if name.starts_with("dynamo.") && op.is_elementwise() => {}

@@ -481,4 +481,25 @@ def Dynamo_ConvolutionOp : Prim<"convolution"> {
   let hasVerifier = 1;
 }
 
+def Dynamo_MaxPoolOp : Prim<"max_pool"> {
+  let summary = "largest elements of windows of images";
+  let description = [{
+    `result[b, c, y, x] = max_{i, j} input[b, c, y·s_0 + i·d_0 - p_0, x·s_1 + j·d_1 - p_1]`
+    over `window[0]` by `window[1]` elements, with strides `s`, padding `p` and
+    dilation `d`. What is outside the input counts as the smallest number. NaN
+    is larger than any number. The result may have another shape of as many
+    elements, which are the same in row-major order.
+
+    ```mlir
+    %y = dynamo.max_pool %x window [3, 3] strides [2, 2] padding [1, 1] dilation [1, 1]
+           : tensor<1x3x9x9xf32> -> tensor<1x3x5x5xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_FloatTensor:$input, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation);
+  let results = (outs Dynamo_FloatTensor:$result);
+  let assemblyFormat = "$input `window` $window `strides` $strides `padding` $padding `dilation` $dilation attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DYNAMO_PRIMS
