@@ -438,6 +438,14 @@ def test_a_capture_that_fails_itself_is_plain_python(monkeypatch):
             compiled(A)
 
 
+def test_a_compiler_that_fails_is_plain_python(monkeypatch):
+    monkeypatch.setattr("dynamlir._native.compile_trace", broken)
+    same(dynamlir.compile(lambda x: x + 1)(A), A + 1)
+    assert reasons.counts() == {"internal-error": 1} and "a bug of ours" in str(dynamlir.fallbacks()[0])
+    with pytest.raises(dynamlir.Unsupported, match="a bug of ours"):
+        dynamlir.compile(lambda x: x + 1, fullgraph=True)(A)
+
+
 @pytest.mark.parametrize("place", ["__enter__", "input", "run", "finish"])
 def test_a_capture_that_fails_itself_is_not_tried_again(monkeypatch, place):
     """Nor does a handler of the function's see the exception, which is none of its own."""

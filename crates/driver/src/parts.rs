@@ -133,7 +133,8 @@ fn balance(sizes: &[usize], count: usize) -> Vec<Vec<usize>> {
 }
 
 /// Compiles all parts at the same time: the first by `here`, which works on the compilation's own module, the others on threads
-/// of their own, whose sessions trust their passes if `trusts` says so. The first part that fails tells why.
+/// of their own, whose sessions trust their passes if `trusts` says so; where the system gives no thread, on this one. The first
+/// part that fails tells why.
 pub fn compile(
     parts: &[Part],
     dumper: &Dumper,
@@ -150,16 +151,18 @@ pub fn compile(
             .map(|(part, module)| {
                 let work = || elsewhere(&part.names, module, trusts, dumper, &stop);
                 // MLIR and LLVM recurse; the main thread's stack has this size, too.
-                thread::Builder::new().name("dynamlir-compile".into()).stack_size(8 << 20).spawn_scoped(scope, work)
+                let worker = thread::Builder::new().name("dynamlir-compile".into()).stack_size(8 << 20).spawn_scoped(scope, work);
+                (worker.ok(), work)
             })
             .collect();
         let mut own = Report::default();
         let own = here(&mut own).map(|object| Made { object, report: own });
         stop.store(own.is_err(), Ordering::Relaxed);
-        let others = workers.into_iter().map(|worker| match worker.map(thread::ScopedJoinHandle::join) {
-            Ok(Ok(made)) => made,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(error) => Err(Error::Link(format!("there is no thread to compile on: {error}"))),
+        let others = workers.into_iter().map(|(worker, work)| match worker.map(thread::ScopedJoinHandle::join) {
+            Some(Ok(made)) => made,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            // A container's limit, as a rule.
+            None => work(),
         });
         std::iter::once(own).chain(others).collect()
     });

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,9 +51,16 @@ class Captured:
 def _native(captured: Captured, settings: config.Options) -> Runner:
     from ..backend import compile_recording
 
-    variant, made = compile_recording(captured.session.recording, captured.session.mode, settings, captured.name)
+    try:
+        variant, made = compile_recording(captured.session.recording, captured.session.mode, settings, captured.name)
+        runner = variant.native()
+    except Fallback:
+        raise
+    except Exception as error:
+        logs.logger("fallback").debug("%s", traceback.format_exc())
+        raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
     report.add(made)
-    return variant.native()
+    return runner
 
 
 def _python(captured: Captured, settings: config.Options) -> Runner:
