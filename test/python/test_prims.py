@@ -300,6 +300,16 @@ def convolution() -> Cases:
         yield Case(text % numbers, reference, (images, weights), any_zero=True)
 
 
+def max_pool() -> Cases:
+    """The largest elements of windows."""
+    for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), (1, 1, 2), (3, 0, 2)):
+        images = torch.randint(-9, 9, (2, 4, 9, 11)).float()
+        text = "dynamo.max_pool {0} window [3, 2] strides [%d, %d] padding [%d, %d] dilation [%d, %d] : {t0} -> {r}"
+        numbers = (stride, stride, padding, padding, dilation, dilation)
+        options = {"kernel_size": (3, 2), "stride": stride, "padding": padding, "dilation": dilation}
+        yield Case(text % numbers, functools.partial(torch.nn.functional.max_pool2d, **options), (images,))
+
+
 def running(kind: str, x: torch.Tensor, dim: int) -> Iterator[torch.Tensor]:
     """The running combination of the slices along ``dim``, one by one, in the type itself."""
     combine = {
@@ -490,6 +500,7 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
         ("gather", gather),
         ("matmul", matmul),
         ("convolution", convolution),
+        ("max_pool", max_pool),
         ("scatter", scatter_by_index),
         ("reduce", reduce),
         ("arg_reduce", arg_reduce),

@@ -53,8 +53,9 @@ pub(super) fn candidates(windows: &Windows, vector_bits: i64) -> Vec<(f64, Windo
     if windows.is_depthwise() {
         return Some((0.0, plane::choose(windows, width))).filter(fits).into_iter().collect();
     }
-    // What there is more of is shared out: positions, or else output channels, whose weights are then read once.
-    let is_deep = windows.outputs > windows.images * windows.positions();
+    // What there is more of is shared out: positions, or else output channels, whose weights are then read once. Where it takes long
+    // to copy windows, that comes first.
+    let is_deep = windows.outputs > windows.images * windows.positions() && !windows.is_gathered();
     let groups = if is_deep { vec![ceiling(windows.outputs, PIECES).max(DEEP_GROUP)] } else { GROUPS.to_vec() };
     let mut all = Vec::new();
     for images in (1..=windows.images.min(MOST_TOGETHER)).filter(|&images| windows.are_joined_by(images)) {
@@ -90,7 +91,8 @@ fn candidate(windows: &Windows, (width, vectors): (i64, i64), images: i64, (most
 fn cost(windows: &Windows, s: &WindowSchedule) -> f64 {
     let (length, ..) = windows.lines();
     // Memory is read once for each line that a vector meets.
-    let reads = 1.0 + (s.lanes() as f64 / length as f64).min(ceiling(s.width - 1, length) as f64);
+    let lines = 1.0 + (s.lanes() as f64 / length as f64).min(ceiling(s.width - 1, length) as f64);
+    let reads = if windows.is_gathered() { s.width as f64 } else { lines };
     let packed = s.vectors as f64 * (STORE_CYCLES + reads);
     let sums = SUM_CYCLES * (s.group * s.vectors) as f64 / (s.depth * windows.taps()).min(RUN) as f64;
     let slow = if s.rows > FOLLOWED.0 { FOLLOWED.1 } else { 1.0 };

@@ -131,8 +131,8 @@ impl Loops<'_> {
     /// vectors of a tap.
     fn readers(&self, code: Code, first: Value, each: Copier<'_>) {
         let (w, width, lanes) = (self.w, self.s.width, self.s.lanes());
-        let (length, _, step) = w.lines();
-        if w.source()[3] != 1 || step < length {
+        let (length, ..) = w.lines();
+        if w.is_gathered() {
             let offsets: Vec<_> = (0..self.s.vectors).map(|vector| self.offsets(code, code.plus(first, vector * width))).collect();
             return each(code, &|code, vector, at| code.gather(self.images, at, offsets[vector as usize]));
         }

@@ -134,6 +134,11 @@ impl Windows {
             (self.result[1], self.result[0], step)
         }
     }
+    /// Whether neighbouring positions are no neighbours there, and are read one by one.
+    pub fn is_gathered(&self) -> bool {
+        let (length, _, step) = self.lines();
+        self.source()[3] != 1 || step < length
+    }
     /// Whether so many images in order can be seen as one.
     pub(super) fn are_joined_by(&self, images: i64) -> bool {
         let [image, _, row, _] = self.source();
