@@ -33,6 +33,8 @@ _HIDDEN_MUTATION: dict[str, tuple[tuple[str, ...], str]] = {
 # A hidden or declared mutation that only happens while this argument is true.
 _MUTATES_WHEN: dict[str, str] = {
     "aten.native_batch_norm.default": "training",
+    "aten.cudnn_batch_norm.default": "training",
+    "aten.miopen_batch_norm.default": "training",
     "aten._native_batch_norm_legit.default": "training",
     "aten._native_batch_norm_legit_functional.default": "training",
 }

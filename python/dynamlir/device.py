@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,9 +23,12 @@ def device_of(tensor: torch.Tensor) -> torch.device:
     return tensor.fake_device if type(tensor) is FakeTensor else tensor.device
 
 
-def is_constant(schema: str, operands: int, result: torch.Tensor) -> bool:
+def is_constant(schema: str, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
     """Whether a result may stand beside tensors on another device."""
-    return schema in _CONSTANTS and not operands and result.dim() == 0 and device_of(result).type == "cpu"
+    if result.dim() or device_of(result).type != "cpu":
+        return False
+    # What is detached is a constant itself, or has told by now that it is none.
+    return (schema in _CONSTANTS and not operands) or schema == "aten.detach.default"
 
 
 def check(recording: Recording) -> None:

@@ -55,6 +55,11 @@ _COUNTING_FACTORIES = frozenset(
     {"zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "range", "rand", "randn", "randint", "randperm"}
 )
 
+# After their first two results come numbers, and tensors of types without kernels, which only training asks for.
+_FOR_TRAINING = frozenset(
+    {"aten._scaled_dot_product_flash_attention.default", "aten._scaled_dot_product_cudnn_attention.default"}
+)
+
 _ABSOLUTE_OFFSET = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"})
 
 
@@ -268,6 +273,8 @@ class OpRecorder(TorchDispatchMode):
             if (tensor.shape, tensor.stride(), tensor.storage_offset()) != old:
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
         leaves = _result_leaves(out)
+        if str(func) in _FOR_TRAINING:
+            leaves = leaves[:2] + [None] * (len(leaves) - 2)
         name = func._schema.name.split("::")[-1]
         if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
@@ -336,7 +343,7 @@ class OpRecorder(TorchDispatchMode):
                 aliases.append(-1)
                 continue
             check_supported(leaf)
-            if not is_constant(schema, len(operands), leaf):
+            if not is_constant(schema, operands, leaf):
                 self.recording.place(device_of(leaf))
             meta = TensorMeta.of(leaf)
             storage = leaf.untyped_storage()._cdata

@@ -17,6 +17,7 @@ FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "native: needs the real extension module")
+    config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
     import registration
 
     registration.ensure()

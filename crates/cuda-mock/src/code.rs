@@ -174,9 +174,16 @@ pub enum Op {
     Move,
     Binary(Binary),
     Unary(Unary),
-    /// A product, whole or its low half, to which the third operand is added.
+    /// A product, whole or one of its halves, to which the third operand is added; with a carry in and out.
     MulAdd {
-        wide: bool,
+        part: Binary,
+        carry_in: bool,
+        carry_out: bool,
+    },
+    /// A sum with a carry in and out.
+    AddCarry {
+        carry_in: bool,
+        carry_out: bool,
     },
     Fma,
     Compare {
@@ -191,6 +198,11 @@ pub enum Op {
         saturate: bool,
     },
     Permute,
+    /// Two words side by side are shifted, and one of them is kept.
+    Funnel {
+        left: bool,
+        clamp: bool,
+    },
     Extract,
     Insert,
     Branch,

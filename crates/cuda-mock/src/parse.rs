@@ -87,12 +87,17 @@ fn entry(head: &str, body: &str, globals: &[Variable]) -> Refused<Entry> {
     let mut variables = globals.to_vec();
     let mut statements: Vec<String> = Vec::new();
     let mut labels = HashMap::new();
+    let mut named: Vec<String> = Vec::new();
     for statement in body.split(';') {
-        let mut statement = statement.trim();
+        // Braces around statements bound the names of registers, which are never the same otherwise.
+        let mut statement = inside(statement);
         while let Some((label, rest)) = statement.split_once(':').filter(|(label, _)| is_label(label)) {
             labels.insert(label.to_owned(), statements.len());
-            statement = rest.trim();
+            statement = inside(rest);
         }
+        // A register by a name of its own.
+        let declared = statement.strip_prefix(".reg").and_then(|rest| rest.split_whitespace().last());
+        named.extend(declared.filter(|name| !name.starts_with('%')).map(str::to_owned));
         match statement {
             "" => {}
             declared if declared.starts_with(".shared") || declared.starts_with(".local") => variables.push(variable(declared)?),
@@ -106,8 +111,16 @@ fn entry(head: &str, body: &str, globals: &[Variable]) -> Refused<Entry> {
         variables: variables.iter().enumerate().map(|(index, variable)| (variable.name.clone(), index)).collect(),
         labels,
     };
+    for name in &named {
+        names.register(name);
+    }
     let code = statements.iter().map(|statement| instruction(statement, &mut names)).collect::<Refused<_>>()?;
     Ok(Entry { name: name.trim().to_owned(), parameters: parameters.len(), threads, registers: names.registers.len(), variables, code })
+}
+
+/// A statement without the braces before it.
+fn inside(statement: &str) -> &str {
+    statement.trim_start_matches(|c: char| c == '{' || c == '}' || c.is_whitespace()).trim_end()
 }
 
 fn is_label(text: &str) -> bool {
@@ -141,7 +154,7 @@ impl Names {
             self.register(second);
             return self.operand(first);
         }
-        if text.starts_with('%') {
+        if text.starts_with('%') || self.registers.contains_key(text) {
             return Ok(Operand::Register(self.register(text)));
         }
         if let Some(number) = immediate(text) {
@@ -172,6 +185,7 @@ fn special(text: &str) -> Option<Special> {
 }
 
 fn immediate(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('U').unwrap_or(text);
     if let Some(digits) = text.strip_prefix("0f") {
         return u32::from_str_radix(digits, 16).ok().map(u64::from);
     }
@@ -239,12 +253,19 @@ fn decode(parts: &[&str]) -> Option<(Op, Ty)> {
         "st" => Some((Op::Store, ty?)),
         "mov" | "cvta" => Some((Op::Move, ty?)),
         "add" if !has("cc") => binary(Binary::Add),
+        "add" | "addc" => Some((Op::AddCarry { carry_in: parts[0] == "addc", carry_out: has("cc") }, ty?)),
         "sub" if !has("cc") => binary(Binary::Sub),
         "mul" if has("wide") => binary(Binary::MulWide),
         "mul" if has("hi") => binary(Binary::MulHigh),
         "mul" => binary(Binary::Mul),
-        "mad" if has("hi") || has("cc") => None,
-        "mad" => Some((Op::MulAdd { wide: has("wide") }, ty?)),
+        "mad" | "madc" => {
+            let part = match () {
+                () if has("wide") => Binary::MulWide,
+                () if has("hi") => Binary::MulHigh,
+                () => Binary::Mul,
+            };
+            Some((Op::MulAdd { part, carry_in: parts[0] == "madc", carry_out: has("cc") }, ty?))
+        }
         "fma" if !has("relu") => Some((Op::Fma, ty?)),
         "div" => binary(Binary::Div),
         "rem" => binary(Binary::Rem),
@@ -280,6 +301,7 @@ fn decode(parts: &[&str]) -> Option<(Op, Ty)> {
             Some((Op::Convert { from, whole, saturate: has("sat") }, to))
         }
         "prmt" if parts.len() == 2 => Some((Op::Permute, ty?)),
+        "shf" => Some((Op::Funnel { left: has("l"), clamp: has("clamp") }, ty?)),
         "bfe" => Some((Op::Extract, ty?)),
         "bfi" => Some((Op::Insert, ty?)),
         "bra" => Some((Op::Branch, Ty::Pred)),

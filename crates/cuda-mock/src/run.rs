@@ -77,6 +77,7 @@ pub fn launch(entry: &Entry, grid: [usize; 3], block: [usize; 3], parameters: &[
                 let around = Around { block: [x, y, z], blocks: grid, threads: block, parameters };
                 let threads = (0..count).map(|linear| Thread {
                     registers: vec![0; entry.registers],
+                    carry: false,
                     at: 0,
                     id: [linear % block[0], linear / block[0] % block[1], linear / block[0] / block[1]],
                     linear,

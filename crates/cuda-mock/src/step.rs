@@ -11,6 +11,8 @@ use crate::{
 pub struct Thread {
     /// By number; a predicate is 0 or not.
     pub registers: Vec<u64>,
+    /// What the latest sum with a carry left.
+    pub carry: bool,
     /// The next instruction.
     pub at: usize,
     /// Its place in the block.
@@ -66,10 +68,20 @@ pub fn step(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>,
             let result = one(unary, instruction, value(thread, 1));
             write(thread, &operands[0], result);
         }
-        Op::MulAdd { wide } => {
-            let product = two(if wide { Binary::MulWide } else { Binary::Mul }, instruction, value(thread, 1), value(thread, 2));
-            let sum = product.wrapping_add(value(thread, 3));
-            write(thread, &operands[0], if wide { sum } else { masked(ty, sum) });
+        Op::MulAdd { part: Binary::MulWide, .. } => {
+            let sum = two(Binary::MulWide, instruction, value(thread, 1), value(thread, 2)).wrapping_add(value(thread, 3));
+            write(thread, &operands[0], sum);
+        }
+        Op::MulAdd { part, carry_in, carry_out } => {
+            let product = two(part, instruction, value(thread, 1), value(thread, 2));
+            let third = value(thread, 3);
+            let sum = carried(thread, ty, (product, third), carry_in, carry_out);
+            write(thread, &operands[0], sum);
+        }
+        Op::AddCarry { carry_in, carry_out } => {
+            let both = (value(thread, 1), value(thread, 2));
+            let sum = carried(thread, ty, both, carry_in, carry_out);
+            write(thread, &operands[0], sum);
         }
         Op::Fma => {
             let [a, b, c] = [1, 2, 3].map(|index| float(ty, value(thread, index)));
@@ -112,6 +124,13 @@ pub fn step(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>,
             });
             write(thread, &operands[0], result);
         }
+        Op::Funnel { left, clamp } => {
+            let both = (value(thread, 1) & 0xFFFF_FFFF) | value(thread, 2) << 32;
+            let count = value(thread, 3) & 0xFFFF_FFFF;
+            let count = if clamp { count.min(32) } else { count & 31 };
+            let result = if left { both.wrapping_shl(count as u32) >> 32 } else { both >> count };
+            write(thread, &operands[0], result & 0xFFFF_FFFF);
+        }
         Op::Extract => {
             let (from, start, length) = (value(thread, 1), value(thread, 2) & 0xFF, value(thread, 3) & 0xFF);
             let width = 8 * ty.bytes() as u64;
@@ -148,6 +167,15 @@ pub fn read(thread: &Thread, around: &Around<'_>, variables: &[usize], operand: 
         },
         Operand::Several(_) | Operand::At(..) | Operand::Label(_) | Operand::Nothing => 0,
     }
+}
+
+/// A sum that takes the thread's carry in, and leaves one.
+fn carried(thread: &mut Thread, ty: Ty, (left, right): (u64, u64), carry_in: bool, carry_out: bool) -> u64 {
+    let sum = u128::from(masked(ty, left)) + u128::from(masked(ty, right)) + u128::from(carry_in && thread.carry);
+    if carry_out {
+        thread.carry = sum >> (8 * ty.bytes()) != 0;
+    }
+    masked(ty, sum as u64)
 }
 
 /// Puts a value into a register.

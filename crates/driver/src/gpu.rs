@@ -135,7 +135,8 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     let session_module = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
     let copy = session_module.clone_detached();
     for function in copy.body().map(Block::ops).unwrap_or_default() {
-        if !function.symbol().is_some_and(|name| names.contains(&name)) {
+        // What kernels call stays declared.
+        if function.attr("dynamo.kernel").is_some() && !function.symbol().is_some_and(|name| names.contains(&name)) {
             function.erase();
         }
     }

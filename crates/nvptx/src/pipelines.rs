@@ -19,9 +19,10 @@ use crate::PASSES;
 /// Leads to `gpu.func`s.
 pub const TO_GPU: &str = "dynamo-schedule-gpu{config=$options},dynamo-to-gpu,canonicalize,cse";
 
-/// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps.
-pub const TO_NVVM: &str = "dynamo-gpu-math{config=$options},gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
-    convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1},canonicalize,cse,reconcile-unrealized-casts)";
+/// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps, `dynamo-mark-backward` and
+/// `dynamo-signed-addresses` for memory that is gone through backwards.
+pub const TO_NVVM: &str = "dynamo-gpu-math{config=$options},dynamo-mark-backward,gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
+    convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1},canonicalize,cse,reconcile-unrealized-casts),dynamo-signed-addresses";
 
 /// Leads to PTX.
 pub const TO_NVPTX: &str = "dynamo-gpu-to-ptx{config=$options}";

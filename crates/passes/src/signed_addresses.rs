@@ -37,13 +37,19 @@ const ARITHMETIC: &[&str] = &["llvm.add", "llvm.getelementptr", "llvm.mul", "llv
 
 const FLAGS: &[&str] = &["noWrapFlags", "overflowFlags"];
 
-fn functions(module: Op, kind: &str) -> Vec<Op> {
-    let ops = module.body().map(Block::ops).unwrap_or_default();
-    ops.into_iter().filter(|op| op.is(kind)).collect()
+/// Functions of a kind, those of a GPU's modules among them.
+fn functions(module: Op, kinds: &[&str]) -> Vec<Op> {
+    let mut found = Vec::new();
+    module.walk(&mut |op| {
+        if kinds.iter().any(|kind| op.is(kind)) {
+            found.push(op);
+        }
+    });
+    found
 }
 
 fn mark(module: Op, _config: &Config) -> PassResult {
-    for function in functions(module, "func.func") {
+    for function in functions(module, &["func.func", "gpu.func"]) {
         let args = function.body().map(Block::args).unwrap_or_default();
         // All memory of a kernel is its arguments' or its own; what it allocates is laid out forwards.
         if args.iter().any(|arg| arg.ty().is_memref() && arg.ty().strides().iter().any(|&stride| stride < 0)) {
@@ -54,7 +60,7 @@ fn mark(module: Op, _config: &Config) -> PassResult {
 }
 
 fn clear(module: Op, _config: &Config) -> PassResult {
-    for function in functions(module, "llvm.func") {
+    for function in functions(module, &["llvm.func"]) {
         if !function.remove_attr(NOTE) {
             continue;
         }

@@ -9,7 +9,7 @@ use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyList, PyTuple, PyType},
+    types::{PyDict, PyInt, PyList, PyTuple, PyType},
 };
 
 use crate::errors::NativeError;
@@ -128,7 +128,8 @@ impl<'py> Calls<'py> {
     }
 
     fn collect(&self, value: &Bound<'py, PyAny>, tensors: &mut Vec<Option<OwnedTensor>>) -> PyResult<()> {
-        if value.is_none() {
+        // A number is nothing that a graph goes on with: it was one when the graph was recorded, too.
+        if value.is_none() || value.is_instance_of::<PyInt>() {
             tensors.push(None);
         } else if let Ok(items) = value.cast::<PyTuple>() {
             items.iter().try_for_each(|item| self.collect(&item, tensors))?;

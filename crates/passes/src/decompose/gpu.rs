@@ -2,6 +2,7 @@
 //!
 //! - Range checks: the host would have to wait for the device. The library's kernels assert on the device, as eager does.
 //! - Scans, positions of extrema, writes by index: they have no form for threads here.
+//! - Functions of the C library.
 //! - Products and convolutions, which the cost model knows of the CPU only.
 //!
 //! A lowering that makes one of these is taken back, and its op stays an extern call.
@@ -9,8 +10,18 @@
 use dynamlir_dialect::ir::Op;
 
 /// Primitives without GPU code.
-const WITHOUT_CODE: &[&str] =
-    &["dynamo.arg_reduce", "dynamo.check_range", "dynamo.convolution", "dynamo.matmul", "dynamo.max_pool", "dynamo.scan", "dynamo.scatter"];
+const WITHOUT_CODE: &[&str] = &[
+    "dynamo.arg_reduce",
+    "dynamo.check_range",
+    "dynamo.convolution",
+    "dynamo.hypot",
+    "dynamo.lgamma",
+    "dynamo.matmul",
+    "dynamo.max_pool",
+    "dynamo.nextafter",
+    "dynamo.scan",
+    "dynamo.scatter",
+];
 
 /// Whether a module's kernels are made for a GPU.
 pub fn is_gpu(module: Op) -> bool {

@@ -16,6 +16,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._native_batch_norm_legit.no_stats", batch_norm_no_stats),
     ("aten._native_batch_norm_legit_functional.default", batch_norm),
     ("aten._native_batch_norm_legit_no_training.default", batch_norm_inference),
+    ("aten.cudnn_batch_norm.default", batch_norm_of_library),
     ("aten.native_batch_norm.default", batch_norm),
     ("aten.native_group_norm.default", group_norm),
     ("aten.native_layer_norm.default", layer_norm),
@@ -131,6 +132,12 @@ fn batch_norm_inference(c: &Call) -> Option<Vec<Value>> {
     normalize_batch(c, &BatchNorm { training: false, running: Some((3, 4)), momentum: 5, eps: 6 })
 }
 
+/// What eager calls on a GPU. Training is left to it: it saves more than what its results say.
+fn batch_norm_of_library(c: &Call) -> Option<Vec<Value>> {
+    let norm = BatchNorm { training: false, running: Some((3, 4)), momentum: 6, eps: 7 };
+    (!c.bool(5)?).then(|| normalize_batch(c, &norm)).flatten()
+}
+
 fn batch_norm_with_update(c: &Call) -> Option<Vec<Value>> {
     normalize_batch(c, &BatchNorm { training: true, running: Some((3, 4)), momentum: 5, eps: 6 })
 }
@@ -151,7 +158,7 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
     let shape = x.ty().shape();
     let channels = *shape.get(1)?;
     let results = c.op.num_results();
-    let has_reserve = c.schema().starts_with("aten._batch_norm_");
+    let has_reserve = ["aten._batch_norm_", "aten.cudnn_batch_norm."].iter().any(|schema| c.schema().starts_with(schema));
     let returns_running = results == if has_reserve { 6 } else { 5 };
     let running = match norm.running {
         Some((mean, var)) if !c.is_none(mean) && !c.is_none(var) => Some((c.tensor(mean)?, c.tensor(var)?)),
