@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from suite import agree, catalog, cli, contestants, fresh, kernels, measure, plot, record, targets
+from suite import agree, catalog, cli, contestants, fresh, gpu, kernels, measure, plot, record, targets
 
 TINY = catalog.Entry(
     "torch",
@@ -188,3 +188,19 @@ def test_a_fresh_process_compiles_and_weighs() -> None:
     answer = fresh.ask({"model": "bert", "contestant": "dynamlir", "sizes": sizes}, {})
     assert answer["error"] <= agree.TOLERANCE and answer["graphs"] == 1 and answer["kernels"] > 0
     assert answer["notes"] == [] and answer["peak"] >= answer["start"] > 0
+
+
+def test_a_gpus_kernel_is_held_against_a_copy_of_as_many_bytes() -> None:
+    x = torch.empty(4, 4)
+    # The copy reads and writes x once, and so does the kernel: at the copy's speed it takes as long.
+    assert gpu.share([x], x, copied=1.0, taken=1.0) == 1.0
+    assert gpu.share([x, x], x, copied=1.0, taken=3.0) == 0.5
+    kernel = gpu.Kernel(kernels.softmax, [(8, 16)])
+    line, text = gpu.one(contestants.Field(inductor=False), "softmax", kernel, "cpu", 0.0)
+    assert line.right and set(line.figures) == {"eager", "dynamlir"} and text.startswith("softmax")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would measure")
+def test_without_a_device_the_part_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.run(record.Record({}, None), contestants.Field(), "", 0.0)
+    assert "there is no CUDA device" in capsys.readouterr().out
