@@ -23,8 +23,10 @@ pub enum Code {
     Device(DeviceKernel),
 }
 
-/// The code of each kernel, and why it has no schedule if it has none.
-static KERNELS: LazyLock<Mutex<HashMap<String, (Code, Option<String>)>>> = LazyLock::new(Mutex::default);
+/// A kernel's code, and why it has no schedule if it has none.
+type Kept = (Code, Option<String>);
+
+static KERNELS: LazyLock<Mutex<HashMap<String, Kept>>> = LazyLock::new(Mutex::default);
 
 /// A plan's kernels, all of one kind. Where there is none, nothing is launched, and no device is needed.
 pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
@@ -54,8 +56,8 @@ pub fn key(kernel: Op, target: &Target) -> String {
     target.key() + &text
 }
 
-/// A kernel compiled before, and why it has no schedule if it has none.
-pub fn find(key: &str) -> Option<(Code, Option<String>)> {
+/// A kernel compiled before.
+pub fn find(key: &str) -> Option<Kept> {
     KERNELS.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
 }
 
