@@ -32,13 +32,17 @@ def dynamlir_backend(
     *,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     **unknown: Any,
 ) -> Callable[..., Any]:
-    """Compile ``gm`` for ``example_inputs``. What cannot be compiled runs as plain eager, with a counted reason."""
+    """Compile ``gm`` for ``example_inputs``. What cannot be compiled runs as plain eager, with a counted reason.
+
+    ``mode``, ``options`` and ``name`` are torch.compile's; the latter is what reports call the graph.
+    """
     if unknown:
         raise TypeError(f"dynamlir: unexpected backend argument(s) {', '.join(sorted(unknown))}")
     settings = config.resolve(mode, options)
-    name = _graph_name(gm)
+    name = name or _graph_name(gm)
     try:
         _check_version()
         _specialise(gm, example_inputs)

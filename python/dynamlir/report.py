@@ -54,8 +54,6 @@ class CompileReport:
     ops_generated: int = 0
     ops_extern: int = 0
     kernels: int = 0
-    unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Kernels that run as plain loops, with the reason for which there is no schedule."""
     externs: tuple[Extern, ...] = ()
     workspace_bytes: int = 0
     """Memory for what kernels and operators hand on, kept between calls."""
@@ -67,6 +65,8 @@ class CompileReport:
     """Seconds by pass, those of all threads added up."""
     threads: int = 0
     """How many threads compiled kernels; 0 where all of them had been compiled before."""
+    unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Kernels that run as plain loops, with the reason for which there is no schedule."""
     products: tuple[Product, ...] = ()
     """Where measurements decide: each product and convolution that there is more than one way for."""
     eager: Event | None = None

@@ -523,10 +523,10 @@ def test_where_the_record_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     with monkeypatch.context() as patch:
         patch.setattr("pwd.getpwuid", no_home)
         assert where() is None
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert where() == "/home/somebody/.cache/dynamlir"
+    monkeypatch.setenv("HOME", "/of/somebody")
+    assert where() == "/of/somebody/.cache/dynamlir"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert where() == "/home/somebody/.cache/dynamlir"
+    assert where() == "/of/somebody/.cache/dynamlir"
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/caches")
     assert where() == "/var/caches/dynamlir"
     monkeypatch.setenv("DYNAMLIR_CACHE_DIR", "/elsewhere")

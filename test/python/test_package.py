@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -163,6 +164,14 @@ def test_options_through_torch_compile() -> None:
     with pytest.raises(Exception, match="unknown option"):
         torch.compile(lambda x: x + 1, backend="dynamlir", options={"dmup": "d"})(torch.ones(3))
     torch.compile(lambda x: x + 1, backend="dynamlir", mode="max-autotune")(torch.ones(3))
+
+
+def test_the_name_that_a_user_gives() -> None:
+    if "name" not in inspect.signature(torch.compile).parameters:
+        pytest.skip("this torch names nothing")
+    torch.compile(lambda x: x + 1, backend="dynamlir", name="step")(torch.ones(3))
+    made = dynamlir.last_compile()
+    assert made is not None and made.graph == "step"
 
 
 def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ SAMPLE = 0.0005
 """Shortest time that is worth taking."""
 ROUNDS = (9, 40)
 """Fewest and most rounds."""
-SIFTED, SLOW = 3, 1.25
+SIFTED, SLOW = 5, 1.5
 """After so many rounds a way drops out that needs so much more than the fastest one."""
 MARGIN = 0.97
 """Another way than the expected one must need at most so much of its time."""
