@@ -238,7 +238,15 @@ fn instruction(statement: &str, names: &mut Names) -> Refused<Instruction> {
     if round != Round::Nearest && ty == Ty::F64 && !matches!(op, Op::Convert { .. }) {
         return Err(format!("the rounding of {name} is not known here"));
     }
-    Ok(Instruction { guard, op, ty, round, flush: has("ftz"), operands, text: statement.split_whitespace().collect::<Vec<_>>().join(" ") })
+    Ok(Instruction {
+        guard,
+        op,
+        ty,
+        round,
+        flush: has("ftz") && ty == Ty::F32,
+        operands,
+        text: statement.split_whitespace().collect::<Vec<_>>().join(" "),
+    })
 }
 
 /// What an instruction's name says, but for its rounding.
