@@ -38,7 +38,7 @@ REASONS: dict[str, Reason] = {
             "The graph's tensors are on a CUDA device, and the CUDA driver cannot be used.",
             "Install a driver, or name its library in DYNAMLIR_CUDA_LIBRARY.",
         ),
-        Reason("gpu-chip", "The GPU is older than any that code is made for.", "Code is made for sm_80 and later."),
+        Reason("gpu-chip", "There is no code for this GPU.", "Code is made for sm_80 and later."),
         Reason("gpu-kernel", "A kernel has no form for a GPU's threads, or no code.", "Please report this."),
         Reason("gpu-random", "A graph on a GPU draws random numbers.", "Draw them outside."),
         Reason("misaligned", "An input does not lie in memory as the code for a GPU counts on.", "Clone it."),

@@ -32,24 +32,19 @@ pub struct Target {
 }
 
 impl Target {
-    /// The target of a graph on a device: the chip that is given, else the one that `DYNAMLIR_CUDA_CHIP` names, else the device's.
+    /// The target of a graph on a device: the chip that is given, else the one that `DYNAMLIR_CUDA_CHIP` names, else one whose code
+    /// the device takes.
     pub fn new(device: Device, chip: Option<&str>) -> Result<Self, Error> {
         let named = || env::var("DYNAMLIR_CUDA_CHIP").ok().filter(|chip| !chip.is_empty());
         let chip = match (chip, device) {
             (Some(chip), _) => Some(chip.to_owned()),
             (None, Device::Cpu) => None,
-            (None, Device::Cuda(_)) => Some(match named() {
-                Some(chip) => chip,
-                None => context(device)?.chip().map_err(|error| refused(&error))?,
-            }),
+            (None, Device::Cuda(_)) => Some(named().map_or_else(|| for_device(device), Ok)?),
         };
-        if let Some(chip) = &chip
-            && !ptx::is_supported(chip)
-        {
-            let message = format!("{chip}: code is made for sm_80 and later");
-            return Err(Error::Gpu { reason: "gpu-chip", message, location: Vec::new() });
+        match chip {
+            Some(chip) if !ptx::is_supported(&chip) => Err(no_code(&chip)),
+            chip => Ok(Self { device, chip }),
         }
-        Ok(Self { device, chip })
     }
 
     /// What a module says.
@@ -74,6 +69,16 @@ impl Target {
     pub fn key(&self) -> String {
         self.chip.as_ref().map_or_else(String::new, |chip| format!("{chip} {}\n", self.device))
     }
+}
+
+/// What code is made for where a device is to run it.
+fn for_device(device: Device) -> Result<String, Error> {
+    let own = context(device)?.chip().map_err(|error| refused(&error))?;
+    ptx::for_device(&own).map(str::to_owned).ok_or_else(|| no_code(&own))
+}
+
+fn no_code(chip: &str) -> Error {
+    Error::Gpu { reason: "gpu-chip", message: format!("no code is made for {chip}"), location: Vec::new() }
 }
 
 /// The context that a device's kernels are loaded into.
@@ -147,8 +152,8 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
 
 /// A kernel without a form for threads leaves its whole graph to eager, which is told by the line that it comes from.
 fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
-    let left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
-    let Some((name, why)) = left.filter_map(|op| Some((op.symbol()?, op.attr_str("dynamo.no_gpu")?))).next() else { return Ok(()) };
+    let mut left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
+    let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, op.attr_str("dynamo.no_gpu")?))) else { return Ok(()) };
     let launches = entry(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
     let launch = launches.into_iter().find(|op| op.attr("kernel").and_then(Attr::as_symbol).as_deref() == Some(name.as_str()));
     let location = launch.map(location).and_then(|text| {

@@ -130,31 +130,79 @@ fn undefined(module: &Module<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Whether code can be made for a chip: it has all that the code may use.
+/// The chips that LLVM knows, and the oldest PTX that knows them, which bounds the drivers that take the code. Asked for
+/// others, or for less, LLVM ends the process.
+const CHIPS: &[(u32, &str)] = &[
+    (80, "+ptx71"),
+    (86, "+ptx71"),
+    (87, "+ptx74"),
+    (89, "+ptx78"),
+    (90, "+ptx80"),
+    (100, "+ptx86"),
+    (101, "+ptx86"),
+    (103, "+ptx88"),
+    (120, "+ptx87"),
+    (121, "+ptx88"),
+];
+
+/// Whether code can be made for a chip: it has all that the code may use, and LLVM knows it.
 pub fn is_supported(chip: &str) -> bool {
-    number(chip).is_some()
+    features(chip).is_some()
 }
 
-/// `90` for `sm_90` and `sm_90a`; None for what comes before [`CHIP`].
+/// The chip to make code for, of a device that is such a chip: the first of those that the code has more of. Its PTX is taken by
+/// all later ones, those that LLVM does not know yet among them, and by the oldest drivers.
+pub fn for_device(chip: &str) -> Option<&'static str> {
+    match number(chip)? {
+        ..80 => None,
+        80..90 => Some(CHIP),
+        _ => Some("sm_90"),
+    }
+}
+
+/// `90` for `sm_90` and `sm_90a`.
 fn number(chip: &str) -> Option<u32> {
-    let digits: String = chip.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok().filter(|&number| number >= 80)
+    let digits = chip.strip_prefix("sm_")?;
+    digits.strip_suffix('a').unwrap_or(digits).parse().ok()
+}
+
+/// The PTX for a chip that is known. Only from 90 on are there any with an `a`.
+fn features(chip: &str) -> Option<&'static str> {
+    let number = number(chip).filter(|&number| number >= 90 || !chip.ends_with('a'))?;
+    CHIPS.iter().find(|(known, _)| *known == number).map(|(_, features)| *features)
 }
 
 /// LLVM's code generator for a chip.
 fn machine(chip: &str) -> Result<TargetMachine, Error> {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| Target::initialize_nvptx(&InitializationConfig::default()));
-    let number = number(chip).ok_or_else(|| Error::Chip(chip.to_owned()))?;
-    // The PTX version bounds which drivers take the code: the oldest that knows the chip.
-    let features = match number {
-        ..90 => "+ptx71",
-        90..100 => "+ptx80",
-        _ => "",
-    };
+    let features = features(chip).ok_or_else(|| Error::Chip(chip.to_owned()))?;
     let triple = TargetTriple::create("nvptx64-nvidia-cuda");
     let target = Target::from_triple(&triple).map_err(|message| CodegenError::Target(message.to_string()))?;
     target
         .create_target_machine(&triple, chip, features, OptimizationLevel::Aggressive, RelocMode::Default, CodeModel::Default)
         .ok_or_else(|| Error::Chip(chip.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_get_code_that_they_and_their_drivers_take() {
+        assert_eq!(for_device("sm_89"), Some("sm_80"));
+        assert_eq!(for_device("sm_100"), Some("sm_90"));
+        assert_eq!(for_device("sm_130"), Some("sm_90"), "a chip of the future");
+        assert_eq!(for_device("sm_75"), None);
+    }
+
+    #[test]
+    fn llvm_knows_all_chips_that_may_be_named() {
+        for (number, _) in CHIPS {
+            assert!(machine(&format!("sm_{number}")).is_ok(), "{number}");
+        }
+        for chip in ["sm_75", "sm_81", "sm_130", "sm_80a", "sm_", "90", "gfx90a"] {
+            assert!(!is_supported(chip) && machine(chip).is_err(), "{chip}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use dynamlir_dialect::ir::Op;
 /// Primitives without GPU code.
 const WITHOUT_CODE: &[&str] = &[
     "dynamo.arg_reduce",
+    "dynamo.attention",
     "dynamo.check_range",
     "dynamo.convolution",
     "dynamo.hypot",
