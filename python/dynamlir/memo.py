@@ -22,6 +22,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import aten_schema
+from .device import device_of
 from .fakes import fake_state, made_fake
 from .recording import OpRecord, Ref, TensorMeta, encode
 
@@ -79,10 +80,7 @@ class Difference(Exception):
 class Shape:
     """What a value of the recording looks like. One object for all values that look the same: keys compare these."""
 
-    __slots__ = ("meta",)
-
-    def __init__(self, meta: TensorMeta) -> None:
-        self.meta = meta
+    __slots__ = ()
 
 
 class Value(NamedTuple):
@@ -108,6 +106,7 @@ class Leaf(NamedTuple):
 
     meta: TensorMeta
     dtype: torch.dtype
+    device: torch.device
     shares: int
 
 
@@ -151,15 +150,16 @@ class Memo:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
-        self._shapes: dict[TensorMeta, Shape] = {}
+        self._shapes: dict[tuple[TensorMeta, torch.device], Shape] = {}
         self._values: dict[int, Value] = {}
         self._templates: dict[tuple[Any, ...], Template] = {}
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
         """Say what value a fake is, which the recorder keeps alive."""
-        shape = self._shapes.get(meta)
+        looks = (meta, device_of(tensor))
+        shape = self._shapes.get(looks)
         if shape is None:
-            shape = self._shapes[meta] = Shape(meta)
+            shape = self._shapes[looks] = Shape()
         self._values[id(tensor)] = Value(number, shape, storage)
 
     def call(
@@ -235,11 +235,12 @@ class Memo:
                 return
             storage = leaf.untyped_storage()
             shares = storages.index(storage._cdata) if storage._cdata in storages else -1
-            if leaf.requires_grad or leaf._version or vars(leaf) != fake_state(self._mode):
+            device = device_of(leaf)
+            if leaf.requires_grad or leaf._version or vars(leaf) != fake_state(self._mode, device):
                 return
             if shares < 0 and (meta.offset or storage.nbytes() != _extent(meta) * leaf.element_size()):
                 return
-            described.append(Leaf(meta, leaf.dtype, shares))
+            described.append(Leaf(meta, leaf.dtype, device, shares))
         places = []
         for at, value in enumerate(call.full):
             if isinstance(value, torch.Tensor):
@@ -252,13 +253,13 @@ class Memo:
         """New fakes that look like the results of an equal call."""
         made: list[torch.Tensor] = []
         with torch._C._DisableTorchDispatch():
-            for (_, sizes, strides, offset), dtype, shares in template.leaves:
+            for (_, sizes, strides, offset), dtype, device, shares in template.leaves:
                 if shares < 0:
                     elem = torch.empty_strided(sizes, strides, dtype=dtype, device=_META)
                 else:
                     elem = torch.empty(0, dtype=dtype, device=_META)
                     elem.set_(call.tensors[shares].untyped_storage(), offset, sizes, strides)
-                made.append(made_fake(self._mode, elem))
+                made.append(made_fake(self._mode, elem, device))
         return made
 
 

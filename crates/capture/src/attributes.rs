@@ -276,8 +276,7 @@ impl<'py> Capture<'py> {
     /// Takes in a result whose way here is not known: made by the frame, or met by C code among existing objects.
     pub fn met(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
         if self.torch.is_tensor(&object) && !self.torch.is_fake(&object) {
-            let known = self.inputs.borrow().iter().find(|input| input.real.is(&object)).map(|input| input.fake.bind(self.py).clone());
-            return match known {
+            return match self.fake_of_real(&object) {
                 Some(fake) => Ok(Tracked::new(fake)),
                 None => self.stop(reason::UNGUARDABLE, "a tensor that came out of C code"),
             };
@@ -391,8 +390,15 @@ impl<'py> Capture<'py> {
         let written = self.written.borrow();
         match written.iter().find(|entry| entry.owner.is(owner) && entry.name == key) {
             None => Overlay::Untouched,
-            Some(Written { value: None, .. }) => Overlay::Deleted,
-            Some(Written { value: Some(value), .. }) => Overlay::Set(value.bind(self.py).clone()),
+            Some(Written { value: None, .. }) => {
+                self.unrepeatable.set(self.unrepeatable.get() + 1);
+                Overlay::Deleted
+            }
+            Some(Written { value: Some(value), .. }) => {
+                // It may be something of the frame's own, which can change.
+                self.unrepeatable.set(self.unrepeatable.get() + 1);
+                Overlay::Set(value.bind(self.py).clone())
+            }
         }
     }
 

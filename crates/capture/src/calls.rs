@@ -103,6 +103,9 @@ impl<'py> Capture<'py> {
             };
             let mut all = vec![callable.clone()];
             all.extend_from_slice(args);
+            if self.torch.is_module(object) {
+                return self.repeated(object, args, kwargs, || self.call(&function, &all, kwargs));
+            }
             return self.call(&function, &all, kwargs);
         }
         self.stop(reason::C_FUNCTION, describe(object))

@@ -75,7 +75,7 @@ pub fn capture<'py>(
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
     session.call_method0("__enter__")?;
-    let state = State::new(&session, tables.effects.clone(), tables.torch.clone());
+    let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some())?;
     let outcome = attempt(py, &state, function, args, kwargs, steps);
     Capture::new(py, state.clone()).settle_compared();
     let left = session.call_method1("__exit__", (py.None(), py.None(), py.None()));

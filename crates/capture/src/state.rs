@@ -17,6 +17,7 @@ use pyo3::{
 
 use crate::{
     effects::Effects,
+    repeats::Known,
     stop::{Stop, reason},
     torch::Torch,
 };
@@ -84,12 +85,24 @@ pub struct State {
     pub stop: RefCell<Option<Stop>>,
     /// Tensors read, in order.
     pub inputs: RefCell<Vec<Input>>,
+    /// Their places, by the addresses of tensors and of fakes.
+    input_places: RefCell<HashMap<usize, usize>>,
     /// Objects that existed before the frame, by address, kept alive.
     existing: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
     /// Copies of existing containers with fakes for tensors, by address of the original.
     snapshots: RefCell<HashMap<usize, Py<PyAny>>>,
     /// The node of each fake, by address, kept alive.
     nodes: RefCell<HashMap<usize, (Py<PyAny>, NodeId)>>,
+    /// The fake of each node that has one, by its place.
+    fakes: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// The operations recorded so far.
+    ops: Py<PyList>,
+    /// Whether calls of modules may be repeated without interpreting them.
+    pub(crate) repeats: bool,
+    /// Calls of modules, by all that they could be told apart by.
+    pub(crate) calls: RefCell<HashMap<String, Known>>,
+    /// How often something was done that running the graph's nodes again would not do.
+    pub(crate) unrepeatable: Cell<usize>,
     /// Attributes of existing objects that the frame has set or deleted: the object, the name, the value. The objects
     /// themselves are not touched.
     pub(crate) written: RefCell<Vec<Written>>,
@@ -158,8 +171,14 @@ impl Deref for Capture<'_> {
 
 impl State {
     /// A capture that uses an entered session.
-    pub fn new(session: &Bound<'_, PyAny>, effects: Rc<Effects>, torch: Rc<Torch>) -> Rc<Self> {
-        Rc::new(Self {
+    pub fn new(session: &Bound<'_, PyAny>, effects: Rc<Effects>, torch: Rc<Torch>, stepped: bool) -> PyResult<Rc<Self>> {
+        Ok(Rc::new(Self {
+            repeats: !stepped && session.getattr("repeats")?.is_truthy()?,
+            ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
+            calls: RefCell::default(),
+            unrepeatable: Cell::new(0),
+            fakes: RefCell::default(),
+            input_places: RefCell::default(),
             session: session.clone().unbind(),
             effects,
             torch,
@@ -181,7 +200,7 @@ impl State {
             known_sources: RefCell::default(),
             lines: RefCell::default(),
             returned: RefCell::default(),
-        })
+        }))
     }
 }
 
@@ -306,7 +325,7 @@ impl<'py> Capture<'py> {
     }
 
     /// The fake of a tensor reached at `source`.
-    fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+    pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_dynamic(real, source)?;
         let expression = self.guards.expression(source);
         let fake = match self.ask("input", (real, &expression)) {
@@ -321,7 +340,7 @@ impl<'py> Capture<'py> {
                 });
             }
         };
-        let known = self.inputs.borrow().iter().find(|input| input.fake.is(&fake)).map(|input| input.source);
+        let known = self.input_source(&fake);
         match known {
             Some(first) if first != source => {
                 self.guards.relate(dynamlir_guards::Relation::Same(first, source));
@@ -332,7 +351,11 @@ impl<'py> Capture<'py> {
                 self.guards.tensor(source, matched);
                 let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
                 self.bind(&fake, node);
-                self.inputs.borrow_mut().push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
+                let mut inputs = self.inputs.borrow_mut();
+                for object in [&fake, real] {
+                    self.input_places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
+                }
+                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
             }
         }
         Ok(fake)
@@ -341,6 +364,45 @@ impl<'py> Capture<'py> {
     /// Says which node a fake is the value of.
     pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
         self.nodes.borrow_mut().insert(fake.as_ptr() as usize, (fake.clone().unbind(), node));
+        self.fakes.borrow_mut().insert(node.index(), fake.clone().unbind());
+    }
+
+    /// The fake that is the value of the node at a place.
+    pub(crate) fn fake_of(&self, place: usize) -> Option<Bound<'py, PyAny>> {
+        self.fakes.borrow().get(&place).map(|fake| fake.bind(self.py).clone())
+    }
+
+    /// How many operations were recorded.
+    pub(crate) fn op_count(&self) -> usize {
+        self.ops.bind(self.py).len()
+    }
+
+    /// How many classes of existing objects were met.
+    pub(crate) fn class_count(&self) -> usize {
+        self.classes.borrow().len()
+    }
+
+    /// Where the existing objects were first reached.
+    pub(crate) fn existing_sources(&self) -> Vec<SourceId> {
+        self.existing.borrow().values().map(|(_, source)| *source).collect()
+    }
+
+    /// Says where an existing object was reached, which is new.
+    pub(crate) fn note_existing(&self, object: &Bound<'py, PyAny>, source: SourceId) {
+        self.existing.borrow_mut().entry(object.as_ptr() as usize).or_insert_with(|| (object.clone().unbind(), source));
+    }
+
+    /// Where a tensor was first reached, by itself or by its fake.
+    pub(crate) fn input_source(&self, tensor: &Bound<'py, PyAny>) -> Option<SourceId> {
+        let place = *self.input_places.borrow().get(&(tensor.as_ptr() as usize))?;
+        Some(self.inputs.borrow()[place].source)
+    }
+
+    /// The fake of a tensor that was read.
+    pub(crate) fn fake_of_real(&self, real: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let place = *self.input_places.borrow().get(&(real.as_ptr() as usize))?;
+        let inputs = self.inputs.borrow();
+        inputs[place].real.is(real).then(|| inputs[place].fake.bind(self.py).clone())
     }
 
     /// The node of a fake.
@@ -350,7 +412,9 @@ impl<'py> Capture<'py> {
 
     /// The tensor that a fake stands for, where the frame did not compute it.
     pub fn real_of(&self, fake: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
-        self.inputs.borrow().iter().find(|input| input.fake.is(fake)).map(|input| (input.real.bind(self.py).clone(), input.source))
+        let place = *self.input_places.borrow().get(&(fake.as_ptr() as usize))?;
+        let inputs = self.inputs.borrow();
+        inputs[place].fake.is(fake).then(|| (inputs[place].real.bind(self.py).clone(), inputs[place].source))
     }
 
     /// Guards a primitive's value, because it decides something or goes where its source is not followed.

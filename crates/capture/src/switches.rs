@@ -76,6 +76,7 @@ impl<'py> Capture<'py> {
         if let Switch::Out(what) = switch {
             return self.stop(reason::DISABLED, what);
         }
+        self.unrepeatable.set(self.unrepeatable.get() + 1);
         if object.is_exact_instance_of::<PyFunction>() {
             self.pin_function(callable)?;
         } else if let Some(source) = self.source(callable) {

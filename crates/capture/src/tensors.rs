@@ -1,6 +1,6 @@
 //! Operations on tensors: run once on fakes, noted as nodes of the graph.
 
-use dynamlir_graph::{Argument, NodeId, Target};
+use dynamlir_graph::{Argument, Line, NodeId, Target};
 use pyo3::{
     exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
@@ -200,6 +200,10 @@ impl<'py> Capture<'py> {
         let given = PyTuple::new(py, &objects[usize::from(form == Form::Method)..])?;
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
+        let ops = self.op_count();
+        if matches!(form, Form::State | Form::Whole) {
+            self.unrepeatable.set(self.unrepeatable.get() + 1);
+        }
         let result = self.ask(if form == Form::Whole { "run_whole" } else { "run" }, (callable, given, keywords, place));
         let result = match result {
             Ok(result) => result,
@@ -209,22 +213,25 @@ impl<'py> Capture<'py> {
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
         if !self.torch.any_fake(&result) && !writes && !matches!(form, Form::State | Form::Whole) {
             // A question about metadata: answered, nothing to do when the graph runs.
+            if self.op_count() != ops {
+                self.unrepeatable.set(self.unrepeatable.get() + 1);
+            }
             return Ok(Tracked::new(result));
         }
         let node = {
             let mut graph = self.graph.borrow_mut();
             if form == Form::Method {
-                graph.call_method(&target.base, arguments, named, Some(location))
+                graph.call_method(&target.base, arguments, named, Some(location.clone()))
             } else {
-                graph.call_function(target, arguments, named, Some(location))
+                graph.call_function(target, arguments, named, Some(location.clone()))
             }
         };
-        self.bind_result(&result, node)?;
+        self.bind_result(&result, node, &location)?;
         Ok(Tracked::new(result))
     }
 
     /// Gives the fakes in a result their nodes: the call's, or items of it.
-    fn bind_result(&self, result: &Bound<'py, PyAny>, node: NodeId) -> Outcome<()> {
+    pub(crate) fn bind_result(&self, result: &Bound<'py, PyAny>, node: NodeId, location: &[Line]) -> Outcome<()> {
         if self.torch.is_fake(result) {
             self.bind(result, node);
             return Ok(());
@@ -239,9 +246,9 @@ impl<'py> Capture<'py> {
                         target,
                         vec![Argument::Node(node), Argument::Int(at as i64)],
                         vec![],
-                        Some(self.location()),
+                        Some(location.to_vec()),
                     );
-                    self.bind_result(&item, part)?;
+                    self.bind_result(&item, part, location)?;
                 }
             }
         }

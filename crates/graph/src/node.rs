@@ -1,6 +1,6 @@
 //! Nodes, and the graph that owns them.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use crate::Argument;
 
@@ -111,11 +111,13 @@ impl std::error::Error for GraphError {}
 #[derive(Clone, Debug)]
 pub struct Graph<O> {
     nodes: Vec<Node<O>>,
+    /// How many nodes there are of each base name, placeholders aside.
+    named: HashMap<String, u32>,
 }
 
 impl<O> Default for Graph<O> {
     fn default() -> Self {
-        Self { nodes: Vec::new() }
+        Self { nodes: Vec::new(), named: HashMap::new() }
     }
 }
 
@@ -128,6 +130,11 @@ impl<O> Graph<O> {
     /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node<O> {
         &self.nodes[id.index()]
+    }
+
+    /// The id of the node at a place.
+    pub fn id_at(&self, place: usize) -> Option<NodeId> {
+        (place < self.nodes.len()).then_some(NodeId(place as u32))
     }
 
     /// All ids, in order.
@@ -191,7 +198,7 @@ impl<O> Graph<O> {
             places[*at] = NodeId(place as u32);
         }
         let mut nodes: Vec<Option<Node<O>>> = self.nodes.into_iter().map(Some).collect();
-        let mut made = Self::default();
+        let mut made = Self { nodes: Vec::with_capacity(order.len()), named: self.named };
         for at in order {
             let Some(mut node) = nodes[at].take() else { continue };
             for argument in node.args.iter_mut().chain(node.kwargs.iter_mut().map(|(_, value)| value)) {
@@ -230,7 +237,17 @@ impl<O> Graph<O> {
         kwargs: Vec<(String, Argument<O>)>,
         location: Option<Vec<Line>>,
     ) -> NodeId {
-        let ordinal = self.nodes.iter().filter(|node| node.kind != Kind::Placeholder && node.target.base == target.base).count() as u32;
+        let ordinal = match self.named.get_mut(&target.base) {
+            Some(count) if kind == Kind::Placeholder => *count,
+            Some(count) => {
+                *count += 1;
+                *count - 1
+            }
+            None => {
+                self.named.insert(target.base.clone(), u32::from(kind != Kind::Placeholder));
+                0
+            }
+        };
         self.nodes.push(Node { kind, target, args, kwargs, location: location.unwrap_or_default(), ordinal });
         NodeId(self.nodes.len() as u32 - 1)
     }

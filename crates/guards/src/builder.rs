@@ -21,7 +21,7 @@ use crate::{
 /// Collects sources and guards of one capture.
 #[derive(Debug, Default)]
 pub struct GuardBuilder {
-    state: RefCell<State>,
+    pub(crate) state: RefCell<State>,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +40,7 @@ pub(crate) struct State {
     known_relations: HashSet<Relation>,
     known_registered: HashSet<(usize, usize)>,
     known_held: HashMap<usize, HeldId>,
+    known_collected: HashMap<SourceId, usize>,
 }
 
 /// A point to which [`GuardBuilder::rollback`] returns.
@@ -246,10 +247,12 @@ impl GuardBuilder {
     /// Hands a tensor to the graph: its number among the inputs that a passing check collects.
     pub fn collect(&self, id: SourceId) -> usize {
         let mut state = self.state.borrow_mut();
-        state.collected.iter().position(|&known| known == id).unwrap_or_else(|| {
+        let next = state.collected.len();
+        let place = *state.known_collected.entry(id).or_insert(next);
+        if place == next {
             state.collected.push(id);
-            state.collected.len() - 1
-        })
+        }
+        place
     }
 
     /// Where we are, for an attempt that may have to be undone.
@@ -265,6 +268,7 @@ impl GuardBuilder {
         state.guards.truncate(to.guards);
         state.relations.truncate(to.relations);
         state.collected.truncate(to.collected);
+        state.known_collected.retain(|_, place| *place < to.collected);
         let kept: HashSet<_> = state.guards.iter().map(|(id, guard)| (*id, guard.canon())).collect();
         state.known = kept;
         state.known_relations = state.relations.iter().cloned().collect();
@@ -275,6 +279,6 @@ impl GuardBuilder {
     /// # Errors
     /// When something cannot be held weakly, or Python is out of memory.
     pub fn build(self, py: Python<'_>) -> Result<GuardSet, GuardError> {
-        GuardSet::new(py, &self.state.into_inner())
+        GuardSet::new(py, self.state.into_inner())
     }
 }

@@ -5,6 +5,8 @@
 //! MRO and gives `___nothing` where nothing is. The guards themselves are stricter than `==`: types are equal, too. Nothing
 //! here is fast.
 
+use std::{collections::HashMap, sync::Arc};
+
 use dynamlir_cpython_abi::objects::{Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
 use pyo3::prelude::*;
@@ -29,11 +31,27 @@ pub struct Failure {
     pub seen: String,
 }
 
-/// The guards of a set as texts; they keep no objects.
-pub(crate) struct Texts {
-    guards: Vec<Listed>,
-    relations: Vec<(String, String)>,
-    torch: Vec<(&'static str, String, String)>,
+/// The guards of a set, as far as it takes to put them into words. Of objects it keeps their texts only.
+pub struct Texts {
+    sources: Sources,
+    guards: Vec<(SourceId, Said)>,
+    relations: Vec<Relation>,
+    torch: Option<TorchState>,
+    registered: Vec<String>,
+}
+
+/// A guard without its object.
+enum Said {
+    Type(usize, Arc<str>),
+    Identity(usize, Arc<str>),
+    Equals(Constant),
+    Tensor(TensorMatch),
+    Present,
+    Absent,
+    Length(usize),
+    DictKeys(Arc<[DictKey]>),
+    SetElements(Arc<[Constant]>),
+    Code(usize, Arc<str>),
 }
 
 struct Listed {
@@ -44,36 +62,70 @@ struct Listed {
 }
 
 impl Texts {
-    pub fn new(py: Python<'_>, state: &State) -> Self {
-        let listed = |(source, guard): &(SourceId, Guard)| Listed {
-            source: state.sources.expression(*source),
-            parts: predicates(py, &state.sources, *source, guard),
-            expected: expectation(py, guard),
+    pub(crate) fn new(py: Python<'_>, state: State, registered: Vec<String>) -> Self {
+        // Classes and functions are guarded many times.
+        let mut known: HashMap<usize, Arc<str>> = HashMap::new();
+        let mut text = |object: &Py<PyAny>| {
+            let address = object.as_ptr() as usize;
+            (address, known.entry(address).or_insert_with(|| text_of(object.bind(py)).into()).clone())
         };
-        let relation = |relation: &Relation| {
-            let names: Vec<_> = crate::relation::members(relation).iter().map(|s| state.sources.expression(*s)).collect();
-            let predicate = match relation {
-                Relation::Same(..) => names.join(" is "),
-                Relation::Distinct(_) => format!("___all_different({})", names.join(", ")),
-                Relation::Storage(list) => {
-                    let groups: Vec<_> = list.iter().map(|member| format!("({}, {})", member.group, member.offset)).collect();
-                    format!("___storages([{}]) == [{}]", names.join(", "), groups.join(", "))
-                }
-            };
-            (names.join(", "), predicate)
+        let mut said = |guard: &Guard| match guard {
+            Guard::Type(class) => {
+                let (address, text) = text(class);
+                Said::Type(address, text)
+            }
+            Guard::Identity(object) => {
+                let (address, text) = text(object);
+                Said::Identity(address, text)
+            }
+            Guard::Code(code) => {
+                let (address, text) = text(code);
+                Said::Code(address, text)
+            }
+            Guard::Equals(constant) => Said::Equals(constant.clone()),
+            Guard::Tensor(expected) => Said::Tensor(expected.clone()),
+            Guard::Present => Said::Present,
+            Guard::Absent => Said::Absent,
+            Guard::Length(length) => Said::Length(*length),
+            Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
+            Guard::SetElements(elements) => Said::SetElements(elements.clone()),
         };
-        Self {
-            guards: state.guards.iter().map(listed).collect(),
-            relations: state.relations.iter().map(relation).collect(),
-            torch: state.torch.as_ref().map(torch_parts).unwrap_or_default(),
-        }
+        let guards = state.guards.iter().map(|(source, guard)| (*source, said(guard))).collect();
+        Self { sources: state.sources, guards, relations: state.relations, torch: state.torch, registered }
     }
-}
 
-impl Texts {
+    fn listed(&self, guard: usize) -> Listed {
+        let (source, said) = &self.guards[guard];
+        Listed { source: self.sources.expression(*source), parts: predicates(&self.sources, *source, said), expected: expectation(said) }
+    }
+
+    /// The members of a relation, and its predicate.
+    fn relation(&self, relation: &Relation) -> (String, String) {
+        let names: Vec<_> = crate::relation::members(relation).iter().map(|s| self.sources.expression(*s)).collect();
+        let predicate = match relation {
+            Relation::Same(..) => names.join(" is "),
+            Relation::Distinct(_) => format!("___all_different({})", names.join(", ")),
+            Relation::Storage(list) => {
+                let groups: Vec<_> = list.iter().map(|member| format!("({}, {})", member.group, member.offset)).collect();
+                format!("___storages([{}]) == [{}]", names.join(", "), groups.join(", "))
+            }
+        };
+        (names.join(", "), predicate)
+    }
+
     /// What a guard is about.
-    pub fn source(&self, guard: usize) -> Option<&str> {
-        Some(&self.guards.get(guard)?.source)
+    pub(crate) fn source(&self, guard: usize) -> Option<String> {
+        self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
+    }
+
+    /// The guards as Python predicates, in the order in which they were added.
+    #[must_use]
+    pub fn code_parts(&self) -> Vec<String> {
+        let valid = std::iter::once("___guarded_code.valid".to_owned());
+        let torch = self.torch.as_ref().map(torch_parts).unwrap_or_default().into_iter().map(|(_, _, predicate)| predicate);
+        let guards = self.guards.iter().flat_map(|(source, said)| predicates(&self.sources, *source, said));
+        let relations = self.relations.iter().map(|relation| self.relation(relation).1);
+        valid.chain(torch).chain(guards).chain(relations).chain(self.registered.iter().cloned()).collect()
     }
 }
 
@@ -177,10 +229,6 @@ fn key_list(keys: &[DictKey]) -> String {
     format!("[{}]", keys.iter().map(text).collect::<Vec<_>>().join(", "))
 }
 
-fn short(py: Python<'_>, object: &Py<PyAny>) -> String {
-    text_of(object.bind(py))
-}
-
 fn text_of(object: &Bound<'_, PyAny>) -> String {
     const LONGEST: usize = 100;
     let text = object.repr().map_or_else(|_| format!("<{}>", object.get_type()), |text| text.to_string_lossy().into_owned());
@@ -189,23 +237,22 @@ fn text_of(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// A guard as Python expressions; a tensor's are several.
-fn predicates(py: Python<'_>, sources: &Sources, source: SourceId, guard: &Guard) -> Vec<String> {
+fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> {
     let value = sources.expression(source);
-    let identity = |object: &Py<PyAny>| format!("___check_obj_id({value}, {})  # {}", object.as_ptr() as usize, short(py, object));
     vec![match guard {
-        Guard::Tensor(expected) => return tensor_parts(&value, expected),
-        Guard::Type(class) => format!("___check_type_id({value}, {})  # {}", class.as_ptr() as usize, short(py, class)),
-        Guard::Identity(object) => identity(object),
-        Guard::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
-        Guard::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
-        Guard::Equals(constant) => format!("{value} == {constant}"),
-        Guard::Present => presence(sources, source, ""),
-        Guard::Absent => presence(sources, source, "not "),
-        Guard::Length(length) => format!("len({value}) == {length}"),
-        Guard::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
-        Guard::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
-        Guard::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
-        Guard::Code(code) => format!("___check_obj_id({value}.__code__, {})  # {}", code.as_ptr() as usize, short(py, code)),
+        Said::Tensor(expected) => return tensor_parts(&value, expected),
+        Said::Type(address, text) => format!("___check_type_id({value}, {address})  # {text}"),
+        Said::Identity(address, text) => format!("___check_obj_id({value}, {address})  # {text}"),
+        Said::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
+        Said::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
+        Said::Equals(constant) => format!("{value} == {constant}"),
+        Said::Present => presence(sources, source, ""),
+        Said::Absent => presence(sources, source, "not "),
+        Said::Length(length) => format!("len({value}) == {length}"),
+        Said::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
+        Said::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
+        Said::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
+        Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
     }]
 }
 
@@ -225,17 +272,16 @@ fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
 }
 
 /// What a guard expects, in words.
-fn expectation(py: Python<'_>, guard: &Guard) -> String {
+fn expectation(guard: &Said) -> String {
     match guard {
-        Guard::Tensor(expected) => format!("{expected:?}"),
-        Guard::Type(class) => short(py, class),
-        Guard::Identity(object) | Guard::Code(object) => short(py, object),
-        Guard::Equals(constant) => constant.to_string(),
-        Guard::Present => "something".to_owned(),
-        Guard::Absent => "nothing".to_owned(),
-        Guard::Length(length) => format!("{length} elements"),
-        Guard::DictKeys(keys) => format!("the keys {}", key_list(keys)),
-        Guard::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
+        Said::Tensor(expected) => format!("{expected:?}"),
+        Said::Type(_, text) | Said::Identity(_, text) | Said::Code(_, text) => text.to_string(),
+        Said::Equals(constant) => constant.to_string(),
+        Said::Present => "something".to_owned(),
+        Said::Absent => "nothing".to_owned(),
+        Said::Length(length) => format!("{length} elements"),
+        Said::DictKeys(keys) => format!("the keys {}", key_list(keys)),
+        Said::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
     }
 }
 
@@ -243,12 +289,13 @@ impl GuardSet {
     /// The guards as Python predicates, in the order in which they were added.
     #[must_use]
     pub fn code_parts(&self) -> Vec<String> {
-        let valid = std::iter::once("___guarded_code.valid".to_owned());
-        let torch = self.texts.torch.iter().map(|(_, _, predicate)| predicate.clone());
-        let guards = self.texts.guards.iter().flat_map(|listed| listed.parts.iter().cloned());
-        let relations = self.texts.relations.iter().map(|(_, predicate)| predicate.clone());
-        let registered = self.registered.texts().map(str::to_owned);
-        valid.chain(torch).chain(guards).chain(relations).chain(registered).collect()
+        self.texts.code_parts()
+    }
+
+    /// The guards in words, which stay when the set is gone.
+    #[must_use]
+    pub fn texts(&self) -> Arc<Texts> {
+        self.texts.clone()
     }
 
     /// The first guard that does not hold.
@@ -283,21 +330,22 @@ impl GuardSet {
                 found.push(Failure { source: text("torch modes"), guard, expected, seen: text("others of the same number") });
             }
         }
-        for ((node, check), listed) in self.tree.checks.iter().zip(&self.texts.guards) {
+        // The checks after those of the guards are of relations.
+        for (number, (node, check)) in self.tree.checks.iter().enumerate().take(self.texts.guards.len()) {
             if first && !found.is_empty() {
                 return Ok(found);
             }
             let value = self.value(*node, roots)?;
-            found.extend(self.failure(check, listed, value.as_ref())?);
+            found.extend(self.failure(check, number, value.as_ref())?);
         }
         if !found.is_empty() {
             return Ok(found);
         }
         // Relations compare what guards have found to be there.
-        for (relation, (source, predicate)) in self.relations.iter().zip(&self.texts.relations) {
+        for (relation, told) in self.relations.iter().zip(&self.texts.relations) {
             let members = relation.nodes.iter().map(|&node| self.value(node, roots)).collect::<PyResult<Vec<_>>>()?;
             if !relation.holds_for(&|member| members[member].as_ref())? {
-                let (source, guard) = (source.clone(), predicate.clone());
+                let (source, guard) = self.texts.relation(told);
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }
         }
@@ -332,7 +380,7 @@ impl GuardSet {
         Ok(reached.object)
     }
 
-    fn failure(&self, check: &Check, listed: &Listed, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
+    fn failure(&self, check: &Check, number: usize, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
         let holds = match value {
             Some(value) => holds(self, check, value)?,
             None => matches!(check, Check::Absent),
@@ -340,6 +388,7 @@ impl GuardSet {
         if holds {
             return Ok(None);
         }
+        let listed = self.texts.listed(number);
         let part = |part: usize, expected: String, seen: String| {
             let guard = listed.parts.get(part).or(listed.parts.last()).cloned().unwrap_or_default();
             Some(Failure { source: listed.source.clone(), guard, expected, seen })

@@ -32,6 +32,22 @@ pub enum Guard {
 }
 
 impl Guard {
+    /// The same guard once more.
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Type(class) => Self::Type(class.clone_ref(py)),
+            Self::Identity(object) => Self::Identity(object.clone_ref(py)),
+            Self::Equals(constant) => Self::Equals(constant.clone()),
+            Self::Tensor(expected) => Self::Tensor(expected.clone()),
+            Self::Present => Self::Present,
+            Self::Absent => Self::Absent,
+            Self::Length(length) => Self::Length(*length),
+            Self::DictKeys(keys) => Self::DictKeys(keys.clone()),
+            Self::SetElements(elements) => Self::SetElements(elements.clone()),
+            Self::Code(code) => Self::Code(code.clone_ref(py)),
+        }
+    }
+
     /// Equal for guards that say the same.
     pub(crate) fn canon(&self) -> String {
         match self {

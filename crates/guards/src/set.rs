@@ -1,6 +1,6 @@
 //! The finished guard set.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use dynamlir_cpython_abi::{Abi, abi, objects::Pins};
 use dynamlir_torch_abi::State as TorchState;
@@ -84,16 +84,16 @@ pub struct GuardSet {
     /// What is remembered of checks that passed.
     memos: Mutex<Memos>,
     /// For people to read.
-    pub(crate) texts: Texts,
+    pub(crate) texts: Arc<Texts>,
     inputs: usize,
     outputs: usize,
 }
 
 impl GuardSet {
-    pub(crate) fn new(py: Python<'_>, state: &State) -> Result<Self, GuardError> {
+    pub(crate) fn new(py: Python<'_>, state: State) -> Result<Self, GuardError> {
         let abi = abi(py).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
         let pins = Pins::new(py)?;
-        let tree = Tree::new(py, &pins, state)?;
+        let tree = Tree::new(py, &pins, &state)?;
         let relations = state.relations.iter().map(|relation| Related::new(relation, &tree)).collect();
         let outputs = tree.nodes.iter().filter(|node| node.output.is_some()).count();
         let modes = match &state.torch {
@@ -102,14 +102,16 @@ impl GuardSet {
             }
             None => Vec::new(),
         };
+        let registered = Registered::new(py, &state.registered)?;
+        let words = registered.texts().map(str::to_owned).collect();
         Ok(Self {
             memos: Mutex::new(Memos::new(tree.segments)),
             inputs: state.collected.len(),
-            registered: Registered::new(py, &state.registered)?,
+            registered,
             relations,
             pins,
-            texts: Texts::new(py, state),
             torch: state.torch,
+            texts: Arc::new(Texts::new(py, state, words)),
             abi,
             modes,
             outputs,
@@ -133,6 +135,11 @@ impl GuardSet {
     #[must_use]
     pub fn input_count(&self) -> usize {
         self.inputs
+    }
+
+    /// Where a passing check puts what a source reaches, if it does.
+    pub(crate) fn place_of(&self, source: crate::SourceId) -> Option<usize> {
+        self.tree.of_source.get(&source).and_then(|node| self.tree.nodes[*node].output)
     }
 
     /// What is guarded of the tensors that a passing check collects for the graph; None where it is more or less than one thing.
@@ -169,7 +176,7 @@ impl GuardSet {
             }
         };
         let guard = self.tree.checks.iter().position(|(at, _)| below(*at));
-        guard.and_then(|guard| self.texts.source(guard)).unwrap_or("?").to_owned()
+        guard.and_then(|guard| self.texts.source(guard)).unwrap_or_else(|| "?".to_owned())
     }
 
     /// Whether all guards hold. If so, `inputs` has the graph's tensors.

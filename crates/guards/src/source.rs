@@ -168,6 +168,39 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The same step from what stands for its base in `numbers`; a root stays what it is.
+    pub(crate) fn moved(&self, numbers: &HashMap<SourceId, SourceId>) -> Self {
+        let mut moved = self.clone();
+        match &mut moved {
+            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => {}
+            Self::Attr(base, _)
+            | Self::Slot(base, _)
+            | Self::TypeAttr(base, _)
+            | Self::GetAttr(base, _)
+            | Self::Type(base)
+            | Self::Item(base, _)
+            | Self::Index(base, _)
+            | Self::DictKey(base, _)
+            | Self::DictValue(base, _)
+            | Self::Default(base, _)
+            | Self::KwDefault(base, _)
+            | Self::Closure { base, .. }
+            | Self::Cell(base)
+            | Self::Code(base)
+            | Self::GlobalOf(base, _)
+            | Self::BuiltinOf(base, _)
+            | Self::MethodFunction(base)
+            | Self::MethodSelf(base)
+            | Self::Member(base, ..)
+            | Self::ContextVar(base)
+            | Self::ContextValue(base)
+            | Self::Referent(base) => *base = numbers.get(base).copied().unwrap_or(*base),
+        }
+        moved
+    }
+}
+
 /// The table of sources. Bases come before what is built on them.
 #[derive(Debug, Default)]
 pub struct Sources {

@@ -1,9 +1,10 @@
 //! Captures from Python: a frame's graph, guards and everything a backend needs.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, sync::Arc};
 
 use dynamlir_capture::{Captured, Tables, stop::Stop};
 use dynamlir_graph::{Argument, Graph, Kind};
+use dynamlir_guards::Texts;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySlice, PyTuple},
@@ -30,7 +31,7 @@ pub fn tables(py: Python<'_>) -> PyResult<Tables> {
 #[pyclass(frozen)]
 pub struct CapturedFrame {
     graph: Graph<Py<PyAny>>,
-    code_parts: Vec<String>,
+    texts: Arc<Texts>,
     sources: Vec<String>,
     inputs: Vec<Py<PyAny>>,
     session: Py<PyAny>,
@@ -56,13 +57,13 @@ pub fn capture<'py>(
     let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
     let guards = guards.build(py)?;
     let inputs = inputs.into_iter().map(|input| input.real).collect();
-    Ok(Bound::new(py, CapturedFrame::new(graph, guards.code_parts(), sources, inputs, session))?.into_any())
+    Ok(Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?.into_any())
 }
 
 impl CapturedFrame {
     /// The parts of a capture that backends and people look at.
-    pub fn new(graph: Graph<Py<PyAny>>, code_parts: Vec<String>, sources: Vec<String>, inputs: Vec<Py<PyAny>>, session: Py<PyAny>) -> Self {
-        Self { graph, code_parts, sources, inputs, session }
+    pub fn new(graph: Graph<Py<PyAny>>, texts: Arc<Texts>, sources: Vec<String>, inputs: Vec<Py<PyAny>>, session: Py<PyAny>) -> Self {
+        Self { graph, texts, sources, inputs, session }
     }
 }
 
@@ -148,7 +149,7 @@ impl CapturedFrame {
     /// The guards as Python predicates.
     #[getter]
     fn code_parts(&self) -> Vec<String> {
-        self.code_parts.clone()
+        self.texts.code_parts()
     }
 }
 

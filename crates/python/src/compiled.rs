@@ -93,7 +93,7 @@ impl PythonCompiler {
                         return self.stopped(miss, stop, None).map(|()| true);
                     }
                 };
-                let captured = Bound::new(py, CapturedFrame::new(graph, guards.code_parts(), sources, inputs, session))?;
+                let captured = Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?;
                 let runner = compiler.call_method1("compile", (captured,))?;
                 let run = if runner.is_none() {
                     Run::Plain

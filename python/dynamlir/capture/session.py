@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .. import memo
 from ..fakes import Faker, check_supported
 from ..identity import Base
 from ..reasons import Fallback, Location
@@ -43,6 +44,10 @@ class Session:
         """Whether the call is made in inference mode, which the capture itself leaves."""
         self.foreign = False
         """Whether an input comes from inference mode and the call does not: torch does not let it be written."""
+        self.repeats = memo.Use.enabled and not memo.Use.checks
+        """Whether the native part may repeat calls of equal modules without interpreting them."""
+        self.repeated: list[str] = []
+        """The classes of modules whose calls were."""
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Session:
@@ -83,6 +88,22 @@ class Session:
             return target(*args, **kwargs)
         finally:
             self.recorder.expected = False
+
+    def note_repeated(self, module: torch.nn.Module) -> None:
+        """Say of which module a call was not interpreted."""
+        self.repeated.append(type(module).__name__)
+
+    def described(self, fake: FakeTensor, others: Sequence[torch.Tensor]) -> str | None:
+        """All by which Python could tell a tensor that the frame made from another, in words; None if that is too much.
+
+        ``others`` are tensors that may share its memory.
+        """
+        if fake.constant is not None:
+            return None
+        storage = fake.untyped_storage()._cdata
+        sharing = [other.untyped_storage()._cdata == storage for other in others]
+        facts = (fake.dtype, tuple(fake.shape), fake.stride(), fake.storage_offset(), fake.requires_grad)
+        return f"{facts} {fake._version} {fake._is_view()} {sharing}"
 
     def run_whole(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location

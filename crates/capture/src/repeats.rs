@@ -1,0 +1,545 @@
+//! Calls that a frame has made before with another module of the same kind: the layers of a model.
+//!
+//! What a module's call does while a frame is captured depends on its arguments, on the thread's state and on objects that existed
+//! before the frame, and all that it assumed of these is guarded. So where the guards that one module's call noted (a
+//! [`Part`](dynamlir_guards::Part)) hold for another module, called at the same place with the same arguments as far as they can
+//! be told apart, the other's call does the same: its Python is not interpreted again. The nodes that the first call made are run
+//! once more, on the other's tensors, and the guards are noted for what is reached from it.
+//!
+//! ```text
+//! first call   as any other
+//! second call  as any other; it is noted which nodes it made                        (Region)
+//! later ones   guards of the second hold?  its nodes again, its guards on new sources  (Template)
+//! ```
+//!
+//! The first call is nobody's pattern, since it also notes what all of them share. A call is interpreted like any other where
+//! something is unusual: an argument that the frame made and that can be written, a write to an existing object, a switch of the
+//! thread's state, operations without a node, objects or tensors that are shared in another way than in the second call.
+
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+    fmt::Write,
+    rc::Rc,
+};
+
+use dynamlir_graph::{Argument, Kind, Line, NodeId, Target};
+use dynamlir_guards::{Part, SourceId};
+use dynamlir_torch_abi::State as TorchState;
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
+};
+
+use crate::{
+    calls::Keywords,
+    state::{Capture, Outcome, Tracked},
+    stop::reason,
+};
+
+/// What is known of calls that cannot be told apart.
+pub(crate) enum Known {
+    /// There was one.
+    Once,
+    /// There were two, and the second is a pattern.
+    Twice(Rc<Region>),
+    /// None is a pattern.
+    Never,
+}
+
+/// A call that was captured and may be repeated.
+pub(crate) struct Region {
+    /// Where its module was reached.
+    root: SourceId,
+    /// The nodes that it made: from, to.
+    nodes: (usize, usize),
+    /// How many operations it recorded.
+    ops: usize,
+    /// The nodes of its arguments.
+    arguments: Vec<NodeId>,
+    result: Made,
+    /// What of existing objects was written then. The call has read none of it.
+    written: Writes,
+    state: TorchState,
+    template: OnceCell<Option<Template>>,
+}
+
+/// What it takes to repeat a region.
+struct Template {
+    part: Part,
+    /// What existing objects were first reached by.
+    objects: Vec<SourceId>,
+    /// Where the tensors were reached that are placeholders of the region, by node.
+    inputs: HashMap<usize, SourceId>,
+    /// Nodes of elsewhere that are the same for all.
+    outside: HashSet<usize>,
+    /// Whether one of these is a tensor of the module itself, which was read before.
+    reads_known: bool,
+    /// The Python lines of each node, as Python has them.
+    lines: Vec<Option<Py<PyList>>>,
+}
+
+/// A value that a call returns.
+enum Made {
+    Node(NodeId),
+    Constant(Py<PyAny>),
+    Tuple(Vec<Made>),
+}
+
+/// Where a capture stands, to tell what a call has changed.
+#[derive(PartialEq, Eq)]
+struct Marks {
+    compared: usize,
+    cells: usize,
+    classes: usize,
+    unrepeatable: usize,
+    written: Writes,
+}
+
+/// Attributes of existing objects that the frame has written, as they are now: owner, name, value.
+type Writes = Vec<(usize, String, usize)>;
+
+impl<'py> Capture<'py> {
+    /// A call of an existing module's `__call__`: `run` interprets it, unless it can be repeated.
+    pub(crate) fn repeated(
+        &self,
+        module: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+        run: impl FnOnce() -> Outcome<Tracked<'py>>,
+    ) -> Outcome<Tracked<'py>> {
+        let Some(root) = self.source_of(module).filter(|_| self.repeats) else { return run() };
+        let mut fakes = Vec::new();
+        let Some(key) = self.call_key(module, args, kwargs, &mut fakes)? else { return run() };
+        let region = match self.calls.borrow().get(&key) {
+            None => None,
+            Some(Known::Once) => Some(None),
+            Some(Known::Twice(region)) => Some(Some(region.clone())),
+            Some(Known::Never) => return run(),
+        };
+        match region {
+            None => {
+                let result = run()?;
+                self.calls.borrow_mut().insert(key, Known::Once);
+                Ok(result)
+            }
+            Some(None) => {
+                let arguments = fakes.iter().filter_map(|fake| self.node(fake)).collect();
+                let (result, region) = self.observed(root, arguments, run)?;
+                self.calls.borrow_mut().insert(key, region.map_or(Known::Never, |region| Known::Twice(Rc::new(region))));
+                Ok(result)
+            }
+            Some(Some(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
+                Some(result) => Ok(result),
+                None => run(),
+            },
+        }
+    }
+
+    /// Everything by which a call differs from another, as far as it cannot be guarded: None where that is more than text can say.
+    fn call_key(
+        &self,
+        module: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+        fakes: &mut Vec<Bound<'py, PyAny>>,
+    ) -> Outcome<Option<String>> {
+        let mut key = format!("{}", module.get_type_ptr() as usize);
+        let mut place = dynamlir_interpreter::here();
+        while let Some(at) = place {
+            let _ = write!(key, " {}:{}", at.code(self.py).as_ptr() as usize, at.unit());
+            place = at.outer().cloned();
+        }
+        for arg in args {
+            if !self.argument_key(arg, &mut key, fakes)? {
+                return Ok(None);
+            }
+        }
+        for (name, value) in kwargs {
+            let _ = write!(key, " {name}=");
+            if !self.argument_key(value, &mut key, fakes)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(key))
+    }
+
+    fn argument_key(&self, value: &Tracked<'py>, key: &mut String, fakes: &mut Vec<Bound<'py, PyAny>>) -> Outcome<bool> {
+        let (py, object) = (self.py, &value.object);
+        if self.torch.is_fake(object) {
+            let Some(node) = self.node(object) else { return Ok(false) };
+            if let Some(same) = fakes.iter().position(|fake| fake.is(object)) {
+                let _ = write!(key, " again {same}");
+                return Ok(true);
+            }
+            fakes.push(object.clone());
+            if self.real_of(object).is_some() {
+                let _ = write!(key, " input {} {}", node.index(), object.getattr(intern!(py, "_version"))?);
+                return Ok(true);
+            }
+            let described = dynamlir_interpreter::suspended(|| self.session().call_method1(intern!(py, "described"), (object, &*fakes)))?;
+            if described.is_none() {
+                return Ok(false);
+            }
+            let _ = write!(key, " tensor {}", described.cast::<PyString>().map_err(PyErr::from)?.to_str()?);
+            return Ok(true);
+        }
+        if self.torch.is_primitive(object) {
+            let _ = write!(key, " {} {}", object.get_type_ptr() as usize, object.repr()?.to_str()?);
+            return Ok(true);
+        }
+        if let Some(source) = self.source_of(object) {
+            let _ = write!(key, " existing {}", source.index());
+            return Ok(true);
+        }
+        let Ok(items) = object.cast_exact::<PyTuple>() else { return Ok(false) };
+        let _ = write!(key, " tuple {}", items.len());
+        for item in items.iter() {
+            if !self.argument_key(&Tracked::new(item), key, fakes)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn marks(&self) -> Marks {
+        Marks {
+            compared: self.compared.borrow().len(),
+            cells: self.cells.borrow().len(),
+            classes: self.class_count(),
+            unrepeatable: self.unrepeatable.get(),
+            written: self.writes(),
+        }
+    }
+
+    fn writes(&self) -> Writes {
+        let address = |object: &Py<PyAny>| object.as_ptr() as usize;
+        let written = self.written.borrow();
+        written.iter().map(|entry| (address(&entry.owner), entry.name.clone(), entry.value.as_ref().map_or(0, address))).collect()
+    }
+
+    /// Runs a call, and notes what it did if it can be repeated.
+    fn observed(
+        &self,
+        root: SourceId,
+        arguments: Vec<NodeId>,
+        run: impl FnOnce() -> Outcome<Tracked<'py>>,
+    ) -> Outcome<(Tracked<'py>, Option<Region>)> {
+        let Ok(state) = TorchState::now() else { return Ok((run()?, None)) };
+        let (marks, nodes, ops) = (self.marks(), self.graph.borrow().nodes().len(), self.op_count());
+        let result = run()?;
+        let usual = self.marks() == marks && state.holds();
+        let made = if usual && result.source.is_none() { self.made(&result.object) } else { None };
+        let nodes = (nodes, self.graph.borrow().nodes().len());
+        let region = made.map(|made| Region {
+            root,
+            nodes,
+            ops: self.op_count() - ops,
+            arguments,
+            result: made,
+            written: marks.written,
+            state,
+            template: OnceCell::new(),
+        });
+        Ok((result, region))
+    }
+
+    /// A result that can be made again: of tensors, constants and tuples.
+    fn made(&self, object: &Bound<'py, PyAny>) -> Option<Made> {
+        if self.torch.is_fake(object) {
+            return self.node(object).map(Made::Node);
+        }
+        if self.torch.is_primitive(object) {
+            return Some(Made::Constant(object.clone().unbind()));
+        }
+        let items = object.cast_exact::<PyTuple>().ok().filter(|_| self.source_of(object).is_none())?;
+        items.iter().map(|item| self.made(&item)).collect::<Option<_>>().map(Made::Tuple)
+    }
+
+    /// The call of another module, without interpreting it; None where it is not known to do the same.
+    fn repeat(
+        &self,
+        region: &Region,
+        module: &Bound<'py, PyAny>,
+        root: SourceId,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+        fakes: &[Bound<'py, PyAny>],
+    ) -> Outcome<Option<Tracked<'py>>> {
+        let Some(template) = region.template.get_or_init(|| dynamlir_interpreter::suspended(|| self.template(region))) else {
+            return Ok(None);
+        };
+        if !region.state.holds() || self.writes() != region.written {
+            return Ok(None);
+        }
+        // The same module again: what was assumed of it holds still.
+        let again = root == region.root && template.inputs.is_empty();
+        let found = if again {
+            HashMap::new()
+        } else {
+            let checked = dynamlir_interpreter::suspended(|| template.part.check(module));
+            let Some(found) = checked.ok().flatten().filter(|found| !template.reads_known && self.is_new(template, module, found)) else {
+                return Ok(None);
+            };
+            found
+        };
+        for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
+            self.settle(value)?;
+        }
+        let sources = if again { HashMap::new() } else { self.guards.repeat(self.py, &template.part, root) };
+        for (source, object) in template.objects.iter().filter_map(|source| Some((source, found.get(source)?))) {
+            self.note_existing(object, sources[source]);
+        }
+        let mut values: HashMap<usize, Bound<'py, PyAny>> =
+            region.arguments.iter().zip(fakes).map(|(node, fake)| (node.index(), fake.clone())).collect();
+        let ops = self.op_count();
+        let first = self.graph.borrow().nodes().len();
+        for at in region.nodes.0..region.nodes.1 {
+            let place = first + (at - region.nodes.0);
+            if self.graph.borrow().nodes().len() == place {
+                if let Some(source) = template.inputs.get(&at) {
+                    self.input(&found[source], sources[source])?;
+                } else {
+                    self.again(region, template, at, first, &mut values)?;
+                }
+            }
+            if let Some(fake) = self.fake_of(place) {
+                values.insert(at, fake);
+            }
+        }
+        if self.graph.borrow().nodes().len() - first != region.nodes.1 - region.nodes.0 || self.op_count() - ops != region.ops {
+            return self.stop(reason::INTERNAL, "a repeated call has done something else");
+        }
+        self.ask("note_repeated", (module,))?;
+        Ok(Some(Tracked::new(self.remade(&region.result, &values)?)))
+    }
+
+    /// Whether the objects and tensors that were new in the pattern are new here, and what was known is the same here.
+    fn is_new(&self, template: &Template, module: &Bound<'py, PyAny>, found: &HashMap<SourceId, Bound<'py, PyAny>>) -> bool {
+        let mut seen = HashSet::from([module.as_ptr() as usize]);
+        let tensors = template
+            .inputs
+            .values()
+            .all(|source| found.get(source).is_some_and(|real| seen.insert(real.as_ptr() as usize) && self.fake_of_real(real).is_none()));
+        let objects = template.objects.iter().all(|source| {
+            found.get(source).is_some_and(|object| seen.insert(object.as_ptr() as usize) && self.source_of(object).is_none())
+        });
+        let outside = |source: &SourceId, object: &Bound<'py, PyAny>| {
+            self.source_of(object) == Some(*source) || self.input_source(object) == Some(*source)
+        };
+        let same = template.part.same().iter().all(|(a, b)| match (found.get(a), found.get(b)) {
+            (Some(a), Some(b)) => a.is(b),
+            (None, Some(object)) => !template.part.contains(*a) && outside(a, object),
+            (Some(object), None) => !template.part.contains(*b) && outside(b, object),
+            (None, None) => false,
+        });
+        let untouched = self.written.borrow().iter().all(|entry| !seen.contains(&(entry.owner.as_ptr() as usize)));
+        tensors && objects && same && untouched
+    }
+
+    /// What is needed to repeat a region; None where that is not possible.
+    fn template(&self, region: &Region) -> Option<Template> {
+        // Where things were first reached, among what was reached from the module.
+        let existing = self.existing_sources();
+        let reached: HashMap<usize, SourceId> = self.inputs.borrow().iter().map(|input| (input.node.index(), input.source)).collect();
+        let wanted: Vec<_> = existing.iter().copied().chain(reached.values().copied()).collect();
+        let within = self.guards.beneath(region.root);
+        let wanted: Vec<_> = wanted.into_iter().filter(|source| *source != region.root && within(*source)).collect();
+        let part = self.guards.part(self.py, region.root, &wanted).ok().flatten()?;
+        let objects: Vec<_> = existing.into_iter().filter(|source| *source != region.root && part.contains(*source)).collect();
+        let graph = self.graph.borrow();
+        let mut inputs = HashMap::new();
+        let mut outside = HashSet::new();
+        let mut reads_known = false;
+        let mut lines = Vec::new();
+        for at in region.nodes.0..region.nodes.1 {
+            let node = &graph.nodes()[at];
+            lines.push(match node.kind {
+                Kind::CallFunction | Kind::CallMethod => Some(PyList::new(self.py, node.location.iter().cloned()).ok()?.unbind()),
+                Kind::Placeholder => {
+                    let source = reached.get(&at).copied().filter(|source| part.contains(*source))?;
+                    inputs.insert(at, source);
+                    None
+                }
+                _ => return None,
+            });
+            for argument in node.args.iter().chain(node.kwargs.iter().map(|(_, value)| value)) {
+                let mut right = true;
+                argument.nodes(&mut |used| {
+                    let used_at = used.index();
+                    if used_at >= region.nodes.0 || region.arguments.contains(&used) {
+                        return;
+                    }
+                    // A tensor that was read before.
+                    match reached.get(&used_at) {
+                        Some(source) => reads_known |= part.contains(*source),
+                        None => right = false,
+                    }
+                    outside.insert(used_at);
+                });
+                if !right || self.names_existing(argument) {
+                    return None;
+                }
+            }
+        }
+        Some(Template { part, objects, inputs, outside, reads_known, lines })
+    }
+
+    /// Whether an argument holds an existing object, which another module may have another of.
+    fn names_existing(&self, argument: &Argument<Py<PyAny>>) -> bool {
+        match argument {
+            Argument::Object(object, _) => self.source_of(object.bind(self.py)).is_some(),
+            Argument::List(items) | Argument::Tuple(items) => items.iter().any(|item| self.names_existing(item)),
+            Argument::Dict(entries) => entries.iter().any(|(key, value)| self.names_existing(key) || self.names_existing(value)),
+            Argument::Slice(parts) => parts.iter().any(|part| self.names_existing(part)),
+            _ => false,
+        }
+    }
+
+    /// Runs a node of a region once more, and adds it.
+    fn again(
+        &self,
+        region: &Region,
+        template: &Template,
+        at: usize,
+        first: usize,
+        values: &mut HashMap<usize, Bound<'py, PyAny>>,
+    ) -> Outcome<()> {
+        let py = self.py;
+        let mut pieces = Pieces { capture: self, from: region.nodes.0, first, outside: &template.outside, values };
+        let (kind, target, args, kwargs, location) = {
+            let graph = self.graph.borrow();
+            let node = &graph.nodes()[at];
+            let target = Target {
+                base: node.target.base.clone(),
+                qualified: node.target.qualified.clone(),
+                object: node.target.object.as_ref().map(|object| object.clone_ref(py)),
+            };
+            let args = node.args.iter().map(|argument| pieces.both(argument)).collect::<Outcome<Vec<_>>>()?;
+            let kwargs = node.kwargs.iter().map(|(name, value)| Ok((name.clone(), pieces.both(value)?))).collect::<Outcome<Vec<_>>>()?;
+            (node.kind, target, args, kwargs, node.location.clone())
+        };
+        let (args, objects): (Vec<_>, Vec<_>) = args.into_iter().unzip();
+        let keywords = PyDict::new(py);
+        let mut named = Vec::with_capacity(kwargs.len());
+        for (name, (argument, object)) in kwargs {
+            keywords.set_item(&name, object)?;
+            named.push((name, argument));
+        }
+        let is_method = kind == Kind::CallMethod;
+        let callable = match &target.object {
+            Some(object) if !is_method => object.bind(py).clone(),
+            _ => objects[0].getattr(target.base.as_str())?,
+        };
+        let given = PyTuple::new(py, &objects[usize::from(is_method)..])?;
+        let lines = template.lines[at - region.nodes.0].as_ref().map(|lines| lines.bind(py).clone());
+        let result = match self.ask("run", (callable, given, keywords, lines)) {
+            Ok(result) => result,
+            Err(error) => return Err(self.refused_by_torch(error)),
+        };
+        self.add_call(is_method, target, args, named, location, &result)
+    }
+
+    fn add_call(
+        &self,
+        is_method: bool,
+        target: Target<Py<PyAny>>,
+        args: Vec<Argument<Py<PyAny>>>,
+        kwargs: Vec<(String, Argument<Py<PyAny>>)>,
+        location: Vec<Line>,
+        result: &Bound<'py, PyAny>,
+    ) -> Outcome<()> {
+        let node = {
+            let mut graph = self.graph.borrow_mut();
+            if is_method {
+                graph.call_method(&target.base, args, kwargs, Some(location.clone()))
+            } else {
+                graph.call_function(target, args, kwargs, Some(location.clone()))
+            }
+        };
+        self.bind_result(result, node, &location)
+    }
+
+    fn remade(&self, made: &Made, values: &HashMap<usize, Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+        match made {
+            Made::Constant(object) => Ok(object.bind(self.py).clone()),
+            Made::Tuple(items) => {
+                let items = items.iter().map(|item| self.remade(item, values)).collect::<Outcome<Vec<_>>>()?;
+                Ok(PyTuple::new(self.py, items)?.into_any())
+            }
+            Made::Node(node) => match values.get(&node.index()).cloned().or_else(|| self.fake_of(node.index())) {
+                Some(fake) => Ok(fake),
+                None => self.stop(reason::INTERNAL, "a repeated call returns another's tensor"),
+            },
+        }
+    }
+}
+
+/// Makes the arguments of a node anew: as the graph has them, and as Python has them.
+struct Pieces<'a, 'py> {
+    capture: &'a Capture<'py>,
+    /// The first node of the pattern, and of what is being made.
+    from: usize,
+    first: usize,
+    outside: &'a HashSet<usize>,
+    values: &'a mut HashMap<usize, Bound<'py, PyAny>>,
+}
+
+impl<'py> Pieces<'_, 'py> {
+    fn both(&mut self, argument: &Argument<Py<PyAny>>) -> Outcome<(Argument<Py<PyAny>>, Bound<'py, PyAny>)> {
+        let py = self.capture.py;
+        Ok(match argument {
+            Argument::Node(node) => {
+                let at = node.index();
+                let outside = self.outside.contains(&at).then(|| self.capture.fake_of(at)).flatten();
+                let Some(fake) = self.values.get(&at).cloned().or(outside) else {
+                    return self.capture.stop(reason::INTERNAL, "a repeated call uses another's tensor");
+                };
+                let Some(node) = self.node(at, &fake) else {
+                    return self.capture.stop(reason::INTERNAL, "a repeated call uses a tensor without a node");
+                };
+                (Argument::Node(node), fake)
+            }
+            Argument::None => (Argument::None, py.None().into_bound(py)),
+            Argument::Bool(value) => (Argument::Bool(*value), PyBool::new(py, *value).to_owned().into_any()),
+            Argument::Int(value) => (Argument::Int(*value), PyInt::new(py, *value).into_any()),
+            Argument::Float(value) => (Argument::Float(*value), PyFloat::new(py, *value).into_any()),
+            Argument::Str(value) => (Argument::Str(value.clone()), PyString::new(py, value).into_any()),
+            Argument::List(items) => {
+                let (arguments, objects) = self.all(items)?;
+                (Argument::List(arguments), PyList::new(py, objects)?.into_any())
+            }
+            Argument::Tuple(items) => {
+                let (arguments, objects) = self.all(items)?;
+                (Argument::Tuple(arguments), PyTuple::new(py, objects)?.into_any())
+            }
+            Argument::Dict(entries) => {
+                let dict = PyDict::new(py);
+                let mut made = Vec::with_capacity(entries.len());
+                for (key, value) in entries {
+                    let ((key, key_object), (value, value_object)) = (self.both(key)?, self.both(value)?);
+                    dict.set_item(key_object, value_object)?;
+                    made.push((key, value));
+                }
+                (Argument::Dict(made), dict.into_any())
+            }
+            Argument::Slice(parts) => {
+                let (arguments, objects) = self.all(&parts[..])?;
+                let made = py.get_type::<PySlice>().call1(PyTuple::new(py, objects)?)?;
+                let parts = arguments.try_into().map_err(|_| pyo3::exceptions::PySystemError::new_err("a slice has three parts"))?;
+                (Argument::Slice(Box::new(parts)), made)
+            }
+            Argument::Object(object, text) => (Argument::Object(object.clone_ref(py), text.clone()), object.bind(py).clone()),
+        })
+    }
+
+    /// The node of a value: the one at the same distance within the region, or the one that an argument has now.
+    fn node(&self, at: usize, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
+        if at >= self.from { self.capture.graph.borrow().id_at(self.first + (at - self.from)) } else { self.capture.node(fake) }
+    }
+
+    fn all(&mut self, items: &[Argument<Py<PyAny>>]) -> Outcome<(Vec<Argument<Py<PyAny>>>, Vec<Bound<'py, PyAny>>)> {
+        Ok(items.iter().map(|item| self.both(item)).collect::<Outcome<Vec<_>>>()?.into_iter().unzip())
+    }
+}

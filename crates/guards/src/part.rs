@@ -1,0 +1,127 @@
+//! What a capture said of one object and of what is reached from it, to be held against another object and said of that, too.
+//!
+//! A model's layers are objects of the same kind, each reached in its own way. What was assumed of one of them, all guards whose
+//! sources begin with its own, is a [`Part`]: a guard set with that object as its only root. Where it passes for another object,
+//! the same guards, on sources that begin with the other's, are what a capture of that would have said.
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+
+use crate::{Guard, GuardBuilder, GuardError, GuardSet, Inputs, Outcome, Relation, Roots, Source, SourceId};
+
+/// The guards on what is reached from one source.
+pub struct Part {
+    root: SourceId,
+    /// The sources that begin with the root, bases first, without the root itself.
+    sources: Vec<(SourceId, Source)>,
+    guards: Vec<(SourceId, Guard)>,
+    /// Pairs that are one object; at least one of each begins with the root.
+    same: Vec<(SourceId, SourceId)>,
+    /// Where each wanted source stands among what a check hands out.
+    places: HashMap<SourceId, usize>,
+    set: GuardSet,
+}
+
+impl Part {
+    /// Whether a source begins with the root.
+    #[must_use]
+    pub fn contains(&self, source: SourceId) -> bool {
+        source == self.root || self.sources.binary_search_by_key(&source, |(id, _)| *id).is_ok()
+    }
+
+    /// The pairs of sources that must lead to one object; one of them may lie outside.
+    #[must_use]
+    pub fn same(&self) -> &[(SourceId, SourceId)] {
+        &self.same
+    }
+
+    /// Holds all guards against another object in the place of the root. If they pass, what the wanted sources reach from there.
+    ///
+    /// # Errors
+    /// What Python raised that had to be run.
+    pub fn check<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<HashMap<SourceId, Bound<'py, PyAny>>>> {
+        let mut inputs = Inputs::default();
+        match self.set.check(Roots { function: object, locals: &[Some(object)] }, &mut inputs) {
+            Outcome::Pass => {}
+            Outcome::Fail => return Ok(None),
+            Outcome::Error(error) => return Err(error),
+        }
+        Ok(self.places.iter().map(|(source, place)| Some((*source, inputs.values.get(*place)?.clone()?))).collect())
+    }
+}
+
+impl GuardBuilder {
+    /// What was said so far of what is reached from `root`. A check hands out what the `wanted` sources, which begin with `root`,
+    /// and the members of relations reach. None where a relation is of a kind that no part has.
+    ///
+    /// # Errors
+    /// When something cannot be held weakly, or Python is out of memory.
+    pub fn part(&self, py: Python<'_>, root: SourceId, wanted: &[SourceId]) -> Result<Option<Part>, GuardError> {
+        let state = self.state.borrow();
+        let beneath = self.beneath(root);
+        let sources: Vec<_> = (root.index() + 1..state.sources.len())
+            .map(|number| SourceId(number as u32))
+            .filter(|id| beneath(*id))
+            .map(|id| (id, state.sources.get(id).clone()))
+            .collect();
+        let guards: Vec<_> = state.guards.iter().filter(|(id, _)| beneath(*id)).map(|(id, guard)| (*id, guard.clone_ref(py))).collect();
+        let mut same = Vec::new();
+        for relation in &state.relations {
+            match relation {
+                Relation::Same(a, b) if beneath(*a) || beneath(*b) => same.push((*a, *b)),
+                Relation::Same(..) => {}
+                other if crate::relation::members(other).iter().any(|member| beneath(*member)) => return Ok(None),
+                _ => {}
+            }
+        }
+        let alone = GuardBuilder::new();
+        let mut numbers = HashMap::from([(root, alone.local(0, "root"))]);
+        for (id, source) in &sources {
+            let moved = alone.source(source.moved(&numbers));
+            numbers.insert(*id, moved);
+        }
+        for (id, guard) in &guards {
+            alone.add(numbers[id], guard.clone_ref(py));
+        }
+        let members = same.iter().flat_map(|(a, b)| [*a, *b]).filter(|id| beneath(*id));
+        let handed: Vec<_> = wanted.iter().copied().chain(members).map(|id| (id, numbers[&id])).collect();
+        for (_, moved) in &handed {
+            alone.collect(*moved);
+        }
+        drop(state);
+        let set = alone.build(py)?;
+        // Two sources may be one node, which is handed out once.
+        let places = handed.into_iter().filter_map(|(id, moved)| Some((id, set.place_of(moved)?))).collect();
+        Ok(Some(Part { root, sources, guards, same, places, set }))
+    }
+
+    /// Tells whether a source begins with `root`, of all sources that there are now.
+    pub fn beneath(&self, root: SourceId) -> impl Fn(SourceId) -> bool + use<> {
+        let state = self.state.borrow();
+        let mut within = vec![false; state.sources.len()];
+        within[root.index()] = true;
+        for number in root.index() + 1..within.len() {
+            within[number] = state.sources.get(SourceId(number as u32)).base().is_some_and(|base| within[base.index()]);
+        }
+        move |source| within.get(source.index()).copied().unwrap_or(false)
+    }
+
+    /// Says of what is reached from `root` what a part says. The sources that stand for the part's.
+    pub fn repeat(&self, py: Python<'_>, part: &Part, root: SourceId) -> HashMap<SourceId, SourceId> {
+        let mut numbers = HashMap::with_capacity(part.sources.len() + 1);
+        numbers.insert(part.root, root);
+        for (id, source) in &part.sources {
+            let moved = self.source(source.moved(&numbers));
+            numbers.insert(*id, moved);
+        }
+        for (id, guard) in &part.guards {
+            self.add(numbers[id], guard.clone_ref(py));
+        }
+        let place = |id: &SourceId| numbers.get(id).copied().unwrap_or(*id);
+        for (a, b) in &part.same {
+            self.relate(Relation::Same(place(a), place(b)));
+        }
+        numbers
+    }
+}

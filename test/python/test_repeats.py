@@ -1,0 +1,329 @@
+"""Equal layers: a call made before with another module is repeated, with all that interpreting it would give."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from dynamlir import memo, native
+from dynamlir.capture import api
+from torch import Tensor, nn
+
+pytestmark = pytest.mark.native
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def captured(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """All that a capture leaves, and the classes of modules whose calls were repeated in it."""
+    frame = native.module().capture(api._caller(), (module, *args), kwargs)
+    if isinstance(frame, tuple):
+        return {"stop": frame[:2]}, []
+    recording = frame.session.recording
+    facts = {
+        "graph": frame.text,
+        "guards": frame.code_parts,
+        "sources": frame.sources,
+        "stage 00": recording.emit(native.module().TraceBuilder).text(),
+        "operations": repr(recording.ops),
+        "outputs": repr(recording.outputs),
+        "bumps": recording.input_bumps,
+    }
+    return facts, frame.session.repeated
+
+
+def repeated(module: nn.Module, *args: Any, **kwargs: Any) -> list[str]:
+    """Hold a capture with repeated calls against one without, and the module against eager; which there were."""
+    with memo.disabled():
+        slow, none = captured(module, args, kwargs)
+    fast, found = captured(module, args, kwargs)
+    assert not none
+    for name, value in slow.items():
+        if fast[name] != value:  # no assertion: it would compare thousands of lines
+            pytest.fail(f"{name} differ")
+    compiled = dynamlir.compile(module)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(*args, **kwargs), module(*args, **kwargs))
+    return found
+
+
+class Layer(nn.Module):
+    """One of the layers below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.scale = 2.0
+        self.register_buffer("shift", torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.linear(self.norm(x)).chunk(2, -1)
+        return x + torch.cat([second, first], -1) * self.scale + self.shift
+
+
+class Stack(nn.Module):
+    """Layers, called one after the other."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def stack(kind: type[nn.Module] = Layer, count: int = 6) -> Stack:
+    """A model of equal layers."""
+    return Stack(*(kind() for _ in range(count))).eval()
+
+
+def test_equal_layers_are_repeated() -> None:
+    # The first is given the input, and the next two are as any other.
+    assert repeated(stack(), X).count("Layer") == 3
+
+
+def test_each_layer_is_guarded_as_if_it_had_been_interpreted() -> None:
+    model = stack()
+    compiled = dynamlir.compile(model)
+    compiled(X)
+    for at in range(6):
+        model.layers[at].scale = 3.0 + at
+        torch.testing.assert_close(compiled(X), model(X))
+        model.layers[at].linear = nn.Linear(4, 4, bias=False)
+        torch.testing.assert_close(compiled(X), model(X))
+
+
+def test_a_model_of_modules_within_modules() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    repeated(nn.TransformerEncoder(layer, 5, enable_nested_tensor=False).eval(), X[None])
+
+
+def changed(change: Callable[[list[Any]], Any]) -> int:
+    """How many layers are repeated where the fourth of six, or so, is another."""
+    model = stack()
+    change(model.layers)
+    return repeated(model, X).count("Layer")
+
+
+def tie(layers: list[Any]) -> None:
+    layers[3].linear.weight = layers[0].linear.weight
+
+
+def tie_within(layers: list[Any]) -> None:
+    layers[3].norm.bias = layers[3].norm.weight
+
+
+def share(layers: list[Any]) -> None:
+    layers[3].norm = layers[1].norm
+
+
+def other_number(layers: list[Any]) -> None:
+    layers[3].scale = 2
+
+
+def other_size(layers: list[Any]) -> None:
+    layers[3].shift = torch.randn(1)
+
+
+def no_bias(layers: list[Any]) -> None:
+    layers[3].linear = nn.Linear(4, 4, bias=False)
+
+
+def hook(layers: list[Any]) -> None:
+    layers[3].linear.register_forward_hook(lambda module, args, result: result * 2)
+
+
+def own_forward(layers: list[Any]) -> None:
+    layers[3].forward = lambda x: x.relu()
+
+
+def other_class(layers: list[Any]) -> None:
+    class Other(nn.LayerNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 1
+
+    layers[3].norm = Other(4)
+
+
+def non_contiguous(layers: list[Any]) -> None:
+    layers[3].linear.weight = nn.Parameter(torch.randn(4, 4).t())
+
+
+def another_attribute(layers: list[Any]) -> None:
+    layers[3].extra = 1
+
+
+def views_of_one(layers: list[Any]) -> None:
+    memory = torch.randn(8)
+    layers[3].shift, layers[4].shift = memory[:4], memory[4:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [tie, tie_within, share, other_number, other_size, no_bias, hook, own_forward, other_class, non_contiguous],
+    ids=lambda change: change.__name__,
+)
+def test_a_layer_that_differs_is_interpreted(change: Callable[[list[Any]], Any]) -> None:
+    assert changed(change) == 2
+
+
+@pytest.mark.parametrize("change", [another_attribute, views_of_one], ids=lambda change: change.__name__)
+def test_what_nobody_asks_makes_no_difference(change: Callable[[list[Any]], Any]) -> None:
+    assert changed(change) == 3
+
+
+def test_one_layer_called_again_and_again() -> None:
+    layer = Layer()
+    repeated(Stack(*[layer] * 5).eval(), X)
+    repeated(Stack(layer, Layer(), layer, Layer(), Layer(), layer, Layer()).eval(), X)
+
+
+class Pair(Layer):
+    """Takes and returns several things."""
+
+    def forward(self, x: Tensor, state: tuple[Tensor, int], *, mask: Tensor | None = None) -> Any:
+        y = super().forward(x) + state[0] * state[1]
+        return (y if mask is None else y.masked_fill(mask, 0.0)), (state[0], state[1])
+
+
+class Pairs(Stack):
+    """Hands tuples on."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        state = (x * 2, 3)
+        for layer in self.layers:
+            x, state = layer(x, state, mask=mask)
+        return x, state[0]
+
+
+def test_arguments_in_tuples_and_by_name() -> None:
+    assert repeated(Pairs(*(Pair() for _ in range(6))).eval(), X, X > 0).count("Pair") == 3
+
+
+class Collected(Stack):
+    """Gives its layers a list to write to."""
+
+    def forward(self, x: Tensor) -> Any:
+        seen: list[Tensor] = []
+        for layer in self.layers:
+            x = layer(x, seen)
+        return x, seen
+
+
+class Collecting(Layer):
+    """Writes to what it is given."""
+
+    def forward(self, x: Tensor, seen: list[Tensor]) -> Tensor:
+        seen.append(x)
+        return super().forward(x) * len(seen)
+
+
+def test_what_the_frame_made_can_be_written() -> None:
+    model = Collected(*(Collecting() for _ in range(5))).eval()
+    # The modules within may be repeated, the layers may not: each sees another list.
+    assert "Collecting" not in repeated(model, X)
+
+
+class InPlace(Layer):
+    """Writes to its argument."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x.add_(self.linear(x)).mul_(self.scale)
+        return x
+
+
+def test_writing_to_an_argument() -> None:
+    class Copied(Stack):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.clone())
+
+    assert "InPlace" not in repeated(Copied(*(InPlace() for _ in range(5))).eval(), X)  # versions differ
+
+
+class Switching(Layer):
+    """Changes the state of the thread."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16), torch.enable_grad(), torch.no_grad():
+            y = self.linear(x)
+        return x + y.float()
+
+
+def test_switches_of_the_thread_are_interpreted() -> None:
+    repeated(stack(Switching), X)
+
+
+class Counting(Stack):
+    """Sets an attribute of its layers while it runs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for at, layer in enumerate(self.layers):
+            if at == 3:
+                layer.scale = 5.0
+            x = layer(x)
+            layer.scale = 2.0
+        return x
+
+
+def test_attributes_that_are_set_and_set_back() -> None:
+    repeated(Counting(*(Layer() for _ in range(6))).eval(), X)
+
+
+class Growing(Layer):
+    """Gives results of another shape."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([super().forward(x), x])
+
+
+def test_arguments_of_other_shapes_are_other_calls() -> None:
+    assert not set(repeated(stack(Growing), X))
+
+
+class Strided(Layer):
+    """Looks at more than shapes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        if x.is_contiguous():
+            y = y.t().contiguous().t()
+        return y * (2 if x.stride(0) == 1 else 3)
+
+
+def test_layouts_and_views_are_part_of_the_call() -> None:
+    repeated(stack(Strided, 8), X)
+
+
+def test_random_layers() -> None:
+    model = Stack(*(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)) for _ in range(5)))
+    with memo.disabled():
+        slow, _ = captured(model, (X,), {})
+    fast, _ = captured(model, (X,), {})
+    assert fast == slow
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit", "albert", "regnety_004"])
+def test_models(name: str) -> None:
+    from suite import catalog
+
+    with contextlib.suppress(ImportError):
+        module, inputs = catalog.MODELS[name].make(1)
+        with memo.disabled():
+            slow, _ = captured(module, (), inputs)
+        fast, found = captured(module, (), inputs)
+        if fast != slow:
+            pytest.fail("they differ")
+        assert "stop" not in fast and found
