@@ -438,7 +438,7 @@ impl<'py> Capture<'py> {
             Ok(result) => result,
             Err(error) => return Err(self.refused_by_torch(error)),
         };
-        self.add_call(is_method, target, args, named, location, &result)
+        self.add_call(is_method, target, args, named, &location, &result)
     }
 
     fn add_call(
@@ -447,18 +447,18 @@ impl<'py> Capture<'py> {
         target: Target<Py<PyAny>>,
         args: Vec<Argument<Py<PyAny>>>,
         kwargs: Vec<(String, Argument<Py<PyAny>>)>,
-        location: Vec<Line>,
+        location: &[Line],
         result: &Bound<'py, PyAny>,
     ) -> Outcome<()> {
         let node = {
             let mut graph = self.graph.borrow_mut();
             if is_method {
-                graph.call_method(&target.base, args, kwargs, Some(location.clone()))
+                graph.call_method(&target.base, args, kwargs, Some(location.to_vec()))
             } else {
-                graph.call_function(target, args, kwargs, Some(location.clone()))
+                graph.call_function(target, args, kwargs, Some(location.to_vec()))
             }
         };
-        self.bind_result(result, node, &location)
+        self.bind_result(result, node, location)
     }
 
     fn remade(&self, made: &Made, values: &HashMap<usize, Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
@@ -475,6 +475,9 @@ impl<'py> Capture<'py> {
         }
     }
 }
+
+/// Arguments as the graph has them, and as Python has them.
+type Lists<'py> = (Vec<Argument<Py<PyAny>>>, Vec<Bound<'py, PyAny>>);
 
 /// Makes the arguments of a node anew: as the graph has them, and as Python has them.
 struct Pieces<'a, 'py> {
@@ -539,7 +542,7 @@ impl<'py> Pieces<'_, 'py> {
         if at >= self.from { self.capture.graph.borrow().id_at(self.first + (at - self.from)) } else { self.capture.node(fake) }
     }
 
-    fn all(&mut self, items: &[Argument<Py<PyAny>>]) -> Outcome<(Vec<Argument<Py<PyAny>>>, Vec<Bound<'py, PyAny>>)> {
+    fn all(&mut self, items: &[Argument<Py<PyAny>>]) -> Outcome<Lists<'py>> {
         Ok(items.iter().map(|item| self.both(item)).collect::<Outcome<Vec<_>>>()?.into_iter().unzip())
     }
 }
