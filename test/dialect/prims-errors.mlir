@@ -862,6 +862,39 @@ func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
 
 // -----
 
+// Attention: as many heads of each, keys as long as queries, a mask for each score.
+func.func @f(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>) {
+  // expected-error @+1 {{expected queries, keys and values by batch, head and line}}
+  dynamo.attention %q, %k, %k scale 1.0 : tensor<5x8xf32>, tensor<7x8xf32>, tensor<7x8xf32> -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x3x5x8xf32>, %k: tensor<2x1x7x8xf32>) {
+  // expected-error @+1 {{expected as many heads of each, keys as long as queries and as many as values}}
+  dynamo.attention %q, %k, %k scale 1.0 : tensor<2x3x5x8xf32>, tensor<2x1x7x8xf32>, tensor<2x1x7x8xf32> -> tensor<2x3x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x3x5x8xf32>, %k: tensor<2x3x7x8xf32>, %m: tensor<5x7xf32>) {
+  // expected-error @+1 {{[2, 3, 5, 7], got 'tensor<5x7xf32>'}}
+  dynamo.attention %q, %k, %k mask %m scale 1.0 : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x8xf32>, tensor<5x7xf32> -> tensor<2x3x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x3x5x8xf32>, %k: tensor<2x3x7x8xf32>) {
+  // expected-error @+1 {{expected a result of shape [2, 3, 5, 8], got 'tensor<2x3x5x7xf32>'}}
+  dynamo.attention %q, %k, %k scale 1.0 : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x8xf32> -> tensor<2x3x5x7xf32>
+  return
+}
+
+// -----
+
 // Pooling: the same windows.
 func.func @f(%x: tensor<3x9x9xf32>) {
   // expected-error @+1 {{expected images of two dimensions, with channels, got 'tensor<3x9x9xf32>'}}

@@ -36,3 +36,14 @@ func.func @max_pool(%x: tensor<2x6x9x9xf32>) {
   dynamo.max_pool %x window [3, 2] strides [2, 1] padding [1, 0] dilation [1, 3] : tensor<2x6x9x9xf32> -> tensor<2x6x5x6xf32>
   return
 }
+
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<2x3x5x8xf32>, %k: tensor<2x3x7x8xf32>, %v: tensor<2x3x7x4xf32>, %m: tensor<2x3x5x7xf32>) {
+  // CHECK: dynamo.attention %arg0, %arg1, %arg2 scale 1.250000e-01 causal : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x4xf32> -> tensor<2x3x5x4xf32>
+  dynamo.attention %q, %k, %v scale 1.250000e-01 causal
+    : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x4xf32> -> tensor<2x3x5x4xf32>
+  // CHECK: dynamo.attention %arg0, %arg1, %arg2 mask %arg3 scale 5.000000e-01 : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x4xf32>, tensor<2x3x5x7xf32> -> tensor<2x3x5x4xf32>
+  dynamo.attention %q, %k, %v mask %m scale 5.000000e-01
+    : tensor<2x3x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x4xf32>, tensor<2x3x5x7xf32> -> tensor<2x3x5x4xf32>
+  return
+}

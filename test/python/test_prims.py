@@ -7,9 +7,7 @@ the last place off. A float32 reference is computed in float64 and rounded where
 
 from __future__ import annotations
 
-import dataclasses
 import fractions
-import functools
 import itertools
 import math
 import re
@@ -21,6 +19,7 @@ import dynamlir
 import numpy as np
 import pytest
 import torch
+from prim_products import Case, Cases, attention, convolution, matmul, max_pool
 
 pytestmark = pytest.mark.native
 
@@ -41,26 +40,6 @@ NAMES = {
     torch.uint8: "ui8",
     torch.bool: "i1",
 }
-
-
-@dataclasses.dataclass
-class Case:
-    """One operator on one set of inputs; ``{0}`` in the text is an operand, ``{t0}`` its type, ``{r}`` the result's."""
-
-    text: str
-    reference: Callable[..., torch.Tensor]
-    inputs: tuple[torch.Tensor, ...]
-    ulps: int = 0
-    """How far a float may be off, in units in the last place."""
-    absolute: float = 0.0
-    """Or how far off in value: near zeros that the function has where x is not 0."""
-    any_zero: bool = False
-    """Whether the sign of a zero is left open."""
-    constant: str = ""
-    """The text of an operator without operands, whose value is ``{c}``."""
-
-
-Cases = Iterator[Case]
 
 
 def special(dtype: torch.dtype) -> torch.Tensor:
@@ -274,42 +253,6 @@ def gather() -> Cases:
         yield Case(text, lambda x, i, j: x[i, j], (sample(dtype, 5, 7), i, j))
 
 
-def matmul() -> Cases:
-    """Sums of whole numbers, which are exact in any order."""
-    for dtype in (torch.float32, torch.float64):
-        whole = lambda *shape, dtype=dtype: torch.randint(-9, 9, shape).to(dtype)  # noqa: E731
-        text = "dynamo.matmul {0}, {1} batch %d : {t0}, {t1} -> {r}"
-        yield Case(text % 0, torch.matmul, (whole(2, 3, 5), whole(5, 4)), any_zero=True)
-        yield Case(text % 0, torch.matmul, (whole(40, 33), whole(33)), any_zero=True)
-        yield Case(text % 1, torch.matmul, (whole(3, 20, 40), whole(3, 40, 18)), any_zero=True)
-        yield Case(text % 1, lambda a, b: (a[:, None] @ b)[:, 0], (whole(3, 40), whole(3, 40, 18)), any_zero=True)
-
-
-def convolution() -> Cases:
-    """The same of windows."""
-    for groups, (stride, padding, dilation) in itertools.product((1, 2), ((1, 0, 1), (2, 1, 1), (1, 2, 2))):
-        images, weights = (
-            torch.randint(-9, 9, (2, 4, 9, 11)).float(),
-            torch.randint(-9, 9, (6, 4 // groups, 3, 2)).float(),
-        )
-        lists = "strides [%d, %d] padding [%d, %d] dilation [%d, %d] groups %d"
-        text = "dynamo.convolution {0}, {1} " + lists + " : {t0}, {t1} -> {r}"
-        numbers = (stride, stride, padding, padding, dilation, dilation, groups)
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        reference = functools.partial(torch.nn.functional.conv2d, **options)
-        yield Case(text % numbers, reference, (images, weights), any_zero=True)
-
-
-def max_pool() -> Cases:
-    """The largest elements of windows."""
-    for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), (1, 1, 2), (3, 0, 2)):
-        images = torch.randint(-9, 9, (2, 4, 9, 11)).float()
-        text = "dynamo.max_pool {0} window [3, 2] strides [%d, %d] padding [%d, %d] dilation [%d, %d] : {t0} -> {r}"
-        numbers = (stride, stride, padding, padding, dilation, dilation)
-        options = {"kernel_size": (3, 2), "stride": stride, "padding": padding, "dilation": dilation}
-        yield Case(text % numbers, functools.partial(torch.nn.functional.max_pool2d, **options), (images,))
-
-
 def running(kind: str, x: torch.Tensor, dim: int) -> Iterator[torch.Tensor]:
     """The running combination of the slices along ``dim``, one by one, in the type itself."""
     combine = {
@@ -501,6 +444,7 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
         ("matmul", matmul),
         ("convolution", convolution),
         ("max_pool", max_pool),
+        ("attention", attention),
         ("scatter", scatter_by_index),
         ("reduce", reduce),
         ("arg_reduce", arg_reduce),

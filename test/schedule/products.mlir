@@ -208,3 +208,35 @@ module {
     }
   }
 }
+
+// -----
+
+// Attention: scores of a block of queries, their exponentials and sums, and values weighted with them. Keys are copied to panels, values
+// read where they are. The epilogue follows as that of a product does.
+
+// PLAN-LABEL: func.func @main
+// PLAN: func.func @heads
+// PLAN-SAME: dynamo.matmul = {block = 64 : i64, keys = 3 : i64, values = 4 : i64, width = 16 : i64}
+// CHECK-LABEL: func.func @heads
+// CHECK: vector.fma
+// CHECK: vector.reduction <maximumf>
+// CHECK: math.exp {{.*}} : vector<16xf32>
+// CHECK: vector.reduction <add>
+// CHECK: vector.fma
+// CHECK: linalg.generic
+// CHECK-NOT: tensor
+// CHECK: return
+module {
+  func.func @main(%q: tensor<2x4x64x64xf32>, %k: tensor<2x4x48x64xf32>)
+      -> (tensor<2x4x64x64xf32> {dynamo.strides = array<i64: 16384, 4096, 64, 1>}) attributes {dynamo.entry} {
+    %r = dynamo.launch @kernels::@heads(%q, %k) : (tensor<2x4x64x64xf32>, tensor<2x4x48x64xf32>) -> tensor<2x4x64x64xf32>
+    return %r : tensor<2x4x64x64xf32>
+  }
+  module @kernels {
+    func.func @heads(%q: tensor<2x4x64x64xf32>, %k: tensor<2x4x48x64xf32>) -> tensor<2x4x64x64xf32>
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 2, 4, 64, 64>, dynamo.reduced_dims = array<i64>} {
+      %r = dynamo.attention %q, %k, %k scale 0.125 : tensor<2x4x64x64xf32>, tensor<2x4x48x64xf32>, tensor<2x4x48x64xf32> -> tensor<2x4x64x64xf32>
+      return %r : tensor<2x4x64x64xf32>
+    }
+  }
+}

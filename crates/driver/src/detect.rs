@@ -127,7 +127,8 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
         let name = op.name();
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
         // What goes over windows stays until it is scheduled.
-        primitives |= name.starts_with("dynamo.") && !["dynamo.convolution", "dynamo.max_pool"].contains(&name.as_str());
+        primitives |=
+            name.starts_with("dynamo.") && !["dynamo.attention", "dynamo.convolution", "dynamo.max_pool"].contains(&name.as_str());
         generics |= name.starts_with("linalg.");
         loops |= name.starts_with("scf.");
     });

@@ -310,6 +310,12 @@ impl Emit {
         let attrs = [("window", pair(window)), ("strides", pair(strides)), ("padding", pair(padding)), ("dilation", pair(dilation))];
         self.b.value("dynamo.max_pool", &[input], result, &attrs)
     }
+    /// `dynamo.attention` of queries, keys, values and, maybe, a mask.
+    pub fn attention(&self, operands: &[Value], scale: f64, causal: bool, result: Type) -> Value {
+        let scale = ("scale", Attr::float_of(Type::f64(self.ctx()), scale));
+        let attrs: Vec<_> = std::iter::once(scale).chain(causal.then(|| ("causal", Attr::unit(self.ctx())))).collect();
+        self.b.value("dynamo.attention", operands, result, &attrs)
+    }
     /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
     pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
         let (left, right) = (lhs.ty().shape(), rhs.ty().shape());

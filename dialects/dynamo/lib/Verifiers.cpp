@@ -315,6 +315,28 @@ LogicalResult MaxPoolOp::verify() {
   return expectElements(*this, expected, getResult());
 }
 
+LogicalResult AttentionOp::verify() {
+  for (Value operand : getOperands())
+    if (failed(sameElementType(*this, operand, getResult())))
+      return failure();
+  auto query = tensorOf(getQuery()), key = tensorOf(getKey()), value = tensorOf(getValue());
+  if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4)
+    return emitOpError() << "expected queries, keys and values by batch, head and line, got " << query << ", " << key << " and " << value;
+  auto outer = [](RankedTensorType type) { return type.getShape().take_front(2); };
+  if (outer(query) != outer(key) || outer(query) != outer(value) || query.getDimSize(3) != key.getDimSize(3) ||
+      key.getDimSize(2) != value.getDimSize(2))
+    return emitOpError() << "expected as many heads of each, keys as long as queries and as many as values, got " << query << ", " << key
+                         << " and " << value;
+  SmallVector<int64_t> expected(query.getShape());
+  if (getMask()) {
+    expected[3] = key.getDimSize(2);
+    if (failed(expectShape(*this, expected, getMask())))
+      return failure();
+  }
+  expected[3] = value.getDimSize(3);
+  return expectElements(*this, expected, getResult());
+}
+
 LogicalResult GatherOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())) ||

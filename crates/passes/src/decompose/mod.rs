@@ -16,6 +16,7 @@
 pub mod activation;
 mod adaptive_pool;
 pub mod arith;
+pub mod attention;
 pub mod call;
 pub mod compare;
 pub mod create;
@@ -76,6 +77,7 @@ pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
 pub const TABLES: &[&[(&str, Lowering)]] = &[
     pointwise::TABLE,
     arith::TABLE,
+    attention::TABLE,
     compare::TABLE,
     activation::TABLE,
     special::TABLE,

@@ -123,7 +123,7 @@ fn kind(op: Op) -> Kind {
         Some("reduce") => Kind::Reduce,
         Some("arg_reduce") => Kind::ArgReduce,
         Some("scan") => Kind::Scan,
-        Some("matmul" | "convolution" | "max_pool") => Kind::Product,
+        Some("matmul" | "convolution" | "max_pool" | "attention") => Kind::Product,
         Some("broadcast") => Kind::Broadcast,
         Some("permute") => Kind::Permute,
         Some("reshape") => Kind::Reshape,

@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 
 use super::{Kind, after, is_table, keyword, kind, pull, reduced_dims, shaped};
-use crate::matmul;
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
@@ -119,9 +118,9 @@ fn squeeze(op: Op) {
     }
 }
 
-/// A product's unit dims go, but for k, which it has always; of a convolution those of the result.
+/// A product's unit dims go, but for k, which it has always; of what is no product of matrices those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
-    if matmul::has_windows(op) {
+    if !op.is("dynamo.matmul") {
         return retype(op, &[], &without_units(&op.result(0).ty().shape()));
     }
     let batch = op.attr_i64("batch").unwrap_or(0) as usize;

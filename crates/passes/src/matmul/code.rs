@@ -114,7 +114,7 @@ impl Code {
     /// Which lanes have a number from `begin` to below `end`.
     pub(super) fn between(&self, begin: Value, end: Value, lanes: i64) -> Value {
         let ty = self.vector_type(Type::int(self.ctx(), 1), lanes);
-        let up_to = |value: Value| self.b.value("vector.create_mask", &[value], ty, &[]);
+        let up_to = |value: Value| self.first_lanes(value, lanes);
         self.b.value("arith.xori", &[up_to(begin), up_to(end)], ty, &[])
     }
     pub(super) fn number(&self, element: Type, value: f64) -> Value {
@@ -204,7 +204,8 @@ impl Code {
         ];
         self.b.op("memref.prefetch", &[memory, at], &[], &attrs);
     }
-    fn mask(&self, lanes: i64, valid: i64) -> Value {
+    /// Which lanes are below a number.
+    pub(super) fn mask(&self, lanes: i64, valid: i64) -> Value {
         let ty = self.vector_type(Type::int(self.ctx(), 1), lanes);
         self.b.value("vector.constant_mask", &[], ty, &[("mask_dim_sizes", Attr::i64s(self.ctx(), &[valid]))])
     }
@@ -218,6 +219,24 @@ impl Code {
     /// The larger of each two elements; NaN is larger than all.
     pub(super) fn largest(&self, a: Value, b: Value) -> Value {
         self.b.value("arith.maximumf", &[a, b], a.ty(), &[])
+    }
+    /// All elements combined (`add`, in any order, or `maximumf`).
+    pub(super) fn reduced(&self, kind: &str, value: Value) -> Value {
+        let parse = |text: &str| Attr::parse(self.ctx(), text).unwrap_or_else(|| Attr::unit(self.ctx()));
+        let attrs = [("kind", parse(&format!("#vector.kind<{kind}>"))), ("fastmath", parse("#arith.fastmath<reassoc>"))];
+        let attrs = if kind == "add" { &attrs[..] } else { &attrs[..1] };
+        self.b.value("vector.reduction", &[value], value.ty().element(), attrs)
+    }
+    /// Multiples of a distance, one for each lane; those from `valid` on are the last one of the others.
+    pub(super) fn steps(&self, distance: i64, lanes: i64, valid: i64) -> Value {
+        let ty = self.vector_type(Type::int(self.ctx(), 32), lanes);
+        let list: Vec<_> = (0..lanes).map(|lane| (lane.min(valid - 1) * distance).to_string()).collect();
+        let value = Attr::parse(self.ctx(), &format!("dense<[{}]> : {ty}", list.join(", "))).unwrap_or_else(|| Attr::unit(self.ctx()));
+        self.b.value("arith.constant", &[], ty, &[("value", value)])
+    }
+    /// Which lanes are below a number known at run time.
+    pub(super) fn first_lanes(&self, count: Value, lanes: i64) -> Value {
+        self.b.value("vector.create_mask", &[count], self.vector_type(Type::int(self.ctx(), 1), lanes), &[])
     }
     pub(super) fn shuffle(&self, a: Value, b: Value, lanes: &[i64]) -> Value {
         let ty = self.vector_type(a.ty().element(), lanes.len() as i64);

@@ -10,7 +10,7 @@
 use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
 
 use super::{
-    SCHEDULE,
+    SCHEDULE, attend,
     choose::{Form, Schedule, ceiling, parts},
     code::{Code, fill},
     convolve, dots,
@@ -34,6 +34,9 @@ pub(super) const CHEAPER: i64 = 16;
 pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static str> {
     if let Some(op) = convolve::find(function) {
         return convolve::lower(function, op, parallel_work).map(|()| true);
+    }
+    if let Some(op) = attend::find(function) {
+        return attend::lower(function, op, parallel_work).map(|()| true);
     }
     let Some(product) = kernel::product(function) else { return Ok(false) };
     let (problem, roles) = kernel::matrices(product)?;

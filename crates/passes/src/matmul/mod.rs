@@ -22,9 +22,13 @@
 //! of its own there is nothing to be shared in tiles, and positions are added up along memory (`plane`, `planes`); so are
 //! the maxima of windows found.
 //!
+//! Attention ([`attention`], `attend`) is two such products with a `softmax` between them.
+//!
 //! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel) unless a
 //! measurement has ([`choices`], [`way`]), `lower` builds loops, `pack`, `tile` and `dots` what is in them.
 
+mod attend;
+pub mod attention;
 pub mod choices;
 pub mod choose;
 mod code;
@@ -39,6 +43,7 @@ mod pack;
 mod plane;
 mod planes;
 pub mod problem;
+mod softmax;
 mod tile;
 pub mod way;
 pub mod windows;
@@ -51,7 +56,7 @@ use dynamlir_dialect::ir::{Block, Op};
 
 /// Whether an operation sums up products of what its operands have in memory, or takes the maximum of windows of it.
 pub fn is_product(op: Op) -> bool {
-    op.is("dynamo.matmul") || has_windows(op)
+    op.is("dynamo.matmul") || op.is("dynamo.attention") || has_windows(op)
 }
 
 /// Whether it goes over windows of images.

@@ -58,7 +58,11 @@ impl Kernels {
     pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         if let Some(op) = matmul::find(block) {
-            let plan = if matmul::has_windows(op) { Self::convolution } else { Self::product };
+            let plan = match () {
+                () if matmul::has_windows(op) => Self::convolution,
+                () if op.is("dynamo.attention") => Self::attention,
+                () => Self::product,
+            };
             return plan(self, template, op, windows, loc);
         }
         let inputs = block.args().len();

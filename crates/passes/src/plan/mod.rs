@@ -6,6 +6,7 @@
 //!
 //! Option `vector-bits=N`: the width of vectors that products of matrices are cut for, else as this processor has them.
 
+mod attention;
 mod convolution;
 mod domain;
 mod externs;

@@ -502,4 +502,26 @@ def Dynamo_MaxPoolOp : Prim<"max_pool"> {
   let hasVerifier = 1;
 }
 
+def Dynamo_AttentionOp : Prim<"attention"> {
+  let summary = "values, weighted by the softmax of queries' products with keys";
+  let description = [{
+    `result[b, h, i, e] = Σ_j p[j] · value[b, h, j, e]`, with
+    `p = softmax_j(scale · Σ_d query[b, h, i, d] · key[b, h, j, d] + mask[b, h, i, j])`.
+    With `causal`, `p[j]` is 0 for `j > i`. Where all `j` are masked by negative
+    infinity the result is 0. The order of the sums is unspecified. The result
+    may have another shape of as many elements, which are the same in
+    row-major order.
+
+    ```mlir
+    %o = dynamo.attention %q, %k, %v scale 1.250000e-01 causal
+           : tensor<1x4x128x64xf32>, tensor<1x4x128x64xf32>, tensor<1x4x128x64xf32> -> tensor<1x4x128x64xf32>
+    ```
+  }];
+  let arguments = (ins Dynamo_FloatTensor:$query, Dynamo_FloatTensor:$key, Dynamo_FloatTensor:$value,
+                       Optional<Dynamo_FloatTensor>:$mask, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Dynamo_FloatTensor:$result);
+  let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? `scale` $scale (`causal` $causal^)? attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($mask)^)? `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // DYNAMO_PRIMS

@@ -1,0 +1,160 @@
+//! Exponentials of scores, and the factors that make them weights: a few lines at a time, since one alone would wait for itself.
+
+use dynamlir_dialect::ir::{Attr, Type, Value};
+
+use super::code::Code;
+
+/// Lines that are gone through together.
+const TOGETHER: i64 = 4;
+
+/// `arith.cmpf` oeq and olt.
+const EQUAL: i64 = 1;
+const LESS: i64 = 4;
+
+/// Exponentials of what is lower are hardly normal numbers, which the processor takes a hundred cycles for; beside 1 they are
+/// nothing.
+const LOWEST: f64 = -87.0;
+
+/// What is added to scores.
+#[derive(Clone, Copy)]
+pub(super) struct Mask {
+    pub(super) memory: Value,
+    /// Element 0 of the first line.
+    pub(super) base: Value,
+    /// Distances of lines and of elements.
+    pub(super) strides: [i64; 2],
+}
+
+/// Lines of scores.
+pub(super) struct Lines {
+    /// They become exponentials.
+    pub(super) scores: Value,
+    /// Each line's factor goes here: one by the sum, or 1 where all is masked.
+    pub(super) sums: Value,
+    /// Distance of lines.
+    pub(super) pitch: i64,
+    /// Scores of a line.
+    pub(super) keys: i64,
+    /// Elements of a vector.
+    pub(super) width: i64,
+    /// What scores are multiplied with.
+    pub(super) scale: f64,
+    pub(super) mask: Option<Mask>,
+    /// The first line's own place, where scores behind a line's place do not count.
+    pub(super) place: Option<Value>,
+}
+
+/// Goes through so many lines.
+pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
+    let whole = count / TOGETHER;
+    if whole > 0 {
+        code.times_do(whole, |code, i| lines.some(code, code.times(i, TOGETHER), TOGETHER));
+    }
+    if count % TOGETHER > 0 {
+        lines.some(code, code.index(whole * TOGETHER), count % TOGETHER);
+    }
+}
+
+impl Lines {
+    fn ty(&self, code: Code) -> Type {
+        code.vector_type(self.scores.ty().element(), self.width)
+    }
+    fn splat(&self, code: Code, value: f64) -> Value {
+        code.broadcast(code.number(self.scores.ty().element(), value), self.width)
+    }
+
+    fn some(&self, code: Code, first: Value, count: i64) {
+        let lines: Vec<Value> = (0..count).map(|i| code.plus(first, i)).collect();
+        let starts: Vec<Value> = lines.iter().map(|&line| code.times(line, self.pitch)).collect();
+        let element = self.scores.ty().element();
+        let lowest = self.splat(code, f64::NEG_INFINITY);
+        let largest = self.along(code, &vec![lowest; lines.len()], |code, i, from, valid, seen| {
+            let at = code.add(starts[i], from);
+            let score = self.score(code, (lines[i], at, from), valid);
+            code.store_vector(score, self.scores, at);
+            code.largest(score, seen)
+        });
+        let largest: Vec<Value> = largest
+            .into_iter()
+            .map(|value| {
+                let value = code.reduced("maximumf", value);
+                // Where all is masked, exponentials are to be 0 and no NaN.
+                let masked = equals(code, value, f64::NEG_INFINITY);
+                let value = code.b.value("arith.select", &[masked, code.number(element, 0.0), value], element, &[]);
+                code.broadcast(value, self.width)
+            })
+            .collect();
+        let zero = self.splat(code, 0.0);
+        let sums = self.along(code, &vec![zero; lines.len()], |code, i, from, _, sum| {
+            let at = code.add(starts[i], from);
+            let score = code.load_vector(self.scores, at, (self.width, self.width));
+            let distance = code.b.value("arith.subf", &[score, largest[i]], self.ty(code), &[]);
+            let weight = self.weight(code, distance);
+            code.store_vector(weight, self.scores, at);
+            code.b.value("arith.addf", &[sum, weight], self.ty(code), &[])
+        });
+        for (&line, sum) in lines.iter().zip(sums) {
+            let sum = code.reduced("add", sum);
+            let one = code.number(element, 1.0);
+            let nothing = equals(code, sum, 0.0);
+            let sum = code.b.value("arith.select", &[nothing, one, sum], element, &[]);
+            code.store(code.b.value("arith.divf", &[one, sum], element, &[]), self.sums, line);
+        }
+    }
+
+    /// Goes along the lines, vector by vector, each with what the one before gave; the last vector may be there in part.
+    fn along(&self, code: Code, start: &[Value], each: impl Fn(Code, usize, Value, i64, Value) -> Value) -> Vec<Value> {
+        let whole = self.keys / self.width * self.width;
+        let all = |code: Code, from: Value, valid: i64, seen: &[Value]| {
+            seen.iter().enumerate().map(|(i, &value)| each(code, i, from, valid, value)).collect::<Vec<_>>()
+        };
+        let seen =
+            code.for_each((code.index(0), code.index(whole), self.width), start, |code, from, seen| all(code, from, self.width, seen));
+        if whole == self.keys { seen } else { all(code, code.index(whole), self.keys - whole, &seen) }
+    }
+
+    /// Scores from the one at `at`, scaled and masked; those that are not there are the lowest.
+    fn score(&self, code: Code, (line, at, from): (Value, Value, Value), valid: i64) -> Value {
+        let (width, ty) = (self.width, self.ty(code));
+        let score = code.load_vector(self.scores, at, (width, width));
+        let scale = self.splat(code, self.scale);
+        let lowest = || self.splat(code, f64::NEG_INFINITY);
+        let only = |score: Value, there: Value| code.b.value("arith.select", &[there, score, lowest()], ty, &[]);
+        let mut score = match self.mask {
+            None => code.b.value("arith.mulf", &[score, scale], ty, &[]),
+            Some(mask) => {
+                let [lines, elements] = mask.strides;
+                let place = code.add(code.add(mask.base, code.times(line, lines)), code.times(from, elements));
+                let added = match elements {
+                    0 => code.broadcast(code.load(mask.memory, place), width),
+                    1 => code.load_vector(mask.memory, place, (width, valid)),
+                    // The last ones may be repeated: they are not there.
+                    _ => code.gather(mask.memory, place, code.steps(elements, width, valid)),
+                };
+                code.fma(score, scale, added)
+            }
+        };
+        if let Some(first) = self.place {
+            let own = code.plus(code.add(first, line), 1);
+            let there = code.sub(code.at_least(own, from), from);
+            score = only(score, code.first_lanes(there, width));
+        }
+        if valid < width { only(score, code.mask(width, valid)) } else { score }
+    }
+
+    /// The exponential; 0 below [`LOWEST`].
+    fn weight(&self, code: Code, distance: Value) -> Value {
+        let (ty, lowest) = (self.ty(code), self.splat(code, LOWEST));
+        let bits = code.vector_type(Type::int(code.ctx(), 1), self.width);
+        let below = code.b.value("arith.cmpf", &[distance, lowest], bits, &[("predicate", Attr::i64(code.ctx(), LESS))]);
+        let select = |yes: Value, no: Value| code.b.value("arith.select", &[below, yes, no], ty, &[]);
+        let weight = code.b.value("math.exp", &[select(lowest, distance)], ty, &[]);
+        select(self.splat(code, 0.0), weight)
+    }
+}
+
+fn equals(code: Code, value: Value, number: f64) -> Value {
+    let other = code.number(value.ty(), number);
+    let bit = Type::int(code.ctx(), 1);
+    code.b.value("arith.cmpf", &[value, other], bit, &[("predicate", Attr::i64(code.ctx(), EQUAL))])
+}

@@ -1,0 +1,45 @@
+// RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=512 --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=0 | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.attention
+
+// Attention becomes a primitive where the library's call is slower. The scale is written out, a mask is there for each score.
+
+// CHECK-LABEL: func.func @plain
+// CHECK: dynamo.attention %arg0, %arg1, %arg2 scale 1.250000e-01 causal
+// NONE-LABEL: func.func @plain
+func.func @plain(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x40x64xf32>, %v: tensor<1x4x40x64xf32>) -> tensor<1x4x32x64xf32> {
+  %r, %s = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %k, %v)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, true, unit, unit]
+    : (tensor<1x4x32x64xf32>, tensor<1x4x40x64xf32>, tensor<1x4x40x64xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
+  return %r : tensor<1x4x32x64xf32>
+}
+
+// CHECK-LABEL: func.func @masked
+// CHECK: %[[M:.*]] = dynamo.broadcast
+// CHECK: dynamo.attention %arg0, %arg1, %arg2 mask %[[M]] scale 2.000000e+00
+// NONE-LABEL: func.func @masked
+func.func @masked(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x40x64xf32>, %v: tensor<1x4x40x64xf32>, %m: tensor<1x1x32x40xf32>) -> tensor<1x4x32x64xf32> {
+  %r, %s = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %k, %v, %m)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, #dynamo.operand<3>, 2.0]
+    : (tensor<1x4x32x64xf32>, tensor<1x4x40x64xf32>, tensor<1x4x40x64xf32>, tensor<1x1x32x40xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
+  return %r : tensor<1x4x32x64xf32>
+}
+
+// Many keys, another type, dropout, and where the sums are asked for: the library.
+// CHECK-LABEL: func.func @left_to_the_library
+// CHECK-COUNT-4: dynamo.aten
+// CHECK: return
+func.func @left_to_the_library(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x1000x64xf32>, %d: tensor<1x4x32x64xf64>) -> tensor<1x32x4xf32> {
+  %0:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %k, %k)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, unit, unit]
+    : (tensor<1x4x32x64xf32>, tensor<1x4x1000x64xf32>, tensor<1x4x1000x64xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
+  %1:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%d, %d, %d)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, unit, unit]
+    : (tensor<1x4x32x64xf64>, tensor<1x4x32x64xf64>, tensor<1x4x32x64xf64>) -> (tensor<1x4x32x64xf64>, tensor<1x32x4xf64>)
+  %2:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %q, %q)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.1, false, unit, unit]
+    : (tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
+  %3:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %q, %q)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, unit, unit]
+    : (tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
+  return %3#1 : tensor<1x32x4xf32>
+}

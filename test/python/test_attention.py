@@ -1,0 +1,163 @@
+"""Generated attention: sizes that fill no vector, masks of any layout, causal ones, lines that are masked as a whole.
+
+The reference is torch's own formula in float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_products import SCHEDULE, compiled, generated, planned, run_text, wide_vectors
+from torch import Tensor
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.native
+
+INF = float("inf")
+
+
+def attend(**options: Any) -> Callable[..., Tensor]:
+    """Attention with these options, and maybe a mask."""
+    return lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask, **options)
+
+
+def close(got: Tensor, fn: Callable[..., Tensor], *args: Tensor) -> None:
+    """The result is eager's, and as exact."""
+    eager, want = fn(*args), fn(*(arg.double() for arg in args))
+    assert got.shape == eager.shape and got.stride() == eager.stride()
+    assert torch.equal(got.isnan(), eager.isnan())
+    error = (got.double() - want)[~got.isnan()].abs()
+    assert error.numel() == 0 or error.max().item() <= 4e-6, error.max()
+
+
+def check(folder: Path, fn: Callable[..., Tensor], *args: Tensor) -> None:
+    """The compiled function agrees; the attention is generated."""
+    close(compiled(fn, folder, *args), fn, *args)
+    assert generated(folder) or not wide_vectors(folder)
+
+
+def heads(*shape: int) -> Tensor:
+    """By batch, head, line and element, as models have it: heads lie within a line."""
+    batch, number, lines, length = shape
+    return torch.randn(batch, lines, number, length).transpose(1, 2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lines", [(2, 1), (5, 7), (16, 16), (33, 50), (130, 97), (7, 300), (300, 48)])
+def test_sizes(lines: tuple[int, int], causal: bool, tmp_path: Path) -> None:
+    queries, keys = lines
+    for outer, depth, length in (((1, 1), 8, 8), ((2, 3), 33, 33), ((1, 2), 64, 64)):
+        q, k, v = heads(*outer, queries, depth), heads(*outer, keys, depth), heads(*outer, keys, length)
+        check(tmp_path / f"{outer}{depth}", attend(is_causal=causal), q, k, v)
+
+
+def test_layouts(tmp_path: Path) -> None:
+    """Operands of other layouts each, the same for all heads, or the same memory."""
+    made = {
+        "lines": lambda: heads(2, 3, 20, 24),
+        "heads": lambda: torch.randn(2, 3, 20, 24),
+        "gaps": lambda: torch.randn(2, 3, 20, 30)[..., 3:27],
+        "repeated": lambda: torch.randn(2, 1, 20, 24).expand(2, 3, 20, 24),
+    }
+    for (first, q), (second, v) in itertools.product(made.items(), repeat=2):
+        check(tmp_path / first / second, attend(), q(), v(), v())
+    x = heads(2, 3, 20, 24)
+    check(tmp_path / "same", lambda x: attend()(x, x, x), x)
+
+
+def direct(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The operator itself: torch calls it only where elements of a line are neighbours."""
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
+
+
+def test_elements_far_apart(tmp_path: Path) -> None:
+    """Columns of memory as lines: these are copied, values too."""
+    turned = lambda lines: torch.randn(2, 3, 40, lines).transpose(2, 3)  # noqa: E731
+    args = turned(20), turned(37), turned(37)
+    got = compiled(direct, tmp_path, *args)
+    assert generated(tmp_path) or not wide_vectors(tmp_path)
+    want = attend()(*(arg.double() for arg in args))
+    assert (got.double() - want).abs().max() <= 4e-6
+
+
+def test_masks(tmp_path: Path) -> None:
+    q, k, v = heads(2, 3, 37, 16), heads(2, 3, 45, 16), heads(2, 3, 45, 16)
+    masks = {
+        "all": torch.randn(2, 3, 37, 45),
+        "heads": torch.randn(2, 1, 37, 45),
+        "shared": torch.randn(37, 45),
+        "keys": torch.randn(2, 1, 1, 45).expand(2, 3, 37, 45),
+        "queries": torch.randn(1, 1, 37, 1).expand(2, 3, 37, 45),
+        "turned": torch.randn(45, 37).t(),
+        "one": torch.randn(1, 1, 1, 1).expand(2, 3, 37, 45),
+    }
+    for name, mask in masks.items():
+        check(tmp_path / name, attend(), q, k, v, mask)
+        check(tmp_path / f"{name} scaled", attend(scale=0.7), q, k, v, mask)
+        some = torch.where(torch.rand_like(mask) < 0.4, -INF, mask)
+        check(tmp_path / f"{name} partly", attend(), q, k, v, some)
+    boolean: Callable[..., Tensor] = lambda q, k, v, mask: attend()(q, k, v, mask > 0)  # noqa: E731
+    close(compiled(boolean, tmp_path / "bool", q, k, v, masks["all"]), boolean, q, k, v, masks["all"])
+
+
+def test_what_is_no_number(tmp_path: Path) -> None:
+    """Lines masked as a whole, NaN and infinities among queries, keys, values and masks; scores far apart."""
+    q, k, v, mask = heads(1, 2, 20, 16), heads(1, 2, 40, 16), heads(1, 2, 40, 16), torch.zeros(1, 1, 20, 40)
+    mask[..., 3:5, :] = -INF
+    check(tmp_path / "masked", attend(), q, k, v, mask)
+    for name, number in (("nan", float("nan")), ("inf", INF), ("minus", -INF), ("far", 3e3)):
+        for which in range(4):
+            args = [x.clone() for x in (q, k, v, mask)]
+            args[which][0, 0, 7, 9] = number
+            got, want = compiled(attend(), tmp_path / f"{name}{which}", *args), attend()(*args)
+            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+def test_what_follows_is_fused(tmp_path: Path) -> None:
+    fn: Callable[..., Tensor] = lambda q, k, v: torch.sigmoid(q) * attend()(q, k, v) + 1  # noqa: E731
+    args = heads(2, 3, 30, 32), heads(2, 3, 40, 32), heads(2, 3, 40, 32)
+    check(tmp_path, fn, *args)
+    text = (tmp_path / "04-planned.mlir").read_text()
+    assert not wide_vectors(tmp_path / "probe") or text.count("dynamo.launch @kernels") == 1
+
+
+def test_left_to_the_library(tmp_path: Path) -> None:
+    """Other types, too many keys, dropout."""
+    for fn, args in (
+        (attend(), [heads(1, 2, 20, 16).double()] * 3),
+        (attend(), [heads(1, 2, 20, 16).bfloat16()] * 3),
+        (attend(), [heads(1, 1, 40, 16), *[heads(1, 1, 3000, 16)] * 2]),
+    ):
+        got, want = compiled(fn, tmp_path / "dump", *args), fn(*args)
+        assert torch.equal(got, want)
+        assert "dynamo.attention" not in (tmp_path / "dump" / "02-prims.mlir").read_text()
+
+
+def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
+    if not wide_vectors(tmp_path / "probe"):
+        pytest.skip("no processor with wide vectors")
+    args = heads(1, 2, 23, 20), heads(1, 2, 37, 20), heads(1, 2, 37, 20)
+    for causal in (False, True):
+        fn = attend(is_causal=causal)
+        compiled(fn, tmp_path / f"{causal}", *args)
+        for bits in (0, 256):
+            close(run_text(planned(tmp_path / f"{causal}", bits), tmp_path, *args), fn, *args)
+        text = planned(tmp_path / f"{causal}", 512)
+        for block, keys, values, width in ((1, 1, 1, 16), (5, 2, 4, 8), (99, 3, 1, 16), (8, 4, 2, 1), (22, 1, 3, 8)):
+            schedule = f"dynamo.matmul = {{block = {block}, keys = {keys}, values = {values}, width = {width}}}"
+            close(run_text(SCHEDULE.sub(schedule, text), tmp_path, *args), fn, *args)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads(threads: int, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        check(tmp_path, attend(), heads(2, 4, 150, 64), heads(2, 4, 150, 64), heads(2, 4, 150, 64))
+    finally:
+        torch.set_num_threads(before)
