@@ -17,6 +17,7 @@ mod names;
 pub mod outputs;
 mod policy;
 mod reduce;
+mod refusals;
 mod repeats;
 mod run;
 pub mod state;
