@@ -333,6 +333,25 @@ def test_a_tensor_may_store_anything_under_any_key():
     same(result, victim + other.sum())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + x._version,
+        lambda x: x + x._is_view(),
+        lambda x: x + (x._base is None),
+        lambda x: (x * 2).t() + x[0]._version,
+    ],
+    ids=["version", "is view", "base", "version of a part"],
+)
+def test_what_autograd_knows_of_an_input(function):
+    """A fake has a history of its own: it is nobody's view, and nothing was written into it."""
+    written = torch.zeros(3, 3)
+    for _ in range(3):
+        written.add_(1)
+    check(function, written, plain=True)
+    check(function, torch.zeros(4, 3, 3)[1], plain=True)
+
+
 def test_properties_that_raise_later():
     class Box:
         broken = False
