@@ -15,7 +15,7 @@ use dynamlir_dialect::ir::{Attr, Block as IrBlock, Builder, Op, Type, Value};
 use super::{
     SCHEDULE,
     attention::{HeadSchedule, Heads, choose},
-    choose::{ceiling, parts},
+    choose::ceiling,
     code::{Code, fill},
     epilogue::{self, Block, Sums},
     kernel::{Kernel, Role, loaded},
@@ -167,16 +167,6 @@ impl Attend<'_> {
         epilogue::apply(code, self.kernel, &block, Sums { memory: buffers.results, from: None, strides: (pitch, 1) });
     }
 
-    /// Tiles of so many lines: each with its first line and how many it has.
-    fn tiles(code: Code, lines: i64, most: i64, each: impl Fn(Code, Value, i64)) {
-        let (number, large, many) = parts(lines, most);
-        for (tiles, tall, first) in [(many, large, 0), (number - many, large - 1, many * large)] {
-            if tiles > 0 && tall > 0 {
-                code.times_do(tiles, |code, i| each(code, code.plus(code.times(i, tall), first), tall));
-            }
-        }
-    }
-
     /// Products of queries and keys.
     fn score(&self, code: Code, buffers: Buffers, piece: &Piece) {
         let (h, s) = (self.h, self.s);
@@ -196,7 +186,7 @@ impl Attend<'_> {
                 (s.keys, s.width),
                 (buffers.panel, zero),
             );
-            Self::tiles(code, piece.lines, s.rows(s.keys), |code, row, tall| {
+            tile::for_each(code, piece.lines, s.rows(s.keys), |code, row, tall| {
                 let base = code.add(queries, code.times(row, line));
                 let rows = Source { memory: self.queries, base, stride: line, along_k: element, far: false };
                 let panel = Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: lanes, far: false };
@@ -223,7 +213,7 @@ impl Attend<'_> {
                 pack::panel(code, values, code.index(first), h.keys, (s.values, s.width), (buffers.panel, code.index(0)));
                 (Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: most, far: false }, most)
             };
-            Self::tiles(code, piece.lines, s.rows(s.values), |code, row, tall| {
+            tile::for_each(code, piece.lines, s.rows(s.values), |code, row, tall| {
                 let rows = Source { memory: buffers.scores, base: code.times(row, scores), stride: scores, along_k: 1, far: false };
                 // What comes after the tile's last query counts for none of it.
                 let count = code.index(h.keys);

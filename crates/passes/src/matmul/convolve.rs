@@ -13,7 +13,7 @@ use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
 
 use super::{
     SCHEDULE,
-    choose::{ceiling, parts},
+    choose::ceiling,
     code::{Code, fill},
     cut::choose,
     epilogue::{self, Block, Sums},
@@ -226,27 +226,17 @@ impl Loops<'_> {
     fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed): Buffers) {
         let (s, k, lanes, depth) = (self.s, self.w.k(), self.s.lanes(), self.depth());
         let Some(memory) = self.weights else { return };
-        let (number, large, many) = parts(piece.outputs, s.rows);
         let (apart, pitch) = self.sums_strides(piece.outputs);
-        let run = |code: Code, tiles: i64, tall: i64, first: i64| {
-            if tiles == 0 || tall == 0 {
-                return;
-            }
-            code.times_do(tiles, |code, i| {
-                let row = code.plus(code.times(i, tall), first);
-                let first = code.add(piece.first_output, row);
-                let base = code.add(code.times(first, k), from);
-                let rows = Source { memory, base, stride: k, along_k: 1, far: false };
-                code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
-                    let place = code.sub(number, piece.panels.0);
-                    let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };
-                    let at = code.add(code.times(place, apart), code.times(row, pitch));
-                    tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, pitch));
-                    Vec::new()
-                });
+        tile::for_each(code, piece.outputs, s.rows, |code, row, tall| {
+            let first = code.add(piece.first_output, row);
+            let rows = Source { memory, base: code.add(code.times(first, k), from), stride: k, along_k: 1, far: false };
+            code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
+                let place = code.sub(number, piece.panels.0);
+                let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };
+                let at = code.add(code.times(place, apart), code.times(row, pitch));
+                tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, pitch));
+                Vec::new()
             });
-        };
-        run(code, many, large, 0);
-        run(code, number - many, large - 1, many * large);
+        });
     }
 }

@@ -284,20 +284,11 @@ impl Product<'_> {
     /// Adds to a block of sums, tile by tile.
     fn tiles(&self, code: Code, rows: i64, (source, panel): (Source, Source), count: Value, (sums, at): (Value, Value)) {
         let lanes = self.s.lanes();
-        let (number, large, many) = parts(rows, self.s.rows);
-        let run = |code: Code, tiles: i64, tall: i64, first: i64| {
-            if tiles == 0 {
-                return;
-            }
-            code.times_do(tiles, |code, i| {
-                let row = code.plus(code.times(i, tall), first);
-                let source = Source { base: code.add(source.base, code.times(row, source.stride)), ..source };
-                let tile = Tile { rows: tall, lanes, width: self.s.width };
-                tile::accumulate(code, tile, source, panel, count, (sums, code.add(at, code.times(row, lanes)), lanes));
-            });
-        };
-        run(code, many, large, 0);
-        run(code, number - many, large - 1, many * large);
+        tile::for_each(code, rows, self.s.rows, |code, row, tall| {
+            let source = Source { base: code.add(source.base, code.times(row, source.stride)), ..source };
+            let tile = Tile { rows: tall, lanes, width: self.s.width };
+            tile::accumulate(code, tile, source, panel, count, (sums, code.add(at, code.times(row, lanes)), lanes));
+        });
     }
 
     /// Makes results of a panel's sums.

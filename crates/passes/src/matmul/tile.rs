@@ -2,7 +2,10 @@
 
 use dynamlir_dialect::ir::Value;
 
-use super::code::Code;
+use super::{
+    choose::{ceiling, parts},
+    code::Code,
+};
 
 /// Steps along k in one round of the loop.
 const UNROLL: i64 = 2;
@@ -35,11 +38,21 @@ pub(super) struct Tile {
 
 impl Tile {
     fn vectors(self) -> i64 {
-        super::choose::ceiling(self.lanes, self.width)
+        ceiling(self.lanes, self.width)
     }
     /// How many lanes of a vector are there.
     fn valid(self, vector: i64) -> (i64, i64) {
         (self.width, (self.lanes - vector * self.width).min(self.width))
+    }
+}
+
+/// Goes through `rows` lines by tiles of at most `most`: each gets its first line, and how many it has.
+pub(super) fn for_each(code: Code, rows: i64, most: i64, each: impl Fn(Code, Value, i64)) {
+    let (number, large, many) = parts(rows, most);
+    for (tiles, tall, first) in [(many, large, 0), (number - many, large - 1, many * large)] {
+        if tiles > 0 && tall > 0 {
+            code.times_do(tiles, |code, i| each(code, code.plus(code.times(i, tall), first), tall));
+        }
     }
 }
 
