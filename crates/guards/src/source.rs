@@ -136,34 +136,41 @@ pub enum Source {
     Referent(SourceId),
 }
 
+/// The sources that are steps from another one.
+macro_rules! step {
+    ($base:ident) => {
+        Source::Attr($base, _)
+            | Source::Slot($base, _)
+            | Source::TypeAttr($base, _)
+            | Source::GetAttr($base, _)
+            | Source::Type($base)
+            | Source::Item($base, _)
+            | Source::Index($base, _)
+            | Source::DictKey($base, _)
+            | Source::DictValue($base, _)
+            | Source::Default($base, _)
+            | Source::KwDefault($base, _)
+            | Source::Closure { base: $base, .. }
+            | Source::Cell($base)
+            | Source::Code($base)
+            | Source::GlobalOf($base, _)
+            | Source::BuiltinOf($base, _)
+            | Source::MethodFunction($base)
+            | Source::MethodSelf($base)
+            | Source::Member($base, ..)
+            | Source::ContextVar($base)
+            | Source::ContextValue($base)
+            | Source::Referent($base)
+    };
+}
+
 impl Source {
     /// The source it is a step from, None for the roots.
     #[must_use]
     pub fn base(&self) -> Option<SourceId> {
         match self {
             Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => None,
-            Self::Attr(base, _)
-            | Self::Slot(base, _)
-            | Self::TypeAttr(base, _)
-            | Self::GetAttr(base, _)
-            | Self::Type(base)
-            | Self::Item(base, _)
-            | Self::Index(base, _)
-            | Self::DictKey(base, _)
-            | Self::DictValue(base, _)
-            | Self::Default(base, _)
-            | Self::KwDefault(base, _)
-            | Self::Closure { base, .. }
-            | Self::Cell(base)
-            | Self::Code(base)
-            | Self::GlobalOf(base, _)
-            | Self::BuiltinOf(base, _)
-            | Self::MethodFunction(base)
-            | Self::MethodSelf(base)
-            | Self::Member(base, ..)
-            | Self::ContextVar(base)
-            | Self::ContextValue(base)
-            | Self::Referent(base) => Some(*base),
+            step!(base) => Some(*base),
         }
     }
 }
@@ -174,28 +181,7 @@ impl Source {
         let mut moved = self.clone();
         match &mut moved {
             Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => {}
-            Self::Attr(base, _)
-            | Self::Slot(base, _)
-            | Self::TypeAttr(base, _)
-            | Self::GetAttr(base, _)
-            | Self::Type(base)
-            | Self::Item(base, _)
-            | Self::Index(base, _)
-            | Self::DictKey(base, _)
-            | Self::DictValue(base, _)
-            | Self::Default(base, _)
-            | Self::KwDefault(base, _)
-            | Self::Closure { base, .. }
-            | Self::Cell(base)
-            | Self::Code(base)
-            | Self::GlobalOf(base, _)
-            | Self::BuiltinOf(base, _)
-            | Self::MethodFunction(base)
-            | Self::MethodSelf(base)
-            | Self::Member(base, ..)
-            | Self::ContextVar(base)
-            | Self::ContextValue(base)
-            | Self::Referent(base) => *base = numbers.get(base).copied().unwrap_or(*base),
+            step!(base) => *base = numbers.get(base).copied().unwrap_or(*base),
         }
         moved
     }

@@ -2,10 +2,8 @@
 
 use dynamlir_dialect::ir::{Attr, Ctx, Op};
 
-use super::choose::{LOCAL, ceiling, most_rows};
+use super::choose::{LOCAL, PIECES, ceiling, most_rows};
 
-/// Fewest pieces of work, for threads to share.
-const PIECES: i64 = 8;
 /// Fewest lines of queries of a piece that only serves threads: each copies all keys.
 const FEWEST_LINES: i64 = 32;
 /// Most floats of a piece's scores.

@@ -15,7 +15,7 @@ use super::problem::{Problem, Side};
 /// Bytes of rows that stay in the second-level cache while panels pass by.
 const GROUP_BYTES: i64 = 512 * 1024;
 /// Fewest pieces of work, for threads to share.
-const PIECES: i64 = 8;
+pub(super) const PIECES: i64 = 8;
 /// Bytes of sums that are kept while several blocks of k are gone through.
 const SUM_BYTES: i64 = 64 * 1024;
 /// Longest piece of k that is gone through at once.

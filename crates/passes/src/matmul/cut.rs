@@ -3,7 +3,7 @@
 #![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
 
 use super::{
-    choose::{LOCAL, ceiling, group_cycles, most_rows},
+    choose::{LOCAL, PIECES, ceiling, group_cycles, most_rows},
     plane,
     tile::RUN,
     windows::{WindowSchedule, Windows},
@@ -19,8 +19,6 @@ const DEPTHS: [i64; 2] = [512, 128];
 const GROUPS: [i64; 3] = [512, 256, 128];
 /// The same, where weights are more than images.
 const DEEP_GROUP: i64 = 96;
-/// Fewest pieces of work, for threads to share.
-const PIECES: i64 = 8;
 /// Most images that share panels.
 const MOST_TOGETHER: i64 = 16;
 

@@ -116,23 +116,10 @@ pub fn choose(windows: &Windows, width: i64) -> WindowSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matmul::windows::tests::windows as image;
 
     fn windows(size: i64, window: i64, stride: i64) -> Windows {
-        let padding = window / 2;
-        let along = (size + 2 * padding - window) / stride + 1;
-        Windows {
-            images: 1,
-            groups: 8,
-            outputs: 1,
-            channels: 1,
-            size: [size; 2],
-            window: [window; 2],
-            strides: [stride; 2],
-            padding: [padding; 2],
-            dilation: [1; 2],
-            result: [along; 2],
-            input: [8 * size * size, size * size, size, 1],
-        }
+        Windows { groups: 8, ..image(1, 1, size, window, stride) }
     }
 
     #[test]
