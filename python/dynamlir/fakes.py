@@ -74,6 +74,12 @@ class Faker:
         """The fake already made for ``tensor``."""
         return self._fakes.get(id(tensor))
 
+    def storage(self, tensor: torch.Tensor) -> Any:
+        """What tells the memory of a tensor's fake, which need not exist, from other memory."""
+        key = tensor.untyped_storage()._cdata
+        base = self._storages.get(key)
+        return ("new", key) if base is None else base.untyped_storage()._cdata
+
     def fake(self, tensor: torch.Tensor) -> torch.Tensor:
         """The fake that stands for ``tensor``, which may itself be a fake of another mode."""
         found = self._fakes.get(id(tensor))

@@ -24,19 +24,21 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from . import aten_schema
 from .device import device_of
 from .fakes import fake_state, made_fake
-from .recording import OpRecord, Ref, TensorMeta, encode
+from .recording import OpRecord, Ref, TensorMeta
 
 _UNSURE_TAGS = frozenset(
     {
         torch.Tag.data_dependent_output,
         torch.Tag.dynamic_output_shape,
         torch.Tag.inplace_view,
-        torch.Tag.nondeterministic_seeded,
     }
 )
 
 # Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
 UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
+
+# Make a tensor of no other, and depend on nothing but their arguments.
+_FACTORIES = frozenset({"aten.scalar_tensor.default", "aten.empty.memory_format"})
 
 _META = torch.device("meta")
 
@@ -120,29 +122,35 @@ class Template(NamedTuple):
     places: tuple[tuple[int, int], ...] | None
     """Which argument is which operand; None where operands are in lists."""
 
-    def arguments(self, call: Call) -> tuple[list[Any], list[Any]]:
-        """The arguments of the record for another call with the same key: encoded, and with references."""
+    def arguments(self, numbers: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """The arguments of the record for other operands: encoded, and with references."""
         assert self.record.raw is not None
         if self.places is None:
-            numbers = {id(tensor): value.number for tensor, value in zip(call.tensors, call.operands)}
-            return encode(call.full, lambda tensor: numbers[id(tensor)]), [_refs(value, numbers) for value in call.full]
+            encoded, references = iter(numbers), iter(numbers)
+            args = [_renumbered(value, encoded) for value in self.record.args]
+            return args, [_renumbered(value, references) for value in self.record.raw[1]]
         args, raw = list(self.record.args), list(self.record.raw[1])
         for at, operand in self.places:
-            number = call.operands[operand].number
-            args[at], raw[at] = ("t", number), Ref(number)
+            args[at], raw[at] = ("t", numbers[operand]), Ref(numbers[operand])
         return args, raw
 
 
 @functools.cache
-def _rememberable(func: OpOverload) -> tuple[str, tuple[Any, ...]] | None:
-    """Name and defaults of an operation whose results may be remembered; None for others."""
+def _rememberable(func: OpOverload) -> tuple[str, tuple[Any, ...], int | None] | None:
+    """An operation whose results may be remembered: name, defaults, which argument has to be 0. None for others."""
     facts = aten_schema.info(func)
     if func.namespace != "aten" or facts.has_written or _UNSURE_TAGS.intersection(func.tags):
         return None
     kinds = {str(result.type) for result in func._schema.returns}
     if kinds not in ({"Tensor"}, {"List[Tensor]"}):
         return None
-    return facts.name, tuple(argument.default for argument in facts.arguments)
+    zero = None
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        names = [argument.name for argument in facts.arguments]
+        if "dropout_p" not in names:
+            return None
+        zero = names.index("dropout_p")  # attention without dropout draws nothing
+    return facts.name, tuple(argument.default for argument in facts.arguments), zero
 
 
 class Memo:
@@ -162,6 +170,14 @@ class Memo:
             shape = self._shapes[looks] = Shape()
         self._values[id(tensor)] = Value(number, shape, storage)
 
+    def value(self, tensor: torch.Tensor) -> Value | None:
+        """What was noted of a fake."""
+        return self._values.get(id(tensor))
+
+    def shape(self, tensor: torch.Tensor) -> Shape | None:
+        """What a tensor looks like that need not be known; None where no value looks like that."""
+        return self._shapes.get((TensorMeta.of(tensor), device_of(tensor)))
+
     def call(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], is_temporary: Callable[[int], bool]
     ) -> Call | None:
@@ -169,8 +185,10 @@ class Memo:
         found = _rememberable(func) if Use.enabled else None
         if found is None:
             return None
-        name, defaults = found
+        name, defaults, zero = found
         full = aten_schema.full_arguments(func, args, kwargs) if kwargs else [*args, *defaults[len(args) :]]
+        if zero is not None and full[zero] != 0:
+            return None
         grad = torch.is_grad_enabled()
         key: list[Any] = [
             name,
@@ -181,7 +199,7 @@ class Memo:
             torch.are_deterministic_algorithms_enabled(),
         ]
         tensors: list[torch.Tensor] = []
-        if not self._describe(full, key, tensors) or not tensors:
+        if not self._describe(full, key, tensors) or not (tensors or name in _FACTORIES):
             return None
         if grad and any(tensor.requires_grad for tensor in tensors):
             return None
@@ -225,21 +243,21 @@ class Memo:
         """What was remembered for an equal call."""
         return self._templates.get(call.key)
 
-    def remember(self, call: Call, out: Any, record: OpRecord) -> None:
+    def remember(self, call: Call, out: Any, record: OpRecord) -> Template | None:
         """Keep what a call gave, where the same can be made again without it."""
         leaves = list(out) if isinstance(out, (list, tuple)) else [out]
         storages = [value.storage for value in call.operands]
         described: list[Leaf] = []
         for leaf, meta in zip(leaves, record.results):
             if type(leaf) is not FakeTensor or any(leaf is tensor for tensor in call.tensors):
-                return
+                return None
             storage = leaf.untyped_storage()
             shares = storages.index(storage._cdata) if storage._cdata in storages else -1
             device = device_of(leaf)
             if leaf.requires_grad or leaf._version or vars(leaf) != fake_state(self._mode, device):
-                return
+                return None
             if shares < 0 and (meta.offset or storage.nbytes() != _extent(meta) * leaf.element_size()):
-                return
+                return None
             described.append(Leaf(meta, leaf.dtype, device, shares))
         places = []
         for at, value in enumerate(call.full):
@@ -247,10 +265,11 @@ class Memo:
                 places.append((at, len(places)))
         flat = tuple(places) if len(places) == len(call.tensors) else None
         container = type(out) if isinstance(out, (list, tuple)) else None
-        self._templates[call.key] = Template(tuple(described), container, record, flat)
+        template = self._templates[call.key] = Template(tuple(described), container, record, flat)
+        return template
 
-    def recall(self, call: Call, template: Template) -> list[torch.Tensor]:
-        """New fakes that look like the results of an equal call."""
+    def recall(self, template: Template, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """New fakes that look like the results of an equal call, on these tensors."""
         made: list[torch.Tensor] = []
         with torch._C._DisableTorchDispatch():
             for (_, sizes, strides, offset), dtype, device, shares in template.leaves:
@@ -258,7 +277,7 @@ class Memo:
                     elem = torch.empty_strided(sizes, strides, dtype=dtype, device=_META)
                 else:
                     elem = torch.empty(0, dtype=dtype, device=_META)
-                    elem.set_(call.tensors[shares].untyped_storage(), offset, sizes, strides)
+                    elem.set_(tensors[shares].untyped_storage(), offset, sizes, strides)
                 made.append(made_fake(self._mode, elem, device))
         return made
 
@@ -266,11 +285,12 @@ class Memo:
 def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any, record: OpRecord) -> None:
     """Hold what was recalled against what the slow way gave for the same call."""
     Use.hits += 1
-    args, raw = template.arguments(call)
+    operands = [value.number for value in call.operands]
+    args, raw = template.arguments(operands)
     recalled = dataclasses.replace(
         template.record,
         args=args,
-        operands=[value.number for value in call.operands],
+        operands=operands,
         result_ids=record.result_ids,
         location=record.location,
         raw=(record.raw[0] if record.raw else None, raw),
@@ -300,8 +320,11 @@ def _extent(meta: TensorMeta) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
 
 
-def _refs(value: Any, numbers: dict[int, int]) -> Any:
-    """An argument with references for tensors."""
-    if isinstance(value, torch.Tensor):
-        return Ref(numbers[id(value)])
-    return [_refs(element, numbers) for element in value] if isinstance(value, (list, tuple)) else value
+def _renumbered(value: Any, numbers: Iterator[int]) -> Any:
+    """An argument, encoded or with references, with the next numbers for its tensors."""
+    if isinstance(value, list):
+        return [_renumbered(element, numbers) for element in value]
+    if isinstance(value, Ref):
+        return Ref(next(numbers))
+    is_tensor = isinstance(value, tuple) and value[:1] == ("t",)
+    return ("t", next(numbers)) if is_tensor else value

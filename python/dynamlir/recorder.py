@@ -93,7 +93,9 @@ class OpRecorder(TorchDispatchMode):
         self._storages: dict[int, int] = {}
         self._storage_values: dict[int, int] = {}
         self._input_storages: set[int] = set()
-        self._memo = memo.Memo(faker.mode)
+        self.memo = memo.Memo(faker.mode)
+        self.templates: dict[int, memo.Template] = {}
+        """By which each operation could be recorded again, by its place among the operations; see `repeat`."""
         self.eager_facts: dict[int, dict[str, Any]] = {}
 
     # -- values
@@ -108,7 +110,7 @@ class OpRecorder(TorchDispatchMode):
         value = self._fresh(meta)
         if id(fake) not in self._ids:
             self._ids[id(fake)] = value
-            self._memo.note(fake, value, meta, storage)
+            self.memo.note(fake, value, meta, storage)
         self._inputs.append(fake)
         self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
         self.recording.inputs.append(InputRecord(value, name, meta, number, fake.requires_grad))
@@ -132,6 +134,19 @@ class OpRecorder(TorchDispatchMode):
         if found is None:
             raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}", self.location)
         return found
+
+    def value(self, fake: torch.Tensor) -> memo.Value | None:
+        """What is known of a fake; None for a stranger."""
+        return self.memo.value(fake)
+
+    def number(self, fake: torch.Tensor) -> int | None:
+        """The number of a fake's value; None for a stranger."""
+        return self._ids.get(id(fake))
+
+    def would_be(self, real: torch.Tensor) -> memo.Value | None:
+        """What the fake of a real tensor would look like, but for its number; None if unlike any other's."""
+        shape = self.memo.shape(real)
+        return None if shape is None else memo.Value(-1, shape, self.faker.storage(real))
 
     def known_fake(self, real: torch.Tensor) -> torch.Tensor:
         """The fake of a real tensor that the graph returns."""
@@ -183,10 +198,11 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         try:
-            call = self._memo.call(func, args, kwargs, self._is_temporary)
-            template = self._memo.known(call) if call else None
+            call = self.memo.call(func, args, kwargs, self._is_temporary)
+            template = self.memo.known(call) if call else None
             if call is not None and template is not None and not memo.Use.checks:
-                return self._recall(func, call, template)
+                made = self.recall(template, call.tensors, self.location)
+                return made[0] if template.container is None else template.container(made)
             before = len(self.recording.ops)
             out = self._dispatch(func, args, kwargs)
             if call is not None and len(self.recording.ops) == before + 1:
@@ -201,40 +217,49 @@ class OpRecorder(TorchDispatchMode):
         except UnsupportedOperatorException as error:
             raise self._fail(Fallback("no-fake", str(error.func))) from None
 
-    def _recall(self, func: OpOverload, call: memo.Call, template: memo.Template) -> Any:
-        """Record an operation that was met before, without running it."""
-        made = self._memo.recall(call, template)
-        args, raw = template.arguments(call)
+    def recall(
+        self, template: memo.Template, operands: Sequence[torch.Tensor], location: Location
+    ) -> list[torch.Tensor]:
+        """Record an operation that was met before, on other tensors of the same looks, without running it."""
+        made = self.memo.recall(template, operands)
+        numbers = [self._ids[id(operand)] for operand in operands]
+        args, raw = template.arguments(numbers)
         ids = []
         for leaf, fake in zip(template.leaves, made):
             value = self._fresh(leaf.meta)
             self._note(fake, value, leaf.meta, fake.untyped_storage()._cdata)
             ids.append(value)
         known = template.record
+        assert known.raw is not None
+        self.templates[len(self.recording.ops)] = template
         self.recording.ops.append(
             OpRecord(
                 schema=known.schema,
                 args=args,
-                operands=[operand.number for operand in call.operands],
+                operands=numbers,
                 results=known.results,
                 result_ids=ids,
                 aliases=known.aliases,
                 mutates=known.mutates,
                 functional=None,
                 grad_enabled=known.grad_enabled,
-                location=self.location,
-                raw=(func, raw),
+                location=location,
+                raw=(known.raw[0], raw),
+                random=known.random,
             )
         )
-        return made[0] if template.container is None else template.container(made)
+        return made
 
     def _met(self, call: memo.Call, template: memo.Template | None, out: Any) -> None:
         """Remember a call that was recorded the slow way; while checking, compare it with what was remembered."""
-        record = self.recording.ops[-1]
-        if template is None:
-            self._memo.remember(call, out, record)
-        else:
-            memo.check(template, self._memo.recall(call, template), call, out, record)
+        at = len(self.recording.ops) - 1
+        record = self.recording.ops[at]
+        if template is not None:
+            memo.check(template, self.memo.recall(template, call.tensors), call, out, record)
+            return
+        template = self.memo.remember(call, out, record)
+        if template is not None:
+            self.templates[at] = template
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace == "prims":
@@ -372,7 +397,7 @@ class OpRecorder(TorchDispatchMode):
         self._alive.append(fake)
         self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
         self._storages.setdefault(storage, len(self._storages))
-        self._memo.note(fake, value, meta, storage)
+        self.memo.note(fake, value, meta, storage)
 
     def _is_temporary(self, storage: int) -> bool:
         """Whether one value shows a storage, which is no input's."""
@@ -412,7 +437,7 @@ class OpRecorder(TorchDispatchMode):
             )
         )
         self._ids[id(target)] = value
-        self._memo.note(target, value, meta, target.untyped_storage()._cdata)
+        self.memo.note(target, value, meta, target.untyped_storage()._cdata)
         return out
 
     def _expand_prim(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,10 +9,12 @@ import os
 import subprocess
 import sys
 import weakref
+from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from dynamlir.capture import api
 
 X = torch.arange(12.0).reshape(3, 4)
 INTEGERS = torch.tensor([[1, 2, 3]])
@@ -279,3 +281,23 @@ with torch.inference_mode():
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
+
+
+def test_objects_are_not_collected_while_a_call_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A capture makes so many objects that each would look through all of the process.
+    states = []
+    compile_ = api.Compiler.compile
+
+    def watched(self: api.Compiler, frame: Any) -> Any:
+        states.append(gc.isenabled())
+        return compile_(self, frame)
+
+    monkeypatch.setattr(api.Compiler, "compile", watched)
+    dynamlir.compile(torch.neg)(torch.ones(2))
+    assert states == [False] and gc.isenabled()
+    gc.disable()
+    try:
+        dynamlir.compile(torch.abs)(torch.ones(2))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

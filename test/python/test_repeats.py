@@ -9,8 +9,8 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from dynamlir import memo, native
-from dynamlir.capture import api
+from dynamlir import memo, native, repeat
+from dynamlir.capture import api, session
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.native
@@ -93,6 +93,18 @@ def stack(kind: type[nn.Module] = Layer, count: int = 6) -> Stack:
 def test_equal_layers_are_repeated() -> None:
     # The first is given the input, and the next two are as any other.
     assert repeated(stack(), X).count("Layer") == 3
+
+
+def test_operations_of_equal_layers_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = []
+
+    def watched(recorder: Any, span: repeat.Span, add_input: Any) -> Any:
+        spans.append((len(span.ops), repeat.repeat(recorder, span, add_input)))
+        return spans[-1][1]
+
+    monkeypatch.setattr(session, "repeat", watched)
+    captured(stack(), (X,), {})
+    assert len(spans) >= 3 and all(ops and made is not None for ops, made in spans)
 
 
 def test_each_layer_is_guarded_as_if_it_had_been_interpreted() -> None:

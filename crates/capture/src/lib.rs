@@ -4,6 +4,7 @@
 //! touched. What C code may do to them is a table ([`effects`]); what is not in it ends the capture with a reason.
 #![forbid(unsafe_code)]
 
+mod again;
 mod attributes;
 mod callbacks;
 mod calls;

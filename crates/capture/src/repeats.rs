@@ -3,8 +3,8 @@
 //! What a module's call does while a frame is captured depends on its arguments, on the thread's state and on objects that existed
 //! before the frame, and all that it assumed of these is guarded. So where the guards that one module's call noted (a
 //! [`Part`](dynamlir_guards::Part)) hold for another module, called at the same place with the same arguments as far as they can
-//! be told apart, the other's call does the same: its Python is not interpreted again. The nodes that the first call made are run
-//! once more, on the other's tensors, and the guards are noted for what is reached from it.
+//! be told apart, the other's call does the same: its Python is not interpreted again. The nodes that the first call made are added
+//! once more, on the other's tensors ([`again`](crate::again)), and the guards are noted for what is reached from it.
 //!
 //! ```text
 //! first call   as any other
@@ -23,13 +23,13 @@ use std::{
     rc::Rc,
 };
 
-use dynamlir_graph::{Argument, Kind, Line, NodeId, Target};
+use dynamlir_graph::{Argument, Kind, NodeId};
 use dynamlir_guards::{Part, SourceId};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     intern,
     prelude::*,
-    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
+    types::{PyList, PyString, PyTuple},
 };
 
 use crate::{
@@ -53,11 +53,11 @@ pub(crate) struct Region {
     /// Where its module was reached.
     root: SourceId,
     /// The nodes that it made: from, to.
-    nodes: (usize, usize),
-    /// How many operations it recorded.
-    ops: usize,
+    pub(crate) nodes: (usize, usize),
+    /// The operations that it recorded: from, to.
+    pub(crate) ops: (usize, usize),
     /// The nodes of its arguments.
-    arguments: Vec<NodeId>,
+    pub(crate) arguments: Vec<NodeId>,
     result: Made,
     /// What of existing objects was written then. The call has read none of it.
     written: Writes,
@@ -66,18 +66,20 @@ pub(crate) struct Region {
 }
 
 /// What it takes to repeat a region.
-struct Template {
+pub(crate) struct Template {
     part: Part,
     /// What existing objects were first reached by.
     objects: Vec<SourceId>,
     /// Where the tensors were reached that are placeholders of the region, by node.
-    inputs: HashMap<usize, SourceId>,
+    pub(crate) inputs: HashMap<usize, SourceId>,
     /// Nodes of elsewhere that are the same for all.
-    outside: HashSet<usize>,
+    pub(crate) outside: HashSet<usize>,
     /// Whether one of these is a tensor of the module itself, which was read before.
     reads_known: bool,
     /// The Python lines of each node, as Python has them.
-    lines: Vec<Option<Py<PyList>>>,
+    pub(crate) lines: Vec<Option<Py<PyList>>>,
+    /// Whether each node's value is a tensor, or taken apart into tensors by others.
+    pub(crate) is_whole: bool,
 }
 
 /// A value that a call returns.
@@ -235,7 +237,7 @@ impl<'py> Capture<'py> {
         let region = made.map(|made| Region {
             root,
             nodes,
-            ops: self.op_count() - ops,
+            ops: (ops, self.op_count()),
             arguments,
             result: made,
             written: marks.written,
@@ -295,20 +297,26 @@ impl<'py> Capture<'py> {
             region.arguments.iter().zip(fakes).map(|(node, fake)| (node.index(), fake.clone())).collect();
         let ops = self.op_count();
         let first = self.graph.borrow().nodes().len();
+        let inputs = (region.nodes.0..region.nodes.1).filter_map(|at| template.inputs.get_key_value(&at));
+        let inputs: Vec<_> = inputs.map(|(at, source)| (*at, found[source].clone(), sources[source])).collect();
+        let made = self.repeat_ops(region, template, &inputs, fakes)?;
         for at in region.nodes.0..region.nodes.1 {
             let place = first + (at - region.nodes.0);
             if self.graph.borrow().nodes().len() == place {
-                if let Some(source) = template.inputs.get(&at) {
-                    self.input(&found[source], sources[source])?;
-                } else {
-                    self.again(region, template, at, first, &mut values)?;
+                match (template.inputs.get(&at), &made) {
+                    (Some(source), Some(made)) => self.note_input(&made[&at], &found[source], sources[source])?,
+                    (Some(source), None) => drop(self.input(&found[source], sources[source])?),
+                    (None, Some(made)) => self.copy_node(region, template, (at, first), &values, made.get(&at))?,
+                    (None, None) => self.again(region, template, at, first, &mut values)?,
                 }
             }
             if let Some(fake) = self.fake_of(place) {
                 values.insert(at, fake);
             }
         }
-        if self.graph.borrow().nodes().len() - first != region.nodes.1 - region.nodes.0 || self.op_count() - ops != region.ops {
+        if self.graph.borrow().nodes().len() - first != region.nodes.1 - region.nodes.0
+            || self.op_count() - ops != region.ops.1 - region.ops.0
+        {
             return self.stop(reason::INTERNAL, "a repeated call has done something else");
         }
         self.ask("note_repeated", (module,))?;
@@ -353,6 +361,7 @@ impl<'py> Capture<'py> {
         let mut outside = HashSet::new();
         let mut reads_known = false;
         let mut lines = Vec::new();
+        let mut taken_apart = HashSet::new();
         for at in region.nodes.0..region.nodes.1 {
             let node = &graph.nodes()[at];
             lines.push(match node.kind {
@@ -364,6 +373,9 @@ impl<'py> Capture<'py> {
                 }
                 _ => return None,
             });
+            if let ("getitem", Some(Argument::Node(whole))) = (node.target.base.as_str(), node.args.first()) {
+                taken_apart.insert(whole.index());
+            }
             for argument in node.args.iter().chain(node.kwargs.iter().map(|(_, value)| value)) {
                 let mut right = true;
                 argument.nodes(&mut |used| {
@@ -383,7 +395,9 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        Some(Template { part, objects, inputs, outside, reads_known, lines })
+        let calls = (region.nodes.0..region.nodes.1).filter(|at| !inputs.contains_key(at));
+        let is_whole = calls.into_iter().all(|at| taken_apart.contains(&at) || self.fake_of(at).is_some());
+        Some(Template { part, objects, inputs, outside, reads_known, lines, is_whole })
     }
 
     /// Whether an argument holds an existing object, which another module may have another of.
@@ -395,70 +409,6 @@ impl<'py> Capture<'py> {
             Argument::Slice(parts) => parts.iter().any(|part| self.names_existing(part)),
             _ => false,
         }
-    }
-
-    /// Runs a node of a region once more, and adds it.
-    fn again(
-        &self,
-        region: &Region,
-        template: &Template,
-        at: usize,
-        first: usize,
-        values: &mut HashMap<usize, Bound<'py, PyAny>>,
-    ) -> Outcome<()> {
-        let py = self.py;
-        let mut pieces = Pieces { capture: self, from: region.nodes.0, first, outside: &template.outside, values };
-        let (kind, target, args, kwargs, location) = {
-            let graph = self.graph.borrow();
-            let node = &graph.nodes()[at];
-            let target = Target {
-                base: node.target.base.clone(),
-                qualified: node.target.qualified.clone(),
-                object: node.target.object.as_ref().map(|object| object.clone_ref(py)),
-            };
-            let args = node.args.iter().map(|argument| pieces.both(argument)).collect::<Outcome<Vec<_>>>()?;
-            let kwargs = node.kwargs.iter().map(|(name, value)| Ok((name.clone(), pieces.both(value)?))).collect::<Outcome<Vec<_>>>()?;
-            (node.kind, target, args, kwargs, node.location.clone())
-        };
-        let (args, objects): (Vec<_>, Vec<_>) = args.into_iter().unzip();
-        let keywords = PyDict::new(py);
-        let mut named = Vec::with_capacity(kwargs.len());
-        for (name, (argument, object)) in kwargs {
-            keywords.set_item(&name, object)?;
-            named.push((name, argument));
-        }
-        let is_method = kind == Kind::CallMethod;
-        let callable = match &target.object {
-            Some(object) if !is_method => object.bind(py).clone(),
-            _ => objects[0].getattr(target.base.as_str())?,
-        };
-        let given = PyTuple::new(py, &objects[usize::from(is_method)..])?;
-        let lines = template.lines[at - region.nodes.0].as_ref().map(|lines| lines.bind(py).clone());
-        let result = match self.ask("run", (callable, given, keywords, lines)) {
-            Ok(result) => result,
-            Err(error) => return Err(self.refused_by_torch(error)),
-        };
-        self.add_call(is_method, target, args, named, &location, &result)
-    }
-
-    fn add_call(
-        &self,
-        is_method: bool,
-        target: Target<Py<PyAny>>,
-        args: Vec<Argument<Py<PyAny>>>,
-        kwargs: Vec<(String, Argument<Py<PyAny>>)>,
-        location: &[Line],
-        result: &Bound<'py, PyAny>,
-    ) -> Outcome<()> {
-        let node = {
-            let mut graph = self.graph.borrow_mut();
-            if is_method {
-                graph.call_method(&target.base, args, kwargs, Some(location.to_vec()))
-            } else {
-                graph.call_function(target, args, kwargs, Some(location.to_vec()))
-            }
-        };
-        self.bind_result(result, node, location)
     }
 
     fn remade(&self, made: &Made, values: &HashMap<usize, Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
@@ -473,76 +423,5 @@ impl<'py> Capture<'py> {
                 None => self.stop(reason::INTERNAL, "a repeated call returns another's tensor"),
             },
         }
-    }
-}
-
-/// Arguments as the graph has them, and as Python has them.
-type Lists<'py> = (Vec<Argument<Py<PyAny>>>, Vec<Bound<'py, PyAny>>);
-
-/// Makes the arguments of a node anew: as the graph has them, and as Python has them.
-struct Pieces<'a, 'py> {
-    capture: &'a Capture<'py>,
-    /// The first node of the pattern, and of what is being made.
-    from: usize,
-    first: usize,
-    outside: &'a HashSet<usize>,
-    values: &'a mut HashMap<usize, Bound<'py, PyAny>>,
-}
-
-impl<'py> Pieces<'_, 'py> {
-    fn both(&mut self, argument: &Argument<Py<PyAny>>) -> Outcome<(Argument<Py<PyAny>>, Bound<'py, PyAny>)> {
-        let py = self.capture.py;
-        Ok(match argument {
-            Argument::Node(node) => {
-                let at = node.index();
-                let outside = self.outside.contains(&at).then(|| self.capture.fake_of(at)).flatten();
-                let Some(fake) = self.values.get(&at).cloned().or(outside) else {
-                    return self.capture.stop(reason::INTERNAL, "a repeated call uses another's tensor");
-                };
-                let Some(node) = self.node(at, &fake) else {
-                    return self.capture.stop(reason::INTERNAL, "a repeated call uses a tensor without a node");
-                };
-                (Argument::Node(node), fake)
-            }
-            Argument::None => (Argument::None, py.None().into_bound(py)),
-            Argument::Bool(value) => (Argument::Bool(*value), PyBool::new(py, *value).to_owned().into_any()),
-            Argument::Int(value) => (Argument::Int(*value), PyInt::new(py, *value).into_any()),
-            Argument::Float(value) => (Argument::Float(*value), PyFloat::new(py, *value).into_any()),
-            Argument::Str(value) => (Argument::Str(value.clone()), PyString::new(py, value).into_any()),
-            Argument::List(items) => {
-                let (arguments, objects) = self.all(items)?;
-                (Argument::List(arguments), PyList::new(py, objects)?.into_any())
-            }
-            Argument::Tuple(items) => {
-                let (arguments, objects) = self.all(items)?;
-                (Argument::Tuple(arguments), PyTuple::new(py, objects)?.into_any())
-            }
-            Argument::Dict(entries) => {
-                let dict = PyDict::new(py);
-                let mut made = Vec::with_capacity(entries.len());
-                for (key, value) in entries {
-                    let ((key, key_object), (value, value_object)) = (self.both(key)?, self.both(value)?);
-                    dict.set_item(key_object, value_object)?;
-                    made.push((key, value));
-                }
-                (Argument::Dict(made), dict.into_any())
-            }
-            Argument::Slice(parts) => {
-                let (arguments, objects) = self.all(&parts[..])?;
-                let made = py.get_type::<PySlice>().call1(PyTuple::new(py, objects)?)?;
-                let parts = arguments.try_into().map_err(|_| pyo3::exceptions::PySystemError::new_err("a slice has three parts"))?;
-                (Argument::Slice(Box::new(parts)), made)
-            }
-            Argument::Object(object, text) => (Argument::Object(object.clone_ref(py), text.clone()), object.bind(py).clone()),
-        })
-    }
-
-    /// The node of a value: the one at the same distance within the region, or the one that an argument has now.
-    fn node(&self, at: usize, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
-        if at >= self.from { self.capture.graph.borrow().id_at(self.first + (at - self.from)) } else { self.capture.node(fake) }
-    }
-
-    fn all(&mut self, items: &[Argument<Py<PyAny>>]) -> Outcome<Lists<'py>> {
-        Ok(items.iter().map(|item| self.both(item)).collect::<Outcome<Vec<_>>>()?.into_iter().unzip())
     }
 }

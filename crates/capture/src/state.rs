@@ -328,20 +328,25 @@ impl<'py> Capture<'py> {
     pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_dynamic(real, source)?;
         let expression = self.guards.expression(source);
-        let fake = match self.ask("input", (real, &expression)) {
-            Ok(fake) => fake,
-            Err(error) => {
-                return Err(match self.session_error(error) {
-                    // Of ours: no handler of the frame's may see it.
-                    Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
-                        Halt::Stop(Stop { location: self.location(), ..Stop::internal(&error) })
-                    }
-                    halt => halt,
-                });
+        let fake = self.ask("input", (real, &expression)).or_else(|error| self.refused_input(error))?;
+        self.note_input(&fake, real, source)?;
+        Ok(fake)
+    }
+
+    /// Why a tensor cannot be an input.
+    pub(crate) fn refused_input<T>(&self, error: PyErr) -> Outcome<T> {
+        Err(match self.session_error(error) {
+            // Of ours: no handler of the frame's may see it.
+            Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
+                Halt::Stop(Stop { location: self.location(), ..Stop::internal(&error) })
             }
-        };
-        let known = self.input_source(&fake);
-        match known {
+            halt => halt,
+        })
+    }
+
+    /// Says which tensor a fake stands for, and where it was reached; the first time it is a placeholder.
+    pub(crate) fn note_input(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match self.input_source(fake) {
             Some(first) if first != source => {
                 self.guards.relate(dynamlir_guards::Relation::Same(first, source));
             }
@@ -349,16 +354,17 @@ impl<'py> Capture<'py> {
             None => {
                 let matched = self.guarded(TensorMatch::of(real))?;
                 self.guards.tensor(source, matched);
+                let expression = self.guards.expression(source);
                 let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
-                self.bind(&fake, node);
+                self.bind(fake, node);
                 let mut inputs = self.inputs.borrow_mut();
-                for object in [&fake, real] {
+                for object in [fake, real] {
                     self.input_places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
                 }
                 inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
             }
         }
-        Ok(fake)
+        Ok(())
     }
 
     /// Says which node a fake is the value of.

@@ -11,6 +11,7 @@ mod abi;
 pub mod call;
 pub mod cell;
 pub mod code;
+pub mod collector;
 mod error;
 pub mod exception;
 mod extra;

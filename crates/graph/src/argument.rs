@@ -60,6 +60,27 @@ impl<O> Argument<O> {
         }
     }
 
+    /// The same with other nodes and objects; None where a node has no counterpart.
+    pub fn map<P>(&self, node: &impl Fn(NodeId) -> Option<NodeId>, object: &impl Fn(&O) -> P) -> Option<Argument<P>> {
+        let all = |items: &[Self]| items.iter().map(|item| item.map(node, object)).collect::<Option<Vec<_>>>();
+        Some(match self {
+            Self::Node(id) => Argument::Node(node(*id)?),
+            Self::None => Argument::None,
+            Self::Bool(value) => Argument::Bool(*value),
+            Self::Int(value) => Argument::Int(*value),
+            Self::Float(value) => Argument::Float(*value),
+            Self::Str(value) => Argument::Str(value.clone()),
+            Self::List(items) => Argument::List(all(items)?),
+            Self::Tuple(items) => Argument::Tuple(all(items)?),
+            Self::Dict(entries) => {
+                let pair = |(key, value): &(Self, Self)| Some((key.map(node, object)?, value.map(node, object)?));
+                Argument::Dict(entries.iter().map(pair).collect::<Option<_>>()?)
+            }
+            Self::Slice(parts) => Argument::Slice(Box::new(all(&parts[..])?.try_into().ok()?)),
+            Self::Object(value, text) => Argument::Object(object(value), text.clone()),
+        })
+    }
+
     /// Replaces each node by the one at its index in `places`.
     pub(crate) fn renumber(&mut self, places: &[NodeId]) {
         match self {

@@ -44,7 +44,12 @@ fn blocks(op: Op) -> Vec<Block> {
 }
 
 fn is_bf16(ty: Type) -> bool {
-    ty.element().to_string() == "bf16"
+    ty.element().is_bf16()
+}
+
+/// Whether this is what stands for a `bf16`.
+fn is_bits(ty: Type) -> bool {
+    ty.is_int() && ty.width() == 16
 }
 
 /// Whether a `bf16` goes into the operation or comes out of it or of its blocks.
@@ -59,7 +64,7 @@ fn can_move(op: Op) -> bool {
 }
 
 fn rewrite(op: Op) {
-    if op.is("arith.extf") && op.operand(0).ty().to_string() == "i16" {
+    if op.is("arith.extf") && is_bits(op.operand(0).ty()) {
         return replace(op, widened(op)); // its operand, defined before, is bits by now
     }
     if op.is("arith.constant") && is_bf16(op.result(0).ty()) {

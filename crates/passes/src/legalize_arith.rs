@@ -48,7 +48,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
             to_intrinsic(op, intrinsic, name.starts_with("arith."))?
         } else if op.is("math.rsqrt") {
             reciprocal_root(op)
-        } else if op.is("arith.truncf") && op.result(0).ty().to_string() == "bf16" {
+        } else if op.is("arith.truncf") && op.result(0).ty().is_bf16() {
             Some(round_to_bf16(op))
         } else {
             None

@@ -9,7 +9,10 @@ use dynamlir_capture::{
     Captured, Stopped,
     stop::{Stop, reason},
 };
-use dynamlir_cpython_abi::objects::{Arguments, callable, callable_type, callee_of};
+use dynamlir_cpython_abi::{
+    collector,
+    objects::{Arguments, callable, callable_type, callee_of},
+};
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
 use dynamlir_guards::{Failure, GuardBuilder, GuardSet, Inputs, Outcome, Roots};
 use pyo3::{
@@ -70,6 +73,7 @@ impl PythonCompiler {
     fn specialize(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let py = miss.function.py();
         guards::prepare(py)?;
+        let _no_collection = collector::pause(py);
         let compiler = self.object.bind(py);
         let steps = compiler.getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());

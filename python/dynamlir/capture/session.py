@@ -23,11 +23,12 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import memo
-from ..fakes import Faker, check_supported
+from ..fakes import Faker
 from ..identity import Base
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
 from ..recording import Recording
+from ..repeat import Span, repeat
 from ..tracing import fresh_fake_mode, output_record
 
 
@@ -73,12 +74,25 @@ class Session:
             return known
         # Metadata of a real tensor under the fake mode would be answered by fakes.
         with _disable_current_modes():
-            check_supported(real)
-            fake = self.faker.fake(real)
-            self.recorder.add_input(fake, name)
-            self.foreign |= real.is_inference() and not self.inference
+            return self._add_input(real, name)
+
+    def _add_input(self, real: torch.Tensor, name: str) -> torch.Tensor:
+        fake = self.faker.fake(real)
+        self.recorder.add_input(fake, name)
+        self.foreign |= real.is_inference() and not self.inference
         self.inputs.append(real)
         return fake
+
+    def repeat(
+        self,
+        ops: tuple[int, int],
+        inputs: list[tuple[torch.Tensor, torch.Tensor, str]],
+        pairs: list[tuple[torch.Tensor, torch.Tensor]],
+        wanted: list[torch.Tensor],
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """Record operations once more on other tensors, none of which is an input yet; see `repeat.repeat`."""
+        with _disable_current_modes():
+            return repeat(self.recorder, Span(range(*ops), inputs, pairs, wanted), self._add_input)
 
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""

@@ -15,8 +15,11 @@ pub use op::{Block, Op, Region, Use, Value};
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{
-    MlirContext, MlirLocation, MlirStringRef, mlirLocationFileLineColGet, mlirLocationFromAttribute, mlirLocationGetAttribute,
-    mlirLocationGetContext, mlirLocationNameGet, mlirLocationPrint, mlirLocationUnknownGet,
+    MlirAttribute, MlirContext, MlirLocation, MlirStringRef, mlirIdentifierStr, mlirLocationEqual, mlirLocationFileLineColGet,
+    mlirLocationFileLineColRangeGetFilename, mlirLocationFileLineColRangeGetStartLine, mlirLocationFromAttribute, mlirLocationFusedGet,
+    mlirLocationFusedGetLocations, mlirLocationFusedGetNumLocations, mlirLocationGetAttribute, mlirLocationGetContext,
+    mlirLocationIsAFileLineColRange, mlirLocationIsAFused, mlirLocationIsAName, mlirLocationNameGet, mlirLocationNameGetChildLoc,
+    mlirLocationPrint, mlirLocationUnknownGet,
 };
 use std::ffi::c_void;
 
@@ -55,6 +58,35 @@ impl Loc {
         // SAFETY: as above.
         Self(unsafe { mlirLocationNameGet(ctx.0, str_ref(name), child.0) })
     }
+    /// `loc(fused[…])`, or the only one; unknown ones and repeated ones say nothing.
+    pub fn fused(ctx: Ctx, locations: &[Self]) -> Self {
+        let raw: Vec<MlirLocation> = locations.iter().map(|location| location.0).collect();
+        // SAFETY: as above; the list is borrowed for the call, and there is no metadata.
+        Self(unsafe { mlirLocationFusedGet(ctx.0, raw.len() as isize, raw.as_ptr(), MlirAttribute { ptr: std::ptr::null() }) })
+    }
+    /// Whether it is `loc(unknown)`.
+    pub fn is_unknown(self) -> bool {
+        self == Self::unknown(self.ctx())
+    }
+    /// File and line, those of the last one where several are fused; None where there are none.
+    pub fn line(self) -> Option<(String, u32)> {
+        // SAFETY: as above; each accessor is called on the kind of location that it is for.
+        unsafe {
+            if mlirLocationIsAName(self.0) {
+                return Self(mlirLocationNameGetChildLoc(self.0)).line();
+            }
+            if mlirLocationIsAFused(self.0) {
+                let null = MlirLocation { ptr: std::ptr::null() };
+                let mut all = vec![null; mlirLocationFusedGetNumLocations(self.0) as usize];
+                mlirLocationFusedGetLocations(self.0, all.as_mut_ptr());
+                return all.last().and_then(|&last| Self(last).line());
+            }
+            mlirLocationIsAFileLineColRange(self.0).then(|| {
+                let file = to_string(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(self.0)));
+                (file, mlirLocationFileLineColRangeGetStartLine(self.0) as u32)
+            })
+        }
+    }
     /// The location as an attribute, to be kept on an op.
     pub fn as_attr(self) -> Attr {
         // SAFETY: as above.
@@ -76,6 +108,14 @@ impl Loc {
         self.0
     }
 }
+
+impl PartialEq for Loc {
+    fn eq(&self, other: &Self) -> bool {
+        // SAFETY: the context is alive (see the module's contract).
+        unsafe { mlirLocationEqual(self.0, other.0) }
+    }
+}
+impl Eq for Loc {}
 
 impl std::fmt::Display for Loc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

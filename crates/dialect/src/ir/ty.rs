@@ -132,6 +132,14 @@ impl Type {
     pub fn is_bool(self) -> bool {
         self.is_int() && self.width() == 1
     }
+    /// Whether this is `bf16`, and not `f16`, which is as wide.
+    pub fn is_bf16(self) -> bool {
+        unsafe { mlirTypeIsABF16(self.0) }
+    }
+    /// Whether this is `f16`.
+    pub fn is_f16(self) -> bool {
+        unsafe { mlirTypeIsAF16(self.0) }
+    }
     /// Whether this is an unsigned integer type (`ui8`).
     pub fn is_unsigned(self) -> bool {
         self.is_int() && unsafe { mlirIntegerTypeIsUnsigned(self.0) }

@@ -25,14 +25,8 @@ pub(super) fn route(op: Op) -> Route {
 
 /// `file:line` where the user called the op.
 pub(crate) fn location(op: Op) -> String {
-    let text = op.loc().to_string();
-    let inner = text.trim_start_matches("loc(").trim_end_matches(')');
-    // loc("function"("file":line:col)) → file:line
-    let file = inner.rsplit_once('(').map_or(inner, |(_, file)| file);
-    match file.rsplit_once(':') {
-        Some((file_line, _)) => file_line.replace('"', ""),
-        None => file.replace('"', ""),
-    }
+    let loc = op.loc();
+    loc.line().map_or_else(|| loc.to_string(), |(file, line)| format!("{file}:{line}"))
 }
 
 /// An argument of an operator.

@@ -73,7 +73,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let d = Domain::only_float_of(c, &[0, 1])?;
         let (g, y) = (d.get(0)?, d.get(1)?);
         // In f16 each step is rounded.
-        let step = |v: Value| if d.element.to_string() == "f16" { d.stored(v) } else { v };
+        let step = |v: Value| if d.element.is_f16() { d.stored(v) } else { v };
         d.done(d.e.mul(step(d.e.mul(g, step(d.e.sub(d.full(1.0), y)))), y))
     }),
     ("aten.tanh_backward.default", |c| backward(c, |e, g, y| e.mul(g, e.sub(e.full_like(y, 1.0), e.mul(y, y))))),

@@ -219,7 +219,7 @@ fn pow_scalar(call: &Call) -> Option<Vec<Value>> {
     if d.element.is_float() {
         let exponent = exponent.as_f64();
         // For f16 eager asks C's pow, which differs from a root at -0 and -inf.
-        if d.element.width() == 16 && d.element.to_string() == "f16" && exponent.abs() == 0.5 {
+        if d.element.is_f16() && exponent.abs() == 0.5 {
             return d.done(d.e.pow(x, d.full(exponent)));
         }
         // Other exponents than those that have kernels are what they round to in the operand's type.

@@ -121,7 +121,7 @@ fn ignoring_nan(call: &Call, kind: &str) -> Option<Vec<Value>> {
         return d.done(d.e.binary(kind, a, b));
     }
     // Of two zeros the first; for bf16 the second.
-    let first = match (kind, d.element.to_string() == "bf16") {
+    let first = match (kind, d.element.is_bf16()) {
         ("max", false) => d.e.ge(a, b),
         ("max", true) => d.e.gt(a, b),
         (_, false) => d.e.le(a, b),

@@ -63,16 +63,11 @@ pub(super) fn fits(element: Type, value: Scalar) -> bool {
         return matches!(value, Scalar::Int(v) if bits == 64 || ((v as f64) >= low && (v as f64) < high))
             || (number.fract() == 0.0 && number >= low && number < high);
     }
-    let largest = match (element.width(), is_bf16(element)) {
+    let largest = match (element.width(), element.is_bf16()) {
         (64, _) => f64::MAX,
         (32, _) => f64::from(f32::MAX),
         (_, true) => 3.389_531_389_251_535_5e38,
         _ => 65504.0,
     };
     !number.is_finite() || number.abs() <= largest
-}
-
-/// Whether this is `bf16` (and not `f16`, which is as wide).
-pub(super) fn is_bf16(element: Type) -> bool {
-    element.to_string() == "bf16"
 }

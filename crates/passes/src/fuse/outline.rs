@@ -190,18 +190,11 @@ fn name_of(graph: &Graph, group: &Group) -> String {
 
 /// The source lines of a group as one location.
 fn lines_of(graph: &Graph, group: &Group, fallback: Loc) -> Loc {
-    let mut lines: Vec<String> = Vec::new();
-    for &member in &group.members {
-        let text = graph.ops[member].loc().to_string();
-        let line = text.strip_prefix("loc(").and_then(|text| text.strip_suffix(')')).unwrap_or_default().to_owned();
-        if !line.is_empty() && line != "unknown" && !lines.contains(&line) && lines.len() < LINES {
-            lines.push(line);
+    let mut lines: Vec<Loc> = Vec::new();
+    for loc in group.members.iter().map(|&member| graph.ops[member].loc()) {
+        if !loc.is_unknown() && !lines.contains(&loc) && lines.len() < LINES {
+            lines.push(loc);
         }
     }
-    let text = match lines.as_slice() {
-        [] => return Loc::unknown(fallback.ctx()),
-        [line] => format!("loc({line})"),
-        lines => format!("loc(fused[{}])", lines.join(", ")),
-    };
-    Attr::parse(fallback.ctx(), &text).and_then(Loc::from_attr).unwrap_or(fallback)
+    Loc::fused(fallback.ctx(), &lines)
 }

@@ -30,6 +30,8 @@ pub struct Kernels {
     pub(super) ctx: Ctx,
     /// Body of `module @kernels`.
     pub(super) body: Block,
+    /// What became of a template for these windows: equal layers ask again.
+    specialised: HashMap<(Op, Vec<Window>), Specialised>,
     /// From a kernel's text without its name to its name.
     by_text: HashMap<String, String>,
     /// Bits of the vectors that code may use.
@@ -39,6 +41,7 @@ pub struct Kernels {
 }
 
 /// A kernel and how its operands are to be seen.
+#[derive(Clone)]
 pub struct Specialised {
     /// Elements of memory that it needs for the time of a call, as its last argument.
     pub scratch: i64,
@@ -51,11 +54,21 @@ pub struct Specialised {
 impl Kernels {
     /// Kernels are appended to this block.
     pub fn new(ctx: Ctx, body: Block, vector_bits: i64) -> Self {
-        Self { ctx, body, by_text: HashMap::new(), names: HashMap::new(), vector_bits }
+        Self { ctx, body, specialised: HashMap::new(), by_text: HashMap::new(), names: HashMap::new(), vector_bits }
     }
 
     /// The kernel of `template` for operands in these windows (arguments, then results).
     pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+        let key = (template.func, windows.to_vec());
+        if let Some(known) = self.specialised.get(&key) {
+            return Ok(known.clone());
+        }
+        let made = self.made(template, windows, loc)?;
+        self.specialised.insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn made(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         if let Some(op) = matmul::find(block) {
             let plan = match () {

@@ -33,7 +33,7 @@ pub(super) fn lower(scalars: &Scalars, value: Value, from: Type, to: Type) -> Va
             let direct = if is_half(to) { Type::f32(to.ctx()) } else { to };
             let name = if is_unsigned(from) { "arith.uitofp" } else { "arith.sitofp" };
             let value = scalars.op(name, &[value], direct);
-            if is_bf16(to) { round_to_bf16(scalars, value, to) } else { lower(scalars, value, direct, to) }
+            if to.is_bf16() { round_to_bf16(scalars, value, to) } else { lower(scalars, value, direct, to) }
         }
         (true, false) => {
             if is_half(from) {
@@ -55,10 +55,6 @@ pub(super) fn lower(scalars: &Scalars, value: Value, from: Type, to: Type) -> Va
 /// Bool and `ui8` have no sign.
 fn is_unsigned(ty: Type) -> bool {
     ty.is_unsigned() || ty.is_bool()
-}
-
-fn is_bf16(ty: Type) -> bool {
-    is_half(ty) && ty.to_string() == "bf16"
 }
 
 /// Rounds an `f32` that is not NaN to the nearest `bf16`, ties to even, on its bits. `arith.truncf` will not do after a

@@ -1,0 +1,221 @@
+//! The nodes of a [`Region`] once more, on other tensors.
+//!
+//! Usually all at once: what a layer's operations give on tensors of the same looks is known, so the session
+//! [repeats them](Capture::repeat_ops) without calling torch. Where that is not certain, torch's functions are called
+//! again, [one by one](Capture::again).
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_graph::{Argument, Kind, Line, Node, NodeId, Target};
+use dynamlir_guards::SourceId;
+use pyo3::{
+    prelude::*,
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
+};
+
+use crate::{
+    repeats::{Region, Template},
+    state::{Capture, Outcome},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// What the session makes of a region's operations on other tensors: the new fakes by the nodes of the old ones. None where torch's
+    /// functions have to be called.
+    pub(crate) fn repeat_ops(
+        &self,
+        region: &Region,
+        template: &Template,
+        inputs: &[(usize, Bound<'py, PyAny>, SourceId)],
+        arguments: &[Bound<'py, PyAny>],
+    ) -> Outcome<Option<HashMap<usize, Bound<'py, PyAny>>>> {
+        if !template.is_whole {
+            return Ok(None);
+        }
+        let mut added = Vec::with_capacity(inputs.len());
+        for (at, real, source) in inputs {
+            self.refuse_dynamic(real, *source)?;
+            added.push((self.fake_of(*at), real, self.guards.expression(*source)));
+        }
+        let mut pairs: Vec<_> = region.arguments.iter().zip(arguments).map(|(old, new)| (self.fake_of(old.index()), new.clone())).collect();
+        pairs.extend(template.outside.iter().filter_map(|at| self.fake_of(*at)).map(|fake| (Some(fake.clone()), fake)));
+        let places: Vec<_> = (region.nodes.0..region.nodes.1).filter(|at| !template.inputs.contains_key(at)).collect();
+        let (places, wanted): (Vec<_>, Vec<_>) = places.into_iter().filter_map(|at| Some((at, self.fake_of(at)?))).unzip();
+        let made = self.ask("repeat", (region.ops, added, pairs, wanted)).or_else(|error| self.refused_input(error))?;
+        if made.is_none() {
+            return Ok(None);
+        }
+        let (inputs_made, others): (Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>) = made.extract()?;
+        Ok(Some(inputs.iter().map(|(at, ..)| *at).zip(inputs_made).chain(places.into_iter().zip(others)).collect()))
+    }
+
+    /// Adds a node of a region once more, of which the value is known.
+    pub(crate) fn copy_node(
+        &self,
+        region: &Region,
+        template: &Template,
+        (at, first): (usize, usize),
+        arguments: &HashMap<usize, Bound<'py, PyAny>>,
+        made: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<()> {
+        let py = self.py;
+        let place = |node: NodeId| match node.index() {
+            at if at >= region.nodes.0 => self.graph.borrow().id_at(first + (at - region.nodes.0)),
+            at => {
+                let outside = || template.outside.contains(&at).then(|| self.fake_of(at)).flatten();
+                arguments.get(&at).cloned().or_else(outside).and_then(|fake| self.node(&fake))
+            }
+        };
+        let copy = |argument: &Argument<Py<PyAny>>| argument.map(&place, &|object| object.clone_ref(py));
+        let parts = {
+            let graph = self.graph.borrow();
+            let node = &graph.nodes()[at];
+            let args = node.args.iter().map(copy).collect::<Option<Vec<_>>>();
+            let kwargs = node.kwargs.iter().map(|(name, value)| Some((name.clone(), copy(value)?))).collect::<Option<Vec<_>>>();
+            args.zip(kwargs).map(|(args, kwargs)| (node.kind, self.target(node), args, kwargs, node.location.clone()))
+        };
+        let Some((kind, target, args, kwargs, location)) = parts else {
+            return self.stop(reason::INTERNAL, "a repeated call uses another's tensor");
+        };
+        let node = self.add_call(kind == Kind::CallMethod, target, args, kwargs, &location);
+        if let Some(fake) = made {
+            self.bind(fake, node);
+        }
+        Ok(())
+    }
+
+    fn target(&self, node: &Node<Py<PyAny>>) -> Target<Py<PyAny>> {
+        Target {
+            base: node.target.base.clone(),
+            qualified: node.target.qualified.clone(),
+            object: node.target.object.as_ref().map(|object| object.clone_ref(self.py)),
+        }
+    }
+
+    /// Runs a node of a region once more, and adds it.
+    pub(crate) fn again(
+        &self,
+        region: &Region,
+        template: &Template,
+        at: usize,
+        first: usize,
+        values: &mut HashMap<usize, Bound<'py, PyAny>>,
+    ) -> Outcome<()> {
+        let py = self.py;
+        let mut pieces = Pieces { capture: self, from: region.nodes.0, first, outside: &template.outside, values };
+        let (kind, target, args, kwargs, location) = {
+            let graph = self.graph.borrow();
+            let node = &graph.nodes()[at];
+            let args = node.args.iter().map(|argument| pieces.both(argument)).collect::<Outcome<Vec<_>>>()?;
+            let kwargs = node.kwargs.iter().map(|(name, value)| Ok((name.clone(), pieces.both(value)?))).collect::<Outcome<Vec<_>>>()?;
+            (node.kind, self.target(node), args, kwargs, node.location.clone())
+        };
+        let (args, objects): (Vec<_>, Vec<_>) = args.into_iter().unzip();
+        let keywords = PyDict::new(py);
+        let mut named = Vec::with_capacity(kwargs.len());
+        for (name, (argument, object)) in kwargs {
+            keywords.set_item(&name, object)?;
+            named.push((name, argument));
+        }
+        let is_method = kind == Kind::CallMethod;
+        let callable = match &target.object {
+            Some(object) if !is_method => object.bind(py).clone(),
+            _ => objects[0].getattr(target.base.as_str())?,
+        };
+        let given = PyTuple::new(py, &objects[usize::from(is_method)..])?;
+        let lines = template.lines[at - region.nodes.0].as_ref().map(|lines| lines.bind(py).clone());
+        let result = match self.ask("run", (callable, given, keywords, lines)) {
+            Ok(result) => result,
+            Err(error) => return Err(self.refused_by_torch(error)),
+        };
+        let node = self.add_call(is_method, target, args, named, &location);
+        self.bind_result(&result, node, &location)
+    }
+
+    fn add_call(
+        &self,
+        is_method: bool,
+        target: Target<Py<PyAny>>,
+        args: Vec<Argument<Py<PyAny>>>,
+        kwargs: Vec<(String, Argument<Py<PyAny>>)>,
+        location: &[Line],
+    ) -> NodeId {
+        let mut graph = self.graph.borrow_mut();
+        if is_method {
+            graph.call_method(&target.base, args, kwargs, Some(location.to_vec()))
+        } else {
+            graph.call_function(target, args, kwargs, Some(location.to_vec()))
+        }
+    }
+}
+
+/// Arguments as the graph has them, and as Python has them.
+type Lists<'py> = (Vec<Argument<Py<PyAny>>>, Vec<Bound<'py, PyAny>>);
+
+/// Makes the arguments of a node anew: as the graph has them, and as Python has them.
+struct Pieces<'a, 'py> {
+    capture: &'a Capture<'py>,
+    /// The first node of the pattern, and of what is being made.
+    from: usize,
+    first: usize,
+    outside: &'a HashSet<usize>,
+    values: &'a mut HashMap<usize, Bound<'py, PyAny>>,
+}
+
+impl<'py> Pieces<'_, 'py> {
+    fn both(&mut self, argument: &Argument<Py<PyAny>>) -> Outcome<(Argument<Py<PyAny>>, Bound<'py, PyAny>)> {
+        let py = self.capture.py;
+        Ok(match argument {
+            Argument::Node(node) => {
+                let at = node.index();
+                let outside = self.outside.contains(&at).then(|| self.capture.fake_of(at)).flatten();
+                let Some(fake) = self.values.get(&at).cloned().or(outside) else {
+                    return self.capture.stop(reason::INTERNAL, "a repeated call uses another's tensor");
+                };
+                let Some(node) = self.node(at, &fake) else {
+                    return self.capture.stop(reason::INTERNAL, "a repeated call uses a tensor without a node");
+                };
+                (Argument::Node(node), fake)
+            }
+            Argument::None => (Argument::None, py.None().into_bound(py)),
+            Argument::Bool(value) => (Argument::Bool(*value), PyBool::new(py, *value).to_owned().into_any()),
+            Argument::Int(value) => (Argument::Int(*value), PyInt::new(py, *value).into_any()),
+            Argument::Float(value) => (Argument::Float(*value), PyFloat::new(py, *value).into_any()),
+            Argument::Str(value) => (Argument::Str(value.clone()), PyString::new(py, value).into_any()),
+            Argument::List(items) => {
+                let (arguments, objects) = self.all(items)?;
+                (Argument::List(arguments), PyList::new(py, objects)?.into_any())
+            }
+            Argument::Tuple(items) => {
+                let (arguments, objects) = self.all(items)?;
+                (Argument::Tuple(arguments), PyTuple::new(py, objects)?.into_any())
+            }
+            Argument::Dict(entries) => {
+                let dict = PyDict::new(py);
+                let mut made = Vec::with_capacity(entries.len());
+                for (key, value) in entries {
+                    let ((key, key_object), (value, value_object)) = (self.both(key)?, self.both(value)?);
+                    dict.set_item(key_object, value_object)?;
+                    made.push((key, value));
+                }
+                (Argument::Dict(made), dict.into_any())
+            }
+            Argument::Slice(parts) => {
+                let (arguments, objects) = self.all(&parts[..])?;
+                let made = py.get_type::<PySlice>().call1(PyTuple::new(py, objects)?)?;
+                let parts = arguments.try_into().map_err(|_| pyo3::exceptions::PySystemError::new_err("a slice has three parts"))?;
+                (Argument::Slice(Box::new(parts)), made)
+            }
+            Argument::Object(object, text) => (Argument::Object(object.clone_ref(py), text.clone()), object.bind(py).clone()),
+        })
+    }
+
+    /// The node of a value: the one at the same distance within the region, or the one that an argument has now.
+    fn node(&self, at: usize, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
+        if at >= self.from { self.capture.graph.borrow().id_at(self.first + (at - self.from)) } else { self.capture.node(fake) }
+    }
+
+    fn all(&mut self, items: &[Argument<Py<PyAny>>]) -> Outcome<Lists<'py>> {
+        Ok(items.iter().map(|item| self.both(item)).collect::<Outcome<Vec<_>>>()?.into_iter().unzip())
+    }
+}
