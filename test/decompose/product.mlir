@@ -28,15 +28,28 @@ func.func @square(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tenso
   return %r : tensor<1024x1024xf32>
 }
 
-// Few lines of anything.
+// Few lines, where the larger operand stays in a cache.
 // CHECK-LABEL: func.func @few
 // CHECK: dynamo.matmul
 // NONE-LABEL: func.func @few
 // NONE: dynamo.aten "aten.mm.default"
-func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> tensor<4x768xf32> {
+func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x256xf32>) -> tensor<4x256xf32> {
+  %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x768xf32>, tensor<768x256xf32>) -> tensor<4x256xf32>
+  return %r : tensor<4x256xf32>
+}
+
+// A larger one with k across it is read at memory's rate, by a library as well. With something to be fused it is generated.
+// CHECK-LABEL: func.func @memory
+// CHECK: dynamo.aten "aten.mm.default"
+// CHECK: dynamo.matmul
+func.func @memory(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> (tensor<4x768xf32>, tensor<4x768xf32>) {
   %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
     : (tensor<4x768xf32>, tensor<768x768xf32>) -> tensor<4x768xf32>
-  return %r : tensor<4x768xf32>
+  %s = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4x768xf32>, tensor<768x768xf32>) -> tensor<4x768xf32>
+  %t = dynamo.aten "aten.gelu.default"(%s) args [#dynamo.operand<0>, "none"] : (tensor<4x768xf32>) -> tensor<4x768xf32>
+  return %r, %t : tensor<4x768xf32>, tensor<4x768xf32>
 }
 
 // A factor, another type, sums so long that one float after another would lose too much: the library.

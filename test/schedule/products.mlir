@@ -59,13 +59,15 @@ module {
 
 // -----
 
-// Few lines and weights by column: vectors are read from the weights as they lie, no scratch memory.
+// Few lines and weights by column: vectors are read from the weights as they lie, no scratch memory. As many lines of the
+// weights as a processor follows are read side by side, each far enough for it to see where they go.
 
 // PLAN-LABEL: func.func @main
 // PLAN: func.func @few
 // PLAN-NOT: dynamo.scratch
-// PLAN-SAME: form = "stream"
+// PLAN-SAME: chunk = 384 : i64, {{.*}}depth = 32 : i64, form = "stream"
 // CHECK-LABEL: func.func @few
+// CHECK: scf.for {{.*}} to %c256 step %c32
 // CHECK: memref.prefetch
 // CHECK: vector.fma
 module {

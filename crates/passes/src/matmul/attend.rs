@@ -188,8 +188,8 @@ impl Attend<'_> {
             );
             tile::for_each(code, piece.lines, s.rows(s.keys), |code, row, tall| {
                 let base = code.add(queries, code.times(row, line));
-                let rows = Source { memory: self.queries, base, stride: line, along_k: element, far: false };
-                let panel = Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: lanes, far: false };
+                let rows = Source { memory: self.queries, base, stride: line, along_k: element, ahead: 0 };
+                let panel = Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: lanes, ahead: 0 };
                 let at = code.add(code.times(row, pitch), first);
                 let tile = Tile { rows: tall, lanes, width: s.width };
                 tile::accumulate(code, tile, rows, panel, code.index(h.depth), (buffers.scores, at, pitch));
@@ -206,15 +206,15 @@ impl Attend<'_> {
         for first in (0..h.width).step_by(most as usize) {
             let (panel, lanes) = if element == 1 {
                 let base = code.plus(base, first);
-                (Source { memory: self.values, base, stride: 1, along_k: line, far: false }, most.min(h.width - first))
+                (Source { memory: self.values, base, stride: 1, along_k: line, ahead: 0 }, most.min(h.width - first))
             } else {
                 let side = Side { size: h.width, stride: element, along_k: line, outer: Vec::new() };
                 let values = Lines { memory: self.values, base, side: &side };
                 pack::panel(code, values, code.index(first), h.keys, (s.values, s.width), (buffers.panel, code.index(0)));
-                (Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: most, far: false }, most)
+                (Source { memory: buffers.panel, base: code.index(0), stride: 1, along_k: most, ahead: 0 }, most)
             };
             tile::for_each(code, piece.lines, s.rows(s.values), |code, row, tall| {
-                let rows = Source { memory: buffers.scores, base: code.times(row, scores), stride: scores, along_k: 1, far: false };
+                let rows = Source { memory: buffers.scores, base: code.times(row, scores), stride: scores, along_k: 1, ahead: 0 };
                 // What comes after the tile's last query counts for none of it.
                 let count = code.index(h.keys);
                 let count = if h.causal { code.least(code.plus(code.add(piece.first, row), tall), count) } else { count };

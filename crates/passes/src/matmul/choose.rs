@@ -28,8 +28,15 @@ pub(super) const LOCAL: i64 = 64 * 1024;
 const COPIED: i64 = 40 * 1024;
 /// Elements between copied rows beyond their length, so that they fall into different sets of the cache.
 pub const COPY_GAP: i64 = 16;
-/// Columns of the result in one block of a form without panels.
+/// Columns of the result in one block of dots.
 const COLUMNS: i64 = 48;
+/// Elements of a line that are read one after another: as few if the line is cut for threads, as many if it is long.
+const STREAM: (i64, i64) = (384, 768);
+/// Lines that are read side by side, while sums stay in registers: for one row, whose sums are soon read and written, few streams;
+/// for several rows as many as a processor recognises.
+const STREAMS: (i64, i64) = (4, 32);
+/// Bytes of sums that are gone through again and again while lines pass by.
+const STREAM_BYTES: i64 = 48 * 1024;
 
 /// What the vectors are filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,9 +258,14 @@ pub(super) fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
     let few = problem.side(!right).size;
     let (_, rows, _) = parts(few, most_rows(width, 2));
     let fitting = ceiling(problem.side(right).size, width);
-    let vectors = (accumulators(width) / rows).clamp(1, 8).min(fitting);
-    let depth = problem.k;
-    Schedule { form: Form::Stream, right, width, vectors, rows, group: few, depth, chunk: vectors * width, copied: false }
+    // Enough sums to keep the multipliers busy; more of them only leave a larger rest.
+    let most = if rows == 1 { 8 } else { 4 };
+    let vectors = (accumulators(width) / rows).clamp(1, most).min(fitting);
+    let (tile, lines) = (vectors * width, problem.side(right).size);
+    let share = ceiling(ceiling(lines, PIECES / 2).clamp(STREAM.0, STREAM.1), tile).min(STREAM_BYTES / (4 * few * tile)).max(1);
+    let chunk = (share * tile).min(ceiling(lines, tile) * tile);
+    let depth = if few == 1 { STREAMS.0 } else { STREAMS.1 }.min(problem.k);
+    Schedule { form: Form::Stream, right, width, vectors, rows, group: few, depth, chunk, copied: false }
 }
 
 /// Whether lines at this distance fall into so few sets of an innermost cache (64 sets of 8 lines) that a tile's would
@@ -331,6 +343,9 @@ const SHORTEST: i64 = 8;
 
 /// Most lines of the smaller operand that are worth it whatever the layout: their vectors would be half empty in a library.
 const FEW_LINES: i64 = 15;
+/// Most elements of the larger operand, of at most 4 lines and of more, that a library does not read faster: where it does not stay
+/// in the second-level cache, and k lies across it, all that counts is how fast it is read.
+const CACHED: (i64, i64) = (256 * 1024, 64 * 1024);
 /// Length of a sum from which on it pays for turning blocks of sums.
 const PAYING: i64 = 512;
 /// Longest sum without collisions and pieces.
@@ -351,7 +366,8 @@ pub struct Outline {
 
 /// Whether code is expected to be at least as fast as the library's call and what follows it.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's MKL, layers with bias: up to 15 lines 1.1 to 2.2 times as fast; up to
+/// Measured on one core with AVX-512 against torch 2.15's MKL, layers with bias: up to 15 lines 1.1 to 2.2 times as fast, with k
+/// across the larger operand 1.0 to 1.5 where that is cached and 0.85 to 1.0 where not, both at the rate of memory; up to
 /// 128, with sums of 512 and more, 1.0 to 1.2; sums of 192 to 384 0.9; 1,536 and more 0.8 to 0.95. With `gelu` or a residual
 /// 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 of their time. Squares of
 /// 512 to 1,024 0.85.
@@ -359,7 +375,7 @@ pub fn is_worth_generating(outline: Outline, vector_bits: i64) -> bool {
     let Outline { sizes: (m, n, k), dotted, followed, .. } = outline;
     let few = m.min(n);
     let suits = match () {
-        () if few <= FEW_LINES => true,
+        () if few <= FEW_LINES => dotted || followed || m.max(n) * k <= if few <= 4 { CACHED.0 } else { CACHED.1 },
         () if !dotted => false,
         () if followed => few <= 160,
         () => few <= 64 || (few <= 128 && (PAYING..=SIMPLE).contains(&k)),

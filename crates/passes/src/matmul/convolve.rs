@@ -229,10 +229,10 @@ impl Loops<'_> {
         let (apart, pitch) = self.sums_strides(piece.outputs);
         tile::for_each(code, piece.outputs, s.rows, |code, row, tall| {
             let first = code.add(piece.first_output, row);
-            let rows = Source { memory, base: code.add(code.times(first, k), from), stride: k, along_k: 1, far: false };
+            let rows = Source { memory, base: code.add(code.times(first, k), from), stride: k, along_k: 1, ahead: 0 };
             code.for_each((piece.panels.0, piece.panels.1, 1), &[], |code, number, _| {
                 let place = code.sub(number, piece.panels.0);
-                let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, far: false };
+                let panel = Source { memory: packed, base: code.times(place, depth * lanes), stride: 1, along_k: lanes, ahead: 0 };
                 let at = code.add(code.times(place, apart), code.times(row, pitch));
                 tile::accumulate(code, Tile { rows: tall, lanes, width: s.width }, rows, panel, count, (sums, at, pitch));
                 Vec::new()

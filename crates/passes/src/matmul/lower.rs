@@ -239,16 +239,16 @@ impl Product<'_> {
         let rows_from = |code: Code, from: Value, count: Value| {
             if let Some(memory) = copied {
                 pack::rows(code, source, piece.rows, (from, count, s.depth.min(k)), s.width, memory);
-                return Source { memory, base: code.index(0), stride: copy_strides.0, along_k: copy_strides.1, far: false };
+                return Source { memory, base: code.index(0), stride: copy_strides.0, along_k: copy_strides.1, ahead: 0 };
             }
             let side = self.rows.1;
             let base = code.add(source.base, code.times(piece.rows.0, side.stride));
             let base = code.add(base, code.times(from, side.along_k));
-            Source { memory: source.memory, base, stride: side.stride, along_k: side.along_k, far: false }
+            Source { memory: source.memory, base, stride: side.stride, along_k: side.along_k, ahead: 0 }
         };
         let panel = |code: Code, number: Value, from: Value| {
             let base = code.add(piece.packed, code.times(number, lanes * k));
-            Source { memory: scratch, base: code.add(base, code.times(from, lanes)), stride: 1, along_k: lanes, far: false }
+            Source { memory: scratch, base: code.add(base, code.times(from, lanes)), stride: 1, along_k: lanes, ahead: 0 }
         };
         let zero = code.index(0);
         let all = (piece.panels.0, piece.panels.1, 1);
@@ -342,35 +342,64 @@ impl Product<'_> {
         let all_rows = self.rows.1.size;
         let pitch = ceiling(columns, s.width) * s.width;
         let sums = code.local(self.element, all_rows * pitch);
-        let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
-        let at = |code: Code, lines: Lines<'_>, line: Value| {
-            let base = code.add(lines.base, code.times(line, lines.side.stride));
-            Source { memory: lines.memory, base, stride: lines.side.stride, along_k: lines.side.along_k, far: lines.side.along_k != 1 }
-        };
         if s.form == Form::Stream {
             fill(&code, sums);
-        }
-        let (number, large, many) = parts(all_rows, s.rows);
-        let mut row = 0;
-        for tile in 0..number {
-            let tall = if tile < many { large } else { large - 1 };
-            let source = at(code, rows, code.index(row));
-            if s.form == Form::Stream {
-                let tile = Tile { rows: tall, lanes: columns, width: s.width };
-                tile::accumulate(code, tile, source, at(code, lanes, first), code.index(self.k()), (sums, code.index(row * pitch), pitch));
-            } else {
-                let width = s.vectors.min(1 << columns.ilog2());
-                code.times_do(ceiling(columns, width), |code, i| {
-                    // The last tile may overlap the one before, and computes the same again.
-                    let column = code.at_most(code.times(i, width), columns - width);
-                    let right = at(code, lanes, code.add(first, column));
-                    let place = (sums, code.plus(column, row * pitch), pitch);
-                    dots::store(code, (tall, width, s.width), (source, right), self.k(), place);
-                });
-            }
-            row += tall;
+            self.stream(code, outer, (first, columns), (sums, pitch));
+        } else {
+            self.dots(code, outer, (first, columns), (sums, pitch));
         }
         let sums = Sums { memory: sums, from: None, strides: self.strides(pitch, 1) };
         epilogue::apply(code, self.kernel, &self.block(outer, (code.index(0), all_rows), (first, columns)), sums);
+    }
+
+    /// An operand's elements from a line and a place along k on.
+    fn from(code: Code, lines: Lines<'_>, line: Value, k: Value) -> Source {
+        let base = code.add(lines.base, code.times(line, lines.side.stride));
+        let base = code.add(base, code.times(k, lines.side.along_k));
+        Source { memory: lines.memory, base, stride: lines.side.stride, along_k: lines.side.along_k, ahead: 0 }
+    }
+
+    /// Sums of a block of columns. A few lines along k at a time: so many streams the processor sees.
+    fn stream(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
+        let s = self.s;
+        let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
+        let tiles = |code: Code, from: Value, count: Value, column: Value, wide: i64| {
+            tile::for_each(code, self.rows.1.size, s.rows, |code, row, tall| {
+                let tile = Tile { rows: tall, lanes: wide, width: s.width };
+                let right = Source { ahead: s.depth, ..Self::from(code, lanes, code.add(first, column), from) };
+                let place = code.add(code.times(row, pitch), column);
+                tile::accumulate(code, tile, Self::from(code, rows, row, from), right, count, (sums, place, pitch));
+            });
+        };
+        let wide = s.vectors * s.width;
+        code.for_each((code.index(0), code.index(self.k()), s.depth), &[], |code, from, _| {
+            let count = code.at_most(code.sub(code.index(self.k()), from), s.depth);
+            code.times_do(columns / wide, |code, i| tiles(code, from, count, code.times(i, wide), wide));
+            if columns % wide > 0 {
+                tiles(code, from, count, code.index(columns / wide * wide), columns % wide);
+            }
+            Vec::new()
+        });
+    }
+
+    /// Sums of a block of columns, by whole lines of both operands.
+    fn dots(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
+        let s = self.s;
+        let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
+        let (number, large, many) = parts(self.rows.1.size, s.rows);
+        let mut row = 0;
+        for tile in 0..number {
+            let tall = if tile < many { large } else { large - 1 };
+            let source = Self::from(code, rows, code.index(row), code.index(0));
+            let width = s.vectors.min(1 << columns.ilog2());
+            code.times_do(ceiling(columns, width), |code, i| {
+                // The last tile may overlap the one before, and computes the same again.
+                let column = code.at_most(code.times(i, width), columns - width);
+                let right = Self::from(code, lanes, code.add(first, column), code.index(0));
+                let place = (sums, code.plus(column, row * pitch), pitch);
+                dots::store(code, (tall, width, s.width), (source, right), self.k(), place);
+            });
+            row += tall;
+        }
     }
 }

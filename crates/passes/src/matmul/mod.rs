@@ -9,7 +9,7 @@
 //! | form | when | lanes |
 //! |---|---|---|
 //! | panels | both sides are large | copied to panels of a few vectors by k, once, into scratch memory |
-//! | stream | few rows, and lanes lie side by side in memory | read where they are |
+//! | stream | few rows, and lanes lie side by side in memory | read where they are, some lines side by side |
 //! | dots | few rows, and k lies side by side | along k; vectors are summed up at the end |
 //!
 //! What lies in the lanes of panels is the smaller operand as a rule: of `x @ W.T` it is x. So weights are read where they

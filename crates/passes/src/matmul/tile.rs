@@ -10,9 +10,6 @@ use super::{
 /// Steps along k in one round of the loop.
 const UNROLL: i64 = 2;
 
-/// Steps along k from asking for far memory to reading it.
-const AHEAD: i64 = 12;
-
 /// Memory that a tile reads, from an element on.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
@@ -22,8 +19,8 @@ pub(super) struct Source {
     pub(super) stride: i64,
     /// Distance along k.
     pub(super) along_k: i64,
-    /// Whether the processor does not see by itself what is read next: steps along k are far apart.
-    pub(super) far: bool,
+    /// How many steps along k ahead to ask for memory that the processor does not see by itself is read next; 0 for no need.
+    pub(super) ahead: i64,
 }
 
 /// A tile's form.
@@ -100,9 +97,9 @@ fn step_along(code: Code, tile: Tile, rows: Source, lanes: Source, k: Value, sum
     let at = code.add(lanes.base, code.times(k, lanes.along_k));
     let vectors: Vec<_> =
         (0..tile.vectors()).map(|vector| code.load_vector(lanes.memory, code.plus(at, vector * tile.width), tile.valid(vector))).collect();
-    if lanes.far {
+    if lanes.ahead > 0 {
         for vector in 0..tile.vectors() {
-            code.prefetch(lanes.memory, code.plus(at, vector * tile.width + AHEAD * lanes.along_k));
+            code.prefetch(lanes.memory, code.plus(at, vector * tile.width + lanes.ahead * lanes.along_k));
         }
     }
     let at = code.add(rows.base, code.times(k, rows.along_k));
