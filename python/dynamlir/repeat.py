@@ -6,14 +6,17 @@ the new values and to make their fakes. Whatever is not certain to be the same i
 - each operation of the span is one that the `memo` remembers, and so depends on the looks of its operands only
 - each tensor from elsewhere is paired with one of the same looks; tensors that share memory with tensors that do
 - the span's numbers are all its own: nothing else was recorded in between
+- what is a view for Python, and of what, is what the operations say: the new ones become views of the same
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import memo
 from .recorder import OpRecorder
@@ -50,6 +53,9 @@ def repeat(
     own = _own(recorder, span.ops, known, set(fixed), set(inputs))
     if own is None or not own.union(fixed).issuperset(wanted):
         return None
+    views = _views(recorder, span, known)
+    if views is None:
+        return None
 
     made = dict(fixed)
     added: list[torch.Tensor] = []
@@ -62,6 +68,8 @@ def repeat(
             operands = [made[operand] for operand in record.operands]
             results = recorder.recall(known[of - span.ops.start], operands, record.location)
             made.update(zip(record.result_ids, results))
+            for result in views.keys() & set(record.result_ids):
+                _become_view(made[result], made[views[result]])
     return added, [made[number] for number in wanted]
 
 
@@ -100,3 +108,52 @@ def _own(
         shared = (leaf.shares >= 0 and record.operands[leaf.shares] in foreign for leaf in template.leaves)
         foreign.update(number for number, is_shared in zip(record.result_ids, shared) if is_shared)
     return own if not own or max(own) - min(own) + 1 == len(own) else None
+
+
+def _views(recorder: OpRecorder, span: Span, templates: Sequence[memo.Template]) -> dict[int, int] | None:
+    """Which wanted values are views, and of which value: what eager counts writes together for, and shows as ``_base``.
+
+    None where that is not what the operations say, as after ``detach``: it shows the same memory and is no view of it.
+    """
+    of: dict[int, int] = {}
+    for at, template in zip(span.ops, templates):
+        record = recorder.recording.ops[at]
+        if record.schema not in memo.UNSAFE_VIEWS:
+            shared = zip(record.result_ids, template.leaves)
+            of.update((number, record.operands[leaf.shares]) for number, leaf in shared if leaf.shares >= 0)
+    given = {recorder.number(old): old for old in [*(old for old, _ in span.pairs), *(old for old, *_ in span.inputs)]}
+    views: dict[int, int] = {}
+    for old in span.wanted:
+        number = recorder.number(old)
+        if number is None or number in given:
+            continue
+        if old._is_view() != (number in of):
+            return None
+        if number in of:
+            root = number
+            while root in of:
+                root = of[root]
+            base = given[root]._base if root in given and given[root]._is_view() else None
+            if old._base is not base and recorder.number(old._base) != root:
+                return None
+            views[number] = root
+    return views
+
+
+class _Giving(TorchDispatchMode):
+    """Answers an operation with a tensor that there is."""
+
+    def __init__(self, answer: torch.Tensor) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {})) if func.namespace == "prim" else self.answer
+
+
+def _become_view(fake: torch.Tensor, base: torch.Tensor) -> None:
+    """Make a new fake a view of another, as torch does above dispatch with what a view operation returns."""
+    with _Giving(fake):
+        base.as_strided(fake.shape, fake.stride(), fake.storage_offset())

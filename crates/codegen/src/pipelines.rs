@@ -31,15 +31,16 @@ pub struct Stage {
 
 /// Leads from primitives on tensors to buffers.
 ///
+/// - Canonicalizations go over everything once, here and below: a second round costs as much, to find nothing.
 /// - `eliminate-empty-tensors` makes results be computed in their destination.
 /// - The second canonicalization removes copies of a buffer onto itself, which only CSE makes visible.
 /// - Row temporaries go to the stack; `buffer-loop-hoisting` takes them out of the row loop and stops at the parallel
 ///   loop, since threads must not share them. The limit is well below the smallest thread stacks (512 KiB): a kernel may
 ///   have two or three such buffers.
-const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
-    one-shot-bufferize{bufferize-function-boundaries=0},canonicalize,cse,canonicalize,\
+const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
+    one-shot-bufferize{bufferize-function-boundaries=0},canonicalize{max-iterations=1},cse,canonicalize{max-iterations=1},\
     func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=131072 max-rank-of-allocated-memref=8},\
-    buffer-loop-hoisting),canonicalize";
+    buffer-loop-hoisting),canonicalize{max-iterations=1}";
 
 /// Leads from buffers to the LLVM dialect.
 ///
@@ -58,13 +59,13 @@ const BUFFERIZE: &str = "canonicalize,cse,eliminate-empty-tensors,empty-tensor-t
 /// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
-    func.func(convert-linalg-to-loops),canonicalize,cse,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize,\
-    expand-strided-metadata,lower-affine,canonicalize,cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
+    func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,scf-forall-to-parallel,convert-scf-to-openmp,\
+    dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
+    expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
     finalize-memref-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,\
-    convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize,dynamo-alias-scopes";
+    convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize{max-iterations=1},dynamo-alias-scopes";
 
 /// All stages, first to last.
 pub const STAGES: &[Stage] = &[
@@ -74,7 +75,7 @@ pub const STAGES: &[Stage] = &[
     Stage { number: 3, name: "kernels", scope: Scope::Graph, passes: "dynamo-fuse" },
     Stage { number: 4, name: "planned", scope: Scope::Graph, passes: "dynamo-plan" },
     Stage { number: 5, name: "linalg", scope: Scope::Graph, passes: "dynamo-to-linalg" },
-    Stage { number: 6, name: "scheduled", scope: Scope::Kernels, passes: "dynamo-schedule,canonicalize,cse" },
+    Stage { number: 6, name: "scheduled", scope: Scope::Kernels, passes: "dynamo-schedule,canonicalize{max-iterations=1},cse" },
     Stage { number: 7, name: "bufferized", scope: Scope::Kernels, passes: BUFFERIZE },
     Stage { number: 8, name: "llvm", scope: Scope::Kernels, passes: TO_LLVM },
 ];
