@@ -19,6 +19,8 @@ pub(super) struct Group {
     pub(super) scan: bool,
     /// Whether it has a product of matrices.
     pub(super) product: bool,
+    /// Bytes that it reads and writes.
+    pub(super) traffic: i64,
 }
 
 /// What crosses a kernel's border.
@@ -55,6 +57,7 @@ pub(super) struct Graph {
     pub(super) groups: Vec<Group>,
     pub(super) settings: Settings,
     index: HashMap<Op, usize>,
+    /// For messages, where these are wanted.
     names: Vec<String>,
 }
 
@@ -75,8 +78,10 @@ impl Graph {
         let (mut ordered, mut results) = (0, 0);
         for op in function.body().map(Block::ops).unwrap_or_default() {
             let number = graph.push(op, ordered);
-            // The number that the printer gives the first result.
-            graph.names.push(format!("%{results} {}", short_name(op)));
+            if settings.print {
+                // The number that the printer gives the first result.
+                graph.names.push(format!("%{results} {}", short_name(op)));
+            }
             results += usize::from(op.num_results() > 0);
             if graph.kinds[number] == Kind::Ordered {
                 graph.after[number].extend(last_ordered);
@@ -105,6 +110,7 @@ impl Graph {
         for (ops, mut group) in groups {
             group.members = ops.into_iter().filter_map(|op| self.index.get(&op).copied()).collect();
             group.members.sort_unstable();
+            group.traffic = self.interface(&group).traffic();
             for &member in &group.members {
                 self.group_of[member] = Some(self.groups.len());
             }
@@ -131,7 +137,9 @@ impl Graph {
         let shaped_like = if reduced.is_empty() { op.result(0) } else { op.operand(0) };
         let scan = self.kinds[number] == Kind::Scan;
         let product = self.kinds[number] == Kind::Product;
-        self.groups.push(Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan, product });
+        let mut group = Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan, product, traffic: 0 };
+        group.traffic = self.interface(&group).traffic();
+        self.groups.push(group);
         self.group_of[number] = Some(self.groups.len() - 1);
         self.groups.len() - 1
     }
@@ -197,7 +205,7 @@ impl Graph {
 
     /// Whether an operand of the operation is a counter.
     pub(super) fn asks_for_place(&self, op: Op) -> bool {
-        elements(op).into_iter().filter_map(|value| self.def(value)).any(|def| self.kinds[def] == Kind::Iota)
+        elements(op).filter_map(|value| self.def(value)).any(|def| self.kinds[def] == Kind::Iota)
     }
 
     /// Whether only the group uses an operation's result.

@@ -142,7 +142,8 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     let (domain, reduced) = common_domain(first, second)?;
     let mut members = [first.members.as_slice(), second.members.as_slice()].concat();
     members.sort_unstable();
-    let group = Group { members, domain, reduced, scan: first.scan || second.scan, product: first.product || second.product };
+    let (scan, product) = (first.scan || second.scan, first.product || second.product);
+    let mut group = Group { members, domain, reduced, scan, product, traffic: 0 };
     if group.members.len() > graph.settings.max_ops {
         return Err(format!("more than {} operations", graph.settings.max_ops));
     }
@@ -165,8 +166,9 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     if graph.is_cyclic(&group, &[a, b]) {
         return Err("what is between them would have to run inside the kernel".into());
     }
-    let (before_a, before_b) = (graph.interface(first).traffic(), graph.interface(second).traffic());
-    Ok(Union { group, saved: before_a + before_b - interface.traffic(), smaller: before_a.min(before_b) })
+    group.traffic = interface.traffic();
+    let saved = first.traffic + second.traffic - group.traffic;
+    Ok(Union { group, saved, smaller: first.traffic.min(second.traffic) })
 }
 
 /// D and R of two groups together.

@@ -138,17 +138,26 @@ fn kind(op: Op) -> Kind {
 /// Whether an operand is the table of a `gather`, or what a product is made of: memory of any shape, not read element
 /// by element of the result. All other operands of pointwise operations have the shape of the result.
 fn is_table(op: Op, index: usize) -> bool {
-    (index == 0 && op.is("dynamo.gather")) || matmul::is_product(op)
+    index < table_count(op)
+}
+
+/// How many of its operands are tables; they are the first ones.
+fn table_count(op: Op) -> usize {
+    match () {
+        () if op.is("dynamo.gather") => 1,
+        () if matmul::is_product(op) => op.num_operands(),
+        () => 0,
+    }
 }
 
 /// The operands that are computed with element by element: all but tables.
-fn elements(op: Op) -> Vec<Value> {
-    op.operands().into_iter().enumerate().filter(|&(index, _)| !is_table(op, index)).map(|(_, value)| value).collect()
+fn elements(op: Op) -> impl Iterator<Item = Value> {
+    (table_count(op)..op.num_operands()).map(move |index| op.operand(index))
 }
 
 /// The other operands.
-fn tables(op: Op) -> Vec<Value> {
-    op.operands().into_iter().enumerate().filter(|&(index, _)| is_table(op, index)).map(|(_, value)| value).collect()
+fn tables(op: Op) -> impl Iterator<Item = Value> {
+    (0..table_count(op)).map(move |index| op.operand(index))
 }
 
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
@@ -179,7 +188,7 @@ fn row_of(domain: &[i64], reduced: &[i64]) -> (Vec<i64>, Vec<i64>) {
 
 /// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.
 fn bytes(value: Value) -> i64 {
-    match value.def().filter(|&op| kind(op) == Kind::Broadcast) {
+    match value.def().filter(|op| op.is("dynamo.broadcast")) {
         Some(op) => bytes(op.operand(0)),
         None => value.ty().numel() * i64::from(value.ty().element().width().div_ceil(8)),
     }
