@@ -19,6 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import memo
+from .device import device_of
 from .recorder import OpRecorder
 
 AddInput = Callable[[torch.Tensor, str], torch.Tensor]
@@ -68,8 +69,7 @@ def repeat(
             operands = [made[operand] for operand in record.operands]
             results = recorder.recall(known[of - span.ops.start], operands, record.location)
             made.update(zip(record.result_ids, results))
-            for result in views.keys() & set(record.result_ids):
-                _become_view(made[result], made[views[result]])
+    _become_views([(made[number], made[base]) for number, base in views.items()])
     return added, [made[number] for number in wanted]
 
 
@@ -141,19 +141,19 @@ def _views(recorder: OpRecorder, span: Span, templates: Sequence[memo.Template])
 
 
 class _Giving(TorchDispatchMode):
-    """Answers an operation with a tensor that there is."""
+    """Answers operations with a tensor that there is."""
 
-    def __init__(self, answer: torch.Tensor) -> None:
-        super().__init__()
-        self.answer = answer
+    answer: torch.Tensor
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return func(*args, **(kwargs or {})) if func.namespace == "prim" else self.answer
+        return device_of(args[0]) if func is torch.ops.prim.device.default else self.answer
 
 
-def _become_view(fake: torch.Tensor, base: torch.Tensor) -> None:
-    """Make a new fake a view of another, as torch does above dispatch with what a view operation returns."""
-    with _Giving(fake):
-        base.as_strided(fake.shape, fake.stride(), fake.storage_offset())
+def _become_views(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Make new fakes views of others, as torch does above dispatch with what an operation returns."""
+    with _Giving() as giving:
+        for fake, base in pairs:
+            giving.answer = fake
+            base.as_strided(fake.shape, fake.stride(), fake.storage_offset())

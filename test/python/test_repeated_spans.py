@@ -95,6 +95,33 @@ def test_the_same_is_recorded_as_if_it_had_been_dispatched(function: Callable[[T
     assert outputs[0].shape == case.out.shape and outputs[0] is not case.out
 
 
+def test_a_view_becomes_a_view_of_the_same() -> None:
+    case = recorded(lambda x, w: (x.t(), w[0], (x @ w).view(-1), (x @ w).t().t()))
+    x, w, seen = case.add(torch.zeros(3, 4), "x2"), torch.zeros(4, 4), list(case.out)
+    inputs, made = case.again(x, w, wanted=seen)
+    assert made[0]._base is x and made[1]._base is inputs[0]
+    assert all(new._is_view() and new._base is not old._base for new, old in zip(made, seen))
+    with torch.no_grad(), case.faker.mode, case.recorder:
+        made[0].add_(1)
+        made[1].add_(1)
+    # A write to a view counts for what it shows.
+    assert x._version == 1 and inputs[0]._version == 1 and case.x._version == 0
+
+
+def test_a_view_that_its_argument_is_already() -> None:
+    whole = torch.zeros(12)
+    case = recorded(lambda x, w: (x * 1).view(-1).view(3, 4).t())
+    made = case.again(case.add(whole.view(3, 4), "x2"), torch.ones(4, 4), wanted=[case.out])[1][0]
+    assert made._is_view() and made._base.shape == (3, 4)
+
+
+def test_what_shows_memory_and_is_no_view_is_refused() -> None:
+    case = recorded(lambda x, w: x.detach())
+    assert case.again(case.add(torch.ones(3, 4), "x2"), torch.ones(4, 4)) is None
+    case = recorded(lambda x, w: x.detach().view(-1))
+    assert case.again(case.add(torch.ones(3, 4), "x2"), torch.ones(4, 4)) is None
+
+
 def refuses(case: Recorded, x: Tensor, w: Tensor) -> bool:
     """Whether the span is not recorded on these; it is on tensors like the first ones."""
     refused = case.again(case.add(x, "x2"), w) is None

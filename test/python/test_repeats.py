@@ -278,6 +278,101 @@ def test_switches_of_the_thread_are_interpreted() -> None:
     repeated(stack(Switching), X)
 
 
+class Showing(Layer):
+    """Gives views: of its argument, of its result, of its weight."""
+
+    def forward(self, x: Tensor) -> Any:
+        y = super().forward(x)
+        return y, y.t(), x.view(-1), self.linear.weight.t()
+
+
+class Shown(Stack):
+    """Writes to a view of each kind that a later layer gave, and returns another layer's."""
+
+    def forward(self, x: Tensor) -> Any:
+        y, seen = x, []
+        for layer in self.layers:
+            y, *views = layer(y * 1)
+            seen.append((y, *views))
+            seen[-1][2].add_(1)
+        y.mul_(2)
+        seen[4][1].mul_(2)
+        return y, seen[3][:3], seen[4][:3], x
+
+
+class Reading(Stack):
+    """Writes to views of what it was given."""
+
+    def forward(self, x: Tensor) -> Any:
+        views = [layer(x)[2] for layer in self.layers]
+        views[4].add_(1)
+        return views[3:]
+
+
+@pytest.mark.parametrize("kind", [Shown, Reading])
+def test_views_stay_views(kind: type[Stack]) -> None:
+    """Writes to a view count for what it shows, and what is returned is a view of what eager says."""
+    model = kind(*(Showing() for _ in range(6))).eval()
+    with memo.disabled():
+        slow, _ = captured(model, (X.clone(),), {})
+    fast, found = captured(model, (X.clone(),), {})
+    assert "Showing" in found and fast["bumps"] == slow["bumps"] and fast == slow
+
+    def facts(function: Callable[[Tensor], Any]) -> tuple[list[Tensor], Any]:
+        x = X.clone()
+        leaves = torch.utils._pytree.tree_leaves(function(x))
+        shown = [[leaf._base is other for other in [x, *leaves]] for leaf in leaves]
+        return leaves, (x._version, [(leaf._version, leaf._is_view()) for leaf in leaves], shown)
+
+    (values, ours), (expected, theirs) = facts(dynamlir.compile(model)), facts(model)
+    torch.testing.assert_close(values, expected)
+    assert ours == theirs
+
+
+class Parting(Layer):
+    """Gives parts of a tensor that nobody sees."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x).chunk(2, -1)
+
+
+def test_parts_of_a_hidden_tensor() -> None:
+    class Parts(Stack):
+        def forward(self, x: Tensor) -> Any:
+            parts = []
+            for layer in self.layers:
+                first, second = layer(x)
+                x = torch.cat([second, first], -1)
+                parts += [first, second]
+            parts[9].add_(1)
+            return parts
+
+    model = Parts(*(Parting() for _ in range(6))).eval()
+    assert "Parting" in repeated(model, X)
+    first, second = dynamlir.compile(model)(X)[8:10]
+    assert first._base is second._base is not None and first._version == second._version == 1
+
+
+class Detaching(Layer):
+    """Gives what shows its argument's memory and is no view of it."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x), x.detach()
+
+
+def test_detached_tensors() -> None:
+    class Detached(Stack):
+        def forward(self, x: Tensor) -> Any:
+            seen = []
+            for layer in self.layers:
+                x, detached = layer(x * 1)
+                seen.append(detached)
+            seen[4].add_(1)
+            return x, seen
+
+    repeated(Detached(*(Detaching() for _ in range(6))).eval(), X)
+
+
 class Counting(Stack):
     """Sets an attribute of its layers while it runs."""
 
