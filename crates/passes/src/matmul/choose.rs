@@ -228,13 +228,12 @@ pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
     }
     let right = problem.rhs.size >= problem.lhs.size;
     let (few, many) = (problem.side(!right), problem.side(right));
-    if few.size < width {
-        if few.along_k == 1 && many.along_k == 1 && problem.k >= width {
-            return Some(dots(problem, right, width));
-        }
-        if many.stride == 1 && many.size >= width {
-            return Some(stream(problem, right, width));
-        }
+    // Of panels the second vector would be half empty.
+    if few.size <= width + width / 2 && few.along_k == 1 && many.along_k == 1 && problem.k >= width {
+        return Some(dots(problem, right, width));
+    }
+    if few.size < width && many.stride == 1 && many.size >= width {
+        return Some(stream(problem, right, width));
     }
     let candidates = [true, false].into_iter().map(|right| panels(problem, right, width, 1..=3));
     candidates.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, schedule)| schedule)
@@ -242,7 +241,11 @@ pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
 
 pub(super) fn dots(problem: &Problem, right: bool, width: i64) -> Schedule {
     let few = problem.side(!right).size;
-    let most = if width >= 16 { 8 } else { 3 };
+    let most = match (width >= 16, few) {
+        (true, ..=8) => 8,
+        (true, _) => 6,
+        (false, _) => 3,
+    };
     let (_, rows, _) = parts(few, most);
     let columns = match (width >= 16, rows) {
         (true, ..=3) => 8,

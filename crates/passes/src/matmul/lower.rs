@@ -11,7 +11,7 @@ use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
 
 use super::{
     SCHEDULE, attend,
-    choose::{Form, Schedule, ceiling, parts},
+    choose::{Form, Schedule, ceiling},
     code::{Code, fill},
     convolve, dots,
     epilogue::{self, Block, Sums},
@@ -386,20 +386,16 @@ impl Product<'_> {
     fn dots(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
         let s = self.s;
         let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
-        let (number, large, many) = parts(self.rows.1.size, s.rows);
-        let mut row = 0;
-        for tile in 0..number {
-            let tall = if tile < many { large } else { large - 1 };
-            let source = Self::from(code, rows, code.index(row), code.index(0));
+        tile::for_each(code, self.rows.1.size, s.rows, |code, row, tall| {
+            let source = Self::from(code, rows, row, code.index(0));
             let width = s.vectors.min(1 << columns.ilog2());
             code.times_do(ceiling(columns, width), |code, i| {
                 // The last tile may overlap the one before, and computes the same again.
                 let column = code.at_most(code.times(i, width), columns - width);
                 let right = Self::from(code, lanes, code.add(first, column), code.index(0));
-                let place = (sums, code.plus(column, row * pitch), pitch);
+                let place = (sums, code.add(code.times(row, pitch), column), pitch);
                 dots::store(code, (tall, width, s.width), (source, right), self.k(), place);
             });
-            row += tall;
-        }
+        });
     }
 }
