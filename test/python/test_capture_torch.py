@@ -8,6 +8,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from typing import Any
 
@@ -301,3 +302,25 @@ def test_objects_are_not_collected_while_a_call_is_compiled(monkeypatch: pytest.
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_process_forked_while_a_call_is_compiled_collects(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the workers of a DataLoader may be, by another thread.
+    compile_ = api.Compiler.compile
+    codes = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.isenabled() else 1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def watched(self: api.Compiler, frame: Any) -> Any:
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        return compile_(self, frame)
+
+    monkeypatch.setattr(api.Compiler, "compile", watched)
+    dynamlir.compile(torch.neg)(torch.ones(2))
+    assert codes == [0]

@@ -104,6 +104,12 @@ fn clear_kernel_cache() {
     dynamlir_driver::cache::clear();
 }
 
+/// In a child of the process, which may have been forked while another thread compiled.
+#[pyfunction]
+fn forked(py: Python<'_>) {
+    dynamlir_cpython_abi::collector::forked(py);
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -134,5 +140,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::refusal, module)?)?;
+    let children = PyDict::new(py);
+    children.set_item("after_in_child", wrap_pyfunction!(forked, module)?)?;
+    py.import("os")?.getattr("register_at_fork")?.call((), Some(&children))?;
     Ok(())
 }
