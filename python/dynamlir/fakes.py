@@ -35,6 +35,7 @@ def check_supported(tensor: torch.Tensor) -> None:
 
 
 _CPU = torch.device("cpu")
+_META = torch.device("meta")
 
 
 def made_fake(mode: FakeTensorMode, elem: torch.Tensor, device: torch.device = _CPU) -> FakeTensor:
@@ -115,8 +116,14 @@ class Faker:
     ) -> torch.Tensor:
         """A fake tensor over the fake of the storage with key ``storage``."""
         base = self._storages.get(storage)
+        meta = None
         if base is None:
-            base = self._storages[storage] = torch.empty(nbytes, dtype=torch.uint8, device="meta")
-        meta = torch.empty(0, dtype=dtype, device="meta")
-        meta.set_(base.untyped_storage(), offset, sizes, strides)
+            # As a rule a tensor is all of its memory.
+            base = meta = torch.empty_strided(sizes, strides, dtype=dtype, device=_META)
+            if offset or meta.untyped_storage().nbytes() != nbytes:
+                base, meta = torch.empty(nbytes, dtype=torch.uint8, device=_META), None
+            self._storages[storage] = base
+        if meta is None:
+            meta = torch.empty(0, dtype=dtype, device=_META)
+            meta.set_(base.untyped_storage(), offset, sizes, strides)
         return made_fake(self.mode, meta, device or _CPU)

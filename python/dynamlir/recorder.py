@@ -201,7 +201,8 @@ class OpRecorder(TorchDispatchMode):
             call = self.memo.call(func, args, kwargs, self._is_temporary)
             template = self.memo.known(call) if call else None
             if call is not None and template is not None and not memo.Use.checks:
-                made = self.recall(template, call.tensors, self.location)
+                numbers = [operand.number for operand in call.operands]
+                made = self.recall(template, call.tensors, numbers, self.location)
                 return made[0] if template.container is None else template.container(made)
             before = len(self.recording.ops)
             out = self._dispatch(func, args, kwargs)
@@ -218,16 +219,28 @@ class OpRecorder(TorchDispatchMode):
             raise self._fail(Fallback("no-fake", str(error.func))) from None
 
     def recall(
-        self, template: memo.Template, operands: Sequence[torch.Tensor], location: Location
+        self,
+        template: memo.Template,
+        operands: Sequence[torch.Tensor],
+        numbers: Sequence[int],
+        location: Location,
+        seen: Sequence[bool] | None = None,
     ) -> list[torch.Tensor]:
-        """Record an operation that was met before, on other tensors of the same looks, without running it."""
-        made = self.memo.recall(template, operands)
-        numbers = [self._ids[id(operand)] for operand in operands]
+        """Record an operation that was met before, on other tensors of the same looks, without running it.
+
+        ``numbers`` are the operands' values. For results that nobody will have ``seen`` there are no fakes, only
+        tensors of the same memory.
+        """
+        made = self.memo.recall(template, operands, seen)
         args, raw = template.arguments(numbers)
         ids = []
-        for leaf, fake in zip(template.leaves, made):
+        for at, (leaf, fake) in enumerate(zip(template.leaves, made)):
             value = self._fresh(leaf.meta)
-            self._note(fake, value, leaf.meta, fake.untyped_storage()._cdata)
+            storage = fake.untyped_storage()._cdata
+            if seen is None or seen[at]:
+                self._note(fake, value, leaf.meta, storage)
+            else:
+                self._show(fake, storage)
             ids.append(value)
         known = template.record
         assert known.raw is not None
@@ -236,7 +249,7 @@ class OpRecorder(TorchDispatchMode):
             OpRecord(
                 schema=known.schema,
                 args=args,
-                operands=numbers,
+                operands=list(numbers),
                 results=known.results,
                 result_ids=ids,
                 aliases=known.aliases,
@@ -394,10 +407,14 @@ class OpRecorder(TorchDispatchMode):
     def _note(self, fake: torch.Tensor, value: int, meta: TensorMeta, storage: int) -> None:
         """Say that a new fake is a value."""
         self._ids[id(fake)] = value
-        self._alive.append(fake)
+        self.memo.note(fake, value, meta, storage)
+        self._show(fake, storage)
+
+    def _show(self, tensor: torch.Tensor, storage: int) -> None:
+        """Count one value more that shows a storage, which the tensor keeps."""
+        self._alive.append(tensor)
         self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
         self._storages.setdefault(storage, len(self._storages))
-        self.memo.note(fake, value, meta, storage)
 
     def _is_temporary(self, storage: int) -> bool:
         """Whether one value shows a storage, which is no input's."""

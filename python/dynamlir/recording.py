@@ -48,8 +48,8 @@ class TensorMeta(NamedTuple):
     def of(tensor: torch.Tensor) -> TensorMeta:
         return TensorMeta(
             dtype_name(tensor.dtype),
-            tuple(int(size) for size in tensor.shape),
-            tuple(int(stride) for stride in tensor.stride()),
+            tuple(map(int, tensor.shape)),
+            tuple(map(int, tensor.stride())),
             int(tensor.storage_offset()),
         )
 

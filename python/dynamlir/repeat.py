@@ -59,16 +59,26 @@ def repeat(
         return None
 
     made = dict(fixed)
+    numbers = {old: recorder.number(new) for old, new in fixed.items()}
+    seen = {*wanted, *views.values()}
     added: list[torch.Tensor] = []
     for number, of in _events(recorder, span.ops, sorted(inputs)):
         if of is None:
             made[number] = add_input(*inputs[number])
+            numbers[number] = recorder.number(made[number])
             added.append(made[number])
         else:
             record = recorder.recording.ops[of]
             operands = [made[operand] for operand in record.operands]
-            results = recorder.recall(known[of - span.ops.start], operands, record.location)
+            results = recorder.recall(
+                known[of - span.ops.start],
+                operands,
+                [numbers[operand] for operand in record.operands],
+                record.location,
+                [result in seen for result in record.result_ids],
+            )
             made.update(zip(record.result_ids, results))
+            numbers.update(zip(record.result_ids, recorder.recording.ops[-1].result_ids))
     _become_views([(made[number], made[base]) for number, base in views.items()])
     return added, [made[number] for number in wanted]
 
