@@ -1,7 +1,8 @@
 //! The cycle collector, while a call is compiled.
 //!
 //! A capture makes some ten thousand objects within a moment, which CPython takes for a reason to look through all objects
-//! of the process; nearly all of these are torch's and the user's modules, and ours are gone when the compilation is.
+//! of the process; nearly all of these are torch's and the user's modules, and ours are gone when the compilation is. Nor are
+//! finalizers of other people's objects, which a collection runs, a part of what is captured.
 
 use std::{
     marker::PhantomData,

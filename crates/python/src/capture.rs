@@ -3,6 +3,7 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use dynamlir_capture::{Captured, Tables, stop::Stop};
+use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Graph, Kind};
 use dynamlir_guards::Texts;
 use pyo3::{
@@ -48,6 +49,7 @@ pub fn capture<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     guards::prepare(py)?;
+    let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
     let outcome = dynamlir_capture::capture(&tables(py)?, function, args.unwrap_or(&empty), kwargs, steps)?;
     let Captured { graph, guards, inputs, session, .. } = match outcome {

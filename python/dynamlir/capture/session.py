@@ -7,7 +7,6 @@ nothing is run twice. An operation that comes from elsewhere would be missing in
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +52,6 @@ class Session:
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_no_collection())
             stack.enter_context(_disable_current_modes())
             if self.inference:
                 stack.enter_context(_ordinary_tensors())
@@ -271,18 +269,6 @@ def _told_to_compile() -> Iterator[None]:
             _telling -= 1
             if _telling == 0:
                 torch.compiler._is_compiling_flag = _told_before
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Finalizers of other people's objects, which a collection runs, are no part of what is captured."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextlib.contextmanager
