@@ -382,7 +382,8 @@ def test_signal_while_compiling() -> None:
     program = f"""
 import sys; sys.path[:0] = [{str(here)!r}, {str(here.parents[1] / "python")!r}]
 import registration; registration.ensure()
-import torch, dynamlir
+import torch, dynamlir, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 torch.set_grad_enabled(False)
 print("ready", flush=True)
 n = 0

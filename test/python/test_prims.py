@@ -106,6 +106,13 @@ def library(name: str, function: Callable[..., torch.Tensor], arity: int = 1, **
     return pointwise(name, function, FLOATS, arity, wide=True, **{"ulps": 4, **tolerance})
 
 
+def square_root(x: torch.Tensor) -> torch.Tensor:
+    """Rounded as IEEE 754 asks. Torch's comes from a library that is one place off on some processors."""
+    with np.errstate(invalid="ignore"):
+        # With twice the digits and two more, rounding twice is the same as once.
+        return torch.from_numpy(np.sqrt(x.double().numpy())).to(x.dtype)
+
+
 def division(name: str, function: Callable[..., torch.Tensor]) -> tuple[str, Callable[[], Cases]]:
     """Division and remainder: integer divisors are constants other than 0; the quotient that overflows is left out."""
 
@@ -345,7 +352,7 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
         library("log2", torch.log2),
         library("log10", torch.log10),
         library("log1p", torch.log1p),
-        pointwise("sqrt", torch.sqrt),
+        pointwise("sqrt", square_root),
         library("rsqrt", torch.rsqrt),
         library("sin", torch.sin),
         library("cos", torch.cos),
