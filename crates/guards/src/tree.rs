@@ -1,6 +1,9 @@
 //! Sources and guards as a tree: each node is one step from its parent, so what several paths share is walked once.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
@@ -104,8 +107,18 @@ struct Builder<'a, 'py> {
     pins: &'a Pins,
     state: &'a State,
     tree: Tree,
-    known: HashMap<(usize, String), usize>,
+    known: HashMap<(usize, Key<'a>), usize>,
     tensors: HashMap<String, usize>,
+    outputs: usize,
+}
+
+/// What tells a step from its siblings.
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Only(&'static str),
+    Named(&'static str, &'a str),
+    Numbered(&'static str, usize),
+    Item(Cow<'a, str>),
 }
 
 impl Tree {
@@ -132,7 +145,7 @@ impl Tree {
             implied: HashSet::new(),
             of_source: HashMap::new(),
         };
-        let mut builder = Builder { py, pins, state, tree, known: HashMap::new(), tensors: HashMap::new() };
+        let mut builder = Builder { py, pins, state, tree, known: HashMap::new(), tensors: HashMap::new(), outputs: 0 };
         for (source, guard) in &state.guards {
             builder.guard(*source, guard)?;
         }
@@ -143,8 +156,7 @@ impl Tree {
         let related = open.into_iter().flat_map(crate::relation::members);
         for source in state.collected.iter().copied().chain(related) {
             let node = builder.node(source)?;
-            let next = builder.tree.outputs();
-            builder.tree.nodes[node].output.get_or_insert(next);
+            builder.collect(node);
         }
         let mut tree = builder.tree;
         for node in &mut tree.nodes {
@@ -155,10 +167,6 @@ impl Tree {
         let walked = |(_, local): &(usize, usize)| !tree.nodes[*local].direct && !tree.nodes[*local].children.is_empty();
         tree.branches = !tree.nodes[FUNCTION].children.is_empty() || tree.locals.iter().any(walked);
         Ok(tree)
-    }
-
-    fn outputs(&self) -> usize {
-        self.nodes.iter().filter(|node| node.output.is_some()).count()
     }
 
     /// Whether there are paths whose walk is worth remembering.
@@ -186,7 +194,7 @@ impl Tree {
     }
 }
 
-impl Builder<'_, '_> {
+impl<'a> Builder<'a, '_> {
     fn guard(&mut self, source: SourceId, guard: &Guard) -> Result<(), GuardError> {
         let node = self.node(source)?;
         let hold = |object: &Py<PyAny>| Held::new(self.pins, object.bind(self.py));
@@ -214,6 +222,14 @@ impl Builder<'_, '_> {
         self.tree.nodes[node].checks.push(self.tree.checks.len());
         self.tree.checks.push((node, check));
         Ok(())
+    }
+
+    /// Has a check put a node's value out.
+    fn collect(&mut self, node: usize) {
+        if self.tree.nodes[node].output.is_none() {
+            self.tree.nodes[node].output = Some(self.outputs);
+            self.outputs += 1;
+        }
     }
 
     /// A value that is the same as one that is guarded by identity is guarded by identity itself: that is looked at where it is
@@ -260,47 +276,47 @@ impl Builder<'_, '_> {
                 node
             }
             Source::Global(name) | Source::GlobalOf(_, name) => {
-                let globals = self.child(base, "globals", || Step::Globals);
-                self.item(globals, &Constant::string(py, name))
+                let globals = self.child(base, Key::Only("globals"), || Step::Globals);
+                self.named(globals, name)
             }
             Source::Builtin(name) | Source::BuiltinOf(_, name) => {
-                let builtins = self.child(base, "builtins", || Step::Builtins);
-                self.item(builtins, &Constant::string(py, name))
+                let builtins = self.child(base, Key::Only("builtins"), || Step::Builtins);
+                self.named(builtins, name)
             }
             Source::Free { index, .. } | Source::Closure { index, .. } => {
-                let closure = self.child(base, "closure", || Step::Closure);
+                let closure = self.child(base, Key::Only("closure"), || Step::Closure);
                 let cell = self.index(closure, *index);
-                self.child(cell, "cell", || Step::Cell)
+                self.child(cell, Key::Only("cell"), || Step::Cell)
             }
             Source::Held { id, .. } => {
                 let pin = self.pins.pin(state.held[id.0 as usize].bind(py))?;
-                self.child(FUNCTION, &format!("held {}", id.0), || Step::Pinned(pin))
+                self.child(FUNCTION, Key::Numbered("held", id.0 as usize), || Step::Pinned(pin))
             }
-            Source::Attr(_, name) => self.child(base, &format!("attr {name}"), || Step::Attr(string(name))),
-            Source::Slot(_, name) => self.child(base, &format!("slot {name}"), || Step::Slot(string(name))),
-            Source::TypeAttr(_, name) => self.child(base, &format!("type attr {name}"), || Step::TypeAttr(string(name))),
-            Source::GetAttr(_, name) => self.child(base, &format!("getattr {name}"), || Step::GetAttr(string(name))),
-            Source::Type(_) => self.child(base, "type", || Step::Type),
-            Source::Item(_, key) => self.item(base, key),
+            Source::Attr(_, name) => self.child(base, Key::Named("attr", name), || Step::Attr(string(name))),
+            Source::Slot(_, name) => self.child(base, Key::Named("slot", name), || Step::Slot(string(name))),
+            Source::TypeAttr(_, name) => self.child(base, Key::Named("type attr", name), || Step::TypeAttr(string(name))),
+            Source::GetAttr(_, name) => self.child(base, Key::Named("getattr", name), || Step::GetAttr(string(name))),
+            Source::Type(_) => self.child(base, Key::Only("type"), || Step::Type),
+            Source::Item(_, key) => self.item(base, key, Cow::Borrowed(key.canon())),
             Source::Index(_, index) => self.index(base, *index),
-            Source::DictKey(_, index) => self.child(base, &format!("key {index}"), || Step::DictKey(*index as usize)),
-            Source::DictValue(_, index) => self.child(base, &format!("value {index}"), || Step::DictValue(*index as usize)),
+            Source::DictKey(_, index) => self.child(base, Key::Numbered("key", *index as usize), || Step::DictKey(*index as usize)),
+            Source::DictValue(_, index) => self.child(base, Key::Numbered("value", *index as usize), || Step::DictValue(*index as usize)),
             Source::Default(_, index) => {
-                let defaults = self.child(base, "defaults", || Step::Defaults);
+                let defaults = self.child(base, Key::Only("defaults"), || Step::Defaults);
                 self.index(defaults, *index)
             }
             Source::KwDefault(_, name) => {
-                let defaults = self.child(base, "kwdefaults", || Step::KwDefaults);
-                self.item(defaults, &Constant::string(py, name))
+                let defaults = self.child(base, Key::Only("kwdefaults"), || Step::KwDefaults);
+                self.named(defaults, name)
             }
-            Source::Cell(_) => self.child(base, "cell", || Step::Cell),
-            Source::Code(_) => self.child(base, "code", || Step::Code),
-            Source::MethodFunction(_) => self.child(base, "function", || Step::MethodFunction),
-            Source::MethodSelf(_) => self.child(base, "self", || Step::MethodSelf),
+            Source::Cell(_) => self.child(base, Key::Only("cell"), || Step::Cell),
+            Source::Code(_) => self.child(base, Key::Only("code"), || Step::Code),
+            Source::MethodFunction(_) => self.child(base, Key::Only("function"), || Step::MethodFunction),
+            Source::MethodSelf(_) => self.child(base, Key::Only("self"), || Step::MethodSelf),
             Source::Member(_, table, name) => self.member(base, *table, name),
-            Source::ContextVar(_) => self.child(base, "context", || Step::ContextVar),
-            Source::ContextValue(_) => self.child(base, "context value", || Step::ContextValue),
-            Source::Referent(_) => self.child(base, "referent", || Step::Referent),
+            Source::ContextVar(_) => self.child(base, Key::Only("context"), || Step::ContextVar),
+            Source::ContextValue(_) => self.child(base, Key::Only("context value"), || Step::ContextValue),
+            Source::Referent(_) => self.child(base, Key::Only("referent"), || Step::Referent),
         })
     }
 
@@ -318,30 +334,37 @@ impl Builder<'_, '_> {
         self.tree.nodes.len() - 1
     }
 
-    fn child(&mut self, parent: usize, key: &str, step: impl FnOnce() -> Step) -> usize {
-        if let Some(&node) = self.known.get(&(parent, key.to_owned())) {
-            return node;
+    fn child(&mut self, parent: usize, key: Key<'a>, step: impl FnOnce() -> Step) -> usize {
+        let next = self.tree.nodes.len();
+        let node = *self.known.entry((parent, key)).or_insert(next);
+        if node == next {
+            self.push(step());
+            self.tree.nodes[parent].children.push(node);
+            self.tree.nodes[node].parent = Some(parent);
         }
-        let node = self.push(step());
-        self.tree.nodes[parent].children.push(node);
-        self.tree.nodes[node].parent = Some(parent);
-        self.known.insert((parent, key.to_owned()), node);
         node
     }
 
-    fn item(&mut self, parent: usize, key: &Constant) -> usize {
-        let object = key.object().clone_ref(self.py);
-        self.child(parent, &format!("item {}", key.canon()), || Step::Item(object))
+    fn item(&mut self, parent: usize, key: &Constant, text: Cow<'a, str>) -> usize {
+        let object = key.object();
+        let py = self.py;
+        self.child(parent, Key::Item(text), || Step::Item(object.clone_ref(py)))
+    }
+
+    fn named(&mut self, parent: usize, name: &str) -> usize {
+        let key = Constant::string(self.py, name);
+        self.item(parent, &key, Cow::Owned(key.canon().to_owned()))
     }
 
     fn index(&mut self, parent: usize, index: u32) -> usize {
-        self.child(parent, &format!("index {index}"), || Step::Index(index as usize))
+        let index = index as usize;
+        self.child(parent, Key::Numbered("index", index), || Step::Index(index))
     }
 
     fn member(&mut self, parent: usize, table: ModuleTable, name: &str) -> usize {
         let attribute = PyString::intern(self.py, table.attribute()).unbind();
-        let table = self.child(parent, &format!("attr {table}"), || Step::Attr(attribute));
-        self.item(table, &Constant::string(self.py, name))
+        let table = self.child(parent, Key::Named("attr", table.attribute()), || Step::Attr(attribute));
+        self.named(table, name)
     }
 }
 
