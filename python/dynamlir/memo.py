@@ -268,26 +268,19 @@ class Memo:
         template = self._templates[call.key] = Template(tuple(described), container, record, flat)
         return template
 
-    def recall(
-        self, template: Template, tensors: Sequence[torch.Tensor], seen: Sequence[bool] | None = None
-    ) -> list[torch.Tensor]:
-        """New fakes that look like the results of an equal call, on these tensors.
-
-        Of those that nobody will have ``seen`` it is some tensor that shows the same memory.
-        """
+    def recall(self, template: Template, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+        """New fakes that look like the results of an equal call, on these tensors: those whose memory is shown."""
         made: list[torch.Tensor] = []
         with torch._C._DisableTorchDispatch():
-            for at, ((_, sizes, strides, offset), dtype, device, shares) in enumerate(template.leaves):
-                is_seen = seen is None or seen[at]
-                if shares >= 0 and not is_seen:
-                    made.append(tensors[shares])
-                    continue
-                if shares < 0:
+            for (_, sizes, strides, offset), dtype, device, shares in template.leaves:
+                shown = tensors[shares] if shares >= 0 else None
+                if shown is None:
+                    assert shares < 0
                     elem = torch.empty_strided(sizes, strides, dtype=dtype, device=_META)
                 else:
                     elem = torch.empty(0, dtype=dtype, device=_META)
-                    elem.set_(tensors[shares].untyped_storage(), offset, sizes, strides)
-                made.append(made_fake(self._mode, elem, device) if is_seen else elem)
+                    elem.set_(shown.untyped_storage(), offset, sizes, strides)
+                made.append(made_fake(self._mode, elem, device))
         return made
 
 

@@ -90,9 +90,8 @@ class OpRecorder(TorchDispatchMode):
         self._inputs: list[torch.Tensor] = []
         self._ids: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
-        self._storages: dict[int, int] = {}
         self._storage_values: dict[int, int] = {}
-        self._input_storages: set[int] = set()
+        self._input_storages: dict[int, int] = {}
         self.memo = memo.Memo(faker.mode)
         self.templates: dict[int, memo.Template] = {}
         """By which each operation could be recorded again, by its place among the operations; see `repeat`."""
@@ -104,8 +103,7 @@ class OpRecorder(TorchDispatchMode):
         """Declare ``fake`` an input; the same fake twice is one value but two inputs."""
         self.recording.place(device_of(fake))
         storage = fake.untyped_storage()._cdata
-        number = self._storages.setdefault(storage, len(self._storages))
-        self._input_storages.add(storage)
+        number = self._input_storages.setdefault(storage, len(self._input_storages))
         meta = TensorMeta.of(fake)
         value = self._fresh(meta)
         if id(fake) not in self._ids:
@@ -142,6 +140,10 @@ class OpRecorder(TorchDispatchMode):
     def number(self, fake: torch.Tensor) -> int | None:
         """The number of a fake's value; None for a stranger."""
         return self._ids.get(id(fake))
+
+    def show(self, fake: torch.Tensor) -> None:
+        """Say that a value without a fake shows the memory of this one."""
+        self._count(fake.untyped_storage()._cdata)
 
     def would_be(self, real: torch.Tensor) -> memo.Value | None:
         """What the fake of a real tensor would look like, but for its number; None if unlike any other's."""
@@ -219,29 +221,18 @@ class OpRecorder(TorchDispatchMode):
             raise self._fail(Fallback("no-fake", str(error.func))) from None
 
     def recall(
-        self,
-        template: memo.Template,
-        operands: Sequence[torch.Tensor],
-        numbers: Sequence[int],
-        location: Location,
-        seen: Sequence[bool] | None = None,
+        self, template: memo.Template, operands: Sequence[torch.Tensor], numbers: Sequence[int], location: Location
     ) -> list[torch.Tensor]:
         """Record an operation that was met before, on other tensors of the same looks, without running it.
 
-        ``numbers`` are the operands' values. For results that nobody will have ``seen`` there are no fakes, only
-        tensors of the same memory.
+        ``numbers`` are the operands' values.
         """
-        made = self.memo.recall(template, operands, seen)
+        return self.made_again(template, operands, self.record_again(template, numbers, location))
+
+    def record_again(self, template: memo.Template, numbers: Sequence[int], location: Location) -> list[int]:
+        """Record an operation that was met before, on other values that look the same; the results' values."""
         args, raw = template.arguments(numbers)
-        ids = []
-        for at, (leaf, fake) in enumerate(zip(template.leaves, made)):
-            value = self._fresh(leaf.meta)
-            storage = fake.untyped_storage()._cdata
-            if seen is None or seen[at]:
-                self._note(fake, value, leaf.meta, storage)
-            else:
-                self._show(fake, storage)
-            ids.append(value)
+        ids = [self._fresh(leaf.meta) for leaf in template.leaves]
         known = template.record
         assert known.raw is not None
         self.templates[len(self.recording.ops)] = template
@@ -261,6 +252,15 @@ class OpRecorder(TorchDispatchMode):
                 random=known.random,
             )
         )
+        return ids
+
+    def made_again(
+        self, template: memo.Template, operands: Sequence[torch.Tensor | None], ids: Sequence[int]
+    ) -> list[torch.Tensor]:
+        """Fakes for the values ``ids`` that such an operation has given. Needed are operands whose memory they show."""
+        made = self.memo.recall(template, operands)
+        for leaf, value, fake in zip(template.leaves, ids, made):
+            self._note(fake, value, leaf.meta, fake.untyped_storage()._cdata)
         return made
 
     def _met(self, call: memo.Call, template: memo.Template | None, out: Any) -> None:
@@ -388,7 +388,7 @@ class OpRecorder(TorchDispatchMode):
             same = [at for at, operand in enumerate(operands) if operand is leaf]
             shared = same or [at for at, other in enumerate(storages) if other == storage]
             alias = shared[0] if shared else -1
-            if alias < 0 and storage in self._storages and storage not in fresh:
+            if alias < 0 and storage in self._storage_values and storage not in fresh:
                 raise Fallback("unknown-tensor", f"{schema} returns memory that is not an operand's")
             if schema in memo.UNSAFE_VIEWS and self._is_temporary(storage):
                 alias = -1
@@ -408,13 +408,12 @@ class OpRecorder(TorchDispatchMode):
         """Say that a new fake is a value."""
         self._ids[id(fake)] = value
         self.memo.note(fake, value, meta, storage)
-        self._show(fake, storage)
+        self._alive.append(fake)
+        self._count(storage)
 
-    def _show(self, tensor: torch.Tensor, storage: int) -> None:
-        """Count one value more that shows a storage, which the tensor keeps."""
-        self._alive.append(tensor)
+    def _count(self, storage: int) -> None:
+        """Count one value more that shows a storage."""
         self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
-        self._storages.setdefault(storage, len(self._storages))
 
     def _is_temporary(self, storage: int) -> bool:
         """Whether one value shows a storage, which is no input's."""

@@ -1,7 +1,8 @@
 """Records a span of operations once more, on tensors that look like the ones before: none of them is dispatched.
 
 A layer's operations are known when the same layer was recorded with other weights. What is left is to give numbers to
-the new values and to make their fakes. Whatever is not certain to be the same is refused before anything is recorded:
+the new values, and to make fakes of those that the frame sees. Whatever is not certain to be the same is refused before
+anything is recorded:
 
 - each operation of the span is one that the `memo` remembers, and so depends on the looks of its operands only
 - each tensor from elsewhere is paired with one of the same looks; tensors that share memory with tensors that do
@@ -12,105 +13,167 @@ the new values and to make their fakes. Whatever is not certain to be the same i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import memo
 from .device import device_of
+from .reasons import Location
 from .recorder import OpRecorder
 
 AddInput = Callable[[torch.Tensor, str], torch.Tensor]
 """Makes a real tensor an input of this name; returns its fake."""
 
 
+class Looks(NamedTuple):
+    """A tensor from elsewhere, and what another one has to look like."""
+
+    number: int
+    shape: memo.Shape
+    storage: Hashable
+    requires_grad: bool
+
+
+class Step(NamedTuple):
+    """An operation of a span."""
+
+    template: memo.Template
+    operands: list[int]
+    results: list[int]
+    location: Location
+    is_kept: bool
+    """Whether there have to be tensors of its results."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """What was recorded, and what it is to be recorded with."""
+    """Operations of a recording that may be recorded once more, and what is the same each time. Values are numbers."""
 
-    ops: range
-    """Operations of the recording."""
-    inputs: Sequence[tuple[torch.Tensor, torch.Tensor, str]]
-    """The inputs that were added on the way: fake, the real tensor in its place, and the name of that."""
-    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    """Fakes from before the span, and those in their place."""
-    wanted: Sequence[torch.Tensor]
-    """Fakes, of which there have to be new ones."""
+    inputs: Sequence[Looks]
+    """Inputs that were added on the way."""
+    given: Sequence[Looks]
+    """Other values that the span uses."""
+    events: Sequence[Step | int]
+    """Operations, and places of `inputs`, in the order of before: so each value gets the number it would have had."""
+    wanted: Sequence[int]
+    """Values of which there have to be new fakes."""
+    views: Mapping[int, int]
+    """Which of these are views, and of which value."""
+    shown: Sequence[int]
+    """For each value without a fake: the value, if it has one, whose memory it shows."""
+
+    @classmethod
+    def of(
+        cls,
+        recorder: OpRecorder,
+        ops: range,
+        inputs: Sequence[torch.Tensor],
+        given: Sequence[torch.Tensor],
+        wanted: Sequence[torch.Tensor],
+    ) -> Span | None:
+        """A span of operations, by fakes; None if it is not certain to be the same another time."""
+        known = [recorder.templates.get(at) for at in ops]
+        templates = [template for template in known if template is not None and template.leaves]
+        looks = [_looks(recorder, fake) for fake in [*inputs, *given]]
+        facts = [fact for fact in looks if fact is not None]
+        numbers = [number for number in map(recorder.number, wanted) if number is not None]
+        if len(templates) < len(ops) or len(facts) < len(looks) or len(numbers) < len(wanted):
+            return None
+        outer = {fact.number for fact in facts}
+        added = {fact.number: place for place, fact in enumerate(facts[: len(inputs)])}
+        own = _own(recorder, ops, templates, outer, set(added))
+        if own is None or not own.union(outer).issuperset(numbers):
+            return None
+        shares = _shares(recorder, ops, templates)
+        views = _views(recorder, _shares(recorder, ops, templates, but=memo.UNSAFE_VIEWS), [*inputs, *given], wanted)
+        if views is None:
+            return None
+        kept = _kept(recorder, ops, templates, {*numbers, *views.values()})
+        records = [recorder.recording.ops[at] for at in ops]
+        steps = [
+            Step(template, record.operands, record.result_ids, record.location, not kept.isdisjoint(record.result_ids))
+            for template, record in zip(templates, records)
+        ]
+        events: list[tuple[int, Step | int]] = [*((step.results[0], step) for step in steps), *added.items()]
+        events.sort(key=lambda event: event[0])
+        made = outer.union(*(step.results for step in steps if step.is_kept))
+        roots = [_root(number, shares) for step in steps if not step.is_kept for number in step.results]
+        return cls(
+            facts[: len(inputs)],
+            facts[len(inputs) :],
+            [event for _, event in events],
+            numbers,
+            views,
+            [root for root in roots if root in made],
+        )
 
 
 def repeat(
-    recorder: OpRecorder, span: Span, add_input: AddInput
+    recorder: OpRecorder,
+    span: Span,
+    inputs: Sequence[tuple[torch.Tensor, str]],
+    given: Sequence[torch.Tensor],
+    add_input: AddInput,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-    """The fakes of the new inputs, and the new ones that are wanted; None, with nothing recorded, if not certain."""
-    templates = [recorder.templates.get(at) for at in span.ops]
-    fixed = {recorder.number(old): new for old, new in span.pairs}
-    inputs = {recorder.number(old): (real, name) for old, real, name in span.inputs}
-    wanted = [recorder.number(old) for old in span.wanted]
-    known = [template for template in templates if template is not None and template.leaves]
-    if len(known) < len(templates) or None in fixed or None in inputs or not _looks_the_same(recorder, span):
-        return None
-    own = _own(recorder, span.ops, known, set(fixed), set(inputs))
-    if own is None or not own.union(fixed).issuperset(wanted):
-        return None
-    views = _views(recorder, span, known)
-    if views is None:
-        return None
+    """The fakes of new inputs, and the new ones that are wanted; None, with nothing recorded, if not certain.
 
-    made = dict(fixed)
-    numbers = {old: recorder.number(new) for old, new in fixed.items()}
-    seen = {*wanted, *views.values()}
+    Real tensors with their names and fakes, for those that the span has from elsewhere.
+    """
+    if not _looks_the_same(recorder, span, [real for real, _ in inputs], given):
+        return None
+    made = {fact.number: fake for fact, fake in zip(span.given, given)}
+    numbers = {old: recorder.id_of(new) for old, new in made.items()}
     added: list[torch.Tensor] = []
-    for number, of in _events(recorder, span.ops, sorted(inputs)):
-        if of is None:
-            made[number] = add_input(*inputs[number])
-            numbers[number] = recorder.number(made[number])
-            added.append(made[number])
-        else:
-            record = recorder.recording.ops[of]
-            operands = [made[operand] for operand in record.operands]
-            results = recorder.recall(
-                known[of - span.ops.start],
-                operands,
-                [numbers[operand] for operand in record.operands],
-                record.location,
-                [result in seen for result in record.result_ids],
-            )
-            made.update(zip(record.result_ids, results))
-            numbers.update(zip(record.result_ids, recorder.recording.ops[-1].result_ids))
-    _become_views([(made[number], made[base]) for number, base in views.items()])
-    return added, [made[number] for number in wanted]
+    for event in span.events:
+        if isinstance(event, int):
+            fake = add_input(*inputs[event])
+            added.append(fake)
+            made[span.inputs[event].number] = fake
+            numbers[span.inputs[event].number] = recorder.id_of(fake)
+            continue
+        template, operands, results, location, is_kept = event
+        ids = recorder.record_again(template, [numbers[operand] for operand in operands], location)
+        numbers.update(zip(results, ids))
+        if is_kept:
+            made.update(zip(results, recorder.made_again(template, [made.get(operand) for operand in operands], ids)))
+    for root in span.shown:
+        recorder.show(made[root])
+    _become_views([(made[number], made[base]) for number, base in span.views.items()])
+    return added, [made[number] for number in span.wanted]
 
 
-def _events(recorder: OpRecorder, ops: range, inputs: list[int]) -> Iterator[tuple[int, int | None]]:
-    """Inputs and operations in the order of before, so that each value gets the number that it would have had."""
-    results = [(recorder.recording.ops[at].result_ids[0], at) for at in ops]
-    yield from sorted([*results, *((number, None) for number in inputs)], key=lambda event: event[0])
+def _looks(recorder: OpRecorder, fake: torch.Tensor) -> Looks | None:
+    value = recorder.value(fake)
+    return None if value is None else Looks(value.number, value.shape, value.storage, fake.requires_grad)
 
 
-def _looks_the_same(recorder: OpRecorder, span: Span) -> bool:
+def _looks_the_same(
+    recorder: OpRecorder, span: Span, inputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
+) -> bool:
     """Whether each new tensor from elsewhere looks like the old one, and shares memory with the same others."""
-    facts = [(old, new, recorder.value(old), recorder.value(new)) for old, new in span.pairs]
-    facts += [(old, real, recorder.value(old), recorder.would_be(real)) for old, real, _ in span.inputs]
+    facts = [(old, real, recorder.would_be(real)) for old, real in zip(span.inputs, inputs, strict=True)]
+    facts += [(old, fake, recorder.value(fake)) for old, fake in zip(span.given, given, strict=True)]
     storages: set[tuple[Hashable, Hashable]] = set()
-    for old, new, before, now in facts:
-        if before is None or now is None or before.shape is not now.shape or old.requires_grad != new.requires_grad:
+    for before, new, now in facts:
+        if now is None or before.shape is not now.shape or before.requires_grad != new.requires_grad:
             return False
         storages.add((before.storage, now.storage))
     return all(len(set(column)) == len(storages) for column in zip(*storages))
 
 
 def _own(
-    recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], fixed: set[int], inputs: set[int]
+    recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], outer: set[int], inputs: set[int]
 ) -> set[int] | None:
     """The numbers of the span's own values; None where it uses others, or others were given in between."""
     own = set(inputs)
     # What shows memory from elsewhere: who else shows it is not known of the new tensors.
-    foreign = fixed | inputs
+    foreign = set(outer)
     for at, template in zip(ops, templates):
         record = recorder.recording.ops[at]
-        if any(operand not in own and operand not in fixed for operand in record.operands):
+        if any(operand not in own and operand not in outer for operand in record.operands):
             return None
         if record.schema in memo.UNSAFE_VIEWS and not foreign.isdisjoint(record.operands):
             return None
@@ -120,29 +183,52 @@ def _own(
     return own if not own or max(own) - min(own) + 1 == len(own) else None
 
 
-def _views(recorder: OpRecorder, span: Span, templates: Sequence[memo.Template]) -> dict[int, int] | None:
+def _shares(
+    recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], but: Set[str] = frozenset()
+) -> dict[int, int]:
+    """Which values show the memory of an operand, and of which; without the results of some operations."""
+    of: dict[int, int] = {}
+    for at, template in zip(ops, templates):
+        record = recorder.recording.ops[at]
+        if record.schema not in but:
+            shared = zip(record.result_ids, template.leaves)
+            of.update((number, record.operands[leaf.shares]) for number, leaf in shared if leaf.shares >= 0)
+    return of
+
+
+def _root(number: int, shares: Mapping[int, int]) -> int:
+    while number in shares:
+        number = shares[number]
+    return number
+
+
+def _kept(recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], seen: set[int]) -> set[int]:
+    """The values that need tensors: those that are seen, and those whose memory they show."""
+    kept = set(seen)
+    for at, template in zip(reversed(ops), reversed(templates)):
+        record = recorder.recording.ops[at]
+        if not kept.isdisjoint(record.result_ids):
+            kept.update(record.operands[leaf.shares] for leaf in template.leaves if leaf.shares >= 0)
+    return kept
+
+
+def _views(
+    recorder: OpRecorder, of: Mapping[int, int], outer: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]
+) -> dict[int, int] | None:
     """Which wanted values are views, and of which value: what eager counts writes together for, and shows as ``_base``.
 
     None where that is not what the operations say, as after ``detach``: it shows the same memory and is no view of it.
     """
-    of: dict[int, int] = {}
-    for at, template in zip(span.ops, templates):
-        record = recorder.recording.ops[at]
-        if record.schema not in memo.UNSAFE_VIEWS:
-            shared = zip(record.result_ids, template.leaves)
-            of.update((number, record.operands[leaf.shares]) for number, leaf in shared if leaf.shares >= 0)
-    given = {recorder.number(old): old for old in [*(old for old, _ in span.pairs), *(old for old, *_ in span.inputs)]}
+    given = {recorder.id_of(fake): fake for fake in outer}
     views: dict[int, int] = {}
-    for old in span.wanted:
-        number = recorder.number(old)
-        if number is None or number in given:
+    for old in wanted:
+        number = recorder.id_of(old)
+        if number in given:
             continue
         if old._is_view() != (number in of):
             return None
         if number in of:
-            root = number
-            while root in of:
-                root = of[root]
+            root = _root(number, of)
             base = given[root]._base if root in given and given[root]._is_view() else None
             if old._base is not base and recorder.number(old._base) != root:
                 return None

@@ -40,8 +40,8 @@ class Recorded:
     def again(self, x: Tensor, w: Tensor, wanted: list[Tensor] | None = None) -> Any:
         """The span on another argument, a fake, and another weight, a real tensor."""
         before = len(self.recorder.recording.ops), len(self.recorder.recording.inputs)
-        span = Span(self.ops, [(self.w, w, "other")], [(self.x, x)], [self.out] if wanted is None else wanted)
-        made = repeat(self.recorder, span, self.add)
+        span = Span.of(self.recorder, self.ops, [self.w], [self.x], [self.out] if wanted is None else wanted)
+        made = None if span is None else repeat(self.recorder, span, [(w, "other")], [x], self.add)
         if made is None:  # nothing was done
             assert before == (len(self.recorder.recording.ops), len(self.recorder.recording.inputs))
         return made
@@ -93,6 +93,30 @@ def test_the_same_is_recorded_as_if_it_had_been_dispatched(function: Callable[[T
     assert fast.metas == slow.metas
     assert inputs == [case.faker.known(w)]
     assert outputs[0].shape == case.out.shape and outputs[0] is not case.out
+
+
+def test_fakes_are_made_of_what_is_wanted_and_no_more() -> None:
+    case = recorded(layer)
+    x = case.add(torch.zeros(3, 4), "x2")
+    before = len(case.recorder._alive)
+    _, (out,) = case.again(x, torch.zeros(4, 4))
+    assert len(case.recorder._alive) == before + 1 and case.recorder._alive[-1] is out
+
+
+def test_what_a_wanted_value_shows_is_made_as_well() -> None:
+    case = recorded(lambda x, w: (x @ w).view(12)[2:].relu().view(5, 2)[1:])
+    _, (out,) = case.again(case.add(torch.zeros(3, 4), "x2"), torch.zeros(4, 4))
+    assert out._base.shape == (10,) and out.storage_offset() == 2
+    assert case.recorder.number(out._base) is not None
+
+
+def test_views_that_nobody_sees_are_counted() -> None:
+    # It depends on how many values show a memory whether it can be seen from elsewhere.
+    case = recorded(lambda x, w: x.t().unsqueeze(0) + (x @ w).t().unsqueeze(0))
+    x = case.add(torch.zeros(3, 4), "x2")
+    case.again(x, torch.zeros(4, 4))
+    shown = [case.recorder._storage_values[fake.untyped_storage()._cdata] for fake in (case.x, x)]
+    assert shown == [3, 3]
 
 
 def test_a_view_becomes_a_view_of_the_same() -> None:

@@ -98,13 +98,13 @@ def test_equal_layers_are_repeated() -> None:
 def test_operations_of_equal_layers_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     spans = []
 
-    def watched(recorder: Any, span: repeat.Span, add_input: Any) -> Any:
-        spans.append((len(span.ops), repeat.repeat(recorder, span, add_input)))
+    def watched(recorder: Any, span: repeat.Span, *args: Any) -> Any:
+        spans.append((len(span.events), repeat.repeat(recorder, span, *args)))
         return spans[-1][1]
 
     monkeypatch.setattr(session, "repeat", watched)
     captured(stack(), (X,), {})
-    assert len(spans) >= 3 and all(ops and made is not None for ops, made in spans)
+    assert len(spans) >= 3 and all(events and made is not None for events, made in spans)
 
 
 def test_each_layer_is_guarded_as_if_it_had_been_interpreted() -> None:
@@ -116,6 +116,39 @@ def test_each_layer_is_guarded_as_if_it_had_been_interpreted() -> None:
         torch.testing.assert_close(compiled(X), model(X))
         model.layers[at].linear = nn.Linear(4, 4, bias=False)
         torch.testing.assert_close(compiled(X), model(X))
+
+
+class Same(nn.Module):
+    """Has its argument once more, as a node of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.to(torch.float32)
+        return self.linear(y), self.linear.weight.to(torch.float32)
+
+
+class Sums(Stack):
+    """Goes on with what a layer was given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            made, weight = layer(x)
+            x = made + x + weight.sum()
+        return x
+
+
+def test_a_tensor_that_is_two_nodes() -> None:
+    model = Sums(*(Same() for _ in range(6))).eval()
+    assert repeated(model, X).count("Same") == 3
+
+
+def test_layers_of_layers() -> None:
+    # The second block has repeated layers itself, and is repeated with them.
+    found = repeated(stack(lambda: stack(count=4), 5), X)
+    assert found.count("Stack") == 2 and found.count("Layer") == 9
 
 
 def test_a_model_of_modules_within_modules() -> None:

@@ -19,9 +19,17 @@ use crate::{
     stop::reason,
 };
 
+/// Operations that the session can record once more.
+pub(crate) struct Span {
+    /// As the session has them.
+    operations: Py<PyAny>,
+    /// Nodes whose values are inputs of the region, arguments or tensors of elsewhere, by their places among these: `x.to(x.dtype)`.
+    same: Vec<(usize, usize)>,
+}
+
 impl<'py> Capture<'py> {
-    /// What the session makes of a region's operations on other tensors: the new fakes by the nodes of the old ones. None where torch's
-    /// functions have to be called.
+    /// Records a region's operations on other tensors: the new fakes of what the frame sees, by the nodes of the old ones. None where
+    /// torch's functions have to be called.
     pub(crate) fn repeat_ops(
         &self,
         region: &Region,
@@ -29,27 +37,48 @@ impl<'py> Capture<'py> {
         inputs: &[(usize, Bound<'py, PyAny>, SourceId)],
         arguments: &[Bound<'py, PyAny>],
     ) -> Outcome<Option<HashMap<usize, Bound<'py, PyAny>>>> {
-        if !template.is_whole {
-            return Ok(None);
+        let py = self.py;
+        if template.span.get().is_none() {
+            let span = self.span(region, template, inputs)?;
+            template.span.get_or_init(|| span);
         }
+        let Some(Some(Span { operations, same })) = template.span.get() else { return Ok(None) };
         let mut added = Vec::with_capacity(inputs.len());
-        for (at, real, source) in inputs {
+        for (_, real, source) in inputs {
             self.refuse_dynamic(real, *source)?;
-            added.push((self.fake_of(*at), real, self.guards.expression(*source)));
+            added.push((real, self.guards.expression(*source)));
         }
-        let mut pairs: Vec<_> = region.arguments.iter().zip(arguments).map(|(old, new)| (self.fake_of(old.index()), new.clone())).collect();
-        pairs.extend(template.outside.iter().filter_map(|at| self.fake_of(*at)).map(|fake| (Some(fake.clone()), fake)));
-        let places: Vec<_> = (region.nodes.0..region.nodes.1).filter(|at| !template.inputs.contains_key(at)).collect();
-        let (places, wanted): (Vec<_>, Vec<_>) = places.into_iter().filter_map(|at| Some((at, self.fake_of(at)?))).unzip();
-        let made = self.ask("repeat", (region.ops, added, pairs, wanted)).or_else(|error| self.refused_input(error))?;
+        let given: Vec<_> = arguments.iter().cloned().chain(template.outside.iter().filter_map(|at| self.fake_of(*at))).collect();
+        let made = self.ask("repeat", (operations.bind(py), added, &given)).or_else(|error| self.refused_input(error))?;
         if made.is_none() {
             return Ok(None);
         }
-        let (inputs_made, others): (Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>) = made.extract()?;
-        Ok(Some(inputs.iter().map(|(at, ..)| *at).zip(inputs_made).chain(places.into_iter().zip(others)).collect()))
+        let (inputs_made, results): (Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>) = made.extract()?;
+        let outer: Vec<_> = inputs_made.into_iter().chain(given).collect();
+        let mut made: HashMap<_, _> = same.iter().map(|&(at, which)| (at, outer[which].clone())).collect();
+        made.extend(inputs.iter().map(|(at, ..)| *at).zip(outer));
+        made.extend(template.results.iter().copied().zip(results));
+        Ok(Some(made))
     }
 
-    /// Adds a node of a region once more, of which the value is known.
+    /// A region's operations as the session may repeat them; None where it cannot.
+    fn span(&self, region: &Region, template: &Template, inputs: &[(usize, Bound<'py, PyAny>, SourceId)]) -> Outcome<Option<Span>> {
+        if !template.is_whole {
+            return Ok(None);
+        }
+        let fakes = |places: &mut dyn Iterator<Item = usize>| places.map(|at| self.fake_of(at)).collect::<Option<Vec<_>>>();
+        let inputs = fakes(&mut inputs.iter().map(|(at, ..)| *at));
+        let given = fakes(&mut region.arguments.iter().map(|node| node.index()).chain(template.outside.iter().copied()));
+        let wanted = fakes(&mut template.results.iter().copied());
+        let (Some(inputs), Some(given), Some(wanted)) = (inputs, given, wanted) else { return Ok(None) };
+        let span = self.ask("span", (region.ops, &inputs, &given, wanted))?;
+        let outer: Vec<_> = inputs.into_iter().chain(given).collect();
+        let same = |at| self.fake_of(at).and_then(|fake| Some((at, outer.iter().position(|other| other.is(&fake))?)));
+        let same = (region.nodes.0..region.nodes.1).filter_map(same).collect();
+        Ok((!span.is_none()).then(|| Span { operations: span.unbind(), same }))
+    }
+
+    /// Adds a node of a region once more, of which the operations are recorded. Only what the frame sees has fakes.
     pub(crate) fn copy_node(
         &self,
         region: &Region,
@@ -78,8 +107,9 @@ impl<'py> Capture<'py> {
             return self.stop(reason::INTERNAL, "a repeated call uses another's tensor");
         };
         let node = self.add_call(kind == Kind::CallMethod, target, args, kwargs, &location);
-        if let Some(fake) = made {
-            self.bind(fake, node);
+        match made {
+            Some(fake) => self.bind(fake, node),
+            None => drop(self.unmade.borrow_mut().insert(node.index())),
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ use pyo3::{
 };
 
 use crate::{
+    again::Span,
     calls::Keywords,
     state::{Capture, Outcome, Tracked},
     stop::reason,
@@ -80,6 +81,10 @@ pub(crate) struct Template {
     pub(crate) lines: Vec<Option<Py<PyList>>>,
     /// Whether each node's value is a tensor, or taken apart into tensors by others.
     pub(crate) is_whole: bool,
+    /// The nodes that are returned: of all that it makes, the frame sees these and the inputs.
+    pub(crate) results: Vec<usize>,
+    /// Its operations, as the session repeats them; None where it cannot.
+    pub(crate) span: OnceCell<Option<Span>>,
 }
 
 /// A value that a call returns.
@@ -87,6 +92,16 @@ enum Made {
     Node(NodeId),
     Constant(Py<PyAny>),
     Tuple(Vec<Made>),
+}
+
+impl Made {
+    fn nodes(&self, each: &mut impl FnMut(usize)) {
+        match self {
+            Self::Node(node) => each(node.index()),
+            Self::Constant(_) => {}
+            Self::Tuple(items) => items.iter().for_each(|item| item.nodes(each)),
+        }
+    }
 }
 
 /// Where a capture stands, to tell what a call has changed.
@@ -396,8 +411,15 @@ impl<'py> Capture<'py> {
             }
         }
         let calls = (region.nodes.0..region.nodes.1).filter(|at| !inputs.contains_key(at));
-        let is_whole = calls.into_iter().all(|at| taken_apart.contains(&at) || self.fake_of(at).is_some());
-        Some(Template { part, objects, inputs, outside, reads_known, lines, is_whole })
+        let is_tensor = |at: &usize| self.fake_of(*at).is_some() || self.unmade.borrow().contains(at);
+        let is_whole = calls.into_iter().all(|at| taken_apart.contains(&at) || is_tensor(&at));
+        let mut results = Vec::new();
+        region.result.nodes(&mut |at| {
+            if at >= region.nodes.0 && !inputs.contains_key(&at) && !results.contains(&at) {
+                results.push(at);
+            }
+        });
+        Some(Template { part, objects, inputs, outside, reads_known, lines, is_whole, results, span: OnceCell::new() })
     }
 
     /// Whether an argument holds an existing object, which another module may have another of.

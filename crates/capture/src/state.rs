@@ -95,6 +95,8 @@ pub struct State {
     nodes: RefCell<HashMap<usize, (Py<PyAny>, NodeId)>>,
     /// The fake of each node that has one, by its place.
     fakes: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// Nodes of repeated calls that have no fakes, since the frame does not see their values.
+    pub(crate) unmade: RefCell<HashSet<usize>>,
     /// The operations recorded so far.
     ops: Py<PyList>,
     /// Whether calls of modules may be repeated without interpreting them.
@@ -178,6 +180,7 @@ impl State {
             calls: RefCell::default(),
             unrepeatable: Cell::new(0),
             fakes: RefCell::default(),
+            unmade: RefCell::default(),
             input_places: RefCell::default(),
             session: session.clone().unbind(),
             effects,

@@ -81,16 +81,23 @@ class Session:
         self.inputs.append(real)
         return fake
 
-    def repeat(
+    def span(
         self,
         ops: tuple[int, int],
-        inputs: list[tuple[torch.Tensor, torch.Tensor, str]],
-        pairs: list[tuple[torch.Tensor, torch.Tensor]],
+        inputs: list[torch.Tensor],
+        given: list[torch.Tensor],
         wanted: list[torch.Tensor],
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-        """Record operations once more on other tensors, none of which is an input yet; see `repeat.repeat`."""
+    ) -> Span | None:
+        """Operations that may be recorded once more; see `repeat.Span`."""
         with _disable_current_modes():
-            return repeat(self.recorder, Span(range(*ops), inputs, pairs, wanted), self._add_input)
+            return Span.of(self.recorder, range(*ops), inputs, given, wanted)
+
+    def repeat(
+        self, span: Span, inputs: list[tuple[torch.Tensor, str]], given: list[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """Record a span once more on other tensors, of which ``inputs`` are none of the graph's yet; see `repeat`."""
+        with _disable_current_modes():
+            return repeat(self.recorder, span, inputs, given, self._add_input)
 
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
