@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
+from .recording import TensorMeta
+
 Location: TypeAlias = list[tuple[str, int, str]]
 
 class NativeError(Exception):
@@ -29,19 +31,20 @@ class TraceBuilder:
 
     def __init__(self, name: str) -> None: ...
     def device(self, device: str) -> None: ...
-    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
+    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None: ...
     def op(
         self,
         schema: str,
         args: list[Any],
-        results: list[tuple[str, list[int], list[int], int]],
+        values: list[int],
+        results: list[TensorMeta],
         aliases: list[int],
         mutates: list[int],
         functional: str | None,
         grad_enabled: bool,
         decomposition: TraceBuilder | None,
         location: Location,
-    ) -> list[int]: ...
+    ) -> None: ...
     def output(self, kind: Literal["value", "none", "const"], *payload: Any) -> None: ...
     def text(self) -> str: ...
 

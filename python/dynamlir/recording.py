@@ -157,22 +157,19 @@ class Recording:
         device = str(self.device or "cpu")
         if device != "cpu":
             builder.device(device)
-        ids: dict[int, int] = {}
         for record in self.inputs:
-            meta = record.meta
-            ids[record.id] = builder.input(
-                record.name, meta.dtype, list(meta.sizes), list(meta.strides), meta.offset, record.storage
-            )
+            builder.input(record.id, record.name, record.meta, record.storage)
         for op in self.ops:
             nested = None
             if op.decomposition is not None:
                 nested = made.get(id(op.decomposition))
                 if nested is None:
                     nested = made[id(op.decomposition)] = op.decomposition._emit(make_builder, made)
-            new = builder.op(
+            builder.op(
                 op.schema,
-                _renumber(op.args, ids, device),
-                [(meta.dtype, list(meta.sizes), list(meta.strides), meta.offset) for meta in op.results],
+                op.args if device == "cpu" else _on_device(op.args, device),
+                op.result_ids,
+                op.results,
                 op.aliases,
                 op.mutates,
                 op.functional,
@@ -180,10 +177,9 @@ class Recording:
                 nested,
                 op.location,
             )
-            ids.update(zip(op.result_ids, new))
         for output in self.outputs:
             if output.kind == "value":
-                builder.output("value", ids[output.id], output.version)
+                builder.output("value", output.id, output.version)
             elif output.kind == "const":
                 builder.output("const", output.const)
             else:
@@ -192,24 +188,25 @@ class Recording:
 
 
 class Builder(Protocol):
-    """The native trace builder."""
+    """The native trace builder. Values are known by the numbers that they are given with."""
 
     def device(self, device: str) -> None: ...
 
-    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int: ...
+    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None: ...
 
     def op(
         self,
         schema: str,
         args: list[Any],
-        results: list[tuple[str, list[int], list[int], int]],
+        values: list[int],
+        results: list[TensorMeta],
         aliases: list[int],
         mutates: list[int],
         functional: str | None,
         grad_enabled: bool,
         decomposition: Any,
         location: Location,
-    ) -> list[int]: ...
+    ) -> None: ...
 
     def output(self, kind: str, *payload: Any) -> None: ...
 
@@ -255,17 +252,13 @@ def operand_ids(args: Sequence[Any]) -> Iterator[int]:
             yield from operand_ids(value)
 
 
-def _renumber(args: Sequence[Any], ids: dict[int, int], device: str) -> list[Any]:
-    out: list[Any] = []
-    for value in args:
-        if isinstance(value, tuple):
-            if value[0] == "t":
-                out.append(("t", ids[value[1]]))
-            else:
-                # A device without a number is the current one, of which the results have told.
-                out.append(("device", device) if value == ("device", "cuda") else value)
-        elif isinstance(value, list):
-            out.append(_renumber(value, ids, device))
-        else:
-            out.append(value)
-    return out
+def _on_device(args: Sequence[Any], device: str) -> list[Any]:
+    """Arguments where a device without a number is the current one, of which the results have told."""
+    return [
+        _on_device(value, device)
+        if isinstance(value, list)
+        else ("device", device)
+        if isinstance(value, tuple) and value == ("device", "cuda")
+        else value
+        for value in args
+    ]

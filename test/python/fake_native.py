@@ -9,10 +9,13 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
+
+if TYPE_CHECKING:
+    from dynamlir.recording import TensorMeta
 
 _DTYPES = {
     "f64": torch.float64,
@@ -63,40 +66,42 @@ class TraceBuilder:
         self.inputs: list[tuple[Any, ...]] = []
         self.ops: list[dict[str, Any]] = []
         self.outputs: list[tuple[Any, ...]] = []
-        self.count = 0
-        self.metas: dict[int, tuple[Any, ...]] = {}
+        self.metas: dict[int, TensorMeta] = {}
 
-    def input(self, name: str, dtype: str, sizes: list[int], strides: list[int], offset: int, storage: int) -> int:
-        assert not self.ops and dtype in _DTYPES and len(sizes) == len(strides)
-        self.inputs.append((name, dtype, sizes, strides, offset, storage))
-        return self._fresh((dtype, sizes, strides, offset))
+    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None:
+        assert not self.ops and meta.dtype in _DTYPES and len(meta.sizes) == len(meta.strides)
+        self.inputs.append((value, name, meta, storage))
+        self._define(value, meta)
 
     def op(
         self,
         schema: str,
         args: list[Any],
-        results: list[tuple[str, list[int], list[int], int]],
+        values: list[int],
+        results: list[TensorMeta],
         aliases: list[int],
         mutates: list[int],
         functional: str | None,
         grad_enabled: bool,
         decomposition: TraceBuilder | None,
         location: list[tuple[str, int, str]],
-    ) -> list[int]:
+    ) -> None:
         operands = list(tensors(args))
-        assert all(0 <= value < self.count for value in operands), (schema, operands)
+        assert all(value in self.metas for value in operands), (schema, operands)
+        assert len(values) == len(results)
         assert len(aliases) == len(results) and all(-1 <= alias < len(operands) for alias in aliases)
         assert all(0 <= at < len(operands) for at in mutates) and bool(mutates) == (functional is not None)
         assert len(find(schema)._schema.arguments) == len(args)
         assert all(isinstance(file, str) and isinstance(line, int) for file, line, _ in location)
-        ids = [self._fresh(result) for result in results]
+        for value, meta in zip(values, results):
+            self._define(value, meta)
         self.ops.append(
             {
                 "schema": schema,
                 "args": args,
                 "operands": operands,
                 "results": results,
-                "ids": ids,
+                "ids": values,
                 "aliases": aliases,
                 "mutates": mutates,
                 "functional": functional,
@@ -104,7 +109,6 @@ class TraceBuilder:
                 "location": location,
             }
         )
-        return ids
 
     def output(self, kind: str, *payload: Any) -> None:
         assert kind in ("value", "none", "const") and len(payload) == {"value": 2, "none": 0, "const": 1}[kind]
@@ -115,10 +119,9 @@ class TraceBuilder:
         lines += [f"  {op['ids']} = {op['schema']} {op['args']} {op['aliases']} {op['mutates']}" for op in self.ops]
         return "\n".join([*lines, f"  return {self.outputs}"])
 
-    def _fresh(self, meta: Any) -> int:
-        self.metas[self.count] = meta
-        self.count += 1
-        return self.count - 1
+    def _define(self, value: int, meta: TensorMeta) -> None:
+        assert value not in self.metas
+        self.metas[value] = meta
 
 
 def tensors(args: list[Any]) -> Any:
@@ -163,7 +166,7 @@ def flat(out: Any) -> list[Any]:
 
 def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
     """Run a trace with real aliasing, writes going through functional variants."""
-    values: dict[int, Any] = dict(enumerate(arguments))
+    values: dict[int, Any] = {value: argument for (value, *_), argument in zip(trace.inputs, arguments)}
     for op in trace.ops:
         overload = find(op["schema"])
         named = {a.name: decode(v, values) for a, v in zip(overload._schema.arguments, op["args"])}
@@ -187,13 +190,13 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
                 results[at] = value
             out = [operands[alias] if alias >= 0 else r for alias, r in zip(op["aliases"], results)]
         for value, tensor, meta, alias in zip(op["ids"], out, op["results"], op["aliases"]):
-            if meta[0] == "none":
+            if meta.dtype == "none":
                 assert tensor is None
                 continue
             check(op["schema"], tensor, meta, op["decomposition"] is not None)
             decomposed = op["decomposition"] is not None
-            if alias < 0 and (decomposed or list(tensor.stride()) != meta[2] or tensor.storage_offset() != meta[3]):
-                tensor = torch.empty_strided(meta[1], meta[2], dtype=tensor.dtype).copy_(tensor)
+            if alias < 0 and (decomposed or tensor.stride() != meta.strides or tensor.storage_offset() != meta.offset):
+                tensor = torch.empty_strided(meta.sizes, meta.strides, dtype=tensor.dtype).copy_(tensor)
             if alias < 0 and op["schema"].startswith("aten.") and not tensor.is_inference():
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))
             values[value] = tensor
@@ -205,7 +208,7 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
 
 def check(schema: str, tensor: torch.Tensor, meta: Any, decomposed: bool) -> None:
     dtype, sizes, strides, _ = meta
-    found = (tensor.dtype, list(tensor.shape))
+    found = (tensor.dtype, tuple(tensor.shape))
     assert found == (_DTYPES[dtype], sizes), (schema, found, meta)
     if not decomposed and tensor.numel() > 1 and "empty" not in schema:
         live = [at for at, size in enumerate(sizes) if size > 1]
@@ -222,8 +225,8 @@ class Executable:
         if FAIL_RUN:
             raise FAIL_RUN.pop()
         assert len(arguments) == len(self._trace.inputs), (len(arguments), len(self._trace.inputs))
-        for tensor, (name, dtype, sizes, strides, _, _) in zip(arguments, self._trace.inputs):
-            if (tensor.dtype, list(tensor.shape), list(tensor.stride())) != (_DTYPES[dtype], sizes, strides):
+        for tensor, (_, name, (dtype, sizes, strides, _), _) in zip(arguments, self._trace.inputs):
+            if (tensor.dtype, tuple(tensor.shape), tensor.stride()) != (_DTYPES[dtype], sizes, strides):
                 raise RunError(f"input {name} is not what was compiled for")
         with _disable_current_modes():
             saved = {tensor.untyped_storage()._cdata: tensor.untyped_storage().clone() for tensor in arguments}

@@ -12,23 +12,25 @@ const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8"
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
     pub fn write(&self, module: Block, ctx: Ctx) -> Result<(), Error> {
-        Writer { ctx, module, functions: 0 }.function(self, "main", true)
+        Writer { ctx, module, functions: 0, types: HashMap::new() }.function(self, "main", true)
     }
 }
 
-struct Writer {
+struct Writer<'t> {
     ctx: Ctx,
     module: Block,
     /// Decompositions written so far.
     functions: usize,
+    /// Types made so far: there are few.
+    types: HashMap<&'t TensorType, Type>,
 }
 
 fn fail<T>(message: impl Into<String>, location: &[Frame]) -> Result<T, Error> {
     Err(Error { message: message.into(), location: location.to_vec() })
 }
 
-impl Writer {
-    fn function(&mut self, trace: &Trace, name: &str, entry: bool) -> Result<(), Error> {
+impl<'t> Writer<'t> {
+    fn function(&mut self, trace: &'t Trace, name: &str, entry: bool) -> Result<(), Error> {
         let inputs: Vec<Type> = trace.inputs.iter().map(|(_, ty, _)| self.ty(ty, &[])).collect::<Result<_, _>>()?;
         let unknown = Loc::unknown(self.ctx);
         let (func, body) = Builder::at_end(self.module, unknown).func(name, &inputs, &[], &[]);
@@ -90,7 +92,10 @@ impl Writer {
         Attr::array(self.ctx, &each)
     }
 
-    fn ty(&self, ty: &TensorType, location: &[Frame]) -> Result<Type, Error> {
+    fn ty(&mut self, ty: &'t TensorType, location: &[Frame]) -> Result<Type, Error> {
+        if let Some(made) = self.types.get(ty) {
+            return Ok(*made);
+        }
         if ty.dtype == "none" {
             // A result that the operator leaves undefined; nothing can use it.
             return Ok(Type::mutable(&[0], Type::f32(self.ctx), &[1], 0));
@@ -102,7 +107,9 @@ impl Writer {
             return fail("a tensor whose sizes, strides and offset do not fit together", location);
         }
         let element = Type::parse(self.ctx, &ty.dtype).ok_or_else(|| Error { message: ty.dtype.clone(), location: location.to_vec() })?;
-        Ok(Type::mutable(&ty.sizes, element, &ty.strides, ty.offset))
+        let made = Type::mutable(&ty.sizes, element, &ty.strides, ty.offset);
+        self.types.insert(ty, made);
+        Ok(made)
     }
 
     /// `loc("function"("file":line:0))` of the innermost frame; the frames around it would make text unreadable.
@@ -113,7 +120,7 @@ impl Writer {
         )
     }
 
-    fn op(&mut self, call: &OpCall, values: &[Value], b: &Builder) -> Result<Vec<Value>, Error> {
+    fn op(&mut self, call: &'t OpCall, values: &[Value], b: &Builder) -> Result<Vec<Value>, Error> {
         let mut operands = Vec::new();
         let args: Vec<Attr> = call.args.iter().map(|arg| self.arg(arg, values, &mut operands, call)).collect::<Result<_, _>>()?;
         let results: Vec<Type> = call.results.iter().map(|ty| self.ty(ty, &call.location)).collect::<Result<_, _>>()?;
@@ -150,7 +157,7 @@ impl Writer {
         let ctx = self.ctx;
         let quoted = |kind: &str, text: &str| {
             let attr = Attr::parse(ctx, &format!("#dynamo.{kind}<{}>", Attr::str(ctx, text)));
-            attr.ok_or_else(|| Error { message: format!("cannot write the {kind} '{text}'"), location: call.location.clone() })
+            attr.ok_or_else(|| Error { message: format!("cannot write the {kind} '{text}'"), location: call.location.to_vec() })
         };
         Ok(match arg {
             Arg::Tensor(id) => {
@@ -192,11 +199,11 @@ mod tests {
     fn add_in_place() -> Trace {
         let mut trace = Trace::new("t");
         let x = trace.input("x".into(), tensor(&[2, 3], &[3, 1]), 0);
-        let location = vec![Frame { file: "model.py".into(), line: 12, function: "forward".into() }];
+        let location = [Frame { file: "model.py".into(), line: 12, function: "forward".into() }].into();
         let op = OpCall {
             schema: "aten.add_.Tensor".into(),
             args: vec![Arg::Tensor(x), Arg::Tensor(x), Arg::Int(1)],
-            results: vec![tensor(&[2, 3], &[3, 1])],
+            results: [tensor(&[2, 3], &[3, 1])].into(),
             aliases: vec![0],
             mutates: vec![0],
             functional: Some("aten.add.Tensor".into()),

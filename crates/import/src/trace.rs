@@ -1,10 +1,12 @@
 //! What a recorder tells: inputs, operations, outputs.
 
+use std::sync::Arc;
+
 /// Number of a value, in order of definition.
 pub type ValueId = usize;
 
 /// Metadata of a tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TensorType {
     /// MLIR's name of the element type (`f32`, `i1`, `ui8`, …).
     pub dtype: String,
@@ -52,7 +54,7 @@ pub struct OpCall {
     /// All schema arguments in order, defaults filled in.
     pub args: Vec<Arg>,
     /// Metadata of the results.
-    pub results: Vec<TensorType>,
+    pub results: Arc<[TensorType]>,
     /// Per result the operand (in the flat order of tensors in `args`) whose storage it shares, or -1.
     pub aliases: Vec<i64>,
     /// Operands written to.
@@ -62,9 +64,9 @@ pub struct OpCall {
     /// Whether grad mode was on.
     pub grad_enabled: bool,
     /// torch's own decomposition at these shapes.
-    pub decomposition: Option<Box<Trace>>,
+    pub decomposition: Option<Arc<Trace>>,
     /// Where the user called it, innermost first.
-    pub location: Vec<Frame>,
+    pub location: Arc<[Frame]>,
 }
 
 /// One output of the user's function.

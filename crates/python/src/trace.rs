@@ -1,7 +1,9 @@
 //! `TraceBuilder`: receives a recorded graph.
 
+use std::{collections::HashMap, sync::Arc};
+
 use dynamlir_dialect::{Session, context::module_op};
-use dynamlir_import::{Arg, Frame, OpCall, Output, TensorType, Trace};
+use dynamlir_import::{Arg, Frame, OpCall, Output, TensorType, Trace, ValueId};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -10,10 +12,13 @@ use pyo3::{
 
 use crate::errors::{NativeError, Unsupported};
 
-/// Receives a recorded graph and writes it at stage aten.
+/// Receives a recorded graph and writes it at stage aten. Values are known by the numbers that they are given with.
 #[pyclass]
 pub struct TraceBuilder {
-    trace: Trace,
+    trace: Arc<Trace>,
+    values: HashMap<u64, ValueId>,
+    results: Shared<TensorType>,
+    locations: Shared<Frame>,
 }
 
 impl TraceBuilder {
@@ -21,28 +26,63 @@ impl TraceBuilder {
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
+
+    fn define(&mut self, number: u64, value: ValueId) -> PyResult<()> {
+        match self.values.insert(number, value) {
+            None => Ok(()),
+            Some(_) => Err(PyValueError::new_err(format!("value {number} is given twice"))),
+        }
+    }
 }
 
-type Meta = (String, Vec<i64>, Vec<i64>, i64);
+/// Lists that Python hands over again and again, since equal layers share them: each is translated once. They are not changed
+/// meanwhile.
+struct Shared<T> {
+    known: HashMap<usize, (Py<PyAny>, Arc<[T]>)>,
+}
 
-fn tensor_type((dtype, sizes, strides, offset): Meta) -> TensorType {
-    TensorType { dtype, sizes, strides, offset }
+impl<T> Shared<T> {
+    fn new() -> Self {
+        Self { known: HashMap::new() }
+    }
+
+    fn get(&mut self, list: &Bound<'_, PyAny>, translate: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<Arc<[T]>> {
+        // By address, which is its own as long as it is kept.
+        let key = list.as_ptr() as usize;
+        if let Some((_, made)) = self.known.get(&key) {
+            return Ok(made.clone());
+        }
+        let made: Arc<[T]> = list.try_iter()?.map(|item| translate(&item?)).collect::<PyResult<_>>()?;
+        self.known.insert(key, (list.clone().unbind(), made.clone()));
+        Ok(made)
+    }
+}
+
+fn tensor_type(meta: &Bound<'_, PyAny>) -> PyResult<TensorType> {
+    let (dtype, sizes, strides, offset) = meta.extract()?;
+    Ok(TensorType { dtype, sizes, strides, offset })
+}
+
+fn frame(line: &Bound<'_, PyAny>) -> PyResult<Frame> {
+    let (file, line, function) = line.extract()?;
+    Ok(Frame { file, line, function })
 }
 
 #[pymethods]
 impl TraceBuilder {
     #[new]
     fn new(name: String) -> Self {
-        Self { trace: Trace::new(name) }
+        Self { trace: Arc::new(Trace::new(name)), values: HashMap::new(), results: Shared::new(), locations: Shared::new() }
     }
 
     /// Says where the graph's tensors live: `cuda:0`.
     fn device(&mut self, device: String) {
-        self.trace.device = Some(device);
+        Arc::make_mut(&mut self.trace).device = Some(device);
     }
 
-    fn input(&mut self, name: String, dtype: String, sizes: Vec<i64>, strides: Vec<i64>, offset: i64, storage: i64) -> usize {
-        self.trace.input(name, tensor_type((dtype, sizes, strides, offset)), storage)
+    fn input(&mut self, value: u64, name: String, meta: &Bound<'_, PyAny>, storage: i64) -> PyResult<()> {
+        let made = Arc::make_mut(&mut self.trace).input(name, tensor_type(meta)?, storage);
+        self.define(value, made)
     }
 
     #[allow(clippy::too_many_arguments, reason = "one per field of a recorded call")]
@@ -50,36 +90,40 @@ impl TraceBuilder {
         &mut self,
         schema: String,
         args: &Bound<'_, PyList>,
-        results: Vec<Meta>,
+        values: Vec<u64>,
+        results: &Bound<'_, PyAny>,
         aliases: Vec<i64>,
         mutates: Vec<i64>,
         functional: Option<String>,
         grad_enabled: bool,
         decomposition: Option<PyRef<'_, TraceBuilder>>,
-        location: Vec<(String, u32, String)>,
-    ) -> PyResult<Vec<usize>> {
-        let count = results.len();
+        location: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let results = self.results.get(results, tensor_type)?;
+        if values.len() != results.len() {
+            return Err(PyValueError::new_err(format!("{schema} gives {} values, and {} are named", results.len(), values.len())));
+        }
         let call = OpCall {
             schema,
-            args: args.iter().map(|arg| argument(&arg)).collect::<PyResult<_>>()?,
-            results: results.into_iter().map(tensor_type).collect(),
+            args: args.iter().map(|arg| argument(&arg, &self.values)).collect::<PyResult<_>>()?,
+            results,
             aliases,
             mutates,
             functional,
             grad_enabled,
-            decomposition: decomposition.map(|builder| Box::new(builder.trace.clone())),
-            location: location.into_iter().map(|(file, line, function)| Frame { file, line, function }).collect(),
+            decomposition: decomposition.map(|builder| builder.trace.clone()),
+            location: self.locations.get(location, frame)?,
         };
-        let first = self.trace.op(call);
-        Ok((first..first + count).collect())
+        let first = Arc::make_mut(&mut self.trace).op(call);
+        values.into_iter().zip(first..).try_for_each(|(number, value)| self.define(number, value))
     }
 
     #[pyo3(signature = (kind, *payload))]
     fn output(&mut self, kind: &str, payload: &Bound<'_, PyTuple>) -> PyResult<()> {
         let output = match kind {
             "value" => {
-                let (id, version): (usize, i64) = payload.extract()?;
-                Output::Value(id, version)
+                let (number, version): (u64, i64) = payload.extract()?;
+                Output::Value(value_of(number, &self.values)?, version)
             }
             "none" => Output::None,
             "const" => {
@@ -91,7 +135,7 @@ impl TraceBuilder {
             }
             other => return Err(PyValueError::new_err(format!("unknown kind of output '{other}'"))),
         };
-        self.trace.outputs.push(output);
+        Arc::make_mut(&mut self.trace).outputs.push(output);
         Ok(())
     }
 
@@ -105,8 +149,12 @@ impl TraceBuilder {
     }
 }
 
+fn value_of(number: u64, values: &HashMap<u64, ValueId>) -> PyResult<ValueId> {
+    values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
+}
+
 /// One schema argument: a plain value, a list of arguments, or a tagged pair.
-fn argument(value: &Bound<'_, PyAny>) -> PyResult<Arg> {
+fn argument(value: &Bound<'_, PyAny>, values: &HashMap<u64, ValueId>) -> PyResult<Arg> {
     if value.is_none() {
         return Ok(Arg::None);
     }
@@ -123,13 +171,12 @@ fn argument(value: &Bound<'_, PyAny>) -> PyResult<Arg> {
         return Ok(Arg::Str(value.extract()?));
     }
     if let Ok(list) = value.cast::<PyList>() {
-        return Ok(Arg::List(list.iter().map(|item| argument(&item)).collect::<PyResult<_>>()?));
+        return Ok(Arg::List(list.iter().map(|item| argument(&item, values)).collect::<PyResult<_>>()?));
     }
     let pair = value.cast::<PyTuple>()?;
-    let tag: String = pair.get_item(0)?.extract()?;
-    let payload = pair.get_item(1)?;
-    Ok(match tag.as_str() {
-        "t" => Arg::Tensor(payload.extract()?),
+    let (tag, payload) = (pair.get_item(0)?, pair.get_item(1)?);
+    Ok(match tag.cast::<PyString>()?.to_str()? {
+        "t" => Arg::Tensor(value_of(payload.extract()?, values)?),
         "dtype" => Arg::DType(payload.extract()?),
         "device" => Arg::Device(payload.extract()?),
         "memory_format" => Arg::MemoryFormat(payload.extract()?),

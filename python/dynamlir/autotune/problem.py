@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import native
+from ..recording import TensorMeta
 
 Layout = tuple[list[int], list[int]]
 """Sizes and strides."""
@@ -62,19 +63,18 @@ class Problem:
     def trace(self) -> Any:
         """The operation alone, with something point by point behind it if that is what it is about."""
         builder = native.module().TraceBuilder("main")
-        numbers = [
-            builder.input(f"x{at}", "f32", sizes, strides, 0, at) for at, (sizes, strides) in enumerate(self.operands)
-        ]
-        tensors: list[Any] = [("t", number) for number in numbers]
-        result = ("f32", self.result(), row_major(self.result()), 0)
+        for at, (sizes, strides) in enumerate(self.operands):
+            builder.input(at, f"x{at}", TensorMeta("f32", tuple(sizes), tuple(strides), 0), at)
+        tensors: list[Any] = [("t", at) for at in range(len(self.operands))]
+        result = TensorMeta("f32", tuple(self.result()), tuple(row_major(self.result())), 0)
 
-        def op(schema: str, args: list[Any]) -> int:
-            (value,) = builder.op(schema, args, [result], [-1], [], None, False, None, [])
+        def op(schema: str, args: list[Any], value: int) -> int:
+            builder.op(schema, args, [value], [result], [-1], [], None, False, None, [])
             return value
 
-        value = op(self.schema, self._arguments(tensors))
+        value = op(self.schema, self._arguments(tensors), len(tensors))
         if self.followed:
-            value = op("aten.relu.default", [("t", value)])
+            value = op("aten.relu.default", [("t", value)], value + 1)
         builder.output("value", value, 0)
         return builder
 
