@@ -161,6 +161,7 @@ def _looks_the_same(
         if now is None or before.shape is not now.shape or before.requires_grad != new.requires_grad:
             return False
         storages.add((before.storage, now.storage))
+    # One to one: no storage of before is two now, and no two are one.
     return all(len(set(column)) == len(storages) for column in zip(*storages))
 
 

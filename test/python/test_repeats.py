@@ -12,6 +12,7 @@ import torch
 from dynamlir import memo, native, repeat
 from dynamlir.capture import api, session
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 pytestmark = pytest.mark.native
 
@@ -53,8 +54,17 @@ def repeated(module: nn.Module, *args: Any, **kwargs: Any) -> list[str]:
             pytest.fail(f"{name} differ")
     compiled = dynamlir.compile(module)
     for _ in range(2):
-        torch.testing.assert_close(compiled(*args, **kwargs), module(*args, **kwargs))
+        results, wanted = compiled(*args, **kwargs), module(*args, **kwargs)
+        torch.testing.assert_close(results, wanted)
+        assert existing(results, module, args) == existing(wanted, module, args)
     return found
+
+
+def existing(results: Any, module: nn.Module, args: tuple[Any, ...]) -> list[str | None]:
+    """Which of the results are tensors that there were before; that they have the same values says little."""
+    known = {id(arg): f"argument {at}" for at, arg in enumerate(args)}
+    known |= {id(tensor): name for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
+    return [known.get(id(result)) for result in tree_flatten(results)[0]]
 
 
 class Layer(nn.Module):
@@ -143,6 +153,86 @@ class Sums(Stack):
 def test_a_tensor_that_is_two_nodes() -> None:
     model = Sums(*(Same() for _ in range(6))).eval()
     assert repeated(model, X).count("Same") == 3
+
+
+class Keeps(nn.Module):
+    """Returns a weight, and what it makes of another argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.randn(3, 4))
+        self.settings = {"scale": 2.0}
+
+    def forward(self, x: Tensor, y: Any = None) -> tuple[Tensor, Tensor]:
+        if isinstance(y, Tensor):
+            return x.neg(), self.shift.neg()
+        return x.neg() * (3 if y is self.settings else 2), self.shift
+
+
+class Reads(Stack):
+    """Reads a weight of the first layers before their calls, and passes something to all."""
+
+    def forward(self, x: Tensor) -> Any:
+        x, found = (x * 1).view(3, 4), []
+        s = sum(self.layers[at].shift.sum() for at in range(3))
+        for layer in self.layers:
+            x, shown = layer(x, self.passed())
+            found.append(shown)
+        return x + s, found
+
+    def passed(self) -> Any:
+        """An argument."""
+
+
+class PassesWeight(Reads):
+    def passed(self) -> Any:
+        return self.layers[2].shift
+
+
+class PassesFirst(Reads):
+    def passed(self) -> Any:
+        return self.layers[1].shift
+
+
+class PassesSettings(Reads):
+    def passed(self) -> Any:
+        return self.layers[2].settings
+
+
+@pytest.mark.parametrize("kind", [Reads, PassesWeight, PassesFirst, PassesSettings])
+def test_what_belongs_to_the_pattern_is_not_that_of_the_others(kind: type[Reads]) -> None:
+    # Read before, or passed as an argument, what a layer has is known by where it was first reached.
+    repeated(kind(*(Keeps() for _ in range(6))).eval(), X)
+
+
+class Listed(nn.Module):
+    """Returns a list, which is not repeated, of what a module within it makes, which may be."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.times = Times()
+        self.at = at
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [self.times(x, self.at)]
+
+
+class Times(nn.Module):
+    """A call for each number."""
+
+    def forward(self, x: Tensor, by: int) -> Tensor:
+        return x * by
+
+
+class Lists(Stack):
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            (x,) = layer(x)
+        return x
+
+
+def test_calls_within_calls_that_are_never_repeated() -> None:
+    assert repeated(Lists(*map(Listed, range(1, 6))).eval(), X) == []
 
 
 def test_layers_of_layers() -> None:

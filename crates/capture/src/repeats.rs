@@ -40,6 +40,7 @@ use crate::{
 };
 
 /// What is known of calls that cannot be told apart.
+#[derive(Clone)]
 pub(crate) enum Known {
     /// There was one.
     Once,
@@ -59,6 +60,8 @@ pub(crate) struct Region {
     pub(crate) ops: (usize, usize),
     /// The nodes of its arguments.
     pub(crate) arguments: Vec<NodeId>,
+    /// Where those of its arguments were first reached that are existing objects.
+    existing: Vec<SourceId>,
     result: Made,
     /// What of existing objects was written then. The call has read none of it.
     written: Writes,
@@ -75,16 +78,26 @@ pub(crate) struct Template {
     pub(crate) inputs: HashMap<usize, SourceId>,
     /// Nodes of elsewhere that are the same for all.
     pub(crate) outside: HashSet<usize>,
-    /// Whether one of these is a tensor of the module itself, which was read before.
+    /// Whether one of these, or an argument, is a tensor or an object of the module itself, which was read before: of another module
+    /// it would be another.
     reads_known: bool,
     /// The Python lines of each node, as Python has them.
     pub(crate) lines: Vec<Option<Py<PyList>>>,
     /// Whether each node's value is a tensor, or taken apart into tensors by others.
     pub(crate) is_whole: bool,
-    /// The nodes that are returned: of all that it makes, the frame sees these and the inputs.
+    /// The nodes that it makes and returns: of its values the frame sees these and the inputs.
     pub(crate) results: Vec<usize>,
     /// Its operations, as the session repeats them; None where it cannot.
     pub(crate) span: OnceCell<Option<Span>>,
+}
+
+/// What tells a call from others, and what it was told from.
+struct Key<'py> {
+    text: String,
+    /// The tensors among the arguments, each once.
+    fakes: Vec<Bound<'py, PyAny>>,
+    /// Where those were first reached that are existing objects.
+    existing: Vec<SourceId>,
 }
 
 /// A value that a call returns.
@@ -95,11 +108,11 @@ enum Made {
 }
 
 impl Made {
-    fn nodes(&self, each: &mut impl FnMut(usize)) {
+    fn nodes(&self) -> Vec<usize> {
         match self {
-            Self::Node(node) => each(node.index()),
-            Self::Constant(_) => {}
-            Self::Tuple(items) => items.iter().for_each(|item| item.nodes(each)),
+            Self::Node(node) => vec![node.index()],
+            Self::Constant(_) => Vec::new(),
+            Self::Tuple(items) => items.iter().flat_map(Self::nodes).collect(),
         }
     }
 }
@@ -127,93 +140,85 @@ impl<'py> Capture<'py> {
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<Tracked<'py>> {
         let Some(root) = self.source_of(module).filter(|_| self.repeats) else { return run() };
-        let mut fakes = Vec::new();
-        let Some(key) = self.call_key(module, args, kwargs, &mut fakes)? else { return run() };
-        let region = match self.calls.borrow().get(&key) {
-            None => None,
-            Some(Known::Once) => Some(None),
-            Some(Known::Twice(region)) => Some(Some(region.clone())),
-            Some(Known::Never) => return run(),
-        };
-        match region {
+        let Some(Key { text: key, fakes, existing }) = self.call_key(module, args, kwargs)? else { return run() };
+        // Not borrowed while the call runs, which makes calls itself.
+        let known = self.calls.borrow().get(&key).cloned();
+        match known {
             None => {
                 let result = run()?;
                 self.calls.borrow_mut().insert(key, Known::Once);
                 Ok(result)
             }
-            Some(None) => {
+            Some(Known::Once) => {
                 let arguments = fakes.iter().filter_map(|fake| self.node(fake)).collect();
-                let (result, region) = self.observed(root, arguments, run)?;
+                let (result, region) = self.observed(root, arguments, existing, run)?;
                 self.calls.borrow_mut().insert(key, region.map_or(Known::Never, |region| Known::Twice(Rc::new(region))));
                 Ok(result)
             }
-            Some(Some(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
+            Some(Known::Twice(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
                 Some(result) => Ok(result),
                 None => run(),
             },
+            Some(Known::Never) => run(),
         }
     }
 
     /// Everything by which a call differs from another, as far as it cannot be guarded: None where that is more than text can say.
-    fn call_key(
-        &self,
-        module: &Bound<'py, PyAny>,
-        args: &[Tracked<'py>],
-        kwargs: &Keywords<'py>,
-        fakes: &mut Vec<Bound<'py, PyAny>>,
-    ) -> Outcome<Option<String>> {
-        let mut key = format!("{}", module.get_type_ptr() as usize);
+    fn call_key(&self, module: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Key<'py>>> {
+        let mut key = Key { text: format!("{}", module.get_type_ptr() as usize), fakes: Vec::new(), existing: Vec::new() };
         let mut place = dynamlir_interpreter::here();
         while let Some(at) = place {
-            let _ = write!(key, " {}:{}", at.code(self.py).as_ptr() as usize, at.unit());
+            let _ = write!(key.text, " {}:{}", at.code(self.py).as_ptr() as usize, at.unit());
             place = at.outer().cloned();
         }
         for arg in args {
-            if !self.argument_key(arg, &mut key, fakes)? {
+            if !self.argument_key(arg, &mut key)? {
                 return Ok(None);
             }
         }
         for (name, value) in kwargs {
-            let _ = write!(key, " {name}=");
-            if !self.argument_key(value, &mut key, fakes)? {
+            let _ = write!(key.text, " {name}=");
+            if !self.argument_key(value, &mut key)? {
                 return Ok(None);
             }
         }
         Ok(Some(key))
     }
 
-    fn argument_key(&self, value: &Tracked<'py>, key: &mut String, fakes: &mut Vec<Bound<'py, PyAny>>) -> Outcome<bool> {
+    fn argument_key(&self, value: &Tracked<'py>, key: &mut Key<'py>) -> Outcome<bool> {
         let (py, object) = (self.py, &value.object);
+        let Key { text, fakes, existing } = key;
         if self.torch.is_fake(object) {
             let Some(node) = self.node(object) else { return Ok(false) };
             if let Some(same) = fakes.iter().position(|fake| fake.is(object)) {
-                let _ = write!(key, " again {same}");
+                let _ = write!(text, " again {same}");
                 return Ok(true);
             }
             fakes.push(object.clone());
             if self.real_of(object).is_some() {
-                let _ = write!(key, " input {} {}", node.index(), object.getattr(intern!(py, "_version"))?);
+                let _ = write!(text, " input {} {}", node.index(), object.getattr(intern!(py, "_version"))?);
                 return Ok(true);
             }
             let described = dynamlir_interpreter::suspended(|| self.session().call_method1(intern!(py, "described"), (object, &*fakes)))?;
             if described.is_none() {
                 return Ok(false);
             }
-            let _ = write!(key, " tensor {}", described.cast::<PyString>().map_err(PyErr::from)?.to_str()?);
+            let _ = write!(text, " tensor {}", described.cast::<PyString>().map_err(PyErr::from)?.to_str()?);
             return Ok(true);
         }
         if self.torch.is_primitive(object) {
-            let _ = write!(key, " {} {}", object.get_type_ptr() as usize, object.repr()?.to_str()?);
+            let _ = write!(text, " {} {}", object.get_type_ptr() as usize, object.repr()?.to_str()?);
             return Ok(true);
         }
         if let Some(source) = self.source_of(object) {
-            let _ = write!(key, " existing {}", source.index());
+            let _ = write!(text, " existing {}", source.index());
+            existing.push(source);
             return Ok(true);
         }
         let Ok(items) = object.cast_exact::<PyTuple>() else { return Ok(false) };
-        let _ = write!(key, " tuple {}", items.len());
+        let _ = write!(text, " tuple {}", items.len());
         for item in items.iter() {
-            if !self.argument_key(&Tracked::new(item), key, fakes)? {
+            if !self.argument_key(&Tracked::new(item), key)? {
                 return Ok(false);
             }
         }
@@ -241,6 +246,7 @@ impl<'py> Capture<'py> {
         &self,
         root: SourceId,
         arguments: Vec<NodeId>,
+        existing: Vec<SourceId>,
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<(Tracked<'py>, Option<Region>)> {
         let Ok(state) = TorchState::now() else { return Ok((run()?, None)) };
@@ -254,6 +260,7 @@ impl<'py> Capture<'py> {
             nodes,
             ops: (ops, self.op_count()),
             arguments,
+            existing,
             result: made,
             written: marks.written,
             state,
@@ -374,7 +381,8 @@ impl<'py> Capture<'py> {
         let graph = self.graph.borrow();
         let mut inputs = HashMap::new();
         let mut outside = HashSet::new();
-        let mut reads_known = false;
+        let arguments = region.arguments.iter().filter_map(|node| reached.get(&node.index()));
+        let mut reads_known = region.existing.iter().chain(arguments).any(|source| part.contains(*source));
         let mut lines = Vec::new();
         let mut taken_apart = HashSet::new();
         for at in region.nodes.0..region.nodes.1 {
@@ -414,11 +422,13 @@ impl<'py> Capture<'py> {
         let is_tensor = |at: &usize| self.fake_of(*at).is_some() || self.unmade.borrow().contains(at);
         let is_whole = calls.into_iter().all(|at| taken_apart.contains(&at) || is_tensor(&at));
         let mut results = Vec::new();
-        region.result.nodes(&mut |at| {
-            if at >= region.nodes.0 && !inputs.contains_key(&at) && !results.contains(&at) {
+        for at in region.result.nodes() {
+            if at < region.nodes.0 && !region.arguments.iter().any(|argument| argument.index() == at) {
+                reads_known |= part.contains(*reached.get(&at)?);
+            } else if at >= region.nodes.0 && !inputs.contains_key(&at) && !results.contains(&at) {
                 results.push(at);
             }
-        });
+        }
         Some(Template { part, objects, inputs, outside, reads_known, lines, is_whole, results, span: OnceCell::new() })
     }
 

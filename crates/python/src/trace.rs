@@ -16,7 +16,7 @@ use crate::errors::{NativeError, Unsupported};
 #[pyclass]
 pub struct TraceBuilder {
     trace: Arc<Trace>,
-    values: HashMap<u64, ValueId>,
+    values: HashMap<i64, ValueId>,
     results: Shared<TensorType>,
     locations: Shared<Frame>,
 }
@@ -27,10 +27,11 @@ impl TraceBuilder {
         &self.trace
     }
 
-    fn define(&mut self, number: u64, value: ValueId) -> PyResult<()> {
-        match self.values.insert(number, value) {
+    /// Checks that values are new before they are.
+    fn check_new(&self, numbers: &[i64]) -> PyResult<()> {
+        match numbers.iter().find(|number| self.values.contains_key(number)) {
             None => Ok(()),
-            Some(_) => Err(PyValueError::new_err(format!("value {number} is given twice"))),
+            Some(number) => Err(PyValueError::new_err(format!("value {number} is given twice"))),
         }
     }
 }
@@ -80,9 +81,11 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).device = Some(device);
     }
 
-    fn input(&mut self, value: u64, name: String, meta: &Bound<'_, PyAny>, storage: i64) -> PyResult<()> {
+    fn input(&mut self, value: i64, name: String, meta: &Bound<'_, PyAny>, storage: i64) -> PyResult<()> {
+        self.check_new(&[value])?;
         let made = Arc::make_mut(&mut self.trace).input(name, tensor_type(meta)?, storage);
-        self.define(value, made)
+        self.values.insert(value, made);
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments, reason = "one per field of a recorded call")]
@@ -90,7 +93,7 @@ impl TraceBuilder {
         &mut self,
         schema: String,
         args: &Bound<'_, PyList>,
-        values: Vec<u64>,
+        values: Vec<i64>,
         results: &Bound<'_, PyAny>,
         aliases: Vec<i64>,
         mutates: Vec<i64>,
@@ -100,9 +103,11 @@ impl TraceBuilder {
         location: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let results = self.results.get(results, tensor_type)?;
-        if values.len() != results.len() {
-            return Err(PyValueError::new_err(format!("{schema} gives {} values, and {} are named", results.len(), values.len())));
+        if values.len() != results.len() || aliases.len() != results.len() {
+            let counts = (results.len(), values.len(), aliases.len());
+            return Err(PyValueError::new_err(format!("{schema} has {} results, {} values and {} aliases", counts.0, counts.1, counts.2)));
         }
+        self.check_new(&values)?;
         let call = OpCall {
             schema,
             args: args.iter().map(|arg| argument(&arg, &self.values)).collect::<PyResult<_>>()?,
@@ -115,14 +120,15 @@ impl TraceBuilder {
             location: self.locations.get(location, frame)?,
         };
         let first = Arc::make_mut(&mut self.trace).op(call);
-        values.into_iter().zip(first..).try_for_each(|(number, value)| self.define(number, value))
+        self.values.extend(values.into_iter().zip(first..));
+        Ok(())
     }
 
     #[pyo3(signature = (kind, *payload))]
     fn output(&mut self, kind: &str, payload: &Bound<'_, PyTuple>) -> PyResult<()> {
         let output = match kind {
             "value" => {
-                let (number, version): (u64, i64) = payload.extract()?;
+                let (number, version): (i64, i64) = payload.extract()?;
                 Output::Value(value_of(number, &self.values)?, version)
             }
             "none" => Output::None,
@@ -149,12 +155,12 @@ impl TraceBuilder {
     }
 }
 
-fn value_of(number: u64, values: &HashMap<u64, ValueId>) -> PyResult<ValueId> {
+fn value_of(number: i64, values: &HashMap<i64, ValueId>) -> PyResult<ValueId> {
     values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
 }
 
 /// One schema argument: a plain value, a list of arguments, or a tagged pair.
-fn argument(value: &Bound<'_, PyAny>, values: &HashMap<u64, ValueId>) -> PyResult<Arg> {
+fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>) -> PyResult<Arg> {
     if value.is_none() {
         return Ok(Arg::None);
     }
