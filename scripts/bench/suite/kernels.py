@@ -4,7 +4,8 @@ The limits are measured in the same rounds: a copy for the bandwidth, torch's ma
 kernel cannot be faster than moving each operand and each result once at the copy's rate, nor than its arithmetic at
 the product's; `of limit` is the larger of these two times over the kernel's. Arithmetic is counted in vector
 instructions an element needs at least, each worth a multiplication and an addition of the product: one for a simple
-operation, eight for a division or root, 16 for an exponential, 32 for erf.
+operation, eight for a division or root, 16 for an exponential, 32 for erf. Memory that is freed is kept meanwhile: what
+is timed is kernels, and not the system's page faults.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def run(output: record.Record, field: contestants.Field, only: str, threads: Seq
         f"{'':26}{'threads':>8}{heads}  {'  '.join(pair.ljust(22) for pair in field.pairs)} {'error':>8}"
         f"{'of limit':>9}  limit",
     )
+    measure.keep_memory()
     for count in threads:
         torch.set_num_threads(count)
         for name, kernel in KERNELS.items():
