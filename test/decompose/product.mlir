@@ -1,5 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=512 | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=0 | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.matmul
+// RUN: dynamlir-opt %s --dynamo-decompose=config=vector-bits=512,library-bits=256 | FileCheck %s --check-prefix=HALF
 
 // Products become primitives where generated code is expected to be faster than the library, or as fast with something
 // fused into it. Without wide vectors all are left to the library.
@@ -19,9 +20,11 @@ func.func @layer(%b: tensor<3072xf32>, %w: tensor<3072x768xf32>, %x: tensor<128x
   return %r : tensor<128x3072xf32>
 }
 
-// Large and square: the library.
+// Large and square: the library, unless its vectors are narrower than the processor's. Torch's is one for Intel's.
 // CHECK-LABEL: func.func @square
 // CHECK: dynamo.aten "aten.mm.default"
+// HALF-LABEL: func.func @square
+// HALF: dynamo.matmul
 func.func @square(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
   %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
     : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
@@ -43,6 +46,8 @@ func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x256xf32>) -> tensor<4x256xf
 // CHECK-LABEL: func.func @memory
 // CHECK: dynamo.aten "aten.mm.default"
 // CHECK: dynamo.matmul
+// HALF-LABEL: func.func @memory
+// HALF-NOT: aten.mm
 func.func @memory(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> (tensor<4x768xf32>, tensor<4x768xf32>) {
   %r = dynamo.aten "aten.mm.default"(%a, %b) args [#dynamo.operand<0>, #dynamo.operand<1>]
     : (tensor<4x768xf32>, tensor<768x768xf32>) -> tensor<4x768xf32>
@@ -57,6 +62,9 @@ func.func @memory(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> (tensor<4x7
 // CHECK: dynamo.aten "aten.addmm.default"
 // CHECK: dynamo.aten "aten.mm.default"
 // CHECK: dynamo.aten "aten.mm.default"
+// HALF-LABEL: func.func @left
+// HALF-NOT: dynamo.matmul
+// HALF-LABEL: func.func @convolution
 func.func @left(%b: tensor<8xf32>, %x: tensor<4x16xf32>, %w: tensor<16x8xf32>, %d: tensor<4x16xf64>, %e: tensor<16x8xf64>,
                 %l: tensor<4x20000xf32>, %m: tensor<20000x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf64>, tensor<4x8xf32>) {
   %r = dynamo.aten "aten.addmm.default"(%b, %x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 2 : i64, 1 : i64]

@@ -17,6 +17,8 @@ pub struct Call {
     pub e: Emit,
     /// Bits of the vectors that code may use.
     pub vector_bits: i64,
+    /// Bits of the vectors that the library's products use.
+    pub library_bits: i64,
     /// What somebody has decided about products.
     pub choices: Rc<Choices>,
     schema: String,
@@ -25,13 +27,13 @@ pub struct Call {
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op, vector_bits: i64, choices: &Rc<Choices>) -> Option<Self> {
+    pub fn new(op: Op, (vector_bits, library_bits): (i64, i64), choices: &Rc<Choices>) -> Option<Self> {
         if !op.is("dynamo.aten") {
             return None;
         }
         let args = op.attr("args")?.as_array()?;
         let (e, choices) = (Emit::new(Builder::before(op)), Rc::clone(choices));
-        Some(Self { op, e, vector_bits, choices, schema: op.attr_str("schema")?, args })
+        Some(Self { op, e, vector_bits, library_bits, choices, schema: op.attr_str("schema")?, args })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

@@ -9,7 +9,8 @@
 //!
 //! Option `vector-bits=N`: the width of vectors, else as this processor has them. Products of matrices become primitives
 //! where code with such vectors is expected to beat the library, or `dynamo.choices` on the module says so; with
-//! `list-problems=1` those met are listed there ([`crate::matmul::choices`]).
+//! `list-problems=1` those met are listed there ([`crate::matmul::choices`]). `library-bits=N` is the width of the library's
+//! vectors, else `vector-bits` where that is given, else what torch's library uses on this processor.
 #![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -122,6 +123,8 @@ fn run(module: Op, config: &Config) -> PassResult {
     // A GPU's kernels know nothing of this processor.
     let host_bits = || if gpu { 0 } else { crate::schedule::vector_bits() };
     let vector_bits = config.number("vector-bits").unwrap_or_else(host_bits);
+    let of_host = || if config.number("vector-bits").is_none() { library_bits(vector_bits) } else { vector_bits };
+    let bits = (vector_bits, config.number("library-bits").unwrap_or_else(of_host));
     let choices = Rc::new(Choices::of(module, config)?);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
@@ -131,7 +134,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named, (vector_bits, &choices, gpu))?;
+        decompose_block(block, &lowerings, &private, &mut named, (bits, &choices, gpu))?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -145,6 +148,19 @@ fn run(module: Op, config: &Config) -> PassResult {
     Ok(())
 }
 
+/// Bits of the vectors that torch's products use on this processor: MKL has its code for AVX-512 on Intel's alone.
+fn library_bits(vector_bits: i64) -> i64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        if name.concat() != b"GenuineIntel" {
+            return vector_bits.min(256);
+        }
+    }
+    vector_bits
+}
+
 /// An op to lower and the decompositions that it came out of.
 struct Work {
     op: Op,
@@ -156,12 +172,12 @@ fn decompose_block(
     lowerings: &HashMap<&str, Lowering>,
     private: &HashMap<String, Op>,
     named: &mut Vec<String>,
-    (vector_bits, choices, gpu): (i64, &Rc<Choices>, bool),
+    (bits, choices, gpu): ((i64, i64), &Rc<Choices>, bool),
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     while let Some(Work { op, within }) = work.pop() {
-        let Some(call) = Call::new(op, vector_bits, choices) else { continue };
+        let Some(call) = Call::new(op, bits, choices) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));

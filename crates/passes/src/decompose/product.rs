@@ -33,7 +33,7 @@ fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
     let dotted = !is_turned(lhs, batch) && is_turned(rhs, batch);
     let outline = Outline { repeats, sizes, dotted, followed: is_followed(c.op) };
     (real && is_possible(outline, c.vector_bits)).then_some(())?;
-    let decision = c.choices.decide(c.op.ctx(), is_worth_generating(outline, c.vector_bits), || {
+    let decision = c.choices.decide(c.op.ctx(), is_worth_generating(outline, c.vector_bits, c.library_bits), || {
         let operands = layouts(c);
         let [.., (left, left_strides), (right, right_strides)] = &operands[..] else { return None };
         let problem = Problem::of(batch, (left, left_strides), (right, right_strides))?;

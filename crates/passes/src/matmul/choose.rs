@@ -373,11 +373,13 @@ pub struct Outline {
 /// across the larger operand 1.0 to 1.5 where that is cached and 0.85 to 1.0 where not, both at the rate of memory; up to
 /// 128, with sums of 512 and more, 1.0 to 1.2; sums of 192 to 384 0.9; 1,536 and more 0.8 to 0.95. With `gelu` or a residual
 /// 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 of their time. Squares of
-/// 512 to 1,024 0.85.
-pub fn is_worth_generating(outline: Outline, vector_bits: i64) -> bool {
+/// 512 to 1,024 0.85. Where the library takes vectors half as wide as the processor has them, it is at most half as fast, and code
+/// always wins.
+pub fn is_worth_generating(outline: Outline, vector_bits: i64, library_bits: i64) -> bool {
     let Outline { sizes: (m, n, k), dotted, followed, .. } = outline;
     let few = m.min(n);
     let suits = match () {
+        () if library_bits < vector_bits => true,
         () if few <= FEW_LINES => dotted || followed || m.max(n) * k <= if few <= 4 { CACHED.0 } else { CACHED.1 },
         () if !dotted => false,
         () if followed => few <= 160,
