@@ -1,27 +1,39 @@
 """dynamlir: a torch.compile stack on MLIR.
 
-``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile for the CPU; `last_compile()` says
-what became of it.
+``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile functions and modules. What cannot
+be compiled runs as plain Python: a `PlainRunWarning` says so once, `fallbacks` each time.
+
+To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`.
+To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`.
+To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
+`decompile`.
+To run a stage that was dumped: `load`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from . import requirement  # noqa: F401 (before all that imports torch)
 
 # isort: split
-from . import logs, native, reasons, report
-from .backend import dynamlir_backend
-from .capture.api import Unsupported, compile
+from . import autotune, config, logs, native, parsing, plain, reasons, report
+from .backend import dynamlir_backend as backend
+from .capture import api as _api
+from .capture.api import compile
 from .capture.explain import explain
 from .capture.steps import trace_steps
+from .capture.typed import Compiled
+from .plain import PlainRunWarning, Unsupported
 from .report import CompileReport
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from ._native import Executable
 
-backend = dynamlir_backend
+__version__ = "0.1.0"
 
 logs.configure()
 
@@ -54,43 +66,61 @@ def explain_last() -> str:
     return "\n".join([*parts, table] if table else parts)
 
 
-def decompile(function: Any) -> str:
+def decompile(function: Callable[..., Any] | types.CodeType) -> str:
     """The bytecode of a function or code object as Python source; what has none that means the same, as disassembly."""
     return native.module().decompile(function)
 
 
-def disassemble(function: Any) -> str:
+def disassemble(function: Callable[..., Any] | types.CodeType) -> str:
     """The instructions of a function or code object, one a line."""
     return native.module().disassemble(function)
 
 
-def reset() -> None:
-    """Forget reports, counters and reasons. What was compiled stays.
+def reset(compiled: Any = None) -> None:
+    """Forget what was compiled, as if the process had just begun: all of it, or that for one function or module.
 
-    ``fn.reset()`` drops the entries of what `compile` returned for a function, ``torch.compiler.reset()`` those of
-    torch.compile, and neither touches the other's.
+    That is the entries of all that `compile` returned, kernels, reports, counters, reasons, and which warnings have
+    been given. What lies on the disk stays, and so do settings. ``torch.compiler.reset()`` forgets the entries of
+    torch.compile, and the kernels; ``compiled.reset()`` is the same as ``dynamlir.reset(compiled)``.
     """
+    if compiled is not None:
+        _api.reset(compiled)
+        return
+    _api.reset_all()
+    native.forget_kernels()
+    autotune.forget()
     report.reset()
     reasons.reset()
+    plain.reset()
 
 
-def load(path: str | os.PathLike[str], stage: str | None = None) -> Any:
+def load(path: str | os.PathLike[str], stage: str | None = None) -> Executable:
     """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors.
 
     ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
     a dump's, and else the text itself. `ValueError` where the text is no such program.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"dynamlir.load takes the path of a dumped .mlir file, not {path!r}")
+    if stage is not None and not isinstance(stage, str):
+        raise TypeError(f"dynamlir.load takes the name of a stage such as 'linalg', not {stage!r}")
+    parsing.check(os.fspath(path))
     return native.module().load(os.fspath(path), stage)
 
 
 __all__ = [
     "CompileReport",
+    "Compiled",
+    "PlainRunWarning",
     "Unsupported",
     "__version__",
     "backend",
     "compile",
     "compiles",
+    "config",
     "counters",
+    "decompile",
+    "disassemble",
     "explain",
     "explain_last",
     "fallbacks",

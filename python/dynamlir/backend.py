@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +12,17 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import autotune, config, device, logs, native, reasons, report
+from . import autotune, device, interruptions, logs, native, plain, reasons, report, reproducer
 from .identity import aliases, root_of
+from .options import Options
+from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Recording
-from .runtime import CompiledGraph, Variant
+from .runtime import CompiledGraph, PlainGraph, Variant
 from .tracing import fresh_fake_mode, record
 
 TESTED = ((2, 11), (2, 15))
 """First and last torch version this package has been tried with."""
-
-_warned: set[str] = set()
 
 
 def dynamlir_backend(
@@ -41,7 +40,7 @@ def dynamlir_backend(
     """
     if unknown:
         raise TypeError(f"dynamlir: unexpected backend argument(s) {', '.join(sorted(unknown))}")
-    settings = config.resolve(mode, options)
+    settings = resolve_options(mode, options)
     name = name or _graph_name(gm)
     try:
         _check_version()
@@ -50,13 +49,20 @@ def dynamlir_backend(
     except Fallback as failure:
         return _eager(gm, name, failure)
     except Exception as error:
+        interruptions.pass_on(error)
         logs.logger("fallback").debug("%s", traceback.format_exc())
         return _eager(gm, name, Fallback("internal-error", f"{type(error).__name__}: {error}"))
 
 
-def _compile(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: config.Options, name: str
-) -> CompiledGraph:
+def reset() -> None:
+    """Forget the kernels and decompositions of this process; torch does so in ``torch.compiler.reset()``."""
+    native.forget_kernels()
+
+
+dynamlir_backend.reset = reset  # type: ignore[attr-defined]
+
+
+def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str) -> CompiledGraph:
     def compile_variant(inputs: Sequence[Any]) -> Variant:
         variant, made = compile_graph(gm, inputs, settings, name)
         report.add(made)
@@ -69,7 +75,7 @@ def _compile(
 
 
 def compile_graph(
-    gm: torch.fx.GraphModule, inputs: Sequence[Any], settings: config.Options, name: str
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options, name: str
 ) -> tuple[Variant, report.CompileReport]:
     """Record and compile one variant; `Fallback` when it cannot be."""
     started = time.perf_counter()
@@ -80,7 +86,7 @@ def compile_graph(
 
 
 def compile_recording(
-    recording: Recording, mode: FakeTensorMode, settings: config.Options, name: str, seconds: float = 0.0
+    recording: Recording, mode: FakeTensorMode, settings: Options, name: str, seconds: float = 0.0
 ) -> tuple[Variant, report.CompileReport]:
     """Compile what was recorded under ``mode`` in so many ``seconds``; `Fallback` when it cannot be."""
     extension = native.module()
@@ -101,11 +107,13 @@ def compile_recording(
     try:
         executable = extension.compile_trace(trace, {**settings.native(), "choices": autotune.choices(products)})
     except Exception as error:
+        interruptions.pass_on(error)
         failure = native.fallback_of(error)
         if failure is None:
-            raise
-        raise failure from error
-    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()), products)
+            logs.logger("fallback").debug("%s", traceback.format_exc())
+            failure = Fallback("internal-error", f"{type(error).__name__}: {error}")
+        raise reproducer.attach(failure, trace, recording, settings, name) from error
+    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()), products, settings.mode)
     _log(made)
     return Variant(recording, executable), made
 
@@ -126,10 +134,10 @@ def explain(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Recordin
     return record(gm, example_inputs)
 
 
-def _eager(gm: torch.fx.GraphModule, name: str, failure: Fallback) -> Callable[..., Any]:
+def _eager(gm: torch.fx.GraphModule, name: str, failure: Fallback) -> PlainGraph:
     event = reasons.note(failure.reason, failure.message, failure.location)
     report.add(report.CompileReport(graph=name, eager=event))
-    return gm.forward
+    return PlainGraph(gm, plain.Subject.of_graph(gm), event)
 
 
 def _check_version() -> None:
@@ -137,13 +145,6 @@ def _check_version() -> None:
     version = (int(match[1]), int(match[2])) if match else (0, 0)
     if TESTED[0] <= version <= TESTED[1]:
         return
-    if torch.__version__ not in _warned:
-        _warned.add(torch.__version__)
-        first, last = (".".join(map(str, bound)) for bound in TESTED)
-        warnings.warn(
-            f"dynamlir supports torch {first} to {last}, this is {torch.__version__}: running as plain eager",
-            stacklevel=3,
-        )
     raise Fallback("unsupported-torch", torch.__version__)
 
 

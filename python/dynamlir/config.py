@@ -1,86 +1,300 @@
-"""Settings: read from the environment and from ``torch.compile(options=...)``, validated in one place."""
+"""Settings of the process: read them, assign to them, or `patch` them for a while.
+
+    dynamlir.config.on_plain = "error"
+    with dynamlir.config.patch(dump="stages", threads=1):
+        fast(x)
+
+A setting that the program has not made comes from its environment variable, else it has its default; ``del
+dynamlir.config.dump`` goes back to these. ``options={…}`` of a single `compile` goes before all of them. Settings are
+the process's, not a thread's. They are looked at when a compilation begins, `on_plain` and the limits at each call:
+what has been compiled stays, and what is being compiled goes on as it began. A name that is no setting is an
+`AttributeError`, a value that a setting cannot have is a `ValueError`, and neither changes anything.
+"""
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import dataclasses
+import difflib
+import inspect
 import os
-import threading
-from collections.abc import Mapping
-from typing import Any
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-AUTOTUNING = MODES[2:]
+on_plain: Literal["warn", "error", "ignore"]
+recompile_limit: int
+accumulated_recompile_limit: int
+dump: str | None
+threads: int | None
+no_cache: bool
+max_autotune: bool
+cache_dir: str | None
+reproducers: str | None
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """What one compilation is asked to do. Field names are the keys of ``options=``."""
+class Setting:
+    """What may be set."""
 
-    dump: str | None = None
-    """Directory that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it."""
-    no_cache: bool = False
-    """Compile every kernel anew, also those that this process has compiled before."""
-    threads: int | None = None
-    """How many threads compile kernels; as many as the process may run at a time where this is None."""
-    mode: str = "default"
-    """torch's mode. The ones for autotuning measure; the others compile alike."""
-    max_autotune: bool = False
-    """Measure which way is fastest for each product and convolution, whatever the mode; see `dynamlir.autotune`."""
-    cache_dir: str | None = None
-    """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
-
-    @property
-    def measures(self) -> bool:
-        """Whether measurements decide, not the cost model."""
-        return self.max_autotune or self.mode in AUTOTUNING
-
-    def native(self) -> dict[str, Any]:
-        """The plain dictionary handed to the native compiler, one call per compilation."""
-        dump = None if self.dump is None else _dump_folder(self.dump)
-        return {"dump": dump, "no_cache": self.no_cache, "threads": self.threads}
+    default: Any
+    environment: str
+    """The variable that says it where the program does not."""
+    expected: str
+    """What values it takes, in words."""
+    read: Callable[[str], Any]
+    """The value that a text in the environment stands for; `ValueError` where there is none."""
+    is_valid: Callable[[Any], bool]
+    doc: str
 
 
-_dumps: collections.Counter[str] = collections.Counter()
-_lock = threading.Lock()
+def _number(default: int | None, environment: str, doc: str) -> Setting:
+    def is_valid(value: Any) -> bool:
+        if value is None:
+            return default is None
+        return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 62
+
+    return Setting(
+        default, environment, "a number from 1" + (" or None" if default is None else ""), int, is_valid, doc
+    )
 
 
-def _dump_folder(folder: str) -> str:
-    """The folder itself for this process's first graph, a numbered one in it for each later graph."""
-    with _lock:
-        number = _dumps[folder]
-        _dumps[folder] += 1
-    return folder if number == 0 else os.path.join(folder, f"graph-{number}")
+def _flag(environment: str, doc: str) -> Setting:
+    words = {"1": True, "true": True, "0": False, "false": False}
+
+    def read(text: str) -> bool:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return words[text.lower()]
+
+    return Setting(False, environment, "True or False", read, lambda value: isinstance(value, bool), doc)
 
 
-def from_environment(environ: Mapping[str, str] | None = None) -> Options:
-    """Options as the environment sets them: ``DYNAMLIR_DUMP``, ``DYNAMLIR_COMPILE_THREADS``."""
-    environ = os.environ if environ is None else environ
-    threads = environ.get("DYNAMLIR_COMPILE_THREADS")
-    if threads and not threads.isdecimal():
-        raise ValueError(f"dynamlir: DYNAMLIR_COMPILE_THREADS is {threads!r}, expected a number")
-    return _checked(Options(dump=environ.get("DYNAMLIR_DUMP") or None, threads=int(threads) if threads else None))
+def _folder(environment: str, doc: str) -> Setting:
+    def is_valid(value: Any) -> bool:
+        path = os.fspath(value) if isinstance(value, os.PathLike) else value
+        return path is None or (isinstance(path, str) and path != "")
+
+    return Setting(None, environment, "a path or None", str, is_valid, doc)
 
 
-def _checked(options: Options) -> Options:
-    threads = options.threads
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"dynamlir: threads is {threads!r}, expected a number from 1")
-    if options.mode not in MODES:
-        raise ValueError(f"dynamlir: unknown mode {options.mode!r}; known: {', '.join(MODES)}")
-    if not isinstance(options.max_autotune, bool):
-        raise ValueError(f"dynamlir: max_autotune is {options.max_autotune!r}, expected True or False")
-    if not isinstance(options.cache_dir, (str, os.PathLike, type(None))):
-        raise ValueError(f"dynamlir: cache_dir is {options.cache_dir!r}, expected a path")
-    return options
+def _choice(choices: tuple[str, ...], environment: str, doc: str) -> Setting:
+    expected = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+    return Setting(
+        choices[0], environment, expected, str, lambda value: isinstance(value, str) and value in choices, doc
+    )
 
 
-def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -> Options:
-    """The environment's options, overridden by what the user passed to ``torch.compile``."""
-    base = from_environment()
-    known = {field.name for field in dataclasses.fields(Options)}
-    unknown = sorted(set(options or {}) - known)
-    if unknown:
-        raise ValueError(f"dynamlir: unknown option(s) {', '.join(unknown)}; known: {', '.join(sorted(known))}")
-    merged = dataclasses.replace(base, **dict(options or {}))
-    return _checked(merged if mode is None else dataclasses.replace(merged, mode=mode))
+SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
+    {
+        "on_plain": _choice(
+            ("warn", "error", "ignore"),
+            "DYNAMLIR_ON_PLAIN",
+            "What happens before a function's graph runs as plain Python: a `PlainRunWarning`, once for each function "
+            "and reason; an `Unsupported` each time; or nothing. It is counted in `fallbacks()` in any case.",
+        ),
+        "recompile_limit": _number(
+            8,
+            "DYNAMLIR_RECOMPILE_LIMIT",
+            "How many entries the cache of what `compile` returned may have. A call that none of them fits runs as "
+            "plain Python, or raises under ``fullgraph=True``.",
+        ),
+        "accumulated_recompile_limit": _number(
+            256,
+            "DYNAMLIR_ACCUMULATED_RECOMPILE_LIMIT",
+            "How many entries there may be for one code object, of all that was compiled from it.",
+        ),
+        "dump": _folder(
+            "DYNAMLIR_DUMP",
+            "Folder that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it.",
+        ),
+        "threads": _number(
+            None,
+            "DYNAMLIR_COMPILE_THREADS",
+            "How many threads compile kernels; None: as many as the process may run at a time.",
+        ),
+        "no_cache": _flag("DYNAMLIR_NO_CACHE", "Compile each kernel anew, also those that this process has compiled."),
+        "max_autotune": _flag(
+            "DYNAMLIR_MAX_AUTOTUNE",
+            "Measure which way is fastest for each product and convolution, as ``mode='max-autotune'`` does.",
+        ),
+        "cache_dir": _folder(
+            "DYNAMLIR_CACHE_DIR",
+            "Folder for measurements; None: ``dynamlir`` in ``XDG_CACHE_HOME`` or ``~/.cache``.",
+        ),
+        "reproducers": _folder(
+            "DYNAMLIR_REPRODUCERS",
+            "Folder for what replays a failure of the compiler; None: ``reproducers`` in the folder for dumps, if "
+            "there is one, else in the one for measurements.",
+        ),
+    }
+)
+
+_made: dict[str, Any] = {}
+"""The settings that the program has made."""
+_followers: list[Callable[[], None]] = []
+_latest: dict[str, Any] = {}
+"""What the latest compilation began with: the environment may change unnoticed."""
+generation = 0
+"""Changes with each change of a setting."""
+
+
+def read(name: str, environ: Mapping[str, str] | None = None) -> Any:
+    """The value of a setting: the program's, that of the environment, or the default."""
+    setting = _setting(name)
+    if name in _made:
+        return _made[name]
+    text = (os.environ if environ is None else environ).get(setting.environment)
+    if not text:
+        return setting.default
+    try:
+        value = setting.read(text)
+    except ValueError:
+        value = setting  # which is valid for no setting
+    if not setting.is_valid(value):
+        raise ValueError(f"dynamlir: {setting.environment} is {text!r}, expected {setting.expected}")
+    return value
+
+
+def read_all() -> dict[str, Any]:
+    """All settings, for a compilation that begins. `ValueError` where the environment says something wrong."""
+    values = {name: read(name) for name in SETTINGS}
+    if values != _latest:
+        _latest.update(values)
+        touch()
+    return values
+
+
+def checked(name: str, value: Any) -> Any:
+    """A value that somebody gives for a setting; `ValueError` if it cannot have it."""
+    setting = _setting(name)
+    if not setting.is_valid(value):
+        raise ValueError(f"dynamlir: {name} is {value!r}, expected {setting.expected}")
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def patch(name: str | Mapping[str, Any] | None = None, value: Any = None, /, **settings: Any) -> _Patch:
+    """Other settings for a while: ``with patch(dump="stages"):``, or as a decorator for the calls of a function.
+
+    Also ``patch("dump", "stages")`` and ``patch({"dump": "stages"})``. At the end the settings that are named here are
+    what they were before.
+    """
+    if isinstance(name, str):
+        settings = {name: value, **settings}
+    elif name is not None:
+        settings = {**name, **settings}
+    return _Patch({name: checked(name, value) for name, value in settings.items()})
+
+
+def describe() -> str:
+    """All settings, with their values, what they take and what they do."""
+    parts = []
+    for name, setting in SETTINGS.items():
+        parts.append(f"{name} = {read(name)!r}\n    {setting.doc}")
+        parts.append(f"    Takes {setting.expected}; {setting.environment} in the environment.")
+    return "\n".join(parts)
+
+
+def follow(follower: Callable[[], None]) -> None:
+    """Has a function called now and after each change."""
+    _followers.append(follower)
+    follower()
+
+
+class _Patch(contextlib.ContextDecorator):
+    """Other settings, from entering to leaving."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._before: list[dict[str, Any]] = []
+
+    def _recreate_cm(self) -> _Patch:
+        return _Patch(self._settings)
+
+    def __call__(self, function: F) -> F:
+        for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction):
+            if later(function):
+                raise TypeError("dynamlir.config.patch decorates what runs when it is called; use it within the body")
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        self._before.append({name: _made[name] for name in self._settings if name in _made})
+        _made.update(self._settings)
+        touch()
+
+    def __exit__(self, *error: object) -> None:
+        for name in self._settings:
+            _made.pop(name, None)
+        _made.update(self._before.pop())
+        touch()
+
+
+def touch() -> None:
+    """Have whoever remembers what settings say ask again."""
+    global generation
+    generation += 1
+    for follower in _followers:
+        follower()
+
+
+def _setting(name: str) -> Setting:
+    found = SETTINGS.get(name)
+    if found is None:
+        close = difflib.get_close_matches(str(name), SETTINGS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(SETTINGS)}"
+        raise AttributeError(f"dynamlir.config has no setting {name!r}{hint}")
+    return found
+
+
+class _Config(types.ModuleType):
+    """The module, whose settings are looked up and checked. Functions and types of it are as in any module."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return read(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name in vars(self):
+            super().__setattr__(name, value)
+            return
+        value = checked(name, value)
+        _made[name] = value
+        touch()
+
+    def __delattr__(self, name: str) -> None:
+        if name.startswith("_") or name in vars(self):
+            super().__delattr__(name)
+            return
+        _setting(name)
+        _made.pop(name, None)
+        touch()
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *SETTINGS]
+
+
+__all__ = [
+    "SETTINGS",
+    "Setting",
+    "accumulated_recompile_limit",
+    "cache_dir",
+    "describe",
+    "dump",
+    "max_autotune",
+    "no_cache",
+    "on_plain",
+    "patch",
+    "recompile_limit",
+    "threads",
+]
+
+# For `help`, where values can be read: what may be set is said once, above.
+__doc__ = f"{__doc__}\nSettings:\n\n" + "\n".join(
+    f"{name}: {setting.expected}; {setting.environment}\n    {setting.doc}" for name, setting in SETTINGS.items()
+)
+sys.modules[__name__].__class__ = _Config

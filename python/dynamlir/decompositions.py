@@ -9,7 +9,9 @@ stays one extern call, which is what eager runs.
 from __future__ import annotations
 
 import functools
+import math
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +22,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import logs
+from . import aten_schema, interruptions, logs
 from .fakes import Faker
-from .reasons import Fallback
 from .recorder import OpRecorder
-from .recording import NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+from .recording import DTYPE_NAMES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
 
 _MAX_DEPTH = 8
 
@@ -37,7 +38,13 @@ _REFUSED: dict[str, str] = {
     "aten.empty.memory_format": "uninitialised memory",
 }
 
-_DTYPES: dict[str, torch.dtype] = {}
+# Computed step by step in the operand's own type, where decompositions compute in single floats.
+_STEPWISE = frozenset({"aten.grid_sampler_2d.default"})
+
+
+class _NotThisWay(Exception):
+    """A decomposition that does not stand for its operation."""
+
 
 Known = frozenset[str] | set[str]
 
@@ -85,6 +92,10 @@ class Decomposer:
         stack: list[str] = self._active.__dict__.setdefault("stack", [])
         if name in stack or len(stack) >= _MAX_DEPTH:
             return None
+        if _is_refused(op, overload, raw, metas):
+            with self._lock:
+                self._cache[key] = None
+            return None
         stack.append(name)
         try:
             found = self._record(op, overload, raw, metas, mode, device)
@@ -110,6 +121,7 @@ class Decomposer:
                 recording = record_one(op, run, overload, raw, metas, mode, device)
                 self._attach(recording, mode)
             except Exception as error:
+                interruptions.pass_on(error)
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
                 continue
             if self.covered(recording):
@@ -118,6 +130,38 @@ class Decomposer:
             unknown = sorted({inner.schema for inner in recording.ops if self.wants(inner) and not inner.decomposition})
             log.info("%s: not decomposed: needs %s", overload, ", ".join(unknown))
         return None
+
+
+_MOST_ELEMENTS = 1 << 22
+"""Operands above are not tried: an operation that might be refused stays what it is."""
+
+
+def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[int, TensorMeta]) -> bool:
+    """Whether eager may have no kernel for these element types. Decompositions take more of them than kernels do, so
+    that the kernel itself is asked; kernels of single and double floats are all there."""
+    operands = [metas[value] for value in op.operands]
+    if str(overload) in _STEPWISE and any(meta.dtype in ("bf16", "f16") for meta in operands):
+        return True
+    if all(meta.dtype in ("f32", "f64") for meta in operands):
+        return False
+    if sum(math.prod(meta.sizes) for meta in operands) > _MOST_ELEMENTS:
+        return True
+
+    def zeros(ref: Ref) -> torch.Tensor:
+        meta = metas[ref.id]
+        return torch.zeros(meta.sizes, dtype=_dtypes()[meta.dtype])
+
+    arguments = [_map_refs(value, zeros) for value in raw]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            positional, keywords = aten_schema.call(overload, arguments)
+            overload(*positional, **keywords)
+        except NotImplementedError:
+            return True
+        except Exception:  # zeros are no operand for it
+            return False
+    return False
 
 
 @functools.cache
@@ -166,16 +210,16 @@ def record_one(
     if recorder.failure is not None:
         raise recorder.failure
     if result is NotImplemented:
-        raise Fallback("unsupported", "the decomposition does not apply")
+        raise _NotThisWay("the decomposition does not apply")
     if recording.mutates_inputs or any(inner.random for inner in recording.ops):
-        raise Fallback("unsupported", "the decomposition is not a function of its operands")
+        raise _NotThisWay("the decomposition is not a function of its operands")
     leaves = [leaf for leaf in pytree.tree_leaves(result)]
     for leaf in leaves:
         if leaf is None:
             recording.outputs.append(OutputRecord("none"))
             continue
         if not isinstance(leaf, torch.Tensor):
-            raise Fallback("unsupported", "the decomposition returns something else")
+            raise _NotThisWay("the decomposition returns something else")
         recording.outputs.append(OutputRecord("value", recorder.id_of(leaf)))
     _check(op, [NO_RESULT if leaf is None else TensorMeta.of(leaf) for leaf in leaves])
     return recording
@@ -186,20 +230,21 @@ def _check(op: OpRecord, results: list[TensorMeta]) -> None:
         return  # results are the fresh ones and new values; the pass that uses them checks
     wanted = [(meta.dtype, meta.sizes) for meta in op.results]
     if [(meta.dtype, meta.sizes) for meta in results] != wanted:
-        raise Fallback("unsupported", f"the decomposition gives {results}, not {wanted}")
+        raise _NotThisWay(f"the decomposition gives {results}, not {wanted}")
 
 
 def _fake_like(faker: Faker, meta: TensorMeta, storage: int, device: torch.device | None) -> torch.Tensor:
-    from .recording import DTYPE_NAMES
-
-    if not _DTYPES:
-        _DTYPES.update({name: dtype for dtype, name in DTYPE_NAMES.items()})
-    dtype = _DTYPES[meta.dtype]
+    dtype = _dtypes()[meta.dtype]
     extent = 0
     if 0 not in meta.sizes:
         extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
     nbytes = (meta.offset + extent) * dtype.itemsize
     return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes, device)
+
+
+@functools.cache
+def _dtypes() -> dict[str, torch.dtype]:
+    return {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 def _map_refs(value: Any, fake: Callable[[Ref], torch.Tensor]) -> Any:

@@ -24,7 +24,7 @@ def check_supported(tensor: torch.Tensor) -> None:
     if tensor.is_nested or tensor.is_quantized:
         raise Fallback("layout", "nested" if tensor.is_nested else "quantized")
     # A fake's `device` is an operation that is dispatched; this is what it would answer.
-    device = tensor.fake_device if kind is FakeTensor else tensor.device
+    device = tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
     if device.type not in ("cpu", "cuda"):
         raise Fallback("device", str(device))
     dtype_name(tensor.dtype)

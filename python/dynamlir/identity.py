@@ -86,7 +86,7 @@ class Steps:
             if output.base == natural:
                 continue
             if same == at:
-                steps.append((at, output.base))
+                steps.append((at, None if output.base is None else Base(*output.base)))
             else:
                 self.copies.append((at, same))
         # What is no view may be another's base, and the first view of a hidden tensor knows it for the others.
@@ -94,7 +94,7 @@ class Steps:
 
     def described(self) -> list[tuple[int, str, int]]:
         """The steps in order, as (output, kind of base, its number)."""
-        return [(at, *(("none", 0) if base is None else base)) for at, base in self._steps]
+        return [(at, "none", 0) if base is None else (at, base.kind, base.at) for at, base in self._steps]
 
     def __bool__(self) -> bool:
         return bool(self._steps)

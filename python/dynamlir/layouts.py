@@ -39,7 +39,9 @@ _LIKE_OPERAND = frozenset(
 _ROW_MAJOR = frozenset(
     {
         _aten.log_sigmoid_forward.default, _aten.rrelu_with_noise.default, _aten.pow.Scalar, _aten.isin.Tensor_Tensor,
-        _aten.isin.Tensor_Scalar,
+        _aten.isin.Tensor_Scalar, _aten.poisson.default, _aten.normal.Tensor_Tensor, _aten.normal.float_Tensor,
+        _aten.normal.Tensor_float, _aten._standard_gamma.default, _aten._sample_dirichlet.default,
+        _aten.binomial.default,
     }
 )  # fmt: skip
 
@@ -64,8 +66,19 @@ _LIKE_CLONE_OF_OVERLAP = frozenset(
     {_aten.select_scatter.default, _aten.slice_scatter.default, _aten.diagonal_scatter.default}
 )
 
-# Pointwise kernels whose fakes take the operands in another order: laid out as their sum would be.
-_LIKE_SUM = frozenset({_aten.copysign.Tensor, _aten.xlogy.Tensor})
+# Pointwise kernels whose fakes are written in Python, and meet operands of several layouts in another way: laid out
+# as their sum would be.
+_LIKE_SUM = frozenset(
+    {
+        _aten.copysign.Tensor, _aten.xlogy.Tensor, _aten.special_xlog1py.default, _aten.div.Tensor_mode,
+        _aten.floor_divide.default, _aten.heaviside.default, _aten.logaddexp.default, _aten.logaddexp2.default,
+        _aten.logical_and.default, _aten.logical_or.default, _aten.logical_xor.default, _aten.logit_backward.default,
+        _aten.native_dropout_backward.default,
+    }
+)  # fmt: skip
+
+# Kernels whose result is laid out by how all operands lie, as no rule here says.
+_BY_ALL_OPERANDS = frozenset({_aten.index.Tensor})
 
 _MOST_BYTES = 1 << 26
 """Operands above are not tried, for they cost time: what the fakes say stands."""
@@ -80,6 +93,8 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     # Other devices have kernels of their own, whose layouts fakes follow.
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
         return out
+    if _shows_operand(func, positional, out):
+        out = _in_own_memory(func, positional, keywords, out)
     known = _known_strides(func, positional, out)
     if known is not None:
         return _first_restrided(out, known)
@@ -89,9 +104,10 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     results = _tensors(out)
     if any(result is operand for result in results for operand in operands):
         return out
-    if not (any(map(_is_open, operands)) or any(not result.numel() for result in results)):
+    strided = func in _BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
+    if not (strided or _any_open(operands, out)):
         return out
-    if sum(operand.numel() * operand.element_size() for operand in operands) > _MOST_BYTES:
+    if sum(tensor.numel() * tensor.element_size() for tensor in (*operands, *results)) > _MOST_BYTES:
         return out
     try:
         real = _run(func, positional, keywords, "cpu")
@@ -100,6 +116,25 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))
     return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
+
+
+def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> bool:
+    """Whether fakes return an operand's memory although the schema speaks of new memory."""
+    if not isinstance(out, torch.Tensor) or func._schema.returns[0].alias_info is not None:
+        return False
+    storage = out.untyped_storage()._cdata
+    return any(tensor.untyped_storage()._cdata == storage for tensor in _tensors(positional))
+
+
+def _in_own_memory(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: torch.Tensor) -> Any:
+    """``out`` as the kernel has it: some fakes compute with views, and make no copy where nothing moves."""
+    if sum(tensor.numel() * tensor.element_size() for tensor in _tensors(positional)) <= _MOST_BYTES:
+        twins: list[torch.Tensor] = []
+        real = _run(func, positional, keywords, "cpu", twins)
+        if any(real.untyped_storage()._cdata == twin.untyped_storage()._cdata for twin in twins):
+            return out
+        return torch.empty_strided(out.shape, real.stride(), dtype=out.dtype, device=out.device)
+    return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -125,9 +160,11 @@ def _known_strides(func: OpOverload, positional: tuple[Any, ...], out: Any) -> t
         if func is _aten.roll.default and positional[2] and first.numel():
             return _rolled(_meta(positional[0]), positional[1], positional[2]).stride()
         if func in _LIKE_CLONE or (func in _LIKE_CLONE_OF_OVERLAP and _repeats(positional[0])):
-            return torch.empty_like(_meta(positional[0])).stride()
-        if func in _LIKE_SUM:
+            return torch.clone(_meta(positional[0])).stride()
+        if func in _LIKE_SUM and isinstance(positional[1], torch.Tensor) and not _any_open(positional, out):
             return torch.add(_meta(positional[0]), _meta(positional[1])).stride()
+        if func is _aten.ldexp.Tensor and not _any_open(positional, out):
+            return torch.mul(_meta(positional[0]), torch.empty(positional[1].shape, device="meta")).stride()
         if _meets_number(func, positional, out):
             return torch.add(_meta(positional[0]), torch.empty((), device="meta")).stride()
     return None
@@ -177,7 +214,12 @@ def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
 def _follows_operands(func: OpOverload) -> bool:
     if torch.Tag.nondeterministic_seeded in func.tags:
         return False
-    return torch.Tag.pointwise in func.tags or func in _LIKE_OPERAND
+    return torch.Tag.pointwise in func.tags or func in _LIKE_OPERAND | _BY_ALL_OPERANDS | _LIKE_SUM
+
+
+def _any_open(operands: Sequence[Any], out: Any) -> bool:
+    """Whether strides of operands or of the results do not say where an element lies."""
+    return any(map(_is_open, _tensors(operands))) or not all(result.numel() for result in _tensors(out))
 
 
 def _is_open(tensor: torch.Tensor) -> bool:
@@ -190,13 +232,22 @@ def _is_open(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _run(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], device: str) -> Any:
-    """What ``func`` gives on zeros laid out like its operands."""
+def _run(
+    func: OpOverload,
+    positional: tuple[Any, ...],
+    keywords: dict[str, Any],
+    device: str,
+    twins: list[torch.Tensor] | None = None,
+) -> Any:
+    """What ``func`` gives on zeros laid out like its operands; these are added to ``twins``."""
 
     def twin(tensor: torch.Tensor) -> torch.Tensor:
         reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
         memory = torch.zeros(1 + max(reach, 0), dtype=tensor.dtype, device=device)
-        return memory.as_strided(tensor.shape, tensor.stride())
+        made = memory.as_strided(tensor.shape, tensor.stride())
+        if twins is not None:
+            twins.append(made)
+        return made
 
     with _disable_current_modes(), torch.no_grad():
         positional, keywords = pytree.tree_map_only(torch.Tensor, twin, (positional, keywords))

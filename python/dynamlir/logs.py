@@ -1,4 +1,7 @@
-"""Logging by topic: ``DYNAMLIR_LOGS=fallback,perf`` prints those topics to stderr; ``all`` is every one."""
+"""Logging by topic: ``DYNAMLIR_LOGS=fallback,perf`` prints those topics to stderr; ``all`` is every one.
+
+A ``+`` before a topic asks for more of it: tracebacks and the like.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import sys
 TOPICS: dict[str, str] = {
     "graph": "the fx graph handed over and the ATen operations recorded from it",
     "bytecode": "the bytecode of each captured function, and what it says as Python source",
+    "graph_breaks": "why a function was not captured whole, and where; with + all frames of the place",
+    "cache": "entries that a function's cache gets, and when it is emptied; with + the guards of each",
     "guards": "what each entry of a function's cache is guarded by",
     "recompiles": "which guard failed when a function is compiled again",
     "output_code": 'the Python that the backend "python" generates',
@@ -21,6 +26,9 @@ TOPICS: dict[str, str] = {
     "perf": "seconds by stage of each compilation",
     "runtime": "what happens at call time: variants, repeated runs",
 }
+
+_WHOLE = frozenset({"graph", "bytecode", "guards", "output_code", "ir"})
+"""Topics that are one thing, which is shown without a ``+`` as well."""
 
 _HANDLER_NAME = "dynamlir-stderr"
 _warned: set[tuple[str, str]] = set()
@@ -46,12 +54,15 @@ def configure(text: str | None = None) -> list[str]:
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     root = logging.getLogger("dynamlir")
     on: list[str] = []
+    levels: dict[str, int] = {}
     for name in wanted:
-        plain = name.lstrip("+")
-        if plain == "all":
-            on.extend(TOPICS)
-        elif plain in TOPICS:
-            on.append(plain)
+        plain = name.removeprefix("+")
+        named = list(TOPICS) if plain == "all" else [plain]
+        if plain == "all" or plain in TOPICS:
+            on.extend(named)
+            for topic in named:
+                level = logging.DEBUG if name != plain or topic in _WHOLE else logging.INFO
+                levels[topic] = min(level, levels.get(topic, level))
         else:
             close = difflib.get_close_matches(plain, TOPICS, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -60,7 +71,7 @@ def configure(text: str | None = None) -> list[str]:
                 file=sys.stderr,
             )
     for topic in TOPICS:
-        logging.getLogger(f"dynamlir.{topic}").setLevel(logging.DEBUG if topic in on else logging.WARNING)
+        logging.getLogger(f"dynamlir.{topic}").setLevel(levels.get(topic, logging.WARNING))
     if wanted and not any(handler.get_name() == _HANDLER_NAME for handler in root.handlers):
         handler = _StderrHandler()
         handler.set_name(_HANDLER_NAME)
@@ -70,7 +81,7 @@ def configure(text: str | None = None) -> list[str]:
     return on
 
 
-class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+class _StderrHandler(logging.StreamHandler):
     """Writes to whatever ``sys.stderr`` is at that moment, so that redirections are honoured."""
 
     def __init__(self) -> None:

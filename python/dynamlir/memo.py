@@ -259,7 +259,7 @@ class Memo:
             if shares < 0 and (meta.offset or storage.nbytes() != _extent(meta) * leaf.element_size()):
                 return None
             described.append(Leaf(meta, leaf.dtype, device, shares))
-        places = []
+        places: list[tuple[int, Any]] = []
         for at, value in enumerate(call.full):
             if isinstance(value, torch.Tensor):
                 places.append((at, len(places)))

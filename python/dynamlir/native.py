@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import config
 from .reasons import Fallback
 
 if TYPE_CHECKING:
@@ -15,7 +17,20 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=1)
 def _load() -> ModuleType:
-    return importlib.import_module("dynamlir._native")
+    from .capture import copies
+
+    module = importlib.import_module("dynamlir._native")
+    copies.install(module.CompiledFunction)
+    config.follow(lambda: _configure(module))
+    return module
+
+
+def _configure(module: ModuleType) -> None:
+    """Hand over the settings that compiled callables look at on each call."""
+    # What is wrong in the environment is said by the next compilation.
+    with contextlib.suppress(ValueError):
+        values = (config.on_plain == "error", config.recompile_limit, config.accumulated_recompile_limit)
+        module.configure(*values)
 
 
 def module() -> ModuleType:
@@ -45,6 +60,23 @@ def fallback_of(error: Exception) -> Fallback | None:
     message = getattr(error, "message", arguments[1])
     location = getattr(error, "location", arguments[2])
     return Fallback(str(reason), str(message), list(location) if location else None)
+
+
+def forget_entries() -> None:
+    """Forget the entries of all compiled functions."""
+    if _is_loaded():
+        _load().forget_entries()
+
+
+def forget_kernels() -> None:
+    """Forget compiled kernels and decompositions."""
+    if _is_loaded():
+        _load().clear_kernel_cache()
+        decomposer.cache_clear()
+
+
+def _is_loaded() -> bool:
+    return _load.cache_info().currsize > 0
 
 
 def forget() -> None:

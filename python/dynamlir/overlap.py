@@ -84,6 +84,6 @@ def _window(tensor: torch.Tensor, unit: int) -> tuple[list[int], list[int], int,
     scale = tensor.element_size() // unit
     sizes = [size for size, stride in zip(tensor.shape, tensor.stride()) if stride]
     strides = [stride * scale for stride in tensor.stride() if stride]
-    first = tensor.storage_offset() * scale
+    first = int(tensor.storage_offset()) * scale
     end = first + scale + sum((size - 1) * stride for size, stride in zip(sizes, strides))
     return ([*sizes, scale], [*strides, 1], first, end) if scale > 1 else (sizes, strides, first, end)

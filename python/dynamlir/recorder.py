@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from . import aten_schema, identity, layouts, memo, overlap
 from .device import device_of, is_constant
-from .fakes import Faker, check_supported
+from .fakes import Faker, check_supported, made_fake
+from .memory import filler, is_beyond, is_dense, share_counter
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
@@ -59,6 +60,12 @@ _COUNTING_FACTORIES = frozenset(
 _FOR_TRAINING = frozenset(
     {"aten._scaled_dot_product_flash_attention.default", "aten._scaled_dot_product_cudnn_attention.default"}
 )
+
+# Memory with nothing in it yet, which eager fills under deterministic algorithms.
+_UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+
+# Raise, or warn, under deterministic algorithms.
+_NONDETERMINISTIC = frozenset({"put", "put_", "max_unpool2d", "max_unpool3d"})
 
 _ABSOLUTE_OFFSET = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"})
 
@@ -141,6 +148,22 @@ class OpRecorder(TorchDispatchMode):
         """The number of a fake's value; None for a stranger."""
         return self._ids.get(id(fake))
 
+    def note(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        device: torch.device,
+        version: int,
+    ) -> torch.Tensor:
+        """Record a call of an operator without running it; its result is a new, row-major tensor."""
+        with _disable_current_modes():
+            out = made_fake(self.faker.mode, torch.empty(tuple(shape), dtype=dtype, device="meta"), device)
+            torch._C._autograd._unsafe_set_version_counter((out,), (version,))
+            self._record(func, aten_schema.full_arguments(func, args, {}), [out], [])
+        return out
+
     def show(self, fake: torch.Tensor) -> None:
         """Say that a value without a fake shows the memory of this one."""
         self._count(fake.untyped_storage()._cdata)
@@ -177,8 +200,20 @@ class OpRecorder(TorchDispatchMode):
 
     def bases(self, leaves: Sequence[Any]) -> list[identity.Base | None]:
         """What each of the graph's outputs is a view of, as eager has it."""
+        self._check_counters(leaves)
         facts = [self.eager_facts.get(id(leaf), {}) for leaf in leaves]
         return identity.observed(leaves, self._inputs, {at for at, fact in enumerate(facts) if "is_view" in fact})
+
+    def _check_counters(self, leaves: Sequence[Any]) -> None:
+        """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph
+        returns shares its counter with the tensor whose memory it shows."""
+        seen: dict[int, torch.Tensor] = {fake.untyped_storage()._cdata: fake for fake in reversed(self._inputs)}
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            other = seen.setdefault(leaf.untyped_storage()._cdata, leaf)
+            if other is not leaf and not share_counter(leaf, other):
+                raise Fallback("metadata-mutation", "a tensor shares memory, but not its version counter (.data)")
 
     def _fresh(self, meta: TensorMeta) -> int:
         value = self._next
@@ -216,7 +251,7 @@ class OpRecorder(TorchDispatchMode):
         except DataDependentOutputException as error:
             raise self._fail(Fallback("data-dependent", str(error.func))) from None
         except DynamicOutputShapeException as error:
-            raise self._fail(Fallback("data-dependent", str(error.func))) from None
+            raise self._fail(Fallback("data-dependent-size", str(error.func))) from None
         except UnsupportedOperatorException as error:
             raise self._fail(Fallback("no-fake", str(error.func))) from None
 
@@ -288,7 +323,7 @@ class OpRecorder(TorchDispatchMode):
             return self._constant(func, args, kwargs)
         full = aten_schema.full_arguments(func, args, kwargs)
         if any(is_stranger(leaf) for leaf in _tensors(full)):
-            full = pytree.tree_map_only(torch.Tensor, self._adopt, full)
+            full = pytree.tree_map_only(torch.Tensor, self.adopt, full)
         positional, keywords = aten_schema.call(func, full)
         if torch.Tag.inplace_view in func.tags:
             return self._inplace_view(func, full, positional, keywords)
@@ -299,6 +334,14 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
         if written:
             overlap.check(func, tensors, written)
+            if aten_schema.info(func).random and not written[0].is_contiguous():
+                drawn = self._drawn_in_memory_order(func, full, written[0])
+                if drawn is not None:
+                    return drawn
+        name = func._schema.name.split("::")[-1]
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        if deterministic and name in _NONDETERMINISTIC:
+            raise Fallback("thread-state", f"{func} under deterministic algorithms")
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
@@ -310,10 +353,11 @@ class OpRecorder(TorchDispatchMode):
         for tensor, old in zip(written, before):
             if (tensor.shape, tensor.stride(), tensor.storage_offset()) != old:
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
+        if func is torch.ops.aten.as_strided.default and is_beyond(out):
+            raise Fallback("tracing-error", "as_strided beyond the memory")
         leaves = _result_leaves(out)
         if str(func) in _FOR_TRAINING:
             leaves = leaves[:2] + [None] * (len(leaves) - 2)
-        name = func._schema.name.split("::")[-1]
         if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         if not written and (name in _QUESTIONS or name.startswith("sym_")):
@@ -321,7 +365,26 @@ class OpRecorder(TorchDispatchMode):
         if out is None and not func._schema.returns:
             leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
+        settings: Any = torch.utils.deterministic
+        if name in _UNINITIALISED and deterministic and settings.fill_uninitialized_memory:
+            self._record(torch.ops.aten.fill_.Scalar, [out, filler(out.dtype)], [out], [out])
         return out
+
+    def _drawn_in_memory_order(self, func: OpOverload, full: list[Any], written: torch.Tensor) -> Any:
+        """Random numbers for a tensor that is not row-major, as eager draws them: in the order of memory. The variant
+        that returns new values draws some of them row by row, for which the tensor is turned; None where it does as
+        eager."""
+        if func is torch.ops.aten.normal_.default and not is_dense(written):
+            # The kernel has another way for what it can go through at once.
+            raise Fallback("unsupported", f"{func} on a tensor with gaps")
+        if func is not torch.ops.aten.bernoulli_.float or any(tensor is not written for tensor in _tensors(full)):
+            return None
+        order = sorted(range(written.dim()), key=written.stride, reverse=True)
+        if order == list(range(written.dim())):
+            return None
+        with self:
+            func(written.permute(order), *full[1:-1], generator=full[-1])
+        return written
 
     def _record(self, func: OpOverload, full: list[Any], leaves: list[Any], written: list[torch.Tensor]) -> None:
         for leaf in leaves:
@@ -484,7 +547,7 @@ class OpRecorder(TorchDispatchMode):
         self._record(clone, aten_schema.full_arguments(clone, (fake,), {}), [out], [])
         return out
 
-    def _adopt(self, tensor: torch.Tensor) -> torch.Tensor:
+    def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
         """A real tensor as operand: something the module holds."""
         if not is_stranger(tensor):
             return tensor

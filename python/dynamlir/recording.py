@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from . import places
 from .reasons import Fallback, Location
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
@@ -157,6 +158,7 @@ class Recording:
         device = str(self.device or "cpu")
         if device != "cpu":
             builder.device(device)
+        builder.libraries(places.LIBRARIES)
         for record in self.inputs:
             builder.input(record.id, record.name, record.meta, record.storage)
         for op in self.ops:
@@ -191,6 +193,8 @@ class Builder(Protocol):
     """The native trace builder. Values are known by the numbers that they are given with."""
 
     def device(self, device: str) -> None: ...
+
+    def libraries(self, folders: Sequence[str]) -> None: ...
 
     def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None: ...
 

@@ -13,7 +13,7 @@ anything is recorded:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,10 @@ from . import memo
 from .device import device_of
 from .reasons import Location
 from .recorder import OpRecorder
+from .recording import OpRecord
+
+Call = tuple[OpRecord, memo.Template]
+"""An operation, and what it is recorded again by."""
 
 AddInput = Callable[[torch.Tensor, str], torch.Tensor]
 """Makes a real tensor an input of this name; returns its fake."""
@@ -63,7 +67,7 @@ class Span:
     views: Mapping[int, int]
     """Which of these are views, and of which value."""
     shown: Sequence[int]
-    """For each value without a fake: the value, if it has one, whose memory it shows."""
+    """The value with a fake whose memory is shown, once for each value without a fake that shows it."""
 
     @classmethod
     def of(
@@ -84,23 +88,24 @@ class Span:
             return None
         outer = {fact.number for fact in facts}
         added = {fact.number: place for place, fact in enumerate(facts[: len(inputs)])}
-        own = _own(recorder, ops, templates, outer, set(added))
+        calls = [(recorder.recording.ops[at], template) for at, template in zip(ops, templates)]
+        own = _own(calls, outer, set(added))
         if own is None or not own.union(outer).issuperset(numbers):
             return None
-        shares = _shares(recorder, ops, templates)
-        views = _views(recorder, _shares(recorder, ops, templates, but=memo.UNSAFE_VIEWS), [*inputs, *given], wanted)
+        shows = _shows(calls)
+        is_view_of = _shows((record, template) for record, template in calls if record.schema not in memo.UNSAFE_VIEWS)
+        views = _views(recorder, is_view_of, [*inputs, *given], wanted)
         if views is None:
             return None
-        kept = _kept(recorder, ops, templates, {*numbers, *views.values()})
-        records = [recorder.recording.ops[at] for at in ops]
+        kept = _kept(calls, {*numbers, *views.values()})
         steps = [
             Step(template, record.operands, record.result_ids, record.location, not kept.isdisjoint(record.result_ids))
-            for template, record in zip(templates, records)
+            for record, template in calls
         ]
         events: list[tuple[int, Step | int]] = [*((step.results[0], step) for step in steps), *added.items()]
         events.sort(key=lambda event: event[0])
         made = outer.union(*(step.results for step in steps if step.is_kept))
-        roots = [_root(number, shares) for step in steps if not step.is_kept for number in step.results]
+        roots = [_root(number, shows) for step in steps if not step.is_kept for number in step.results]
         return cls(
             facts[: len(inputs)],
             facts[len(inputs) :],
@@ -165,15 +170,12 @@ def _looks_the_same(
     return all(len(set(column)) == len(storages) for column in zip(*storages))
 
 
-def _own(
-    recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], outer: set[int], inputs: set[int]
-) -> set[int] | None:
+def _own(calls: Iterable[Call], outer: set[int], inputs: set[int]) -> set[int] | None:
     """The numbers of the span's own values; None where it uses others, or others were given in between."""
     own = set(inputs)
     # What shows memory from elsewhere: who else shows it is not known of the new tensors.
     foreign = set(outer)
-    for at, template in zip(ops, templates):
-        record = recorder.recording.ops[at]
+    for record, template in calls:
         if any(operand not in own and operand not in outer for operand in record.operands):
             return None
         if record.schema in memo.UNSAFE_VIEWS and not foreign.isdisjoint(record.operands):
@@ -184,30 +186,25 @@ def _own(
     return own if not own or max(own) - min(own) + 1 == len(own) else None
 
 
-def _shares(
-    recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], but: Set[str] = frozenset()
-) -> dict[int, int]:
-    """Which values show the memory of an operand, and of which; without the results of some operations."""
+def _shows(calls: Iterable[Call]) -> dict[int, int]:
+    """Which results show the memory of an operand, and of which."""
     of: dict[int, int] = {}
-    for at, template in zip(ops, templates):
-        record = recorder.recording.ops[at]
-        if record.schema not in but:
-            shared = zip(record.result_ids, template.leaves)
-            of.update((number, record.operands[leaf.shares]) for number, leaf in shared if leaf.shares >= 0)
+    for record, template in calls:
+        shared = zip(record.result_ids, template.leaves)
+        of.update((number, record.operands[leaf.shares]) for number, leaf in shared if leaf.shares >= 0)
     return of
 
 
-def _root(number: int, shares: Mapping[int, int]) -> int:
-    while number in shares:
-        number = shares[number]
+def _root(number: int, of: Mapping[int, int]) -> int:
+    while number in of:
+        number = of[number]
     return number
 
 
-def _kept(recorder: OpRecorder, ops: range, templates: Sequence[memo.Template], seen: set[int]) -> set[int]:
+def _kept(calls: Sequence[Call], seen: set[int]) -> set[int]:
     """The values that need tensors: those that are seen, and those whose memory they show."""
     kept = set(seen)
-    for at, template in zip(reversed(ops), reversed(templates)):
-        record = recorder.recording.ops[at]
+    for record, template in reversed(calls):
         if not kept.isdisjoint(record.result_ids):
             kept.update(record.operands[leaf.shares] for leaf in template.leaves if leaf.shares >= 0)
     return kept
@@ -231,7 +228,7 @@ def _views(
         if number in of:
             root = _root(number, of)
             base = given[root]._base if root in given and given[root]._is_view() else None
-            if old._base is not base and recorder.number(old._base) != root:
+            if old._base is not base and (old._base is None or recorder.number(old._base) != root):
                 return None
             views[number] = root
     return views

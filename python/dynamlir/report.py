@@ -5,14 +5,17 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .options import MODES
 from .reasons import REASONS, Event
 
 _KEPT = 256
 _DEAREST = 6
 """How many passes a printed report names."""
+_LINES = 3
+"""How many lines it names of each kernel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +26,19 @@ class Extern:
     route: str
     location: str
     count: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A generated kernel."""
+
+    name: str
+    launches: int
+    """Per call."""
+    bytes: int
+    """What a call reads and writes through the operands of its launches."""
+    lines: tuple[str, ...] = ()
+    """``file:line`` of what it computes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +88,10 @@ class CompileReport:
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
     """How often each schema was recorded."""
+    mode: str = "default"
+    """torch's mode that was asked for. ``reduce-overhead`` compiles as ``default`` does, the autotuning ones alike."""
+    launched: tuple[Kernel, ...] = ()
+    """The kernels, in the order of their first launch."""
 
     @property
     def seconds(self) -> float:
@@ -82,14 +102,23 @@ class CompileReport:
         if self.eager is not None:
             return f"graph {self.graph}: plain eager, {self.eager}"
         head = f"graph {self.graph}: {self.ops_recorded} operations recorded, {self.ops_generated} generated in "
-        lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {self.seconds:.3f} s"]
+        lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {1000 * self.seconds:.1f} ms"]
+        if self.mode != "default":
+            lines.append(f"  mode {self.mode}: {MODES.get(self.mode, 'unknown')}")
         lines.append(f"  workspace {self.workspace_bytes} bytes, {self.live_bytes} live at once")
         if self.stages:
-            lines.append("  stages: " + _seconds(self.stages.items()))
+            lines.append("  milliseconds by stage: " + _milliseconds(self.stages.items()))
         if self.passes:
             dearest = sorted(self.passes.items(), key=lambda item: -item[1])[:_DEAREST]
             threads = f" on {self.threads} threads" if self.threads > 1 else ""
-            lines.append(f"  dearest passes{threads}: " + _seconds(dearest))
+            lines.append(f"  slowest passes{threads}, in milliseconds: " + _milliseconds(dearest))
+        lines += _table(
+            ("kernel", "launches", "bytes", "line"),
+            [
+                (kernel.name, str(kernel.launches), str(kernel.bytes), ", ".join(kernel.lines[:_LINES]))
+                for kernel in self.launched
+            ],
+        )
         lines += _table(("plain loops", "because"), list(self.unscheduled.items()))
         lines += _table(
             ("product", "way", "by", "milliseconds"),
@@ -108,6 +137,7 @@ def from_native(
     python_stages: dict[str, float],
     recorded: dict[str, int],
     products: tuple[Product, ...] = (),
+    mode: str = "default",
 ) -> CompileReport:
     """A report from the dictionary that the native executable gives."""
     externs = tuple(
@@ -129,11 +159,16 @@ def from_native(
         threads=int(native.get("threads", 0)),
         products=products,
         recorded=recorded,
+        mode=mode,
+        launched=tuple(
+            Kernel(str(name), int(launches), int(size), tuple(map(str, lines)))
+            for name, launches, size, lines in native.get("launched", ())
+        ),
     )
 
 
-def _seconds(times: Iterable[tuple[str, float]]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in times)
+def _milliseconds(times: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {1000 * value:.1f}" for name, value in times)
 
 
 def _count(value: Any) -> int:
@@ -149,7 +184,7 @@ def _location(value: Any) -> str:
     return f"{first[0]}:{first[1]}"
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     if not rows:
         return []
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]

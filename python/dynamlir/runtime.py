@@ -14,7 +14,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from . import logs, native, reasons, report
+from . import config, interruptions, logs, machinery, native, plain, reasons, report
 from .identity import Steps, aliases, root_of
 from .recording import Recording
 
@@ -91,6 +91,26 @@ class Variant:
                 _set_version((tensor,), (version,))
 
 
+class PlainGraph:
+    """The callable handed back to torch for a graph that runs as plain eager: the user is told when it is called."""
+
+    def __init__(self, module: torch.fx.GraphModule, subject: plain.Subject, event: reasons.Event) -> None:
+        self._module = module
+        self._subject = subject
+        self._event = event
+        self._due = event.reason not in plain.RAISES
+        self._told = -1
+        """What `config.generation` was when the user was told."""
+
+    def __call__(self, *args: Any) -> Any:
+        if self._due and self._told != config.generation:
+            plain.tell(self._subject, self._event)
+            self._told = config.generation
+        result = self._module.forward(*args)
+        self._due = True
+        return result
+
+
 class CompiledGraph:
     """The callable handed back to torch: compiled variants of one fx graph, with plain eager behind them."""
 
@@ -102,6 +122,7 @@ class CompiledGraph:
         compile_variant: Callable[[Sequence[Any]], Variant],
     ) -> None:
         self._module = module
+        self._disturbance = native.module().disturbance
         self._compile_variant = compile_variant
         self._first = first
         self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
@@ -112,25 +133,37 @@ class CompiledGraph:
         self._keyed = (recording.mutates_inputs or recording.offset_sensitive or any(recording.input_bumps)) or (
             len(set(storages)) != len(storages)
         )
-        self._variants: dict[Any, Variant | None] = {}
+        self._subject = plain.Subject.of_graph(module)
+        self._fails_alone = False
+        """Whether plain eager has returned where the compiled graph failed; else its exception says it all."""
+        self._variants: dict[Any, Variant | reasons.Event] = {}
         if self._keyed:
             self._variants[self._key(example_inputs)] = first
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
+        if self._disturbance() is not None and (disturbed := machinery.beyond_compiled_code()) is not None:
+            plain.tell(self._subject, reasons.note(disturbed.reason, disturbed.message))
+            return self._module.forward(*args)
         variant = self._variant(args) if self._keyed else self._first
-        if variant is None:
+        if isinstance(variant, reasons.Event):
+            plain.tell(self._subject, variant)
             return self._module.forward(*args)
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
         try:
             return variant(tensors)
         except Exception as error:
+            interruptions.pass_on(error)
             if _is(error, "WrittenError"):
                 raise  # what was written would be read again
-            reason = "misaligned" if _is(error, "Misaligned") else "run-error"
-            reasons.note(reason, f"{type(error).__name__}: {error}")
+            misaligned = _is(error, "Misaligned")
+            event = reasons.note("misaligned" if misaligned else "run-error", f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
-        return self._module.forward(*args)
+        if misaligned or self._fails_alone:
+            plain.tell(self._subject, event)
+        result = self._module.forward(*args)
+        self._fails_alone = True
+        return result
 
     def _key(self, args: Sequence[Any]) -> Any:
         """How the inputs overlap: equal keys, equal overlap."""
@@ -151,7 +184,8 @@ class CompiledGraph:
         first: dict[int, int] = {}
         return tuple(first.setdefault(id(args[at]), at) for at in self._positions)
 
-    def _variant(self, args: Sequence[Any]) -> Variant | None:
+    def _variant(self, args: Sequence[Any]) -> Variant | reasons.Event:
+        """The variant for these inputs, or why there is none."""
         key = self._key(args)
         if key in self._variants:
             return self._variants[key]
@@ -159,14 +193,12 @@ class CompiledGraph:
             if key in self._variants:
                 return self._variants[key]
             if len(self._variants) >= MAX_VARIANTS:
-                reasons.note("input-layout", f"more than {MAX_VARIANTS} ways")
-                return None
+                return reasons.note("input-layout", f"more than {MAX_VARIANTS} ways")
             logs.logger("runtime").info("inputs overlap in a new way: compiling a variant")
             try:
-                made: Variant | None = self._compile_variant(args)
+                made: Variant | reasons.Event = self._compile_variant(args)
             except reasons.Fallback as failure:
-                reasons.note(failure.reason, failure.message, failure.location)
-                made = None
+                made = reasons.note(failure.reason, failure.message, failure.location)
             self._variants[key] = made
             return made
 

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import operator
-import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,24 +21,13 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import logs
+from . import composites, interruptions, logs, machinery
 from .device import device_of
 from .fakes import Faker
 from .reasons import Fallback
 from .recorder import OpRecorder, is_stranger, parse_stack
 from .recording import OutputRecord, Recording
-
-# Composites that take another path on tensor subclasses, fakes among them: what eager's own path makes of the result,
-# whether that is row-major whatever the operand's layout is, and how often it writes into it or, as max_pool1d does to
-# an image without batch, squeezes it in place.
-_NO_VIEW = frozenset({"max_pool1d"})
-_ROW_MAJOR = frozenset({"max_pool1d", "one_hot"})
-_EAGER_VERSION: dict[str, Callable[[torch.Tensor], int]] = {
-    "max_pool1d": lambda result: int(result.dim() == 2),
-    "linalg_matrix_rank": lambda result: 1,
-    "one_hot": lambda result: 2 if result.numel() else 0,
-    "matrix_rank": lambda result: 1,
-}
+from .thread_state import ThreadState
 
 
 class _Runner(torch.fx.Interpreter):
@@ -54,24 +42,19 @@ class _Runner(torch.fx.Interpreter):
         self._recorder.location = parse_stack(n.stack_trace)
         if isinstance(n.target, HigherOrderOperator):
             raise Fallback("higher-order-op", str(n.target), self._recorder.location)
-        self._recorder.builtin = _builtin_name(n)
         result = super().run_node(n)
         if n.target is torch.amp.autocast_mode._enter_autocast:
             self.autocasts.append(result)
         elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
             self.autocasts.pop()
-        if n.op == "call_function" and isinstance(result, torch.Tensor):
-            name = getattr(n.target, "__name__", "")
-            if name in _ROW_MAJOR:
-                result = result.contiguous()
-            self._amend(name, result)
         return result
 
-    def _amend(self, name: str, result: torch.Tensor) -> None:
-        if name in _NO_VIEW:
-            self._recorder.eager_facts[id(result)] = {"is_view": False}
-        if name in _EAGER_VERSION:
-            torch._C._autograd._unsafe_set_version_counter((result,), (_EAGER_VERSION[name](result),))
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return composites.run(self._recorder, target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        self._recorder.builtin = composites.builtin_name(getattr(torch.Tensor, str(target), None))
+        return super().call_method(target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
@@ -90,7 +73,7 @@ def record(
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
     runner = _Runner(module, recorder)
-    with _disable_current_modes(), preserved_state(runner):
+    with _disable_current_modes(), machinery.deferred_hooks(), preserved_state(runner):
         arguments = [_argument(value, faker) for value in example_inputs]
         names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
         for position, value in enumerate(arguments):
@@ -100,6 +83,7 @@ def record(
             with mode, recorder:
                 result = runner.run(*arguments, enable_io_processing=False)
         except Exception as error:
+            interruptions.pass_on(error)
             if recorder.failure is not None:
                 raise recorder.failure from None
             raise _explain(error, recorder) from error
@@ -122,34 +106,18 @@ def fresh_fake_mode() -> FakeTensorMode:
 
 @contextlib.contextmanager
 def preserved_state(runner: _Runner) -> Iterator[None]:
-    """Undo what half a graph may have done to the thread: grad mode, autocast, function transforms, random state."""
-    functorch = torch._C._functorch
-    grad = torch.is_grad_enabled()
-    cache = torch.is_autocast_cache_enabled()
-    depth = len(functorch.get_interpreter_stack() or ())
-    random = torch.get_rng_state()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-        if not torch.equal(torch.get_rng_state(), random):
-            raise Fallback("opaque-argument", "the graph sets the state of the random generator")
-    finally:
-        for autocast in reversed(runner.autocasts):
-            torch.amp.autocast_mode._exit_autocast(autocast)
-        while len(functorch.get_interpreter_stack() or ()) > depth:
-            functorch.pop_dynamic_layer_stack()
-        torch.set_autocast_cache_enabled(cache)
-        torch._C._set_grad_enabled(grad)
-        torch.set_rng_state(random)
-
-
-def _builtin_name(node: torch.fx.Node) -> str | None:
-    """The name of the builtin that the node calls; None where Python code may call several."""
-    target = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
-    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(target)
-    known = isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType))
-    return target.__name__ if known else None
+    """Undo what half a graph may have done to the thread, and refuse what a whole one leaves done."""
+    state = ThreadState()
+    with state.kept():
+        try:
+            yield
+            if changed := state.changed():
+                raise Fallback("state-left-set", f"{', '.join(changed)} is left set")
+            if not torch.equal(torch.get_rng_state(), state.random):
+                raise Fallback("random-state", "by an operation of the graph")
+        finally:
+            for autocast in reversed(runner.autocasts):
+                torch.amp.autocast_mode._exit_autocast(autocast)
 
 
 def _argument(value: Any, faker: Faker) -> Any:
@@ -190,15 +158,22 @@ def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
     raise Fallback("non-tensor-output", type(leaf).__name__)
 
 
+def refused_by_fakes(error: BaseException) -> str | None:
+    """The reason for which fake tensors refuse an operation; None for any other exception."""
+    if isinstance(error, DataDependentOutputException):
+        return "data-dependent"
+    if isinstance(error, DynamicOutputShapeException):
+        return "data-dependent-size"
+    return "no-fake" if isinstance(error, UnsupportedOperatorException) else None
+
+
 def _explain(error: Exception, recorder: OpRecorder) -> Fallback:
     """The reason behind an exception that the operations raised on fakes."""
     if isinstance(error, Fallback):
         return error
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, (DataDependentOutputException, DynamicOutputShapeException)):
-            return Fallback("data-dependent", str(chain), recorder.location)
-        if isinstance(chain, UnsupportedOperatorException):
-            return Fallback("no-fake", str(chain), recorder.location)
+        if (reason := refused_by_fakes(chain)) is not None:
+            return Fallback(reason, str(chain), recorder.location)
         chain = chain.__cause__
     return Fallback("tracing-error", f"{type(error).__name__}: {error}".split("\n")[0], recorder.location)

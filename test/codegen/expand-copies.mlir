@@ -12,6 +12,16 @@ func.func @strided(%x: memref<2x3xi8, strided<[15, 1]>>, %y: memref<2x3xi8>) {
   return
 }
 
+// The last block of a loop is as long as what is left, which is known at run time.
+
+// CHECK-LABEL: func.func @rest
+// CHECK: linalg.generic
+// CHECK-NOT: memref.copy
+func.func @rest(%x: memref<?x3xi8, strided<[3, 1], offset: ?>>, %y: memref<?x3xi8, strided<[3, 1], offset: ?>>) {
+  memref.copy %x, %y : memref<?x3xi8, strided<[3, 1], offset: ?>> to memref<?x3xi8, strided<[3, 1], offset: ?>>
+  return
+}
+
 // Contiguous memory, wherever it begins, is left to `memcpy`. The stride of one single row says nothing.
 
 // CHECK-LABEL: func.func @contiguous

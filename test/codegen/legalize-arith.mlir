@@ -69,3 +69,22 @@ func.func @untouched(%x: f32) -> f16 {
   %1 = math.sqrt %0 : f16
   return %1 : f16
 }
+
+// What is no integer of the type is the smallest one. To LLVM it would be poison, and what leads to it would not matter.
+
+// CHECK-LABEL: func.func @integers
+// CHECK: %[[BOUND:.*]] = arith.constant 2.14748365E+9 : f32
+// CHECK: %[[LEAST:.*]] = arith.constant -2147483648 : i32
+// CHECK: %[[SIZE:.*]] = llvm.intr.fabs(%arg0) : (f32) -> f32
+// CHECK: %[[FITS:.*]] = arith.cmpf olt, %[[SIZE]], %[[BOUND]] : f32
+// CHECK: %[[I:.*]] = arith.fptosi %arg0 : f32 to i32
+// CHECK: arith.select %[[FITS]], %[[I]], %[[LEAST]] : i32
+// CHECK: arith.constant 9.2233720368547758E+18 : f64
+// CHECK: arith.constant dense<-9223372036854775808> : vector<4xi64>
+// CHECK: arith.select {{.*}} : vector<4xi1>, vector<4xi64>
+func.func @integers(%x: f32, %y: f64, %z: vector<4xf64>) -> (i32, i64, vector<4xi64>) {
+  %0 = arith.fptosi %x : f32 to i32
+  %1 = arith.fptosi %y : f64 to i64
+  %2 = arith.fptosi %z : vector<4xf64> to vector<4xi64>
+  return %0, %1, %2 : i32, i64, vector<4xi64>
+}

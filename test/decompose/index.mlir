@@ -92,3 +92,42 @@ func.func @enlarge(%x: tensor<1x2x3xf32>) -> tensor<1x2x6xf32> {
     : (tensor<1x2x3xf32>) -> tensor<1x2x6xf32>
   return %0 : tensor<1x2x6xf32>
 }
+
+// -----
+
+// A class that there is not raises; where all are known to be in range there is nothing to check.
+
+// CHECK-LABEL: func.func @one_hot
+// CHECK-SAME: (%[[I:.*]]: tensor<4xi64>)
+// CHECK: %[[C:.*]] = dynamo.check_range %[[I]] in{{ ?}}[0, 3) "aten.one_hot.default: index out of range"
+// CHECK: %[[CLASS:.*]] = dynamo.broadcast %[[C]] dims [0] : tensor<4xi64> -> tensor<4x3xi64>
+// CHECK: %[[HOT:.*]] = dynamo.compare eq %[[CLASS]], %{{.*}}
+// CHECK: dynamo.convert %[[HOT]] : tensor<4x3xi1> -> tensor<4x3xi64>
+func.func @one_hot(%i: tensor<4xi64>) -> tensor<4x3xi64> {
+  %0 = dynamo.aten "aten.one_hot.default"(%i) args [#dynamo.operand<0>, 3] : (tensor<4xi64>) -> tensor<4x3xi64>
+  return %0 : tensor<4x3xi64>
+}
+
+// -----
+
+// What nothing uses is checked all the same. Operators stay unless it is known that they do not raise, here on floats.
+
+// CHECK-LABEL: func.func @unused
+// CHECK-NOT: aten.mm
+// CHECK: dynamo.check_range
+// CHECK-NOT: dynamo.gather
+// CHECK: dynamo.aten "aten.floor_divide.default"
+// CHECK: dynamo.aten "aten.mm.default"{{.*}}tensor<3x3xi64>
+// CHECK-NOT: dynamo.aten
+func.func @unused(%table: tensor<10x4xf32>, %i: tensor<3xi64>, %x: tensor<4096x4096xf32>, %y: tensor<3x3xi64>) {
+  %0 = dynamo.aten "aten.mm.default"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  %1 = dynamo.aten "aten.embedding.default"(%table, %i) args [#dynamo.operand<0>, #dynamo.operand<1>, -1, false, false]
+    : (tensor<10x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
+  %2 = dynamo.aten "aten.floor_divide.default"(%i, %i) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
+  %3 = dynamo.aten "aten.mm.default"(%y, %y) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi64>
+  %4 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  return
+}

@@ -50,17 +50,19 @@ func.func @max_of_nothing(%x: tensor<0x3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// Two passes: the mean, then the squared distances, over n - correction.
+// Two passes: the mean, then the squared distances, over n - correction. In f64, where the square of any f32 is a number.
 
 // CHECK-LABEL: func.func @var
-// CHECK: %[[SUM:.*]] = dynamo.reduce sum %[[X:.*]] dims [1]
-// CHECK: %[[MEAN:.*]] = dynamo.div %{{.*}}, %{{.*}} : tensor<2x1xf32>
-// CHECK-NEXT: %[[WHOLE:.*]] = dynamo.broadcast %[[MEAN]] dims [0, 1] : tensor<2x1xf32> -> tensor<2x5xf32>
+// CHECK: %[[X:.*]] = dynamo.convert %arg0 : tensor<2x5xf32> -> tensor<2x5xf64>
+// CHECK: %[[SUM:.*]] = dynamo.reduce sum %[[X]] dims [1]
+// CHECK: %[[MEAN:.*]] = dynamo.div %{{.*}}, %{{.*}} : tensor<2x1xf64>
+// CHECK-NEXT: %[[WHOLE:.*]] = dynamo.broadcast %[[MEAN]] dims [0, 1] : tensor<2x1xf64> -> tensor<2x5xf64>
 // CHECK-NEXT: %[[D:.*]] = dynamo.sub %[[X]], %[[WHOLE]]
 // CHECK-NEXT: %[[D2:.*]] = dynamo.mul %[[D]], %[[D]]
 // CHECK-NEXT: %[[SQUARES:.*]] = dynamo.reduce sum %[[D2]] dims [1]
 // CHECK-NEXT: %[[FOUR:.*]] = dynamo.full 4.0
-// CHECK-NEXT: dynamo.div %[[SQUARES]], %[[FOUR]]
+// CHECK-NEXT: %[[VAR:.*]] = dynamo.div %[[SQUARES]], %[[FOUR]]
+// CHECK-NEXT: dynamo.convert %[[VAR]] : tensor<2xf64> -> tensor<2xf32>
 func.func @var(%x: tensor<2x5xf32>) -> tensor<2xf32> {
   %0 = dynamo.aten "aten.var.correction"(%x) args [#dynamo.operand<0>, [1], unit, false] : (tensor<2x5xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>

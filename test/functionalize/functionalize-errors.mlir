@@ -42,9 +42,9 @@ func.func @two_element_types(%x: !dynamo.tensor<3xf32, [1]>) attributes {dynamo.
 // -----
 
 func.func @output_of_other_type(%x: !dynamo.tensor<3xf32, [1]>) -> !dynamo.tensor<3xi32, [1]> attributes {dynamo.entry} {
+  // expected-error @+1 {{an output shows memory of another element type}}
   %0 = dynamo.aten "aten.view.dtype"(%x) args [#dynamo.operand<0>, i32] {aliases = array<i64: 0>}
     : (!dynamo.tensor<3xf32, [1]>) -> !dynamo.tensor<3xi32, [1]>
-  // expected-error @+1 {{an output shows memory of another element type}}
   return %0 : !dynamo.tensor<3xi32, [1]>
 }
 

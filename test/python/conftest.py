@@ -18,6 +18,8 @@ FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
+    # Tests that are about something else run much of this plain, and on purpose; `pytest.warns` sees it all the same.
+    config.addinivalue_line("filterwarnings", "ignore::dynamlir.PlainRunWarning")
     import registration
 
     registration.ensure()
@@ -27,6 +29,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if FAKE and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def reproducers_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests make the compiler fail at does not fill up the user's own folder."""
+    from dynamlir import config, reproducer
+
+    place = reproducer.place
+    folder = tmp_path_factory.mktemp("reproducers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            reproducer,
+            "place",
+            lambda settings: place(settings) if config.reproducers or settings.dump else folder,
+        )
+        yield
 
 
 @pytest.fixture(autouse=True)

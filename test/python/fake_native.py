@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,6 +67,9 @@ class TraceBuilder:
         self.ops: list[dict[str, Any]] = []
         self.outputs: list[tuple[Any, ...]] = []
         self.metas: dict[int, TensorMeta] = {}
+
+    def libraries(self, folders: Sequence[str]) -> None:
+        assert all(folder.endswith("/") for folder in folders)
 
     def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None:
         assert not self.ops and meta.dtype in _DTYPES and len(meta.sizes) == len(meta.strides)
@@ -273,12 +276,28 @@ def load(path: str, stage: str | None) -> Executable:
     raise NativeError(f"cannot replay {path} from {stage}")
 
 
+def disturbance() -> str | None:
+    return None
+
+
 def rust_ops() -> set[str]:
     return RUST_OPS
 
 
 def keep_ops() -> set[str]:
     return KEEP_OPS
+
+
+def configure(refuses_plain: bool, entries: int, accumulated: int) -> None:
+    """Nothing here looks at them."""
+
+
+def forget_entries() -> None:
+    """There are none."""
+
+
+def clear_kernel_cache() -> None:
+    """There is none."""
 
 
 def install() -> types.ModuleType:

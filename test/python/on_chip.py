@@ -27,17 +27,17 @@ def mock() -> Path | None:
 
 def make_kernels_for(chip: str | None) -> Callable[[], None]:
     """Have kernels made for a chip; None for the CPU. What is returned undoes it."""
-    from dynamlir import config
+    from dynamlir.options import Options
 
-    before = config.Options.native
+    before = Options.native
 
-    def native(self: config.Options) -> dict[str, Any]:
+    def native(self: Options) -> dict[str, Any]:
         return {**before(self), "chip": chip}
 
     def undo() -> None:
-        config.Options.native = before  # type: ignore[method-assign]
+        Options.native = before  # type: ignore[method-assign]
 
-    config.Options.native = native  # type: ignore[method-assign]
+    Options.native = native  # type: ignore[method-assign]
     return undo
 
 

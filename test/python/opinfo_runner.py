@@ -295,6 +295,7 @@ def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) 
     import dynamlir
     import harness
     import torch
+    from dynamlir import reasons, report
 
     name = op_name(op)
     facts = data()
@@ -317,7 +318,8 @@ def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) 
         if number % TOGETHER == 0:
             torch._dynamo.reset()
         result.samples += 1
-        dynamlir.reset()
+        report.reset()
+        reasons.reset()
         torch._dynamo.utils.counters["graph_break"].clear()
         arguments = ((sample.input, *sample.args), sample.kwargs)
         outcomes = []

@@ -21,7 +21,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from dynamlir import logs, native
+from dynamlir import logs, native, report
 from dynamlir.autotune import measure, record
 from dynamlir.autotune.problem import Problem
 from dynamlir.report import Product
@@ -100,7 +100,7 @@ LAYER = "aten.addmm.default 24[1] 6x40[40,1] 40x24[1,40] followed"
 def run(fn: Callable[..., Tensor], *args: Tensor, **options: Any) -> tuple[Tensor, tuple[Product, ...]]:
     """Result and products of the function, compiled anew with measurements."""
     torch._dynamo.reset()
-    dynamlir.reset()
+    report.reset()
     with torch.no_grad():
         result = torch.compile(fn, backend="dynamlir", options={"max_autotune": True, **options})(*args)
     made = dynamlir.last_compile()
@@ -158,7 +158,7 @@ def test_both_front_doors(folder: Path, quick: list[str]) -> None:
     ]
     for compiled in doors:
         torch._dynamo.reset()
-        dynamlir.reset()
+        report.reset()
         with torch.no_grad():
             close(compiled(*args), exact(layer, *args), 40)
         made = dynamlir.last_compile()
@@ -586,3 +586,15 @@ def test_the_program_of_a_problem_has_that_problem(folder: Path, monkeypatch: py
     for problem in met:
         (again,) = map(Problem.of, native.module().problems(problem.trace()))
         assert again.text == problem.text and set(again.ways) == set(problem.ways)
+
+
+def test_reset_forgets_what_is_only_in_memory(folder: Path, quick: list[str]) -> None:
+    """What lies on the disk stays."""
+    check()
+    dynamlir.reset()
+    assert check().source == "record"
+    (path := written(folder)).unlink()
+    path.mkdir()  # cannot be replaced by a file
+    assert check().source == "measured" and check().source == "record"
+    dynamlir.reset()
+    assert check().source == "measured"

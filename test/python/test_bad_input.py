@@ -339,7 +339,6 @@ def test_threads_compile_at_once() -> None:
 
 def test_unknown_torch_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module.torch, "__version__", "9.1.0")
-    backend_module._warned.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for size in (3, 4):

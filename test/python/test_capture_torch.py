@@ -248,7 +248,8 @@ def test_the_line_that_is_shown_is_the_users():
     dynamlir.compile(function)(X)
     (event,) = dynamlir.fallbacks()
     assert event.location[0][0].startswith(os.path.dirname(torch.__file__))
-    assert f"{__file__}:{function.__code__.co_firstlineno + 1}:" in str(event)
+    line = (__file__, function.__code__.co_firstlineno + 1, "function")
+    assert event.line == line and f"{line[0]}:{line[1]} in function (within " in str(event)
 
 
 def test_what_inference_mode_made_is_written_there_only():

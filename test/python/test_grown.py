@@ -10,7 +10,7 @@ from pathlib import Path
 import dynamlir
 import pytest
 import torch
-from dynamlir import _native
+from dynamlir import _native, reasons
 from grown import run, tensors
 from test_interpreter import interpreters
 
@@ -43,7 +43,7 @@ def test_tensors() -> None:
     whole = 0
     with torch.no_grad():
         for seed in tensors.seeds(0, SECONDS):
-            dynamlir.reset()
+            reasons.reset()
             found = tensors.captured(seed)
             assert found is None, f"seed {seed}\n{run.text(seed, tensors=True)}\nplain {found[0]}\nours  {found[1]}"
             whole += not dynamlir.counters()["fallbacks"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from both import check_both
 from harness import check
 from torch import Tensor
 
@@ -83,3 +84,109 @@ def test_strides_of_dimensions_of_one(name: str) -> None:
     sizes, strides = ODD_LAYOUTS[name]
     memory = torch.randn(64)
     check(many, memory.as_strided(sizes, strides), memory[:1].expand(sizes[-1:]), expect="compiled")
+
+
+# Operands of several layouts, for which fakes written in Python find another one than eager's loops.
+LAST = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+MIXED = {
+    "channels last and a number's tensor": (LAST, torch.tensor(0.7)),
+    "a number's tensor of another type": (LAST, torch.tensor(2, dtype=torch.int64)),
+    "transposed and broadcast": (torch.randn(33, 3, 7).transpose(1, 2), torch.randn(33, 1, 3)),
+    "row-major and channels last": (torch.randn(2, 3, 4, 5), LAST),
+    "expanded and channels last": (torch.randn(1, 3, 1, 5).expand(2, 3, 4, 5), LAST),
+    "sliced and permuted": (torch.randn(2, 4, 5, 6)[..., ::2].permute(0, 3, 1, 2), torch.randn(3, 1, 1)),
+    "of nothing": (torch.zeros(3, 0, 4).permute(2, 1, 0), torch.tensor(1.0)),
+    "one row": (torch.randn(1, 5).as_strided((1, 5), (1, 1)), torch.randn(5, 1)),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_strides_of_mixed_layouts(name: str) -> None:
+    def many(x: Tensor, y: Tensor) -> list[Tensor]:
+        y = y.abs() + 1
+        pairs = [(x, y), (y, x)]
+        floats = [
+            torch.logaddexp,
+            torch.logaddexp2,
+            torch.heaviside,
+            torch.special.xlog1py,
+            torch.copysign,
+            torch.xlogy,
+        ]
+        both = [torch.floor_divide, torch.logical_and, torch.logical_or, torch.logical_xor, torch.ldexp]
+        same = [fn(*pair) for fn in floats for pair in pairs if pair[0].dtype == pair[1].dtype]
+        rounded = [torch.div(*pair, rounding_mode=mode) for mode in ("floor", "trunc") for pair in pairs]
+        return [*same, *rounded, *(fn(*pair) for fn in both for pair in pairs)]
+
+    check_both(many, *MIXED[name])
+
+
+def test_strides_of_results_by_index() -> None:
+    def many(x: Tensor, i: Tensor) -> list[Tensor]:
+        return [
+            x[i],
+            x[:, i],
+            x[..., i],
+            x[i, i],
+            x.T[i],
+            x[:, None][i],
+            x.index_fill(0, i[0], 1),
+            x.as_strided((1, 3), (1, 1))[0],
+        ]
+
+    for i in (torch.zeros(2, 5, dtype=torch.int64).t(), torch.zeros(2, 5, dtype=torch.int64)[:, ::2]):
+        check_both(many, torch.randn(3, 4), i)
+        check_both(many, torch.randn(4, 3).t(), i)
+
+
+def test_copies_that_move_nothing() -> None:
+    """`channel_shuffle` copies where nothing changes its place, but not where there is nothing; fakes do otherwise."""
+    some = (torch.ones(1, 3, 2, 2), LAST, torch.randn(2, 6, 3, 3)[:, ::2], torch.zeros(0, 3, 2, 2), torch.ones(4, 3, 5))
+    for x in some:
+        expect = "compiled" if x.numel() else None
+        for groups in (1, 3):
+            check_both(lambda x, groups=groups: torch.nn.functional.channel_shuffle(x, groups), x, expect=expect)
+            check_both(
+                lambda x, groups=groups: torch.nn.functional.channel_shuffle(x, groups).add_(1), x, expect=expect
+            )
+
+
+def test_own_version_counters() -> None:
+    """`.data` shows the memory with a version counter of its own, which outputs of graphs do not have: plain Python."""
+    check_both(lambda x: (x.mul_(2), x.data)[1], torch.ones(2), expect="metadata-mutation", doors=("dynamlir.compile",))
+    check_both(lambda x: (x + 1).data.mul_(2), torch.ones(2), expect=None)
+    check_both(lambda x: (x.detach(), x.detach()[1:]), torch.ones(3))
+    check_both(lambda x: torch.nn.functional.one_hot(x, 3), torch.tensor([0, 2]))
+
+
+def test_types_that_eager_refuses() -> None:
+    """What eager has no kernel for is not computed instead."""
+    bools = torch.tensor([True, False])
+    check_both(lambda x, b: (x - b[0], x + 1)[1], torch.ones(2), bools, expect=None)
+    check_both(lambda x, b: (b.argmax(), x + 1)[1], torch.ones(2), bools, expect=None)
+    check_both(lambda x, b: (x.index_select(0, b[None].long()), x + 1)[1], torch.ones(2), bools, expect=None)
+
+
+def test_what_no_integer_is() -> None:
+    """Infinite numbers become the smallest integer, known beforehand to be infinite or not."""
+    x = torch.tensor([float("-inf"), float("inf"), float("nan"), 1e30, -1e30, -1.5, 3e9])
+
+    def many(x: Tensor) -> list[Tensor]:
+        known = torch.xlogy(torch.ones(7, dtype=torch.int64), 0)
+        kinds = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+        return [value.to(kind) for kind in kinds for value in (x, x.double(), known, torch.full((3,), float("-inf")))]
+
+    check_both(many, x)
+    check_both(lambda x, out: torch.cumsum(torch.xlogy(out, 0), 0, out=out), x, torch.ones(7, dtype=torch.int64))
+
+
+def test_16_bit_steps() -> None:
+    """Where eager composes an operation of others, 16-bit results are rounded after each step."""
+    x = torch.rand(64, 64, generator=torch.Generator().manual_seed(1))
+    for dtype in (torch.bfloat16, torch.float16):
+        for fn in (torch.special.entr, lambda x: x.logsumexp(0), lambda x: x.logsumexp(-1, keepdim=True)):
+            check_both(lambda x, fn=fn: fn(x), x.to(dtype), calls=1, tolerance=(1e-3, 1e-6))
+        grid = x.to(dtype)[:, :32].reshape(1, 32, 32, 2)
+        check_both(
+            lambda x, g: torch.nn.functional.grid_sample(x, g, align_corners=False), x.to(dtype)[None, None], grid
+        )

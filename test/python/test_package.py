@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pydoc
 import re
+import types
 from pathlib import Path
 
 import dynamlir
 import pytest
 import torch
-from dynamlir import aten_schema, config, logs, reasons, report
+from conftest import FAKE
+from dynamlir import aten_schema, config, logs, options, reasons, report
 from dynamlir.recorder import parse_stack
 from dynamlir.recording import Recording
 from dynamlir.tracing import record
@@ -147,17 +150,17 @@ def test_log_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options() -> None:
-    assert config.resolve(None, {"dump": "d"}).native()["dump"] == "d"
-    assert config.from_environment({"DYNAMLIR_DUMP": "x"}).dump == "x"
+    assert options.resolve(None, {"dump": "d"}).native()["dump"] == "d"
+    assert config.read("dump", {"DYNAMLIR_DUMP": "x"}) == "x"
     with pytest.raises(ValueError, match="unknown option"):
-        config.resolve(None, {"dmup": "d"})
+        options.resolve(None, {"dmup": "d"})
     with pytest.raises(ValueError, match="unknown mode"):
-        config.resolve("fast")
+        options.resolve("fast")
 
 
 def test_each_graph_has_its_dump_folder() -> None:
-    options = config.resolve(None, {"dump": "several"})
-    assert [options.native()["dump"] for _ in range(3)] == ["several", "several/graph-1", "several/graph-2"]
+    asked = options.resolve(None, {"dump": "several"})
+    assert [asked.native()["dump"] for _ in range(3)] == ["several", "several/graph-1", "several/graph-2"]
 
 
 def test_options_through_torch_compile() -> None:
@@ -189,4 +192,39 @@ def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reports_table() -> None:
     extern = report.Extern("aten.mm.default", "dispatcher", "m.py:3", 2)
     text = str(report.CompileReport("g", 3, 2, 1, 1, (extern,), stages={"a": 0.5}))
-    assert "aten.mm.default" in text and "m.py:3" in text and "0.500" in text
+    assert "aten.mm.default" in text and "m.py:3" in text and "500.0" in text
+
+
+# ---- what the package says of itself
+
+
+def test_help_tells_the_whole_public_surface() -> None:
+    text = pydoc.plain(pydoc.render_doc(dynamlir))
+    for name in dynamlir.__all__:
+        assert hasattr(dynamlir, name) and (name in text or name == "__version__"), name
+    public = {name for name, value in vars(dynamlir).items() if not name.startswith("_") and _is_ours(value)}
+    assert public <= set(dynamlir.__all__), "public, but not said to be"
+    for name in dynamlir.__all__:
+        value = getattr(dynamlir, name)
+        if callable(value) or isinstance(value, types.ModuleType):
+            assert inspect.getdoc(value), f"{name} has no docs"
+
+
+def _is_ours(value: object) -> bool:
+    return callable(value) and getattr(value, "__module__", "").startswith("dynamlir")
+
+
+def test_help_of_the_settings() -> None:
+    text = pydoc.plain(pydoc.render_doc(dynamlir.config))
+    for name, setting in config.SETTINGS.items():
+        assert name in text and setting.environment in text
+
+
+def test_the_package_is_typed() -> None:
+    folder = Path(dynamlir.__file__).parent
+    assert (folder / "py.typed").exists() and (folder / "_native.pyi").exists()
+    if FAKE:
+        return
+    stub = (folder / "_native.pyi").read_text()
+    for name in dir(importlib.import_module("dynamlir._native")):
+        assert name.startswith("_") or re.search(rf"^(def|class) {name}\b", stub, re.MULTILINE), name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dynamlir
 import pytest
 import torch
-from dynamlir import config
+from dynamlir import config, options
 
 
 def several_kernels(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -63,11 +63,11 @@ def test_a_dump_shows_all_kernels_in_one_file(tmp_path) -> None:
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
 def test_a_number_of_threads_that_is_none_is_refused(threads: object) -> None:
     with pytest.raises(ValueError, match="threads"):
-        config.resolve(options={"threads": threads})
+        options.resolve(options={"threads": threads})
 
 
 def test_the_environment_may_say_how_many_threads() -> None:
-    assert config.from_environment({"DYNAMLIR_COMPILE_THREADS": "3"}).threads == 3
-    assert config.from_environment({}).threads is None
+    assert config.read("threads", {"DYNAMLIR_COMPILE_THREADS": "3"}) == 3
+    assert config.read("threads", {}) is None
     with pytest.raises(ValueError, match="DYNAMLIR_COMPILE_THREADS"):
-        config.from_environment({"DYNAMLIR_COMPILE_THREADS": "many"})
+        config.read("threads", {"DYNAMLIR_COMPILE_THREADS": "many"})

@@ -359,7 +359,7 @@ def test_dynamic_is_a_bool_or_none(dynamic):
 # -- reset
 
 
-@pytest.mark.parametrize("reset", [torch.compiler.reset, torch._dynamo.reset, dynamlir.reset])
+@pytest.mark.parametrize("reset", [torch.compiler.reset, torch._dynamo.reset])
 def test_what_is_compiled_stays(reset):
     compiled = dynamlir.compile(tells)
     assert is_compiled(compiled)

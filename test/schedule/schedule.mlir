@@ -139,6 +139,57 @@ func.func @all(%x: tensor<65536xf32>, %o: memref<f32>) attributes {dynamo.kernel
   return
 }
 
+// A piece counts its own positions from 0: what the body computes from them needs the piece's beginning. Of two dimensions
+// those are added that are cut.
+
+// CHECK-LABEL: func.func @positions
+// CHECK: scf.forall (%[[PIECE:.*]]) = (0) to (65536) step (4096)
+// CHECK: %[[OWN:.*]] = linalg.index 0 : index
+// CHECK-NEXT: %[[AT:.*]] = arith.addi %[[OWN]], %[[PIECE]] : index
+// CHECK-NEXT: arith.index_cast %[[AT]] : index to i64
+func.func @positions(%x: tensor<65536xi64>, %o: memref<i64>) attributes {dynamo.kernel} {
+  %zero = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<i64>
+  %init = linalg.fill ins(%zero : i64) outs(%e : tensor<i64>) -> tensor<i64>
+  %y = linalg.generic {indexing_maps = [#line, #none], iterator_types = ["reduction"]}
+      ins(%x : tensor<65536xi64>) outs(%init : tensor<i64>) attrs = {dynamo.phase = 0 : i64} {
+  ^bb0(%a: i64, %acc: i64):
+    %i = linalg.index 0 : index
+    %p = arith.index_cast %i : index to i64
+    %m = arith.muli %a, %p : i64
+    %r = arith.addi %acc, %m : i64
+    linalg.yield %r : i64
+  } -> tensor<i64>
+  bufferization.materialize_in_destination %y in restrict writable %o : (tensor<i64>, memref<i64>) -> ()
+  return
+}
+
+// CHECK-LABEL: func.func @positions_of_two
+// CHECK: scf.forall (%[[PIECE:.*]]) = (0) to (64) step (8)
+// CHECK: %[[ROW:.*]] = linalg.index 0 : index
+// CHECK-NEXT: arith.addi %[[ROW]], %[[PIECE]] : index
+// CHECK: %[[COLUMN:.*]] = linalg.index 1 : index
+// CHECK: arith.index_cast %[[COLUMN]] : index to i64
+func.func @positions_of_two(%x: tensor<64x512xi64>, %o: memref<i64>) attributes {dynamo.kernel} {
+  %zero = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<i64>
+  %init = linalg.fill ins(%zero : i64) outs(%e : tensor<i64>) -> tensor<i64>
+  %y = linalg.generic {indexing_maps = [#full, affine_map<(d0, d1) -> ()>], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<64x512xi64>) outs(%init : tensor<i64>) attrs = {dynamo.phase = 0 : i64} {
+  ^bb0(%a: i64, %acc: i64):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %p = arith.index_cast %i : index to i64
+    %q = arith.index_cast %j : index to i64
+    %s = arith.muli %p, %q : i64
+    %m = arith.muli %a, %s : i64
+    %r = arith.addi %acc, %m : i64
+    linalg.yield %r : i64
+  } -> tensor<i64>
+  bufferization.materialize_in_destination %y in restrict writable %o : (tensor<i64>, memref<i64>) -> ()
+  return
+}
+
 // A row value that leaves the kernel beside the last phase and not through it: no schedule. The kernel is right as it
 // is, only slow, and says why.
 

@@ -104,7 +104,7 @@ impl<'py> Capture<'py> {
             args.zip(kwargs).map(|(args, kwargs)| (node.kind, self.target(node), args, kwargs, node.location.clone()))
         };
         let Some((kind, target, args, kwargs, location)) = parts else {
-            return self.stop(reason::INTERNAL, "a repeated call uses another's tensor");
+            return self.stop(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
         };
         let node = self.add_call(kind == Kind::CallMethod, target, args, kwargs, &location);
         match made {
@@ -200,10 +200,10 @@ impl<'py> Pieces<'_, 'py> {
                 let at = node.index();
                 let outside = self.outside.contains(&at).then(|| self.capture.fake_of(at)).flatten();
                 let Some(fake) = self.values.get(&at).cloned().or(outside) else {
-                    return self.capture.stop(reason::INTERNAL, "a repeated call uses another's tensor");
+                    return self.capture.stop(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
                 };
                 let Some(node) = self.node(at, &fake) else {
-                    return self.capture.stop(reason::INTERNAL, "a repeated call uses a tensor without a node");
+                    return self.capture.stop(reason::INTERNAL_ERROR, "a repeated call uses a tensor without a node");
                 };
                 (Argument::Node(node), fake)
             }

@@ -7,17 +7,20 @@
 use dynamlir_guards::{ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
+    intern,
     prelude::*,
     types::{PyDict, PyFunction, PyModule, PyString, PySuper, PyType},
 };
 
 use crate::{
+    asked::is_context,
+    lookups::{is_generic, is_immutable},
     state::{Capture, Halt, Outcome, Tracked, Written, type_name},
-    stop::reason,
+    stop::{Stop, reason},
 };
 
 /// What a class holds under a name, and how it binds.
-enum ClassAttr<'py> {
+pub(crate) enum ClassAttr<'py> {
     Missing,
     /// A data descriptor: wins over what the instance stores.
     Data(Bound<'py, PyAny>),
@@ -29,7 +32,7 @@ enum ClassAttr<'py> {
 }
 
 /// What the frame did to an attribute of an existing object.
-enum Overlay<'py> {
+pub(crate) enum Overlay<'py> {
     Untouched,
     Deleted,
     Set(Bound<'py, PyAny>),
@@ -47,8 +50,11 @@ impl<'py> Capture<'py> {
         if owner.object.is_exact_instance_of::<PySuper>() {
             return self.super_attr(&owner.object, name);
         }
-        let Some(source) = self.source_of(&owner.object) else {
-            return self.met(owner.object.getattr(name)?);
+        if is_context(&owner.object, name.to_str()?) {
+            self.nothing_handled()?;
+        }
+        let Some(source) = self.named_source(&owner.object)? else {
+            return self.made_attr(&owner.object, name);
         };
         if owner.object.is_instance_of::<PyModule>() {
             return self.module_attr(&owner.object, source, name);
@@ -61,17 +67,20 @@ impl<'py> Capture<'py> {
             let value = owner.object.getattr(name)?;
             return self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())));
         }
-        self.pin_type(&owner.object, source)?;
-        let class = owner.object.get_type();
-        let slot = lookup(&class, "__getattribute__")?;
+        self.pin_class_entry(&owner.object, source, intern!(self.py, "__getattribute__"))?;
+        let slot = lookup(&owner.object.get_type(), "__getattribute__")?;
         if slot.as_ref().is_some_and(PyAnyMethods::is_exact_instance_of::<PyFunction>) {
             // Python code that decides by itself: interpreted when C calls it.
             return self.met(owner.object.getattr(name)?);
         }
-        let generic = self.py.get_type::<PyAny>().getattr("__getattribute__")?;
-        if slot.is_some_and(|slot| !slot.is(&generic)) && owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
-            // Each thread has other attributes, which are nowhere in the object.
-            return self.stop(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
+        if !slot.is_some_and(|slot| is_generic(&slot)) {
+            if owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
+                // Each thread has other attributes, which are nowhere in the object.
+                return self.stop(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
+            }
+            // C code that looks wherever it likes: asked again on each check.
+            let value = owner.object.getattr(name)?;
+            return self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())));
         }
         self.stored_attr(&owner.object, source, name)
     }
@@ -87,20 +96,8 @@ impl<'py> Capture<'py> {
             if key == "__dict__" && self.is_written(owner) {
                 return self.stop(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
             }
-            self.pin_class_attr(raw_source, descriptor)?;
-            let kind = descriptor.get_type();
-            let stored =
-                ["member_descriptor", "getset_descriptor", "property"].iter().any(|known| kind.name().is_ok_and(|name| name == *known));
-            if !stored && lookup(&kind, "__get__")?.is_some_and(|get| !get.is_exact_instance_of::<PyFunction>()) {
-                // C code, such as the fields of a named tuple.
-                self.guard_contents(owner, source)?;
-            }
-            let value = owner.getattr(name)?;
-            return match descriptor.get_type().name()?.to_str()? {
-                "member_descriptor" => self.wrap(value, self.guards.source(Source::Slot(source, key.into()))),
-                "getset_descriptor" => self.wrap(value, self.guards.source(Source::GetAttr(source, key.into()))),
-                _ => self.met(value),
-            };
+            self.pin_descriptor(descriptor, raw_source)?;
+            return self.data_attr(owner, source, name, descriptor);
         }
         match self.written_attr(owner, &key) {
             Overlay::Set(value) => return self.met(value),
@@ -115,9 +112,10 @@ impl<'py> Capture<'py> {
             && let Some(value) = dict.get_item(name)?
         {
             match &raw {
-                ClassAttr::Missing => {}
+                // A property that came later would win.
+                ClassAttr::Missing => self.guards.absent(raw_source),
                 ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) | ClassAttr::Plain(found) => {
-                    self.pin_class_attr(raw_source, found)?;
+                    self.pin_descriptor(found, raw_source)?;
                 }
             }
             return self.wrap(value, stored);
@@ -132,10 +130,13 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(method))
             }
             ClassAttr::Descriptor(found) => {
-                self.pin_class_attr(raw_source, &found)?;
-                self.met(owner.getattr(name)?)
+                self.pin_descriptor(&found, raw_source)?;
+                self.bound_attr(owner, source, name, &found)
             }
-            ClassAttr::Plain(value) => self.wrap(value, raw_source),
+            ClassAttr::Plain(value) => {
+                self.pin_binding(&value, raw_source)?;
+                self.wrap(value, raw_source)
+            }
             ClassAttr::Missing => {
                 self.guards.absent(raw_source);
                 self.missing_attr(owner, source, name, &key)
@@ -149,6 +150,9 @@ impl<'py> Capture<'py> {
         let value = object.getattr(name)?;
         let (asking, class) = (object.getattr("__thisclass__")?, object.getattr("__self_class__")?);
         let Ok(class) = class.cast_into::<PyType>() else { return self.met(value) };
+        if let Some(source) = self.source_of(&class) {
+            self.pin_mro(&class, source)?;
+        }
         let behind = class.mro().iter().skip_while(|base| !base.is(&asking)).skip(1).collect::<Vec<_>>();
         for base in behind {
             let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
@@ -172,7 +176,22 @@ impl<'py> Capture<'py> {
         self.met(value)
     }
 
-    fn missing_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>, key: &str) -> Outcome<Tracked<'py>> {
+    /// `owner.name` past a `__getattribute__` in Python, which has had its say.
+    pub(crate) fn generic_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        if lookup(&owner.get_type(), "__getattribute__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>()) {
+            return self.py.get_type::<PyAny>().getattr("__getattribute__")?.call1((owner, name));
+        }
+        owner.getattr(name)
+    }
+
+    pub(crate) fn missing_attr(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        key: &str,
+    ) -> Outcome<Tracked<'py>> {
+        self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
         let getattr = lookup(&owner.get_type(), "__getattr__")?;
         if getattr.is_some_and(|function| self.torch.is_module_getattr(&function)) {
             for table in TABLES {
@@ -188,55 +207,23 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        self.met(owner.getattr(name)?)
-    }
-
-    fn module_attr(&self, module: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
-        self.pin(module, source)?;
-        let key = text(name)?;
-        let own = classify(&module.get_type(), &key)?;
-        if matches!(own, ClassAttr::Data(_)) && !["__dict__", "__class__"].contains(&key.as_str()) {
-            return self.met(module.getattr(name)?);
-        }
-        let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
-            instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)
-        };
-        let mut value = stored()?;
-        if value.is_none() && self.torch.is_lazy(module) {
-            self.outside(|| module.getattr(name))?;
-            value = stored()?;
-        }
-        let at = self.guards.attr(source, &key);
-        if let Some(value) = value {
-            return self.wrap(value, at);
-        }
-        // Of the class, or what a `__getattr__` of the module or its class makes of it.
-        self.guards.absent(at);
-        self.met(module.getattr(name)?)
-    }
-
-    fn class_attr(&self, class: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
-        self.pin(class, source)?;
-        let value = class.getattr(name)?;
-        let class = class.cast::<PyType>().map_err(PyErr::from)?;
-        match lookup(class, &text(name)?)? {
-            Some(raw) => {
-                let raw_source = self.guards.type_attr(source, &text(name)?);
-                if raw.is(&value) {
-                    return self.wrap(value, raw_source);
-                }
-                self.pin_class_attr(raw_source, &raw)?;
-                self.met(value)
-            }
-            None => self.met(value),
-        }
+        self.met(self.generic_attr(owner, name)?)
     }
 
     /// Guards what the class of an existing object holds under a name, or that it holds nothing.
     pub(crate) fn pin_class_entry(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<()> {
+        let at = self.class_source(owner, source)?;
+        self.pin_entry(&owner.get_type(), at, name)
+    }
+
+    /// Guards what a class holds under a name, or that it holds nothing. Builtin classes do not change.
+    pub(crate) fn pin_entry(&self, class: &Bound<'py, PyType>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<()> {
+        if is_immutable(class) {
+            return Ok(());
+        }
         let key = text(name)?;
-        let at = self.guards.type_attr(self.class_source(owner, source)?, &key);
-        if let Some(found) = lookup(&owner.get_type(), &key)? {
+        let at = self.guards.type_attr(source, &key);
+        if let Some(found) = lookup(class, &key)? {
             return self.pin_class_attr(at, &found);
         }
         self.guards.absent(at);
@@ -245,11 +232,14 @@ impl<'py> Capture<'py> {
 
     /// Guards that C code finds the same Python function in the class of an existing object: a `__len__`, a `__getattr__`.
     pub(crate) fn pin_special(&self, function: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>) -> Outcome<()> {
-        let Some(source) = self.source_of(owner) else { return Ok(()) };
+        let Some(source) = self.source_of(owner).filter(|_| !owner.is_instance_of::<PyType>()) else {
+            return self.pin_made_special(function, owner);
+        };
+        let source = self.class_source(owner, source)?;
         let class = owner.get_type();
         let own = function.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
         if lookup(&class, own.to_str()?)?.is_some_and(|found| found.is(function)) {
-            return self.pin_class_entry(owner, source, &own);
+            return self.pin_entry(&class, source, &own);
         }
         // It may have been put there under another name.
         for base in class.mro() {
@@ -258,7 +248,7 @@ impl<'py> Capture<'py> {
                 if found.is(function)
                     && let Ok(name) = name.cast::<PyString>()
                 {
-                    self.pin_class_entry(owner, source, name)?;
+                    self.pin_entry(&class, source, name)?;
                 }
             }
         }
@@ -271,18 +261,6 @@ impl<'py> Capture<'py> {
             self.settle(&Tracked { object: found.clone(), source: Some(source) })?;
         }
         Ok(())
-    }
-
-    /// Takes in a result whose way here is not known: made by the frame, or met by C code among existing objects.
-    pub fn met(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
-        if self.torch.is_tensor(&object) && !self.torch.is_fake(&object) {
-            return match self.fake_of_real(&object) {
-                Some(fake) => Ok(Tracked::new(fake)),
-                None => self.stop(reason::UNGUARDABLE, "a tensor that came out of C code"),
-            };
-        }
-        let source = self.source_of(&object);
-        Ok(Tracked { object, source })
     }
 
     /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.
@@ -301,14 +279,14 @@ impl<'py> Capture<'py> {
             }
             return self.write_attr(&owner.object, source, name, value);
         }
-        match value {
-            Some(value) => {
-                self.settle(value)?;
-                let result = owner.object.setattr(name, &value.object);
-                self.returned(result.map(|()| self.py.None().into_bound(self.py)))?;
-            }
-            None => owner.object.delattr(name)?,
-        }
+        self.before_store(&owner.object, name)?;
+        let result = if let Some(value) = value {
+            self.settle(value)?;
+            owner.object.setattr(name, &value.object)
+        } else {
+            owner.object.delattr(name)
+        };
+        self.returned(result.map(|()| self.py.None().into_bound(self.py)))?;
         Ok(())
     }
 
@@ -321,6 +299,7 @@ impl<'py> Capture<'py> {
             self.pin_type(&owner.object, source)?;
             return self.write_attr(&owner.object, source, name, value);
         }
+        self.before_store(&owner.object, name)?;
         let object = self.py.get_type::<PyAny>();
         match value {
             Some(value) => {
@@ -361,7 +340,9 @@ impl<'py> Capture<'py> {
         let value = value.map(|value| value.object.clone().unbind());
         let mut written = self.written.borrow_mut();
         if let Some(entry) = written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
+            entry.deleted |= value.is_none();
             entry.value = value;
+            entry.location = self.location();
         } else {
             let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
             let stored = self.guards.attr(source, &key);
@@ -375,7 +356,8 @@ impl<'py> Capture<'py> {
                 }
                 None => self.guards.absent(stored),
             }
-            written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before });
+            let (location, deleted) = (self.location(), value.is_none());
+            written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before, location, deleted });
         }
         Ok(())
     }
@@ -385,8 +367,23 @@ impl<'py> Capture<'py> {
         self.written.borrow().iter().any(|entry| entry.owner.is(owner))
     }
 
+    /// The existing object that the frame has written to and whose `__dict__` this is.
+    pub(crate) fn written_in(&self, dict: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let written = self.written.borrow();
+        let owns = |owner: &Bound<'py, PyAny>| instance_dict(owner).is_some_and(|own| own.is(dict));
+        written.iter().map(|entry| entry.owner.bind(self.py)).find(|owner| owns(owner)).cloned()
+    }
+
+    /// Ends the capture where C code would look into a `__dict__` without what the frame has written.
+    pub(crate) fn refuse_written(&self, dict: &Bound<'py, PyAny>) -> Outcome<()> {
+        match self.written_in(dict) {
+            Some(owner) => self.stop(reason::SIDE_EFFECT, format!("reads all of a {} after writing to it", type_name(&owner))),
+            None => Ok(()),
+        }
+    }
+
     /// What the frame has written to an attribute of an existing object, if it has.
-    fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
+    pub(crate) fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
         let written = self.written.borrow();
         match written.iter().find(|entry| entry.owner.is(owner) && entry.name == key) {
             None => Overlay::Untouched,
@@ -406,16 +403,14 @@ impl<'py> Capture<'py> {
     pub fn settle_writes(&self) -> Outcome<()> {
         let open = self.written.borrow().iter().find_map(|entry| {
             let same = match (&entry.value, &entry.before) {
-                (Some(value), Some(before)) => value.is(before),
+                (Some(value), Some(before)) => value.is(before) && !entry.deleted,
                 (None, None) => true,
                 _ => false,
             };
-            (!same).then(|| format!("writes {}.{}", self.guards.expression(entry.source), entry.name))
+            let message = || format!("writes {}.{}", self.guards.expression(entry.source), entry.name);
+            (!same).then(|| Stop { reason: reason::SIDE_EFFECT, message: message(), location: entry.location.clone() })
         });
-        match open {
-            Some(message) => self.stop(reason::SIDE_EFFECT, message),
-            None => Ok(()),
-        }
+        open.map_or(Ok(()), |stop| Err(Halt::Stop(stop)))
     }
 
     /// `hasattr(owner, name)`.
@@ -463,7 +458,7 @@ pub(crate) fn lookup<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Op
     Ok(None)
 }
 
-fn classify<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<ClassAttr<'py>> {
+pub(crate) fn classify<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<ClassAttr<'py>> {
     let Some(found) = lookup(class, name)? else { return Ok(ClassAttr::Missing) };
     let kind = found.get_type();
     if found.is_exact_instance_of::<PyFunction>() {

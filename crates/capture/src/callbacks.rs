@@ -5,38 +5,65 @@
 
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyType},
+    types::{PyDict, PyFunction},
 };
 
 use crate::{
     calls::Keywords,
-    effects::Effect,
     state::{Capture, Outcome, Tracked},
 };
 
 const WRAPPER: &std::ffi::CStr = c"lambda function: lambda *args: function(*args)";
 
-/// Functions of `builtins`, `itertools` and `functools` that call what they are given.
-const CALLERS: &[&str] =
-    &["accumulate", "dropwhile", "filter", "filterfalse", "groupby", "map", "max", "min", "reduce", "sorted", "starmap", "takewhile"];
+/// Where C functions that call what they are given find it: by position, by keyword. A type's name stands for its constructor.
+const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
+    ("accumulate", Some(1), Some("func")),
+    ("cmp_to_key", Some(0), Some("mycmp")),
+    ("dropwhile", Some(0), None),
+    ("filter", Some(0), None),
+    ("filterfalse", Some(0), None),
+    ("groupby", Some(1), Some("key")),
+    ("iter", Some(0), None),
+    ("map", Some(0), None),
+    ("max", None, Some("key")),
+    ("min", None, Some("key")),
+    ("reduce", Some(0), None),
+    ("sort", None, Some("key")),
+    ("sorted", None, Some("key")),
+    ("starmap", Some(0), None),
+    ("takewhile", Some(0), None),
+];
 
-/// Whether a function of that name calls back.
+/// Whether a function of that name, which the effect table knows, calls back.
 pub(crate) fn calls_back(name: &str) -> bool {
-    CALLERS.contains(&name)
+    CALLERS.iter().any(|(known, ..)| *known == name)
 }
 
 impl<'py> Capture<'py> {
-    /// The arguments of a C function, with Python around the C functions among them.
-    pub(crate) fn called_back(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<(Vec<Tracked<'py>>, Keywords<'py>)> {
-        let args = args.iter().map(|arg| self.seen_when_called(arg)).collect::<Outcome<_>>()?;
-        let kwargs = kwargs.iter().map(|(name, value)| Ok((name.clone(), self.seen_when_called(value)?))).collect::<Outcome<_>>()?;
+    /// The arguments of a C function, with Python around what it calls.
+    pub(crate) fn called_back(
+        &self,
+        name: &str,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<(Vec<Tracked<'py>>, Keywords<'py>)> {
+        let (mut args, mut kwargs) = (args.to_vec(), kwargs.clone());
+        if let Some((_, place, keyword)) = CALLERS.iter().find(|(known, ..)| *known == name) {
+            let positional = place.and_then(|place| args.get_mut(place));
+            let named = kwargs.iter_mut().filter(|(given, _)| keyword.is_some_and(|keyword| keyword == given)).map(|(_, value)| value);
+            for value in positional.into_iter().chain(named) {
+                *value = self.seen_when_called(value)?;
+            }
+        }
         Ok((args, kwargs))
     }
 
+    /// A callable whose calls by C code are seen: a Python function, or one around it.
     fn seen_when_called(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &value.object;
-        let effect = if object.is_instance_of::<PyType>() { None } else { self.effects.of(object) };
-        if matches!(effect, None | Some(Effect::Pure)) {
+        let is_python = |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyFunction>();
+        let is_method = object.get_type().is(self.py.import("types")?.getattr("MethodType")?);
+        if object.is_none() || is_python(object) || is_method && is_python(&object.getattr("__func__")?) {
             return Ok(value.clone());
         }
         let make = self.py.eval(WRAPPER, None, Some(&PyDict::new(self.py)))?;

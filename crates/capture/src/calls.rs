@@ -1,6 +1,8 @@
 //! Calls: Python functions are interpreted, torch's functions become nodes, C functions go by the effect table.
 
+use dynamlir_cpython_abi::kind;
 use dynamlir_guards::Source;
+use dynamlir_interpreter::BinaryOp;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
@@ -8,32 +10,14 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    callbacks,
-    effects::{Effect, Special},
+    effects::Effect,
+    kinds::{self, Kind, Known},
     state::{Capture, Halt, Outcome, Tracked, type_name},
-    stop::reason,
-    tensors::rows,
+    stop::{Stop, reason},
 };
 
-/// Modules whose Python functions are operations of the graph, not code to look into.
-const LEAF_MODULES: &[&str] = &["torch.nn.functional", "torch.functional", "torch._tensor", "torch.special", "torch.linalg", "torch.fft"];
-
-/// Python functions that only read what they are given and are called as they are: looking into them would show nothing.
-const OPAQUE: &[(&str, &str)] = &[("inspect", "signature"), ("inspect", "getfullargspec"), ("typing", "cast")];
-
-/// Functions of `re` that only look at text, and keep patterns in a cache of their own.
-const TEXT: &[&str] = &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"];
-
-/// Python functions that must not be interpreted, with the reason.
-const REFUSED: &[(&str, &str, &str)] = &[
-    ("warnings", "warn", reason::PRINT),
-    ("torch.autograd", "backward", reason::AUTOGRAD),
-    ("torch.autograd", "grad", reason::AUTOGRAD),
-    ("torch.random", "manual_seed", reason::SIDE_EFFECT),
-];
-
 /// Operators that compare.
-const COMPARISONS: &[&str] = &["eq", "ge", "gt", "le", "lt", "ne"];
+pub(crate) const COMPARISONS: &[&str] = &["eq", "ge", "gt", "le", "lt", "ne"];
 
 /// Keyword arguments of a call, in order.
 pub type Keywords<'py> = Vec<(String, Tracked<'py>)>;
@@ -45,37 +29,21 @@ impl<'py> Capture<'py> {
             return Ok(result);
         }
         let object = &callable.object;
-        let kind = object.get_type();
-        match kind.name()?.to_str()? {
-            "function" => return self.call_function(callable, args, kwargs),
-            "method" => {
+        match self.effects.kinds.of(object) {
+            Kind::Function => return self.call_function(callable, args, kwargs),
+            Kind::Method => {
                 let function = self.part(object, "__func__")?;
                 let mut all = vec![self.part(object, "__self__")?];
                 all.extend_from_slice(args);
                 return self.call(&function, &all, kwargs);
             }
-            "partial" => {
-                let function = self.part(object, "func")?;
-                let given = self.part(object, "args")?;
-                let mut all = self.unpack(&given, given.object.len()?)?;
-                all.extend_from_slice(args);
-                let named = self.part(object, "keywords")?;
-                let mut merged: Keywords<'py> = Vec::new();
-                for (key, _) in named.object.cast::<PyDict>().map_err(PyErr::from)?.iter() {
-                    let name: String = key.extract()?;
-                    if !kwargs.iter().any(|(given, _)| *given == name) {
-                        merged.push((name, self.get_item(&named, &Tracked::new(key))?));
-                    }
-                }
-                merged.extend(kwargs.iter().cloned());
-                return self.call(&function, &all, &merged);
-            }
-            "CompiledFunction" => {
+            Kind::Partial => return self.call_partial(object, args, kwargs),
+            Kind::Compiled => {
                 // Inside of a capture it is what it was made of.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
             }
-            "_lru_cache_wrapper" => {
+            Kind::Cached => {
                 if let Some(known) = self.cached(callable, args, kwargs)? {
                     return Ok(known);
                 }
@@ -94,11 +62,11 @@ impl<'py> Capture<'py> {
         if object.is_instance_of::<PyType>() {
             return self.call_class(callable, args, kwargs);
         }
-        if let Some(method) = lookup(&kind, "__call__")?
+        if let Some(method) = lookup(&object.get_type(), "__call__")?
             && method.is_exact_instance_of::<PyFunction>()
         {
-            let function = match self.source(callable) {
-                Some(source) => self.wrap(method, self.guards.type_attr(self.class_source(object, source)?, "__call__"))?,
+            let function = match self.class_at(object)? {
+                Some(class) => self.wrap(method, self.guards.type_attr(class, "__call__"))?,
                 None => Tracked::new(method),
             };
             let mut all = vec![callable.clone()];
@@ -108,11 +76,15 @@ impl<'py> Capture<'py> {
             }
             return self.call(&function, &all, kwargs);
         }
-        self.stop(reason::C_FUNCTION, describe(object))
+        let location = self.location();
+        let writes = receiver(object).is_some_and(|file| self.torch.is_file(&file));
+        let logs = location.first().is_some_and(|(file, _, _)| self.torch.is_logging(file));
+        let reason = if writes || logs { reason::PRINT } else { reason::C_FUNCTION };
+        Err(Halt::Stop(Stop { reason, message: describe(object), location }))
     }
 
     /// `__func__`, `__self__` or `__wrapped__`, with its source where the whole has one.
-    fn part(&self, object: &Bound<'py, PyAny>, name: &str) -> Outcome<Tracked<'py>> {
+    pub(crate) fn part(&self, object: &Bound<'py, PyAny>, name: &str) -> Outcome<Tracked<'py>> {
         let value = object.getattr(name)?;
         match self.source_of(object) {
             Some(source) => {
@@ -126,40 +98,43 @@ impl<'py> Capture<'py> {
     fn call_function(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let object = &function.object;
         self.pin_function(function)?;
-        if let Some(Effect::Special(special)) = self.effects.of(object) {
-            return self.call_special(function, special, args, kwargs);
+        match self.effects.of(object) {
+            Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),
+            Some(Effect::Refused(why)) => return self.stop(why, describe(object)),
+            _ => {}
         }
-        let module: String = object.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
-        let name: String = object.getattr("__name__")?.extract()?;
-        if module == "torch._dynamo.mutation_guard" && name == "tag" {
+        if let Some(inner) = self.torch.wrapped_by_disable(object)
+            && let Some(Effect::Refused(why)) = self.effects.of(&inner)
+        {
+            return self.stop(why, describe(&inner));
+        }
+        if kinds::is_of(object, "torch._dynamo.mutation_guard", &["GenerationTracker", "tag", "__func__"])? {
             // Once torch.compile was used, each new module is noted for TorchDynamo, which is not to see it now.
             return Ok(Tracked::new(self.py.None().into_bound(self.py)));
         }
-        for (from, refused, why) in REFUSED {
-            if module == *from && name == *refused {
-                return self.stop(why, format!("{module}.{name}"));
+        match self.effects.kinds.function(object) {
+            Some(Known::Opaque) => return self.call_opaque(object, args, kwargs),
+            Some(Known::Text) if self.all_primitive(args, kwargs) => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
+                return self.met(result);
             }
-        }
-        let text = module == "re" && TEXT.contains(&name.as_str()) && self.all_primitive(args, kwargs);
-        if text || OPAQUE.contains(&(module.as_str(), name.as_str())) {
-            let (given, keywords) = self.native_arguments(args, kwargs)?;
-            let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
-            return self.met(result);
-        }
-        if LEAF_MODULES.contains(&module.as_str()) && self.touches_tensors(args, kwargs) {
-            let method = module == "torch._tensor" && args.first().is_some_and(|first| self.torch.is_fake(&first.object));
-            if method {
-                let all: Vec<_> = args.to_vec();
-                return self.torch_call(&all[0].object.getattr(name.as_str())?, &all[1..], kwargs);
+            Some(Known::Leaf { method }) if self.touches_tensors(args, kwargs) => {
+                self.pin_leaf(object)?;
+                self.settle_defaults(function, args.len(), kwargs)?;
+                if method && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
+                    return self.call_method(object, args, kwargs);
+                }
+                return self.torch_call(object, args, kwargs);
             }
-            return self.torch_call(object, args, kwargs);
+            _ => {}
         }
         self.settle_defaults(function, args.len(), kwargs)?;
         self.enter(object, args, kwargs)
     }
 
     /// Calls Python code through the frame hook, which interprets it.
-    fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+    pub(crate) fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
             self.settle(value)?;
         }
@@ -206,37 +181,6 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards the defaults that a call uses.
-    fn settle_defaults(&self, function: &Tracked<'py>, positional: usize, kwargs: &Keywords<'py>) -> Outcome<()> {
-        let Some(source) = self.source(function) else { return Ok(()) };
-        let object = &function.object;
-        if let Ok(defaults) = object.getattr("__defaults__")?.cast_into::<PyTuple>() {
-            let count: usize = object.getattr("__code__")?.getattr("co_argcount")?.extract()?;
-            let names = object.getattr("__code__")?.getattr("co_varnames")?;
-            let first = count - defaults.len().min(count);
-            for at in first.max(positional)..count {
-                let name: String = names.get_item(at)?.extract()?;
-                if kwargs.iter().any(|(given, _)| *given == name) {
-                    continue;
-                }
-                let place = (at - first) as u32;
-                let value = self.wrap(defaults.get_item(at - first)?, self.guards.source(Source::Default(source, place)))?;
-                self.settle(&value)?;
-            }
-        }
-        if let Ok(defaults) = object.getattr("__kwdefaults__")?.cast_into::<PyDict>() {
-            for (name, value) in defaults.iter() {
-                let name: String = name.extract()?;
-                if kwargs.iter().any(|(given, _)| *given == name) {
-                    continue;
-                }
-                let value = self.wrap(value, self.guards.source(Source::KwDefault(source, name.into())))?;
-                self.settle(&value)?;
-            }
-        }
-        Ok(())
-    }
-
     fn all_primitive(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
         args.iter().chain(kwargs.iter().map(|(_, value)| value)).all(|value| self.torch.is_primitive(&value.object))
     }
@@ -256,15 +200,20 @@ impl<'py> Capture<'py> {
 
     fn call_class(&self, class: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let object = &class.object;
+        let kind = object.cast::<PyType>().map_err(PyErr::from)?;
         if let Some(source) = self.source(class) {
             self.pin(object, source)?;
+            // What makes an instance, and how the class is called.
+            for name in ["__new__", "__init__"] {
+                self.pin_entry(kind, source, &PyString::new(self.py, name))?;
+            }
+            self.pin_class_entry(object, source, &PyString::new(self.py, "__call__"))?;
         }
-        let kind = object.cast::<PyType>().map_err(PyErr::from)?;
         // How instances are made must be Python, or C that the table knows.
         for slot in ["__new__", "__init__"] {
             let Some(found) = lookup(kind, slot)? else { continue };
             let maker = if slot == "__new__" { object.getattr("__new__")? } else { found };
-            let python = maker.is_exact_instance_of::<PyFunction>() || maker.get_type().name()? == "method";
+            let python = kind::is_function(&maker) || kind::is_method(&maker);
             if !python && self.effects.of(&maker).is_none() {
                 return self.stop(reason::C_FUNCTION, describe(object));
             }
@@ -281,245 +230,6 @@ impl<'py> Capture<'py> {
             return self.returned(object.call(given, Some(&keywords)));
         }
         self.enter(object, args, kwargs)
-    }
-
-    /// Arguments for C code: existing containers as guarded copies, primitives guarded.
-    fn native_arguments(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
-        let given: Vec<_> = args.iter().map(|arg| self.readable(arg)).collect::<Outcome<_>>()?;
-        let keywords = PyDict::new(self.py);
-        for (name, value) in kwargs {
-            keywords.set_item(name, self.readable(value)?)?;
-        }
-        Ok((PyTuple::new(self.py, given)?, keywords))
-    }
-
-    fn call_native(&self, callable: &Tracked<'py>, effect: Effect, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
-        let object = &callable.object;
-        if let Some(source) = self.source(callable)
-            && !self.torch.is_primitive(object)
-            && self.guards.identity(source, object).is_err()
-        {
-            self.pin_type(object, source)?;
-        }
-        match effect {
-            Effect::Special(special) => self.call_special(callable, special, args, kwargs),
-            Effect::Torch => self.torch_call(object, args, kwargs),
-            Effect::SetsState => self.state_call(object, args, kwargs),
-            Effect::Outside => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                let result = self.outside(|| object.call(given, Some(&keywords)))?;
-                self.met(result)
-            }
-            Effect::ReadsState => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                self.returned(object.call(given, Some(&keywords)))
-            }
-            Effect::MutatesFirst => {
-                let target = match receiver(object) {
-                    Some(target) => target,
-                    None => match args.first() {
-                        Some(first) => first.object.clone(),
-                        None => return self.stop(reason::C_FUNCTION, describe(object)),
-                    },
-                };
-                if let Some(source) = self.source_of(&target) {
-                    return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
-                }
-                let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-                self.note_compared(object, &name, args)?;
-                self.enter(object, args, kwargs)
-            }
-            Effect::Pure => self.call_pure(object, args, kwargs),
-            Effect::Numbers => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
-                    return self.stop(reason::C_FUNCTION, describe(object));
-                }
-                let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
-                self.met(result)
-            }
-        }
-    }
-
-    fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
-        let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
-        self.compared_by(name, receiver(object).as_ref(), &given)
-    }
-
-    fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
-        let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-        if callbacks::calls_back(&name) {
-            let (args, kwargs) = self.called_back(args, kwargs)?;
-            let (given, keywords) = self.native_arguments(&args, &kwargs)?;
-            return self.returned(object.call(given, Some(&keywords)));
-        }
-        if object.is_instance_of::<PyType>()
-            && matches!(name.as_str(), "int" | "float" | "bool" | "complex")
-            && args.iter().any(|arg| self.torch.is_fake(&arg.object))
-        {
-            return self.stop(reason::DATA_DEPENDENT, format!("{name}() of a tensor"));
-        }
-        self.note_compared(object, &name, args)?;
-        if let Some(target) = receiver(object)
-            && let Some(source) = self.source_of(&target)
-            && self.torch.is_container(&target)
-        {
-            if let ("get" | "__getitem__", [key, rest @ ..]) = (name.as_str(), args)
-                && target.is_instance_of::<PyDict>()
-            {
-                let found = self.get_item(&Tracked { object: target, source: Some(source) }, key);
-                return match found {
-                    Err(Halt::Raise(error)) if name == "get" && error.is_instance_of::<pyo3::exceptions::PyKeyError>(self.py) => {
-                        Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))))
-                    }
-                    other => other,
-                };
-            }
-            let copy = self.snapshot(&target, source)?;
-            // Its elements are known now.
-            self.note_compared(object, &name, args)?;
-            let (given, keywords) = self.native_arguments(args, kwargs)?;
-            return self.returned(copy.getattr(name.as_str())?.call(given, Some(&keywords)));
-        }
-        let (given, keywords) = self.native_arguments(args, kwargs)?;
-        self.returned(object.call(given, Some(&keywords)))
-    }
-
-    fn call_special(
-        &self,
-        callable: &Tracked<'py>,
-        special: Special,
-        args: &[Tracked<'py>],
-        kwargs: &Keywords<'py>,
-    ) -> Outcome<Tracked<'py>> {
-        let py = self.py;
-        let boolean = |value: bool| Tracked::new(pyo3::types::PyBool::new(py, value).to_owned().into_any());
-        let name_of = |value: &Tracked<'py>| -> Outcome<Bound<'py, PyString>> {
-            self.settle(value)?;
-            Ok(value.object.cast::<PyString>().map_err(PyErr::from)?.clone())
-        };
-        match (special, args) {
-            (Special::True, _) => Ok(boolean(true)),
-            (Special::False, _) => Ok(boolean(false)),
-            (Special::None, _) => Ok(Tracked::new(py.None().into_bound(py))),
-            (Special::Zero, _) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
-            (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
-            (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
-                Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(default.clone()),
-                other => other,
-            },
-            (Special::HasAttr, [owner, name]) => Ok(boolean(self.has_attr(owner, &name_of(name)?)?)),
-            (Special::GenericGetAttr, [owner, name]) => match self.source(owner) {
-                Some(source) if !self.torch.is_fake(&owner.object) => self.stored_attr(&owner.object, source, &name_of(name)?),
-                _ => self.load_attr(owner, &name_of(name)?),
-            },
-            (Special::SetAttr, [owner, name, value]) => {
-                self.store_attr(owner, &name_of(name)?, Some(value))?;
-                Ok(Tracked::new(py.None().into_bound(py)))
-            }
-            (Special::DelAttr, [owner, name]) => {
-                self.store_attr(owner, &name_of(name)?, None)?;
-                Ok(Tracked::new(py.None().into_bound(py)))
-            }
-            (Special::GenericSetAttr | Special::GenericDelAttr, args) => {
-                // Bound by `super()`, or called on the class.
-                let bound = receiver(&callable.object).map(Tracked::new);
-                let args: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
-                match (special, &args[..]) {
-                    (Special::GenericSetAttr, [owner, name, value]) => {
-                        self.store_generic_attr(owner, &name_of(name)?, Some(value))?;
-                    }
-                    (Special::GenericDelAttr, [owner, name]) => self.store_generic_attr(owner, &name_of(name)?, None)?,
-                    _ => return self.stop(reason::C_FUNCTION, describe(&callable.object)),
-                }
-                Ok(Tracked::new(py.None().into_bound(py)))
-            }
-            (Special::IsInstance, [value, class]) => {
-                let class = self.classes(class)?;
-                if self.torch.is_fake(&value.object) {
-                    let builtins = py.import("builtins")?;
-                    let answer = match self.real_of(&value.object) {
-                        Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
-                        None => builtins.call_method1("issubclass", (self.tensor_class()?, &class))?,
-                    };
-                    self.registered_tensor(&value.object, &class)?;
-                    return Ok(Tracked::new(answer));
-                }
-                if let Some(source) = self.source(value) {
-                    self.pin_type(&value.object, source)?;
-                }
-                self.returned(callable.object.call1((&value.object, class)))
-            }
-            (Special::IsSubclass, [value, class]) => {
-                let (value, class) = (self.readable(value)?, self.classes(class)?);
-                self.returned(callable.object.call1((value, class)))
-            }
-            (Special::Registered, [base, value]) => self.registered(&callable.object, base, value),
-            (Special::Type, [value]) => self.class_of(value),
-            (Special::Iter, [value]) => self.iter(value),
-            (Special::Len, [value]) if self.torch.is_fake(&value.object) => rows(&value.object),
-            (Special::Len, [value]) => {
-                if let Some(source) = self.source_of(&value.object)
-                    && self.torch.is_container(&value.object)
-                {
-                    self.pin_type(&value.object, source)?;
-                    self.guards.length(source, value.object.len()?);
-                    return Ok(Tracked::new(value.object.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
-                }
-                self.call_pure(&callable.object, args, kwargs)
-            }
-            (Special::Sum, [values, start @ ..]) => {
-                let mut total = match start.first() {
-                    Some(start) => start.clone(),
-                    None => Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any()),
-                };
-                for value in self.unpack_any(values, None)? {
-                    total = self.binary("add", &total, &value)?;
-                }
-                Ok(total)
-            }
-            (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
-            (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
-            (Special::Reduce, _) => self.reduce(&callable.object, args),
-            (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
-            (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
-            (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
-            (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
-            _ => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                self.returned(callable.object.call(given, Some(&keywords)))
-            }
-        }
-    }
-
-    fn call_operator(
-        &self,
-        function: &Bound<'py, PyAny>,
-        name: &'static str,
-        args: &[Tracked<'py>],
-        kwargs: &Keywords<'py>,
-    ) -> Outcome<Tracked<'py>> {
-        match (name, args) {
-            ("getitem", [container, key]) => self.get_item(container, key),
-            ("setitem", [container, key, value]) => {
-                self.set_item(container, key, Some(value))?;
-                Ok(Tracked::new(self.py.None().into_bound(self.py)))
-            }
-            ("is_" | "is_not", [lhs, rhs]) => {
-                let same = self.is_same(lhs, rhs)? == (name == "is_");
-                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
-            }
-            _ if args.iter().any(|arg| self.torch.is_fake(&arg.object)) => self.operator(name, args),
-            _ if COMPARISONS.contains(&name) && args.len() == 2 => self.binary(name, &args[0], &args[1]),
-            ("contains", [container, item]) => {
-                let found = self.contains(container, item)?;
-                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))
-            }
-            _ => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                self.returned(function.call(given, Some(&keywords)))
-            }
-        }
     }
 
     /// A binary operator by its name in `operator`.
@@ -553,10 +263,17 @@ impl<'py> Capture<'py> {
             }
         }
         if COMPARISONS.contains(&name) {
+            self.guard_inside([&left, &right])?;
             self.compared([&left, &right])?;
         }
         let function = self.py.import("operator")?.getattr(name)?;
-        self.returned(function.call1((left, right)))
+        let result = self.natively(name, || function.call1((left, right)));
+        if let Ok(made) = &result
+            && made.is_exact_instance_of::<PyDict>()
+        {
+            self.note_new(made);
+        }
+        self.returned(result)
     }
 
     /// A unary operator by its name in `operator`.
@@ -571,24 +288,54 @@ impl<'py> Capture<'py> {
 
 /// The object a builtin method is bound to; None for plain functions and unbound methods.
 pub(crate) fn receiver<'py>(callable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    let kind = callable.get_type();
-    let kind = kind.name().ok()?;
-    if !["builtin_function_or_method", "builtin_method", "method-wrapper"].iter().any(|known| kind == *known) {
+    if kind::is_bound_slot(callable) {
+        return callable.getattr("__self__").ok();
+    }
+    if !kind::is_c_function(callable) && !kind::is_c_method(callable) {
         return None;
     }
     let owner = callable.getattr("__self__").ok()?;
-    if kind == "method-wrapper" {
-        return Some(owner);
-    }
     (!owner.is_none() && !owner.is_instance_of::<PyType>() && !owner.is_instance_of::<pyo3::types::PyModule>()).then_some(owner)
 }
 
 /// `math.foo`, `numpy.ndarray.sum`, for messages.
-fn describe(callable: &Bound<'_, PyAny>) -> String {
+pub(crate) fn describe(callable: &Bound<'_, PyAny>) -> String {
     let text = |name: &str| callable.getattr(name).and_then(|value| value.extract::<String>()).ok();
     match (text("__module__"), text("__qualname__")) {
         (Some(module), Some(name)) => format!("{module}.{name}"),
         (None, Some(name)) => name,
         _ => format!("an object of type {}", type_name(callable)),
+    }
+}
+
+/// The name in `operator` of a binary operator.
+pub(crate) fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
+    match (op, in_place) {
+        (BinaryOp::Add, false) => "add",
+        (BinaryOp::And, false) => "and_",
+        (BinaryOp::FloorDivide, false) => "floordiv",
+        (BinaryOp::LeftShift, false) => "lshift",
+        (BinaryOp::MatrixMultiply, false) => "matmul",
+        (BinaryOp::Multiply, false) => "mul",
+        (BinaryOp::Remainder, false) => "mod",
+        (BinaryOp::Or, false) => "or_",
+        (BinaryOp::Power, false) => "pow",
+        (BinaryOp::RightShift, false) => "rshift",
+        (BinaryOp::Subtract, false) => "sub",
+        (BinaryOp::TrueDivide, false) => "truediv",
+        (BinaryOp::Xor, false) => "xor",
+        (BinaryOp::Add, true) => "iadd",
+        (BinaryOp::And, true) => "iand",
+        (BinaryOp::FloorDivide, true) => "ifloordiv",
+        (BinaryOp::LeftShift, true) => "ilshift",
+        (BinaryOp::MatrixMultiply, true) => "imatmul",
+        (BinaryOp::Multiply, true) => "imul",
+        (BinaryOp::Remainder, true) => "imod",
+        (BinaryOp::Or, true) => "ior",
+        (BinaryOp::Power, true) => "ipow",
+        (BinaryOp::RightShift, true) => "irshift",
+        (BinaryOp::Subtract, true) => "isub",
+        (BinaryOp::TrueDivide, true) => "itruediv",
+        (BinaryOp::Xor, true) => "ixor",
     }
 }

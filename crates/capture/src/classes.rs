@@ -5,6 +5,7 @@
 use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyAttributeError, PyBaseException},
+    intern,
     prelude::*,
     types::{PyString, PyTuple, PyType},
 };
@@ -18,12 +19,17 @@ impl<'py> Capture<'py> {
     /// A class, a tuple of classes, or a tuple of such tuples, each of which is guarded to be this one.
     pub(crate) fn classes(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
         let readable = self.readable(value)?;
+        let _deeper = self.deeper(&readable)?;
         if let Ok(items) = readable.cast_exact::<PyTuple>() {
             for item in items {
                 self.classes(&Tracked::new(item))?;
             }
         } else if let Some(source) = self.source_of(&readable) {
             self.guard_contents(&readable, source)?;
+            // A metaclass may answer as it likes.
+            for name in [intern!(self.py, "__instancecheck__"), intern!(self.py, "__subclasscheck__")] {
+                self.pin_class_entry(&readable, source, name)?;
+            }
         }
         Ok(readable)
     }

@@ -1,14 +1,15 @@
 //! Items, membership, truth, identity, iteration and unpacking.
 
-use dynamlir_guards::{Guard, Relation, Source};
+use dynamlir_guards::{Guard, Relation, Source, SourceId};
+use dynamlir_interpreter::semantics;
 use pyo3::{
-    exceptions::PyValueError,
+    exceptions::{PyKeyError, PyValueError},
     prelude::*,
-    types::{PyDict, PyList, PySlice, PyString, PyTuple},
+    types::{PyDict, PyList, PySet, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
-    attributes::lookup,
+    attributes::{Overlay, lookup},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -45,11 +46,19 @@ impl<'py> Capture<'py> {
             return self.wrap(value, self.guards.source(Source::Index(source, at as u32)));
         }
         if self.torch.is_container(object) && object.is_instance_of::<PyDict>() {
-            self.pin_type(object, source)?;
             let dict = object.cast::<PyDict>().map_err(PyErr::from)?;
-            let Ok(item) = self.guards.item(source, &key.object) else {
+            let Ok(item) = self.item_source(object, source, &key.object) else {
                 return self.met(self.readable(container)?.get_item(&key.object)?);
             };
+            if let Some(owner) = self.written_in(object)
+                && let Ok(name) = key.object.extract::<String>()
+            {
+                match self.written_attr(&owner, &name) {
+                    Overlay::Set(value) => return self.met(value),
+                    Overlay::Deleted => return Err(Halt::Raise(PyKeyError::new_err((name,)))),
+                    Overlay::Untouched => {}
+                }
+            }
             return match dict.get_item(&key.object)? {
                 Some(value) => self.wrap(value, item),
                 None if object.hasattr("__missing__")? => {
@@ -57,17 +66,30 @@ impl<'py> Capture<'py> {
                 }
                 None => {
                     self.guards.absent(item);
-                    Err(Halt::Raise(pyo3::exceptions::PyKeyError::new_err((key.object.clone().unbind(),))))
+                    Err(Halt::Raise(PyKeyError::new_err((key.object.clone().unbind(),))))
                 }
             };
         }
         self.pin_type(object, source)?;
         self.guard_contents(object, source)?;
-        if object.get_type().getattr("__module__")?.eq("typing")? {
+        if self.is_typing(&object.get_type())? {
             // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
-            return self.met(self.outside(|| object.get_item(&key.object))?);
+            return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
         }
         self.met(object.get_item(&key.object)?)
+    }
+
+    /// Where the value under a key of an existing dict is reached. What is in an object's `__dict__` is what it stores.
+    fn item_source(&self, dict: &Bound<'py, PyAny>, source: SourceId, key: &Bound<'py, PyAny>) -> Result<SourceId, Halt> {
+        if let Source::GetAttr(owner, name) = self.guards.get(source)
+            && &*name == "__dict__"
+            && let Ok(key) = key.cast_exact::<PyString>()
+            && let Ok(key) = key.to_str()
+        {
+            return Ok(self.guards.attr(owner, key));
+        }
+        self.pin_type(dict, source)?;
+        self.guarded(self.guards.item(source, key))
     }
 
     /// `container[key] = value`, or `del container[key]`.
@@ -81,6 +103,7 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(container) {
             return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
+        self.own(&container.object)?;
         self.settle(key)?;
         if container.object.is_instance_of::<PyDict>() {
             self.looked_up(&container.object, &key.object)?;
@@ -98,15 +121,20 @@ impl<'py> Capture<'py> {
     /// `item in container`.
     pub fn contains(&self, container: &Tracked<'py>, item: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&container.object) {
-            return self.stop(reason::DATA_DEPENDENT, "`in` a tensor");
+            return self.stop(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
         }
         self.settle(item)?;
         if let Some(source) = self.source_of(&container.object)
             && container.object.is_instance_of::<PyDict>()
             && self.torch.is_container(&container.object)
-            && let Ok(entry) = self.guards.item(source, &item.object)
+            && let Ok(entry) = self.item_source(&container.object, source, &item.object)
         {
-            self.pin_type(&container.object, source)?;
+            if let Some(owner) = self.written_in(&container.object)
+                && let Ok(name) = item.object.extract::<String>()
+                && let overlay @ (Overlay::Set(_) | Overlay::Deleted) = self.written_attr(&owner, &name)
+            {
+                return Ok(matches!(overlay, Overlay::Set(_)));
+            }
             let found = container.object.contains(&item.object)?;
             if found {
                 self.guards.present(entry);
@@ -115,12 +143,31 @@ impl<'py> Capture<'py> {
             }
             return Ok(found);
         }
+        if let Some(source) = self.source_of(&container.object)
+            && container.object.is_exact_instance_of::<PySet>()
+            && self.torch.is_primitive(&item.object)
+            && self.guarded(self.guards.set_elements(source, &container.object))?
+        {
+            // Here the order does not matter.
+            self.pin_type(&container.object, source)?;
+            return Ok(container.object.contains(&item.object)?);
+        }
         let readable = self.readable(container)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {
             return self.comes_out(&readable, &item.object);
         }
         self.looked_up(&readable, &item.object)?;
-        Ok(readable.contains(&item.object)?)
+        let found = self.natively("contains", || readable.contains(&item.object));
+        if let Some(stop) = self.stop.borrow().clone() {
+            return Err(Halt::Stop(stop));
+        }
+        Ok(found?)
+    }
+
+    /// Whether a class is one of those that `typing` itself has.
+    fn is_typing(&self, class: &Bound<'py, PyType>) -> PyResult<bool> {
+        let typing = self.py.import("typing")?;
+        Ok(typing.getattr_opt(class.name()?)?.is_some_and(|found| found.is(class)))
     }
 
     /// `item in iterator`, as CPython has it, with each comparison noted.
@@ -132,8 +179,9 @@ impl<'py> Capture<'py> {
         }
         for found in container.try_iter()? {
             let found = found?;
+            self.guard_inside([&found, item])?;
             self.compared([&found, item])?;
-            if found.is(item) || found.eq(item)? {
+            if found.is(item) || self.natively("contains", || found.eq(item))? {
                 return Ok(true);
             }
         }
@@ -151,6 +199,10 @@ impl<'py> Capture<'py> {
         if hashes && (self.source_of(container).is_some() || !is_dict) {
             self.addressed([item])?;
         }
+        self.guard_inside([item])?;
+        if !is_dict && self.source_of(container).is_none() {
+            self.guard_inside([container])?;
+        }
         // A view of a dict hashes, or compares with each value.
         self.compared([container, item])
     }
@@ -158,12 +210,20 @@ impl<'py> Capture<'py> {
     /// Whether a value is true.
     pub fn truth(&self, value: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&value.object) {
-            return self.stop(reason::DATA_DEPENDENT, "a branch depends on the contents of a tensor");
+            return self.stop(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
         }
         self.settle(value)?;
+        if self.source_of(&value.object).is_none()
+            && let Some(class) = self.class_at(&value.object)?
+        {
+            for name in ["__bool__", "__len__"] {
+                self.pin_entry(&value.object.get_type(), class, &PyString::new(self.py, name))?;
+            }
+        }
         if let Some(source) = self.source_of(&value.object) {
             self.pin_type(&value.object, source)?;
             if self.torch.is_container(&value.object) {
+                self.refuse_written(&value.object)?;
                 self.guards.length(source, value.object.len()?);
             } else {
                 self.guard_contents(&value.object, source)?;
@@ -203,6 +263,7 @@ impl<'py> Capture<'py> {
     #[expect(clippy::iter_not_returning_iterator, reason = "it is Python's iter")]
     pub fn iter(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_fake(&value.object) {
+            self.tensor_slot(&value.object, "__iter__")?;
             let parts =
                 self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
             return Ok(Tracked::new(parts.object.try_iter()?.into_any()));
@@ -244,6 +305,26 @@ impl<'py> Capture<'py> {
             return Err(Halt::Raise(PyValueError::new_err(message)));
         }
         Ok(items)
+    }
+
+    /// What `*args` stands for in a call.
+    pub(crate) fn spread_arguments(&self, callable: &Bound<'py, PyAny>, args: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let object = &args.object;
+        let unknown = self.source_of(object).is_none() && !self.torch.is_fake(object);
+        if object.is_exact_instance_of::<PyTuple>() || unknown || lookup(&object.get_type(), "__iter__")?.is_none() {
+            return Ok(Tracked { object: semantics::argument_tuple(callable, object)?, source: args.source });
+        }
+        let items = self.unpack_any(args, None)?;
+        Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
+    }
+
+    /// What `**kwargs` stands for in a call.
+    pub(crate) fn spread_mapping(&self, callable: &Bound<'py, PyAny>, kwargs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let object = &kwargs.object;
+        if object.is_exact_instance_of::<PyDict>() || self.source_of(object).is_none() {
+            return Ok(Tracked { object: semantics::keyword_dict(callable, object)?, source: kwargs.source });
+        }
+        Ok(Tracked::new(semantics::keyword_dict(callable, &self.readable(kwargs)?)?))
     }
 
     /// All items of an iterable; with a limit, one more than that at most.

@@ -29,7 +29,9 @@ impl<'py> Capture<'py> {
         if let Some(known) = self.looked_into.borrow().get(&(object.as_ptr() as usize)) {
             return Ok(*known);
         }
+        let deeper = self.deeper(object)?;
         let tensors = self.contents(object, source)?;
+        drop(deeper);
         // Existing objects are kept alive, so the address stays theirs.
         self.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
         Ok(tensors)
@@ -79,7 +81,7 @@ impl<'py> Capture<'py> {
                 .all_items(items.into_iter().enumerate().map(|(at, item)| (item, self.guards.source(Source::Index(source, at as u32)))));
         }
         if object.is_instance_of::<pyo3::types::PySet>() {
-            if self.guarded(self.guards.set_elements(source, object))? {
+            if self.guarded(self.guards.set_order(source, object))? {
                 return Ok(false);
             }
             return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));

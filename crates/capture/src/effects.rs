@@ -6,14 +6,20 @@
 
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use dynamlir_cpython_abi::kind;
 use pyo3::{
+    exceptions::PyBaseException,
     prelude::*,
-    types::{PyString, PyType},
+    types::{PyFunction, PyString, PyType},
 };
 
-use self::table::{EXAMPLES, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, SETS_STATE, SPECIAL, TORCH_NAMESPACES, TYPES};
+use self::table::{
+    ASKED, DESCRIPTORS, EXAMPLES, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, REFUSED, SETS_STATE, SPECIAL,
+    TORCH_NAMESPACES, TYPES,
+};
+use crate::kinds::{Kind, Kinds};
 
 /// What calling a C function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +34,16 @@ pub enum Effect {
     MutatesFirst,
     /// Answers from the state of the thread that the global guard covers.
     ReadsState,
+    /// Answers from other state: it is asked again on every check.
+    Asked,
     /// Sets state of the thread, which the frame must set back before it returns.
     SetsState,
     /// An operation of torch: run on fakes and noted in the graph.
     Torch,
     /// The policy has its own way to do it.
     Special(Special),
+    /// Ends the capture, for this reason.
+    Refused(&'static str),
 }
 
 /// Builtins that the policy does itself, because they look inside objects or at fakes.
@@ -81,8 +91,16 @@ pub enum Special {
     FunctionApply,
     /// `ContextVar.get`
     ContextVarGet,
+    /// `sys.exc_info()` and `sys.exception()`: the exception being handled, perhaps by a caller
+    Handled,
+    /// `id(x)`
+    Id,
+    /// `hash(x)`
+    Hash,
     /// `torch.is_inference_mode_enabled()`, of the caller's mode
     IsInference,
+    /// `torch.is_autocast_cache_enabled()`, which is off while capturing
+    AutocastCache,
     /// `torch._C._InferenceMode`, beneath `torch.inference_mode`
     InferenceMode,
     /// A call whose answer while capturing is `True`.
@@ -101,7 +119,11 @@ pub struct Effects {
     /// Address of a type → names of its mutators; types not here are unknown.
     types: HashMap<usize, &'static [&'static str]>,
     namespaces: Vec<usize>,
+    /// Types of C methods and the like, whose instances never change.
+    descriptors: HashSet<usize>,
     tensor_base: usize,
+    /// What callables are.
+    pub kinds: Kinds,
     /// Keeps the addresses above taken.
     alive: Vec<Py<PyAny>>,
 }
@@ -113,13 +135,21 @@ fn address(object: &Bound<'_, PyAny>) -> usize {
 impl Effects {
     /// Resolves the table. Names that this Python or torch does not have are left out.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let mut table =
-            Self { functions: HashMap::new(), types: HashMap::new(), namespaces: Vec::new(), tensor_base: 0, alive: Vec::new() };
+        let mut table = Self {
+            functions: HashMap::new(),
+            types: HashMap::new(),
+            namespaces: Vec::new(),
+            descriptors: HashSet::new(),
+            tensor_base: 0,
+            kinds: Kinds::new(py)?,
+            alive: Vec::new(),
+        };
         for (names, effect) in [
             (PURE, Effect::Pure),
             (OUTSIDE, Effect::Outside),
             (MUTATES_FIRST, Effect::MutatesFirst),
             (READS_STATE, Effect::ReadsState),
+            (ASKED, Effect::Asked),
             (SETS_STATE, Effect::SetsState),
         ] {
             for (module, names) in names {
@@ -128,8 +158,14 @@ impl Effects {
                 }
             }
         }
+        table.add_numpy(py)?;
         for (module, name, special) in SPECIAL {
             table.add(py, module, name, Effect::Special(*special));
+        }
+        for (why, names) in REFUSED {
+            for (module, name) in *names {
+                table.add_path(py, module, name, Effect::Refused(why));
+            }
         }
         for name in OPERATORS {
             table.add(py, "operator", name, Effect::Special(Special::Operator(name)));
@@ -137,6 +173,16 @@ impl Effects {
         for (module, name, mutators) in TYPES {
             if let Some(object) = find(py, module, name) {
                 table.types.insert(address(&object), mutators);
+                table.alive.push(object.unbind());
+            }
+        }
+        // Exceptions differ in what they are made of, and change by the methods that all of them have.
+        let changes = TYPES.iter().find(|(_, name, _)| *name == "BaseException").map_or(&[][..], |(.., changes)| changes);
+        for object in py.import("builtins")?.dict().values() {
+            if let Ok(class) = object.cast::<PyType>()
+                && class.is_subclass_of::<PyBaseException>()?
+            {
+                table.types.insert(address(&object), changes);
                 table.alive.push(object.unbind());
             }
         }
@@ -158,6 +204,12 @@ impl Effects {
         if let Some(get) = find(py, "_contextvars", "ContextVar").and_then(|kind| kind.getattr("get").ok()) {
             table.functions.insert(address(&get), Effect::Special(Special::ContextVarGet));
             table.alive.push(get.unbind());
+        }
+        for name in DESCRIPTORS {
+            if let Some(object) = find(py, "types", name) {
+                table.descriptors.insert(address(&object));
+                table.alive.push(object.unbind());
+            }
         }
         let torch = py.import("torch._C")?;
         let apply = torch.getattr("_FunctionBase")?.getattr("__dict__")?.get_item("apply")?;
@@ -188,32 +240,61 @@ impl Effects {
         }
     }
 
+    /// Functions of numpy that compute a number from numbers: those that numpy itself has, not what `frompyfunc` makes.
+    fn add_numpy(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Ok(numpy) = py.import("numpy") else { return Ok(()) };
+        let ufunc = numpy.getattr("ufunc")?;
+        for value in numpy.dict().values() {
+            if value.get_type().is(&ufunc) {
+                self.functions.insert(address(&value), Effect::Numbers);
+                self.alive.push(value.unbind());
+            }
+        }
+        for name in NUMPY {
+            self.add(py, "numpy", name, Effect::Numbers);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a method, slot or attribute that torch's C code gives all tensors.
+    pub fn is_of_tensors(&self, descriptor: &Bound<'_, PyAny>) -> bool {
+        let descriptors = [
+            kind::is_method_descriptor,
+            kind::is_slot_wrapper,
+            kind::is_getset_descriptor,
+            kind::is_member_descriptor,
+            kind::is_class_method_descriptor,
+        ];
+        let own = || descriptor.getattr("__objclass__").is_ok_and(|class| address(&class) == self.tensor_base);
+        descriptors.iter().any(|is| is(descriptor)) && own()
+    }
+
+    /// As `add`, by a name with dots: `Logger._log`.
+    fn add_path(&mut self, py: Python<'_>, module: &str, path: &str, effect: Effect) {
+        let found = py.import(module).map(Bound::into_any).and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
+        if let Ok(object) = found {
+            self.functions.insert(address(&object), effect);
+            self.alive.push(object.unbind());
+        }
+    }
+
     /// What calling this C function, method, slot or type means; `None` when the table does not know it.
     pub fn of(&self, callable: &Bound<'_, PyAny>) -> Option<Effect> {
         if let Some(effect) = self.functions.get(&address(callable)) {
             return Some(*effect);
         }
-        let kind = callable.get_type();
-        let kind_name = kind.name().ok()?;
-        match kind_name.to_str().ok()? {
-            "builtin_function_or_method" | "builtin_method" => self.builtin(callable),
-            "method_descriptor" | "wrapper_descriptor" | "classmethod_descriptor" => {
-                self.method(&callable.getattr("__objclass__").ok()?, &callable.getattr("__name__").ok()?)
-            }
-            "method-wrapper" => {
+        match self.kinds.of(callable) {
+            Kind::Builtin => self.builtin(callable),
+            Kind::Descriptor => self.method(&callable.getattr("__objclass__").ok()?, &callable.getattr("__name__").ok()?),
+            Kind::BoundSlot => {
                 let object = callable.getattr("__self__").ok()?;
                 self.method(
                     &callable.getattr("__objclass__").unwrap_or_else(|_| object.get_type().into_any()),
                     &callable.getattr("__name__").ok()?,
                 )
             }
-            "OpOverload" | "OpOverloadPacket" => Some(Effect::Torch),
-            "itemgetter" => Some(Effect::Pure),
-            "ufunc" => Some(Effect::Numbers),
-            "_ArrayFunctionDispatcher" => {
-                let name: String = callable.getattr("__name__").ok()?.extract().ok()?;
-                NUMPY.contains(&name.as_str()).then_some(Effect::Numbers)
-            }
+            Kind::Overload => Some(Effect::Torch),
+            Kind::ItemGetter => Some(Effect::Pure),
             _ => None,
         }
     }
@@ -256,8 +337,21 @@ impl Effects {
                     };
                 }
             }
+            // Another type's method of that name says nothing about this one. `torch.Tensor` has some of its base's itself.
+            let own = base.getattr("__dict__").and_then(|dict| dict.get_item(&name)).ok();
+            if own.as_ref().is_some_and(|own| self.is_of_tensors(own)) {
+                return Some(Effect::Torch);
+            }
+            if own.is_some_and(|own| !own.is_exact_instance_of::<PyFunction>()) {
+                return None;
+            }
         }
         None
+    }
+
+    /// Whether an object is a method of C code or the like, which is what it is for good.
+    pub fn is_descriptor(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.descriptors.contains(&(object.get_type_ptr() as usize))
     }
 
     /// Whether the instances of a builtin type may be made: the type itself is in the table.

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod asked;
 mod attributes;
+mod beneath;
 mod callbacks;
 mod calls;
 mod classes;
@@ -13,14 +15,26 @@ mod containers;
 mod contents;
 mod dynamic;
 pub mod effects;
+mod finalizers;
 mod identity;
+pub mod inside;
+mod kinds;
+mod known;
+mod lookups;
+mod made;
 mod names;
+mod natives;
+mod nesting;
 pub mod outputs;
+mod patched;
 mod policy;
 mod reduce;
 mod refusals;
 mod repeats;
+mod reports;
 mod run;
+mod snapshots;
+mod specials;
 pub mod state;
 pub mod stop;
 mod switches;

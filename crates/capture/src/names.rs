@@ -1,18 +1,24 @@
-//! Where the global names and the free variables of a frame are reached.
+//! Where the global names, the free variables and the imports of a frame are reached, and how its values are called.
 //!
 //! A function that existed has its own globals and cells. One that the frame makes (a comprehension, a lambda) shares the
 //! globals of the function that makes it, and the cells that it is handed.
 
 use std::rc::Rc;
 
+use dynamlir_cpython_abi::kind;
 use dynamlir_guards::{Source, SourceId};
-use dynamlir_interpreter::Activation;
+use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
+    exceptions::PyAttributeError,
+    intern,
     prelude::*,
-    types::{PyString, PyTuple},
+    types::{PyFunction, PyString, PyTuple},
 };
 
-use crate::state::{Capture, Outcome};
+use crate::{
+    state::{Capture, Halt, Outcome, Tracked},
+    stop::reason,
+};
 
 impl<'py> Capture<'py> {
     /// Where a global of a frame is reached; None for code that is run without a function.
@@ -81,6 +87,23 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
+    /// Guards the class that `super()` in a frame looks behind: C code reads it from the frame.
+    pub(crate) fn pin_class_cell(&self, frame: &Activation<'py>) -> Outcome<()> {
+        let Some(function) = frame.function() else { return Ok(()) };
+        let Ok(own) = function.getattr(intern!(self.py, "__closure__"))?.cast_into::<PyTuple>() else { return Ok(()) };
+        let names = frame.code().getattr(intern!(self.py, "co_freevars"))?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+        for (index, name) in names.iter().enumerate() {
+            if name.eq("__class__")?
+                && let Some(class) = semantics::cell_get(&own.get_item(index)?)?
+                && let Some(source) = self.free_source(frame, index)?
+            {
+                self.wrap(class.clone(), source)?;
+                self.pin(&class, source)?;
+            }
+        }
+        Ok(())
+    }
+
     fn free_source(&self, frame: &Activation<'py>, index: usize) -> Outcome<Option<SourceId>> {
         let Some(function) = frame.function() else { return Ok(None) };
         let name: String = frame.code().getattr("co_freevars")?.get_item(index)?.extract()?;
@@ -94,4 +117,105 @@ impl<'py> Capture<'py> {
         };
         Ok(Some(self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
     }
+
+    /// `import name` and `from name import fromlist`: what `sys.modules` holds under the name.
+    pub(crate) fn import_name(
+        &self,
+        frame: &Activation<'py>,
+        name: &Bound<'py, PyString>,
+        fromlist: &Bound<'py, PyAny>,
+        level: &Bound<'py, PyAny>,
+    ) -> Outcome<Tracked<'py>> {
+        let key = intern!(self.py, "__import__");
+        let found = frame.builtins().get_item(key)?;
+        if !kind::is_c_function(&found) {
+            return self.stop(reason::C_FUNCTION, "an __import__ that was patched");
+        }
+        let own = match self.globals_owner(frame)? {
+            Some(owner) => Source::BuiltinOf(owner, "__import__".into()),
+            None => Source::Builtin("__import__".into()),
+        };
+        self.guarded(self.guards.identity(self.guards.source(own), &found))?;
+        // A module that is imported for the first time makes real tensors, and stays imported whatever becomes of the capture.
+        let module = self.outside(|| semantics::import_name(frame, name, fromlist, level))?;
+        let mut full = name.to_str()?.to_owned();
+        if level.extract::<usize>()? > 0 {
+            // Relative to the package of the globals, which nobody changes.
+            full = match module.getattr_opt(intern!(self.py, "__name__"))? {
+                Some(name) => name.extract()?,
+                None => return self.stop(reason::UNGUARDABLE, "a relative import of a module without a name"),
+            };
+        }
+        let mut source = self.module_source(&full)?;
+        if !fromlist.is_truthy()? && full.contains('.') {
+            // It is looked for whole, and the first part is given.
+            self.guards.present(source);
+            source = self.module_source(full.split('.').next().unwrap_or_default())?;
+        }
+        self.imported(module, source)
+    }
+
+    /// `from module import name`
+    pub(crate) fn import_from(&self, module: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        match self.load_attr(module, name) {
+            Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => {
+                let found = semantics::import_from(&module.object, name)?;
+                let package: String = module.object.getattr(intern!(self.py, "__name__"))?.extract()?;
+                let source = self.module_source(&format!("{package}.{name}"))?;
+                self.imported(found, source)
+            }
+            other => other,
+        }
+    }
+
+    /// Where a module is found by its name.
+    fn module_source(&self, name: &str) -> Outcome<SourceId> {
+        let sys = self.guarded(self.guards.hold(self.py.import("sys")?.as_any(), "sys"))?;
+        let key = PyString::new(self.py, name);
+        self.guarded(self.guards.item(self.guards.attr(sys, "modules"), key.as_any()))
+    }
+
+    /// A module, which must be what is found there.
+    fn imported(&self, module: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
+        let module = self.wrap(module, source)?;
+        if module.source.is_some() {
+            self.pin(&module.object, source)?;
+        }
+        Ok(module)
+    }
+
+    /// How a value is shown in a step trace: `TensorVar(add_0)`, `ConstVar(2)`.
+    pub(crate) fn describe_value(&self, value: &Value<'py>) -> String {
+        let Some(object) = &value.object else { return "NULL".to_owned() };
+        if let Some(node) = self.node(object) {
+            return format!("TensorVar({})", self.graph.borrow().name(node));
+        }
+        if let Ok(receiver) = object.getattr("__self__")
+            && let Some(node) = self.node(&receiver)
+        {
+            let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+            return format!("MethodVar({}, \"{name}\")", self.graph.borrow().name(node));
+        }
+        if self.torch.is_primitive(object) {
+            return format!("ConstVar({})", object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
+        }
+        if object.is_instance_of::<PyFunction>() || object.is_callable() {
+            let name: String =
+                object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
+            return format!("Callable({name})");
+        }
+        format!("Var({})", crate::state::type_name(object))
+    }
+}
+
+/// The names of a frame's parameters, by slot.
+pub(crate) fn parameter_names(frame: &Activation<'_>) -> PyResult<Vec<String>> {
+    let code = frame.code();
+    let number = |name: &str| code.getattr(name)?.extract::<usize>();
+    let flags = number("co_flags")?;
+    // CO_VARARGS and CO_VARKEYWORDS.
+    let extra = usize::from(flags & 0x4 != 0) + usize::from(flags & 0x8 != 0);
+    let count = number("co_argcount")? + number("co_kwonlyargcount")? + extra;
+    let names = code.getattr("co_varnames")?;
+    (0..count).map(|at| names.get_item(at)?.extract()).collect()
 }

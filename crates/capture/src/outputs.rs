@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use dynamlir_frame::{Instance, Recipe, SetKind};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType},
+    types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyTuple, PyType},
 };
 
 use crate::{
     attributes::instance_dict,
+    calls::describe,
+    nesting::DEEPEST,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
@@ -22,6 +24,8 @@ pub struct Outputs<'py> {
     pub fakes: Vec<Bound<'py, PyAny>>,
     seen: HashMap<usize, usize>,
     open: Vec<usize>,
+    /// The dicts that hold attributes of instances, kept alive.
+    attributes: HashMap<usize, Bound<'py, PyAny>>,
 }
 
 impl<'py> Capture<'py> {
@@ -41,10 +45,27 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(value) {
             return Ok(Recipe::Input(self.guards.collect(source)));
         }
-        if self.torch.is_primitive(object) || object.is_instance_of::<PyType>() {
+        if let Some((_, source)) = self.original(object) {
+            return Ok(Recipe::Input(self.guards.collect(source)));
+        }
+        if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
         }
+        if object.is_instance_of::<PyType>() {
+            self.kept_class(object)?;
+            return Ok(Recipe::Constant(object.clone().unbind()));
+        }
+        if !self.is_young(object) && self.never_changes(object)? && !object.is_exact_instance_of::<PyFunction>() {
+            return Ok(Recipe::Constant(object.clone().unbind()));
+        }
+        self.own_output(object)?;
         let address = object.as_ptr() as usize;
+        if outputs.attributes.contains_key(&address) {
+            return self.stop(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
+        }
+        if outputs.open.len() >= DEEPEST {
+            return self.stop(reason::OUTPUT, format!("a {} within more than {DEEPEST} others", type_name(object)));
+        }
         if outputs.open.contains(&address) {
             return self.stop(reason::OUTPUT, format!("a {} that contains itself", type_name(object)));
         }
@@ -57,6 +78,22 @@ impl<'py> Capture<'py> {
         let made = self.object_recipe(object, outputs);
         outputs.open.pop();
         Ok(Recipe::Keep(number, Box::new(made?)))
+    }
+
+    /// Ends the capture where a class is the frame's own: it is another one at each call, and holds what the frame has put into it.
+    fn kept_class(&self, class: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.is_young(class) {
+            return self.stop(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
+        }
+        Ok(())
+    }
+
+    /// Ends the capture where an object is neither the frame's own nor known by a source.
+    fn own_output(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.is_young(object) {
+            return Ok(());
+        }
+        self.stop(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object)))
     }
 
     fn items(&self, items: impl Iterator<Item = Bound<'py, PyAny>>, outputs: &mut Outputs<'py>) -> Outcome<Vec<Recipe>> {
@@ -83,7 +120,9 @@ impl<'py> Capture<'py> {
         }
         let class = object.get_type();
         if let Ok(items) = object.cast::<PyTuple>() {
-            return Ok(Recipe::TupleClass(class.into_any().unbind(), self.items(items.iter(), outputs)?));
+            self.kept_class(class.as_any())?;
+            let attributes = self.attributes_recipe(object, outputs)?;
+            return Ok(Recipe::TupleClass(class.into_any().unbind(), self.items(items.iter(), outputs)?, attributes));
         }
         self.instance_recipe(object, &class, outputs)
     }
@@ -119,37 +158,64 @@ impl<'py> Capture<'py> {
     /// Whether an object is made at each call, and hashed by its address, or by that of such an object in it.
     fn is_placed_anew(&self, item: &Bound<'py, PyAny>) -> bool {
         if let Ok(items) = item.cast_exact::<PyTuple>() {
+            // Deeper ones are refused.
+            let Ok(_deeper) = self.deeper(item) else { return true };
             return items.iter().any(|item| self.is_placed_anew(&item));
         }
         !self.torch.is_primitive(item) && !item.is_instance_of::<PyType>() && self.source_of(item).is_none()
     }
 
     fn instance_recipe(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        self.kept_class(class.as_any())?;
         let Layout { base, slots } = Layout::of(class)?;
         if slots {
             return self.stop(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
         }
-        let name: String = base.getattr("__name__")?.extract()?;
-        let items = match name.as_str() {
-            "object" => Vec::new(),
-            "dict" | "OrderedDict" => self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?,
-            "list" => {
-                let items = self.items(object.cast::<PyList>().map_err(PyErr::from)?.iter(), outputs)?;
-                items.into_iter().map(|item| (Recipe::Constant(self.py.None()), item)).collect()
+        let ordered = self.py.import("collections")?.getattr("OrderedDict")?;
+        let items = if base.is(self.py.get_type::<PyAny>()) || base.is(self.py.import("types")?.getattr("SimpleNamespace")?) {
+            Vec::new()
+        } else if base.is(self.py.get_type::<PyDict>()) {
+            self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?
+        } else if base.is(&ordered) {
+            // It has an order of its own, which the dict beneath does not know.
+            let mut pairs = Vec::new();
+            for pair in ordered.call_method1("items", (object,))?.try_iter()? {
+                let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
+                pairs.push((self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?));
             }
-            _ => return self.stop(reason::OUTPUT, type_name(object)),
+            pairs
+        } else if base.is(self.py.get_type::<PyList>()) {
+            let items = self.items(object.cast::<PyList>().map_err(PyErr::from)?.iter(), outputs)?;
+            items.into_iter().map(|item| (Recipe::Constant(self.py.None()), item)).collect()
+        } else {
+            return self.stop(reason::OUTPUT, type_name(object));
         };
-        let mut attributes = Vec::new();
-        if let Some(dict) = instance_dict(object) {
-            for (key, value) in dict.iter() {
-                attributes.push((key.clone().unbind(), self.recipe(&Tracked::new(value), outputs)?));
-            }
-        }
+        let attributes = self.attributes_recipe(object, outputs)?;
         Ok(Recipe::Instance(Box::new(Instance {
             class: class.clone().into_any().unbind(),
             base: base.into_any().unbind(),
             items,
             attributes,
         })))
+    }
+
+    /// What stands in the `__dict__` of an object of the frame's own.
+    fn attributes_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Py<PyAny>, Recipe)>> {
+        let mut attributes = Vec::new();
+        if let Some(dict) = instance_dict(object) {
+            let address = dict.as_ptr() as usize;
+            let shared = outputs.seen.contains_key(&address) || outputs.attributes.contains_key(&address);
+            if shared || self.source_of(&dict).is_some() {
+                return self.stop(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
+            }
+            outputs.attributes.insert(address, dict.clone().into_any());
+            for (key, value) in dict.iter() {
+                if !self.torch.is_primitive(&key) {
+                    return self.stop(reason::OUTPUT, format!("an attribute under a {}", type_name(&key)));
+                }
+                attributes.push((key.clone().unbind(), self.recipe(&Tracked::new(value), outputs)?));
+            }
+        }
+        Ok(attributes)
     }
 }

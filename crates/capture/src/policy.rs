@@ -8,12 +8,14 @@ use dynamlir_interpreter::{
     Value, abort, escape_each, semantics,
 };
 use pyo3::{
+    exceptions::PyKeyboardInterrupt,
     prelude::*,
-    types::{PyDict, PyFunction, PyString, PySuper, PyTuple, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyDict, PyString, PySuper, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
-    calls::Keywords,
+    calls::{Keywords, operator_name},
+    names::parameter_names,
     state::{Capture, Halt, State, Tracked},
     stop::{Stop, reason},
 };
@@ -59,8 +61,9 @@ impl<'py> Capture<'py> {
 
     fn unwind(&self, halt: Halt) -> Unwind {
         match halt {
-            Halt::Raise(error) => match &*self.stop.borrow() {
-                Some(_) => abort(),
+            Halt::Raise(_) if self.stop.borrow().is_some() => abort(),
+            Halt::Raise(error) => match self.interruption(&error) {
+                Some(halt) => self.unwind(halt),
                 None => Unwind::Raise(error),
             },
             Halt::Stop(stop) => {
@@ -90,43 +93,20 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// The name in `operator` of a binary operator.
-fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
-    match (op, in_place) {
-        (BinaryOp::Add, false) => "add",
-        (BinaryOp::And, false) => "and_",
-        (BinaryOp::FloorDivide, false) => "floordiv",
-        (BinaryOp::LeftShift, false) => "lshift",
-        (BinaryOp::MatrixMultiply, false) => "matmul",
-        (BinaryOp::Multiply, false) => "mul",
-        (BinaryOp::Remainder, false) => "mod",
-        (BinaryOp::Or, false) => "or_",
-        (BinaryOp::Power, false) => "pow",
-        (BinaryOp::RightShift, false) => "rshift",
-        (BinaryOp::Subtract, false) => "sub",
-        (BinaryOp::TrueDivide, false) => "truediv",
-        (BinaryOp::Xor, false) => "xor",
-        (BinaryOp::Add, true) => "iadd",
-        (BinaryOp::And, true) => "iand",
-        (BinaryOp::FloorDivide, true) => "ifloordiv",
-        (BinaryOp::LeftShift, true) => "ilshift",
-        (BinaryOp::MatrixMultiply, true) => "imatmul",
-        (BinaryOp::Multiply, true) => "imul",
-        (BinaryOp::Remainder, true) => "imod",
-        (BinaryOp::Or, true) => "ior",
-        (BinaryOp::Power, true) => "ipow",
-        (BinaryOp::RightShift, true) => "irshift",
-        (BinaryOp::Subtract, true) => "isub",
-        (BinaryOp::TrueDivide, true) => "itruediv",
-        (BinaryOp::Xor, true) => "ixor",
-    }
-}
-
 impl Policy for CapturePolicy {
     fn enter(&self, frame: &mut Activation<'_>) -> Run<()> {
         let capture = self.at(frame.py());
         if let Some(function) = frame.function() {
+            capture.run(capture.refuse_dispatch(frame, &function))?;
             capture.run(capture.refuse_disabled(&function))?;
+        }
+        capture.run(capture.pin_class_cell(frame))?;
+        if frame.place().outer().is_some() && frame.place().unit() == 0 && frame.place().prepared().takes_keywords() {
+            // An empty one is not known to the collector, nor has it a version from CPython 3.13 on.
+            let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
+            if let Some(keywords) = names.len().checked_sub(1).and_then(|last| frame.local(last).object) {
+                capture.note_new(&keywords);
+            }
         }
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
@@ -145,9 +125,22 @@ impl Policy for CapturePolicy {
             }
         } else if let Some(function) = frame.function()
             && self.state.called_back.take() == function.as_ptr() as usize
-            && let Some(first) = frame.local(0).object
         {
+            // C code found it somewhere.
+            capture.run(capture.pin_called(&function))?;
+            let first = if frame.locals_count() > 0 { frame.local(0).object } else { None };
+            let Some(first) = first else { return Ok(()) };
             capture.run(capture.pin_special(&function, &first))?;
+            if frame.place().unit() == 0 {
+                // C code may have found these anywhere.
+                for slot in 0..frame.locals_count() {
+                    let Some(object) = frame.local(slot).object else { continue };
+                    let met = capture.run(capture.met(object.clone()))?;
+                    if !met.object.is(&object) {
+                        frame.replace_local(slot, Value::new(met.object));
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -157,12 +150,13 @@ impl Policy for CapturePolicy {
         let called = self.state.entering.replace(0);
         let function = function.map_or(0, |function| function.as_ptr() as usize);
         let by_c = function == 0 || function != called;
-        self.state.called_back.set(if by_c && first.is_some() { function } else { 0 });
+        self.state.called_back.set(if by_c { function } else { 0 });
         first.is_some_and(|first| by_c && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none()))
     }
 
     fn leaves(&self, reason: &str) -> bool {
-        let stop = Stop { reason: reason::BYTECODE, message: reason.to_owned(), location: Vec::new() };
+        let location = Python::attach(|py| self.at(py).location());
+        let stop = Stop { reason: reason::BYTECODE, message: reason.to_owned(), location };
         self.state.stop.borrow_mut().get_or_insert(stop);
         false
     }
@@ -188,10 +182,19 @@ impl Policy for CapturePolicy {
         capture.run(capture.settle(&capture.tracked(value)))
     }
 
+    fn interrupted(&self, py: Python<'_>, error: PyErr) -> Unwind {
+        let capture = self.at(py);
+        capture.unwind(capture.interrupted(error))
+    }
+
     fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         if !capture.concerns(lhs) && !capture.concerns(rhs) {
-            return Ok(semantics::binary_op(op, in_place, lhs.get(), rhs.get())?.into());
+            let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
+            if made.is_exact_instance_of::<PyDict>() {
+                capture.note_new(&made);
+            }
+            return Ok(made.into());
         }
         capture.give(capture.binary(operator_name(op, in_place), &capture.tracked(lhs), &capture.tracked(rhs)))
     }
@@ -211,6 +214,7 @@ impl Policy for CapturePolicy {
         let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
         if apart(lhs) && apart(rhs) {
             // What the frame made may hold what it did not.
+            capture.run(capture.guard_inside([lhs.get(), rhs.get()]))?;
             capture.run(capture.compared([lhs.get(), rhs.get()]))?;
             return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
         }
@@ -254,7 +258,12 @@ impl Policy for CapturePolicy {
     fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Method<'py>> {
         let capture = self.at(name.py());
         let tracked = capture.tracked(owner);
-        if !capture.concerns(owner) && !owner.get().is_exact_instance_of::<PySuper>() {
+        let builtin = || !crate::made::is_changeable(&owner.get().get_type());
+        if !capture.concerns(owner)
+            && !owner.get().is_exact_instance_of::<PySuper>()
+            && builtin()
+            && !owner.get().is_instance_of::<PyType>()
+        {
             return semantics::load_method(owner, name);
         }
         Ok(Method { callable: capture.give(capture.load_attr(&tracked, name))?, this: None })
@@ -262,8 +271,8 @@ impl Policy for CapturePolicy {
 
     fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Option<Value<'py>>> {
         let capture = self.at(name.py());
-        if let Some(source) = capture.source_of(owner.get()) {
-            capture.run(capture.pin_class_entry(owner.get(), source, name))?;
+        if let Some(source) = capture.run(capture.class_at(owner.get()))? {
+            capture.run(capture.pin_entry(&owner.get().get_type(), source, name))?;
         }
         Ok(semantics::load_special(owner.get(), name)?.map(Value::new))
     }
@@ -345,7 +354,7 @@ impl Policy for CapturePolicy {
 
     fn call_ex<'py>(&self, callable: &Value<'py>, args: &Value<'py>, kwargs: Option<&Value<'py>>) -> Run<Value<'py>> {
         let capture = self.at(callable.get().py());
-        let positional = capture.run(capture.spread(&capture.tracked(args)))?;
+        let positional = capture.run(capture.unpack(&capture.tracked(args), args.get().len()?))?;
         let mut named: Keywords<'py> = Vec::new();
         if let Some(kwargs) = kwargs {
             let dict = kwargs.get();
@@ -359,6 +368,16 @@ impl Policy for CapturePolicy {
             }
         }
         capture.give(capture.call(&capture.tracked(callable), &positional, &named))
+    }
+
+    fn spread<'py>(&self, callable: &Value<'py>, args: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(callable.get().py());
+        capture.give(capture.spread_arguments(callable.get(), &capture.tracked(args)))
+    }
+
+    fn spread_keywords<'py>(&self, callable: &Value<'py>, kwargs: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(callable.get().py());
+        capture.give(capture.spread_mapping(callable.get(), &capture.tracked(kwargs)))
     }
 
     fn iter<'py>(&self, value: &Value<'py>) -> Run<Value<'py>> {
@@ -393,6 +412,7 @@ impl Policy for CapturePolicy {
     fn build_set<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
+        capture.run(capture.guard_inside(items.iter().map(Value::get)))?;
         capture.run(capture.addressed(items.iter().map(Value::get)))?;
         Ok(semantics::build_set(py, items)?.into())
     }
@@ -400,13 +420,24 @@ impl Policy for CapturePolicy {
     fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
+        capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get)))?;
         capture.run(capture.compared(items.iter().step_by(2).map(Value::get)))?;
-        Ok(semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?.into())
+        let made = semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?;
+        capture.note_new(&made);
+        Ok(made.into())
+    }
+
+    fn build_const_key_map<'py>(&self, keys: &Value<'py>, values: &[Value<'py>]) -> Run<Value<'py>> {
+        escape_each(self, values)?;
+        let made = semantics::build_const_key_map(keys.get(), values)?;
+        self.at(keys.get().py()).note_new(&made);
+        Ok(made.into())
     }
 
     fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         capture.run(capture.settle(&capture.tracked(item)))?;
+        capture.run(capture.guard_inside([item.get()]))?;
         capture.run(capture.addressed([item.get()]))?;
         Ok(semantics::set_add(set.get(), item.get())?)
     }
@@ -425,6 +456,7 @@ impl Policy for CapturePolicy {
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
+        capture.run(capture.guard_inside([&readable]))?;
         capture.run(capture.addressed([&readable]))?;
         Ok(semantics::set_update(set.get(), &readable)?)
     }
@@ -456,10 +488,24 @@ impl Policy for CapturePolicy {
 
     fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
         let capture = self.at(exception.get().py());
+        let class = exception.get().cast::<PyType>().map_or_else(|_| exception.get().get_type(), Clone::clone);
+        if class.is_subclass_of::<PyKeyboardInterrupt>().unwrap_or(false) {
+            // Not to be taken for one from outside.
+            let location = capture.location();
+            return capture.unwind(Halt::Stop(Stop { reason: reason::RAISED, message: "raises KeyboardInterrupt".to_owned(), location }));
+        }
         if let Err(halt) = capture.raises(&capture.tracked(exception), cause.map(|cause| capture.tracked(cause)).as_ref()) {
             return capture.unwind(halt);
         }
         semantics::raise(exception.get(), cause.map(Value::get)).into()
+    }
+
+    fn raise_again(&self, exception: Option<&Bound<'_, PyAny>>) -> Run<()> {
+        Python::attach(|py| {
+            let capture = self.at(py);
+            let may_be_another = exception.is_none() || capture.facts.handled;
+            capture.run(if may_be_another { capture.nothing_handled() } else { Ok(()) })
+        })
     }
 
     fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Run<bool> {
@@ -513,21 +559,12 @@ impl Policy for CapturePolicy {
         level: &Value<'py>,
     ) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        // A module that is imported for the first time makes real tensors, and stays imported whatever becomes of the capture.
-        let module = capture.outside(|| semantics::import_name(frame, name, fromlist.get(), level.get()))?;
-        let source = capture.run(capture.guarded(capture.guards.hold(&module, &name.to_string())))?;
-        capture.give(capture.wrap(module, source))
+        capture.give(capture.import_name(frame, name, fromlist.get(), level.get()))
     }
 
     fn import_from<'py>(&self, module: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(name.py());
-        match capture.load_attr(&capture.tracked(module), name) {
-            Err(Halt::Raise(_)) => {
-                let found = semantics::import_from(module.get(), name)?;
-                capture.give(capture.met(found))
-            }
-            other => capture.give(other),
-        }
+        capture.give(capture.import_from(&capture.tracked(module), name))
     }
 
     fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Run<Value<'py>> {
@@ -542,53 +579,13 @@ impl Policy for CapturePolicy {
     }
 }
 
-/// The names of a frame's parameters, by slot.
-fn parameter_names(frame: &Activation<'_>) -> PyResult<Vec<String>> {
-    let code = frame.code();
-    let number = |name: &str| code.getattr(name)?.extract::<usize>();
-    let flags = number("co_flags")?;
-    // CO_VARARGS and CO_VARKEYWORDS.
-    let extra = usize::from(flags & 0x4 != 0) + usize::from(flags & 0x8 != 0);
-    let count = number("co_argcount")? + number("co_kwonlyargcount")? + extra;
-    let names = code.getattr("co_varnames")?;
-    (0..count).map(|at| names.get_item(at)?.extract()).collect()
-}
-
 impl<'py> Capture<'py> {
-    /// The items of an argument tuple, each with its source.
-    fn spread(&self, args: &Tracked<'py>) -> Result<Vec<Tracked<'py>>, Halt> {
-        let length = args.object.len()?;
-        self.unpack(args, length)
-    }
-
     /// A value about to become text.
     fn printable(&self, value: &Value<'py>) -> Result<Bound<'py, PyAny>, Halt> {
         if self.torch.any_fake(value.get()) {
-            return self.stop(reason::DATA_DEPENDENT, "a tensor becomes text");
+            return self.stop(reason::DATA_DEPENDENT_TEXT, "in a string");
         }
+        self.guard_inside([value.get()])?;
         self.readable(&self.tracked(value))
-    }
-
-    /// How a value is shown in a step trace: `TensorVar(add_0)`, `ConstVar(2)`.
-    fn describe_value(&self, value: &Value<'py>) -> String {
-        let Some(object) = &value.object else { return "NULL".to_owned() };
-        if let Some(node) = self.node(object) {
-            return format!("TensorVar({})", self.graph.borrow().name(node));
-        }
-        if let Ok(receiver) = object.getattr("__self__")
-            && let Some(node) = self.node(&receiver)
-        {
-            let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-            return format!("MethodVar({}, \"{name}\")", self.graph.borrow().name(node));
-        }
-        if self.torch.is_primitive(object) {
-            return format!("ConstVar({})", object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
-        }
-        if object.is_instance_of::<PyFunction>() || object.is_callable() {
-            let name: String =
-                object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
-            return format!("Callable({name})");
-        }
-        format!("Var({})", crate::state::type_name(object))
     }
 }

@@ -1,6 +1,9 @@
 //! What becomes of exceptions while capturing: reasons to stop, or the frame's own.
 
-use pyo3::prelude::*;
+use pyo3::{
+    exceptions::{PyBaseException, PyKeyboardInterrupt},
+    prelude::*,
+};
 
 use crate::{
     state::{Capture, Halt},
@@ -8,17 +11,47 @@ use crate::{
 };
 
 impl Capture<'_> {
+    /// Ends the capture where a signal handler has raised: that is the caller's, as it is.
+    pub(crate) fn interruption(&self, error: &PyErr) -> Option<Halt> {
+        let py = self.py;
+        // What C code raises comes without lines of Python, a handler's own never does.
+        if error.traceback(py).is_none() && !error.is_instance_of::<PyKeyboardInterrupt>(py) {
+            return None;
+        }
+        interruption_behind(py, error).map(|error| self.interrupted(error))
+    }
+
+    /// Ends the capture with an exception that is the caller's.
+    pub(crate) fn interrupted(&self, error: PyErr) -> Halt {
+        let message = error.to_string();
+        self.interruption.borrow_mut().get_or_insert(error);
+        Halt::Stop(Stop { reason: reason::RAISED, message, location: Vec::new() })
+    }
+
     /// The reason behind an exception of the session, or the exception itself.
     pub fn session_error(&self, error: PyErr) -> Halt {
         let py = self.py;
+        if let Some(halt) = self.interruption(&error) {
+            return halt;
+        }
         let failure = self.ask("failure", (error.value(py),));
         match failure {
             Ok(failure) if !failure.is_none() => {
                 let text = |name: &str| failure.getattr(name).and_then(|value| value.extract::<String>()).unwrap_or_default();
-                Halt::Stop(Stop { reason: known_reason(&text("reason")), message: text("message"), location: self.location() })
+                let (id, message) = (text("reason"), text("message"));
+                match reason::named(&id) {
+                    Some(reason) => Halt::Stop(Stop { reason, message, location: self.location() }),
+                    // Python refuses such an ID, too: this is about a package that does not fit the extension.
+                    None => Halt::Stop(self.internal(format!("there is no reason {id}: {message}"))),
+                }
             }
             _ => Halt::Raise(error),
         }
+    }
+
+    /// Something of ours went wrong here.
+    pub fn internal(&self, message: String) -> Stop {
+        Stop { reason: reason::INTERNAL_ERROR, message, location: self.location() }
     }
 
     /// As [`Self::session_error`], where a torch function raised. On fakes it does so in other words than on tensors, and the
@@ -31,45 +64,10 @@ impl Capture<'_> {
     }
 }
 
-/// The registry's IDs are static; one that the recorder gives is looked up by its text.
-fn known_reason(text: &str) -> &'static str {
-    const KNOWN: [&str; 19] = [
-        "device",
-        "mixed-devices",
-        "gpu-random",
-        "layout",
-        "subclass",
-        "complex",
-        "dtype",
-        "lazy-bit",
-        "autograd",
-        "data-dependent",
-        "metadata-mutation",
-        "no-functional-variant",
-        "runtime-assert",
-        "opaque-argument",
-        "non-tensor-result",
-        "unknown-tensor",
-        "no-fake",
-        "hidden-operation",
-        "thread-state",
-    ];
-    KNOWN.iter().find(|known| **known == text).copied().unwrap_or("unsupported")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::known_reason;
-
-    #[test]
-    fn what_the_recorder_refuses_keeps_its_reason() {
-        let recorder = include_str!("../../../python/dynamlir/recorder.py");
-        let mut met = 0;
-        for raised in recorder.split("Fallback(\"").skip(1) {
-            let id = raised.split('"').next().unwrap_or_default();
-            assert_eq!(known_reason(id), id);
-            met += 1;
-        }
-        assert!(met > 10, "{met}");
-    }
+/// What a signal handler has raised, if it is behind an error; see `dynamlir.interruptions`.
+pub(crate) fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
+    // Before CPython 3.12 an error has its traceback beside the exception.
+    let exception: Py<PyBaseException> = error.clone_ref(py).into_value(py);
+    let found = dynamlir_interpreter::suspended(|| py.import("dynamlir.interruptions")?.call_method1("of", (exception,))).ok()?;
+    (!found.is_none()).then(|| PyErr::from_value(found))
 }

@@ -39,6 +39,9 @@ use crate::{
     stop::reason,
 };
 
+/// In how many frames a call may be made that is told from others by where it is made.
+const DEEPEST: usize = 500;
+
 /// What is known of calls that cannot be told apart.
 #[derive(Clone)]
 pub(crate) enum Known {
@@ -167,7 +170,12 @@ impl<'py> Capture<'py> {
     fn call_key(&self, module: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Key<'py>>> {
         let mut key = Key { text: format!("{}", module.get_type_ptr() as usize), fakes: Vec::new(), existing: Vec::new() };
         let mut place = dynamlir_interpreter::here();
+        let mut depth = 0;
         while let Some(at) = place {
+            depth += 1;
+            if depth > DEEPEST {
+                return Ok(None);
+            }
             let _ = write!(key.text, " {}:{}", at.code(self.py).as_ptr() as usize, at.unit());
             place = at.outer().cloned();
         }
@@ -206,7 +214,7 @@ impl<'py> Capture<'py> {
             let _ = write!(text, " tensor {}", described.cast::<PyString>().map_err(PyErr::from)?.to_str()?);
             return Ok(true);
         }
-        if self.torch.is_primitive(object) {
+        if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             let _ = write!(text, " {} {}", object.get_type_ptr() as usize, object.repr()?.to_str()?);
             return Ok(true);
         }
@@ -216,6 +224,7 @@ impl<'py> Capture<'py> {
             return Ok(true);
         }
         let Ok(items) = object.cast_exact::<PyTuple>() else { return Ok(false) };
+        let _deeper = self.deeper(object)?;
         let _ = write!(text, " tuple {}", items.len());
         for item in items.iter() {
             if !self.argument_key(&Tracked::new(item), key)? {
@@ -278,6 +287,7 @@ impl<'py> Capture<'py> {
             return Some(Made::Constant(object.clone().unbind()));
         }
         let items = object.cast_exact::<PyTuple>().ok().filter(|_| self.source_of(object).is_none())?;
+        let _deeper = self.deeper(object).ok()?;
         items.iter().map(|item| self.made(&item)).collect::<Option<_>>().map(Made::Tuple)
     }
 
@@ -339,7 +349,7 @@ impl<'py> Capture<'py> {
         if self.graph.borrow().nodes().len() - first != region.nodes.1 - region.nodes.0
             || self.op_count() - ops != region.ops.1 - region.ops.0
         {
-            return self.stop(reason::INTERNAL, "a repeated call has done something else");
+            return self.stop(reason::INTERNAL_ERROR, "a repeated call has done something else");
         }
         self.ask("note_repeated", (module,))?;
         Ok(Some(Tracked::new(self.remade(&region.result, &values)?)))
@@ -452,7 +462,7 @@ impl<'py> Capture<'py> {
             }
             Made::Node(node) => match values.get(&node.index()).cloned().or_else(|| self.fake_of(node.index())) {
                 Some(fake) => Ok(fake),
-                None => self.stop(reason::INTERNAL, "a repeated call returns another's tensor"),
+                None => self.stop(reason::INTERNAL_ERROR, "a repeated call returns another's tensor"),
             },
         }
     }

@@ -2,13 +2,14 @@
 
 use std::{collections::HashSet, rc::Rc};
 
+use dynamlir_cpython_abi::Thread;
 use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
-    exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError},
+    exceptions::{PyException, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyTuple},
 };
@@ -17,6 +18,8 @@ use crate::{
     effects::Effects,
     outputs::Outputs,
     policy::CapturePolicy,
+    refusals::interruption_behind,
+    reports::Reports,
     state::{Capture, Halt, Input, State, Tracked},
     stop::{Stop, reason},
     torch::Torch,
@@ -63,7 +66,10 @@ pub struct Stopped {
 }
 
 /// Calls `function` on fakes. The inner error says why the frame cannot be captured; an error of the capture's own is one of these
-/// reasons too. The outer error is an interruption, or one of ours where there is nothing to guard yet.
+/// reasons too.
+///
+/// # Errors
+/// An interruption, which is the caller's.
 pub fn capture<'py>(
     tables: &Tables,
     function: &Bound<'py, PyAny>,
@@ -71,16 +77,59 @@ pub fn capture<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
 ) -> PyResult<Result<Captured, Stopped>> {
+    match whole(tables, function, args, kwargs, steps) {
+        Ok(outcome) => Ok(outcome),
+        Err(Ended::Interrupted(error)) => Err(error),
+        // Nothing is known of the call: no other one will be tried either.
+        Err(Ended::Failed(error)) => Ok(Err(Stopped { stop: Stop::internal(&error), guards: GuardBuilder::new() })),
+    }
+}
+
+/// Why there is neither a captured frame nor a reason.
+enum Ended {
+    /// A signal handler has raised.
+    Interrupted(PyErr),
+    /// Something of ours went wrong.
+    Failed(PyErr),
+}
+
+impl From<PyErr> for Ended {
+    fn from(error: PyErr) -> Self {
+        Python::attach(|py| match interruption_behind(py, &error) {
+            Some(error) => Self::Interrupted(error),
+            None if !error.is_instance_of::<PyException>(py) => Self::Interrupted(error),
+            None => Self::Failed(error),
+        })
+    }
+}
+
+fn whole<'py>(
+    tables: &Tables,
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    steps: Option<Py<PyAny>>,
+) -> Result<Result<Captured, Stopped>, Ended> {
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
-    session.call_method0("__enter__")?;
+    let leave = || session.call_method1("__exit__", (py.None(), py.None(), py.None()));
+    if let Err(error) = session.call_method0("__enter__") {
+        leave()?;
+        return Err(error.into());
+    }
     let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some())?;
+    let reports = Reports::listen(py)?;
     let outcome = attempt(py, &state, function, args, kwargs, steps);
     Capture::new(py, state.clone()).settle_compared();
-    let left = session.call_method1("__exit__", (py.None(), py.None(), py.None()));
-    let outcome = match outcome.and_then(|outcome| left.map(|_| outcome)) {
-        Err(error) if error.is_instance_of::<PyException>(py) => Err(Stop::internal(&error)),
+    let left = leave();
+    let reported = reports.interruption();
+    drop(reports);
+    if let Some(error) = state.interruption.take().or(reported) {
+        return Err(Ended::Interrupted(error));
+    }
+    let outcome = match outcome.and_then(|outcome| left.map(|_| outcome)).map_err(Ended::from) {
+        Err(Ended::Failed(error)) => Err(Stop { location: raised_at(py, &error).unwrap_or_default(), ..Stop::internal(&error) }),
         outcome => outcome?,
     };
     let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -90,14 +139,14 @@ pub fn capture<'py>(
             let (graph, inputs) = finish(&state, &kept);
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
             let Ok(state) = Rc::try_unwrap(state) else {
-                return Err(PyRuntimeError::new_err("a frame of the capture is still running"));
+                return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, recipe, session: session.unbind() }))
         }
         Err(stop) => {
             state.graph.take();
             let Ok(state) = Rc::try_unwrap(state) else {
-                return Err(PyRuntimeError::new_err("a frame of the capture is still running"));
+                return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             Ok(Err(Stopped { stop, guards: state.guards }))
         }
@@ -113,15 +162,22 @@ fn attempt<'py>(
     steps: Option<Py<PyAny>>,
 ) -> PyResult<Result<(Recipe, Vec<usize>), Stop>> {
     if let Some(kind) = runs_later(function) {
-        return Ok(Err(Stop { reason: reason::OUTPUT, message: format!("a {kind}, which runs after the call"), location: Vec::new() }));
+        let message = format!("a {kind}, which runs after the call");
+        return Ok(Err(Stop { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
+    }
+    if Thread::current(py).is_ok_and(Thread::is_in_tool) {
+        // Nothing that runs now comes to the hook.
+        let message = "called by a trace function or an audit hook".to_owned();
+        return Ok(Err(Stop { reason: reason::BYTECODE, message, location: Vec::new() }));
     }
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = match finished {
         Ok(finished) => finished,
-        Err(refusal) => return Ok(Err(Stop { reason: reason::PYTHON, message: refusal.to_string(), location: Vec::new() })),
+        Err(refusal) => return Ok(Err(Stop { reason: reason::UNKNOWN_PYTHON, message: refusal.to_string(), location: Vec::new() })),
     };
     let capture = Capture::new(py, state.clone());
+    let outlived = dynamlir_interpreter::suspended(|| capture.outlived());
     if let Some(stop) = state.stop.borrow().clone() {
         return Ok(Err(stop));
     }
@@ -133,11 +189,12 @@ fn attempt<'py>(
     };
     let value = match finished.result {
         Ok(value) => value,
-        // An interruption is the caller's, whatever it interrupts.
-        Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
         Err(error) => return Ok(Err(halt(capture.session_error(error)))),
     };
-    if let Err(error) = capture.settle_writes() {
+    if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
+        return Ok(Err(Stop { reason: reason::STATE_LEFT_SET, message, location }));
+    }
+    if let Err(error) = outlived.and_then(|()| capture.settle_writes()) {
         return Ok(Err(halt(error)));
     }
     let mut outputs = Outputs::default();
@@ -177,6 +234,13 @@ fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
     [(flags::GENERATOR, "generator"), (flags::COROUTINE, "coroutine"), (flags::ASYNC_GENERATOR, "asynchronous generator")]
         .into_iter()
         .find_map(|(flag, kind)| (flags & flag != 0).then_some(kind))
+}
+
+/// The line where a function is defined.
+fn defined_at(function: &Bound<'_, PyAny>) -> PyResult<Vec<Line>> {
+    let code = function.getattr("__code__")?;
+    let text = |name: &str| code.getattr(name)?.extract::<String>();
+    Ok(vec![(text("co_filename")?, code.getattr("co_firstlineno")?.extract()?, text("co_name")?)])
 }
 
 /// The lines of an exception's traceback, innermost first.

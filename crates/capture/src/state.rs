@@ -7,20 +7,27 @@ use std::{
     rc::Rc,
 };
 
+use dynamlir_cpython_abi::Births;
 use dynamlir_graph::{Graph, Line, NodeId};
 use dynamlir_guards::{Guard, GuardBuilder, GuardError, Source, SourceId, TensorMatch};
 use pyo3::{
     exceptions::PyException,
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    types::{PyList, PyTuple},
 };
 
 use crate::{
+    beneath::Native,
     effects::Effects,
+    patched::Facts,
     repeats::Known,
     stop::{Stop, reason},
     torch::Torch,
 };
+
+/// How many frames, from the innermost on, are said to be where something happens: all of them would take quadratic time and memory
+/// where functions call themselves.
+const DEEPEST_LOCATION: usize = 64;
 
 /// An object, and where it was reached if it existed before the frame.
 #[derive(Clone, Debug)]
@@ -83,6 +90,10 @@ pub struct State {
     pub graph: RefCell<Graph<Py<PyAny>>>,
     /// Why it ended early; once set, everything unwinds.
     pub stop: RefCell<Option<Stop>>,
+    /// How deep a value is looked into.
+    pub(crate) nesting: Rc<Cell<usize>>,
+    /// What a signal handler has raised.
+    pub(crate) interruption: RefCell<Option<PyErr>>,
     /// Tensors read, in order.
     pub inputs: RefCell<Vec<Input>>,
     /// Their places, by the addresses of tensors and of fakes.
@@ -90,7 +101,11 @@ pub struct State {
     /// Objects that existed before the frame, by address, kept alive.
     existing: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
     /// Copies of existing containers with fakes for tensors, by address of the original.
-    snapshots: RefCell<HashMap<usize, Py<PyAny>>>,
+    pub(crate) snapshots: RefCell<HashMap<usize, Py<PyAny>>>,
+    /// The other way round: the container that a copy stands for, by the address of the copy, and where it was reached.
+    pub(crate) originals: RefCell<HashMap<usize, (Py<PyAny>, SourceId)>>,
+    /// What the frame has made; None where frames of this CPython are not known.
+    pub(crate) births: Option<Births>,
     /// The node of each fake, by address, kept alive.
     nodes: RefCell<HashMap<usize, (Py<PyAny>, NodeId)>>,
     /// The fake of each node that has one, by its place.
@@ -117,17 +132,23 @@ pub struct State {
     pub(crate) entering: Cell<usize>,
     /// The address of the function with arguments that C code has started last, if that is not `entering`; else 0.
     pub(crate) called_back: Cell<usize>,
+    /// The C code that runs.
+    pub(crate) native: RefCell<Option<Native>>,
     /// Existing objects whose contents are guarded, by address; whether they hold tensors.
     pub(crate) looked_into: RefCell<HashMap<usize, bool>>,
     /// Where the class of existing objects is reached, by its address: through the first of them, whose
     /// guard keeps it alive.
-    classes: RefCell<HashMap<usize, SourceId>>,
+    pub(crate) classes: RefCell<HashMap<usize, SourceId>>,
+    /// Classes and functions of theirs that C code has called, which are guarded, by their addresses.
+    pub(crate) specials: RefCell<HashSet<(usize, usize)>>,
     /// Existing objects that C code has compared with others by identity.
     pub(crate) compared: RefCell<HashSet<SourceId>>,
     /// Source numbers in use on the interpreter's stack.
     pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
     lines: RefCell<LinesByCode>,
+    /// What is guarded of torch, and how the capture began.
+    pub(crate) facts: Facts,
     /// Where the value that the captured frame returns came from.
     pub(crate) returned: RefCell<Option<SourceId>>,
 }
@@ -141,6 +162,10 @@ pub(crate) struct Written {
     pub value: Option<Py<PyAny>>,
     /// What the object itself stores under the name.
     pub before: Option<Py<PyAny>>,
+    /// The Python lines of the latest write.
+    pub location: Vec<Line>,
+    /// Whether it was deleted in between: set again it is the last of all.
+    pub deleted: bool,
 }
 
 /// By the address of a function, which is kept alive.
@@ -188,9 +213,13 @@ impl State {
             guards: GuardBuilder::new(),
             graph: RefCell::default(),
             stop: RefCell::default(),
+            interruption: RefCell::default(),
+            nesting: Rc::default(),
             inputs: RefCell::default(),
             existing: RefCell::default(),
             snapshots: RefCell::default(),
+            originals: RefCell::default(),
+            births: dynamlir_cpython_abi::abi(session.py()).ok().map(|abi| Births::begin(session.py(), abi)),
             nodes: RefCell::default(),
             written: RefCell::default(),
             made: RefCell::default(),
@@ -198,10 +227,13 @@ impl State {
             looked_into: RefCell::default(),
             classes: RefCell::default(),
             compared: RefCell::default(),
+            specials: RefCell::default(),
             entering: Cell::new(0),
             called_back: Cell::new(0),
+            native: RefCell::default(),
             known_sources: RefCell::default(),
             lines: RefCell::default(),
+            facts: Facts::new(session.py()),
             returned: RefCell::default(),
         }))
     }
@@ -228,7 +260,11 @@ impl<'py> Capture<'py> {
         dynamlir_interpreter::suspended(|| {
             let outside = self.session().call_method0("outside")?;
             outside.call_method0("__enter__")?;
-            let result = body();
+            // What is made in there is kept elsewhere: it is not the frame's.
+            let result = match &self.births {
+                Some(births) => births.except(self.py, body),
+                None => body(),
+            };
             outside.call_method1("__exit__", (self.py.None(), self.py.None(), self.py.None()))?;
             result
         })
@@ -243,7 +279,7 @@ impl<'py> Capture<'py> {
     pub fn location(&self) -> Vec<Line> {
         let mut found = Vec::new();
         let mut place = dynamlir_interpreter::here();
-        while let Some(at) = place {
+        while let Some(at) = place.filter(|_| found.len() < DEEPEST_LOCATION) {
             let lines = self.lines_of(at.code(self.py));
             let before = lines.ranges.partition_point(|(unit, _)| *unit <= at.unit());
             let line = before.checked_sub(1).map_or(0, |index| lines.ranges[index].1);
@@ -312,6 +348,7 @@ impl<'py> Capture<'py> {
             self.guards.length(source, 0);
             return Ok(Tracked::new(object));
         }
+        self.refuse_far(&object, source)?;
         if !self.torch.is_primitive(&object) {
             let key = object.as_ptr() as usize;
             let first = {
@@ -466,99 +503,6 @@ impl<'py> Capture<'py> {
         self.pin_type(object, source)?;
         let class = object.get_type_ptr() as usize;
         Ok(*self.classes.borrow_mut().entry(class).or_insert_with(|| self.guards.source(Source::Type(source))))
-    }
-
-    /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
-    /// Everything in them is guarded, since what the code looks at is not seen.
-    pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
-        self.settle(value)?;
-        match self.source_of(&value.object) {
-            Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
-            Some(source) if self.guard_contents(&value.object, source)? => {
-                self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
-            }
-            _ => Ok(value.object.clone()),
-        }
-    }
-
-    /// The guarded copy of an existing container.
-    pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
-        let key = container.as_ptr() as usize;
-        if let Some(known) = self.snapshots.borrow().get(&key) {
-            return Ok(known.bind(self.py).clone());
-        }
-        self.pin_type(container, source)?;
-        let py = self.py;
-        let made: Bound<'py, PyAny> = if let Ok(items) = container.cast_exact::<PyList>() {
-            self.guards.length(source, items.len());
-            let copy = PyList::empty(py);
-            for (at, item) in items.iter().enumerate() {
-                copy.append(self.element(item, Source::Index(source, at as u32))?)?;
-            }
-            copy.into_any()
-        } else if let Ok(items) = container.cast_exact::<PyTuple>() {
-            self.guards.length(source, items.len());
-            let copy: Vec<_> =
-                items.iter().enumerate().map(|(at, item)| self.element(item, Source::Index(source, at as u32))).collect::<Outcome<_>>()?;
-            PyTuple::new(py, copy)?.into_any()
-        } else if let Ok(items) = container.cast::<PyDict>() {
-            self.guarded(self.guards.dict_keys(source, items))?;
-            // OrderedDict and defaultdict stay what they are.
-            let copy = container.call_method0("copy")?;
-            let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
-            for (at, (key, item)) in items.iter().enumerate() {
-                let from = match self.guards.item(source, &key) {
-                    Ok(id) => return_element(self, item, id),
-                    Err(_) => self.element(item, Source::DictValue(source, at as u32)),
-                }?;
-                copy_dict.set_item(key, from)?;
-            }
-            copy
-        } else {
-            let known = self.guarded(self.guards.set_elements(source, container))?;
-            let frozen = container.is_exact_instance_of::<pyo3::types::PyFrozenSet>();
-            if !known && (!frozen || self.guards.identity(source, container).is_err()) {
-                return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
-            }
-            container.clone()
-        };
-        // Where no tensor was replaced the container itself will do, and stays the same object for `is`.
-        let made = if same_items(container, &made) { container.clone() } else { made };
-        self.snapshots.borrow_mut().insert(key, made.clone().unbind());
-        Ok(made)
-    }
-
-    /// One element of an existing container, guarded.
-    fn element(&self, item: Bound<'py, PyAny>, source: Source) -> Outcome<Bound<'py, PyAny>> {
-        return_element(self, item, self.guards.source(source))
-    }
-}
-
-fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
-    let wrapped = capture.wrap(item, source)?;
-    capture.settle(&wrapped)?;
-    if capture.source_of(&wrapped.object).is_some() {
-        if capture.torch.is_container(&wrapped.object) {
-            return capture.snapshot(&wrapped.object, source);
-        }
-        capture.guard_element(&wrapped.object, source)?;
-    }
-    Ok(wrapped.object)
-}
-
-/// Whether a copy holds the same objects as the original, in the same places.
-fn same_items(container: &Bound<'_, PyAny>, copy: &Bound<'_, PyAny>) -> bool {
-    let pairs = |lhs: &Bound<'_, PyAny>, rhs: &Bound<'_, PyAny>| -> PyResult<bool> {
-        for (left, right) in lhs.try_iter()?.zip(rhs.try_iter()?) {
-            if !left?.is(&right?) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    match (container.cast::<PyDict>(), copy.cast::<PyDict>()) {
-        (Ok(lhs), Ok(rhs)) => pairs(lhs.values().as_any(), rhs.values().as_any()).unwrap_or(false),
-        _ => pairs(container, copy).unwrap_or(false),
     }
 }
 

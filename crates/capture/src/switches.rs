@@ -15,6 +15,7 @@ use pyo3::{
 
 use crate::{
     calls::{Keywords, receiver},
+    kinds,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -128,7 +129,7 @@ impl<'py> Capture<'py> {
             return Ok(Some(Switch::Out(what)));
         }
         let Some(rules) = imported(py, intern!(py, "torch._dynamo.trace_rules"))? else { return Ok(None) };
-        if is_function && full_name(object) == "torch._dynamo.decorators.mark_static" {
+        if is_function && kinds::is_of(object, "torch._dynamo.decorators", &["mark_static"])? {
             // Sizes are.
             return Ok(Some(Switch::Nothing));
         }
@@ -148,11 +149,11 @@ impl<'py> Capture<'py> {
     /// Whether `torch.compiler.disable` has wrapped this module.
     fn disabled_module(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<String>> {
         let py = self.py;
-        if !self.torch.is_module(object) || object.get_type().name()? != "OptimizedModule" {
+        if !self.torch.is_module(object) || !kinds::is_of(object.get_type().as_any(), "torch._dynamo.eval_frame", &["OptimizedModule"])? {
             return Ok(None);
         }
         let Some(context) = object.getattr_opt(intern!(py, "dynamo_ctx"))? else { return Ok(None) };
-        if context.get_type().name()? != "DisableContext" {
+        if !kinds::is_of(context.get_type().as_any(), "torch._dynamo.eval_frame", &["DisableContext"])? {
             return Ok(None);
         }
         let module = object.getattr(intern!(py, "_orig_mod"))?;
@@ -173,8 +174,7 @@ impl<'py> Capture<'py> {
         let handlers = class.call_method0(intern!(py, "_get_polyfill_handlers"))?.cast_into::<PyDict>()?;
         let Some(handler) = handlers.get_item(object)? else { return Ok(None) };
         let function = handler.getattr(intern!(py, "__torch_dynamo_polyfill__"))?;
-        let home: String = function.getattr(intern!(py, "__module__"))?.extract().unwrap_or_default();
-        Ok((!home.starts_with("torch.") && !function.is(object)).then_some(function))
+        Ok((!self.effects.kinds.is_torch(&function) && !function.is(object)).then_some(function))
     }
 
     /// A function that is in the graph as it is. What it looks at besides its arguments is not guarded: that is the user's word.

@@ -4,10 +4,10 @@ use dynamlir_graph::{Argument, Line, NodeId, Target};
 use pyo3::{
     exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
-    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
+    types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
 };
 
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Constant, Source, SourceId};
 
 use crate::{
     attributes::{lookup, text},
@@ -55,8 +55,47 @@ const ESCAPES: &[&str] = &[
 const CONTENTS: &[&str] =
     &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
 
+/// Functions and methods whose answers follow from the metadata that guards compare.
+const QUESTIONS: &[&str] = &[
+    "__len__",
+    "can_cast",
+    "dense_dim",
+    "dim",
+    "dim_order",
+    "element_size",
+    "get_device",
+    "has_names",
+    "is_coalesced",
+    "is_complex",
+    "is_conj",
+    "is_contiguous",
+    "is_distributed",
+    "is_floating_point",
+    "is_neg",
+    "is_non_overlapping_and_dense",
+    "is_same_size",
+    "is_signed",
+    "is_strides_like_format",
+    "ndimension",
+    "nelement",
+    "numel",
+    "promote_types",
+    "result_type",
+    "size",
+    "sparse_dim",
+    "stride",
+    "sym_numel",
+    "sym_size",
+    "sym_stride",
+    "type",
+    "_debug_has_internal_overlap",
+    "_nested_tensor_size",
+    "_use_cudnn_ctc_loss",
+];
+
 /// How the operator functions are written on tensors in the torch-level graph.
 const TORCH_NAMES: &[(&str, &str)] = &[
+    ("abs", "torch.abs"),
     ("add", "torch.add"),
     ("sub", "torch.sub"),
     ("mul", "torch.mul"),
@@ -89,6 +128,7 @@ enum Form {
 impl<'py> Capture<'py> {
     /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
     pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        self.pin_operator(name, args)?;
         let function = self.py.import("operator")?.getattr(name)?;
         let qualified = TORCH_NAMES
             .iter()
@@ -108,7 +148,7 @@ impl<'py> Capture<'py> {
         // Torch's namespaces answer in Python.
         let (name, receiver, method) = dynamlir_interpreter::suspended(|| {
             let name = callable.getattr("__name__").and_then(|name| name.extract::<String>());
-            (name.unwrap_or_else(|_| "op".to_owned()), callable.getattr("__self__"), is_tensor_method(callable))
+            (name.unwrap_or_else(|_| "op".to_owned()), callable.getattr("__self__"), self.effects.is_of_tensors(callable))
         });
         if let Ok(receiver) = receiver
             && self.torch.is_fake(&receiver)
@@ -207,7 +247,12 @@ impl<'py> Capture<'py> {
         if matches!(form, Form::State | Form::Whole) {
             self.unrepeatable.set(self.unrepeatable.get() + 1);
         }
-        let result = self.ask(if form == Form::Whole { "run_whole" } else { "run" }, (callable, given, keywords, place));
+        let method = match form {
+            Form::Whole => "run_whole",
+            Form::State => "run_setter",
+            Form::Function | Form::Method => "run",
+        };
+        let result = self.ask(method, (callable, given, keywords, place));
         let result = match result {
             Ok(result) => result,
             Err(error) => return Err(self.refused_by_torch(error)),
@@ -215,11 +260,15 @@ impl<'py> Capture<'py> {
         let writes =
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
         if !self.torch.any_fake(&result) && !writes && !matches!(form, Form::State | Form::Whole) {
-            // A question about metadata: answered, nothing to do when the graph runs.
-            if self.op_count() != ops {
-                self.unrepeatable.set(self.unrepeatable.get() + 1);
+            if self.op_count() == ops {
+                // A question about metadata: answered, nothing to do when the graph runs.
+                if args.iter().any(|arg| self.torch.any_fake(&arg.object)) {
+                    self.guard_question(&target.base, args)?;
+                }
+                return Ok(Tracked::new(result));
             }
-            return Ok(Tracked::new(result));
+            // It writes to what it is given (`out=`), or is there for the error that it may raise.
+            self.unrepeatable.set(self.unrepeatable.get() + 1);
         }
         let node = {
             let mut graph = self.graph.borrow_mut();
@@ -233,6 +282,25 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(result))
     }
 
+    /// A question about tensors that a fake has answered: it must be one about what guards compare.
+    fn guard_question(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+        if QUESTIONS.contains(&name) {
+            return Ok(());
+        }
+        if let ("storage_offset" | "sym_storage_offset", [only]) = (name, args)
+            && let Some((real, source)) = self.real_of(&only.object)
+        {
+            // Where a tensor begins in its storage is in no other guard.
+            let method = self.guards.source(Source::GetAttr(source, "storage_offset".into()));
+            let none = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
+            let Some(none) = none else { return self.stop(reason::INTERNAL_ERROR, "no constant of an empty tuple") };
+            let offset = dynamlir_interpreter::suspended(|| real.call_method0("storage_offset"))?;
+            self.guarded(self.guards.equals(self.guards.source(Source::Answer(method, none)), &offset))?;
+            return Ok(());
+        }
+        self.stop(reason::TENSOR_ESCAPE, format!("{name}, which tells of a tensor's memory"))
+    }
+
     /// Gives the fakes in a result their nodes: the call's, or items of it.
     pub(crate) fn bind_result(&self, result: &Bound<'py, PyAny>, node: NodeId, location: &[Line]) -> Outcome<()> {
         if self.torch.is_fake(result) {
@@ -240,6 +308,8 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         if result.is_instance_of::<PyTuple>() || result.is_instance_of::<PyList>() {
+            // The collector does not know torch's named results.
+            self.note_new(result);
             for (at, item) in result.try_iter()?.enumerate() {
                 let item = item?;
                 if self.torch.any_fake(&item) {
@@ -279,7 +349,6 @@ impl<'py> Capture<'py> {
         if let Some((real, source)) = self.real_of(fake) {
             match lookup(&real.get_type(), &key)? {
                 None => return self.stored_on_tensor(&real, source, name, &key),
-                Some(_) if key.starts_with("__") => {}
                 Some(value) if self.torch.is_primitive(&value) => {
                     // Somebody has given it to the class.
                     let class = self.class_source(&real, source)?;
@@ -290,14 +359,14 @@ impl<'py> Capture<'py> {
                     self.guards.absent(self.guards.attr(source, &key));
                     return self.wrap(value, self.guards.type_attr(class, &key));
                 }
-                Some(member) => self.pin_member(self.class_source(&real, source)?, &key, &member)?,
+                Some(member) => self.pin_member(&real.get_type(), &key, &member)?,
             }
-        } else if !key.starts_with("__")
-            && let class = self.tensor_class()?
-            && let Some(member) = lookup(&class, &key)?
-        {
-            let class = self.guarded(self.guards.hold(&class, "torch.Tensor"))?;
-            self.pin_member(class, &key, &member)?;
+        } else {
+            let class = self.tensor_class()?;
+            match lookup(&class, &key)? {
+                Some(member) => self.pin_member(&class, &key, &member)?,
+                None => self.guards.absent(self.guards.type_attr(self.guarded(self.guards.hold(&class, "torch.Tensor"))?, &key)),
+            }
         }
         let inputs = self.inputs.borrow().len();
         let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
@@ -320,8 +389,18 @@ impl<'py> Capture<'py> {
     }
 
     /// A method or another descriptor of a class of tensors: somebody may patch it.
-    fn pin_member(&self, class: SourceId, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
-        self.guarded(self.guards.identity(self.guards.type_attr(class, key), member))
+    fn pin_member(&self, class: &Bound<'py, PyType>, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
+        let label: String = class.fully_qualified_name()?.extract()?;
+        let at = self.guards.type_attr(self.guarded(self.guards.hold(class, &label))?, key);
+        if self.torch.is_primitive(member) {
+            return self.settle(&Tracked { object: member.clone(), source: Some(at) });
+        }
+        self.guarded(self.guards.identity(at, member))?;
+        // A function is looked into when it is called; what else somebody has put there runs unseen.
+        if member.is_exact_instance_of::<PyFunction>() || self.is_torch_member(member)? {
+            return Ok(());
+        }
+        self.refuse_patched(class, key, member)
     }
 
     /// `torch.Tensor`, which tensors are that the frame makes.
@@ -375,6 +454,7 @@ impl<'py> Capture<'py> {
         if value.is_exact_instance_of::<PyString>() {
             return Ok(Argument::Str(value.extract()?));
         }
+        let _deeper = self.deeper(value)?;
         if let Ok(items) = value.cast_exact::<PyList>() {
             return Ok(Argument::List(items.iter().map(|item| self.argument(&item)).collect::<Outcome<_>>()?));
         }
@@ -393,14 +473,12 @@ impl<'py> Capture<'py> {
             // Torch takes it for the number it is.
             return self.argument(&value.call_method0("item")?);
         }
-        let shown = value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
+        // A `__repr__` in Python is the user's code, which nobody has called.
+        let quiet = !lookup(&value.get_type(), "__repr__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>());
+        let shown = if quiet { dynamlir_interpreter::suspended(|| value.repr()).ok() } else { None };
+        let shown = shown.map_or_else(|| format!("<{}>", type_name(value)), |text| text.to_string());
         Ok(Argument::Object(value.clone().unbind(), shown))
     }
-}
-
-/// Whether this is a method of `Tensor` that is not bound yet.
-fn is_tensor_method(callable: &Bound<'_, PyAny>) -> bool {
-    callable.getattr("__objclass__").is_ok_and(|class| class.getattr("__name__").is_ok_and(|name| name.to_string().starts_with("Tensor")))
 }
 
 /// `torch.relu`, `torch.nn.functional.linear`, `torch.ops.aten.add.Tensor`.

@@ -16,6 +16,13 @@ pub struct Torch {
     parameter: Py<PyType>,
     session: Py<PyAny>,
     weak_reference: usize,
+    file: Py<PyType>,
+    logging: String,
+    /// The code of what `torch._disable_dynamo` makes of functions, some of torch's own among them.
+    disabled: usize,
+    /// Functions that Python enters to run an operation.
+    dispatch: HashSet<usize>,
+    operator_getattrs: HashSet<usize>,
     lazy: HashSet<usize>,
     primitives: HashSet<usize>,
     numpy: HashSet<usize>,
@@ -40,15 +47,19 @@ const CONTAINERS: &[(&str, &[&str])] =
 /// Torch's own namespaces that look an operator up when it is first asked for, and keep it.
 const LAZY: &[(&str, &[&str])] = &[("torch._ops", &["_Ops", "_OpNamespace", "OpOverloadPacket"])];
 
-fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<HashSet<usize>> {
-    let mut found = HashSet::new();
+fn objects<'py>(py: Python<'py>, names: &[(&str, &[&str])]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let mut found = Vec::new();
     for (module, names) in names {
         let module = py.import(*module)?;
         for name in *names {
-            found.insert(module.getattr(*name)?.as_ptr() as usize);
+            found.push(module.getattr(*name)?);
         }
     }
     Ok(found)
+}
+
+fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<HashSet<usize>> {
+    Ok(objects(py, names)?.iter().map(|object| object.as_ptr() as usize).collect())
 }
 
 impl Torch {
@@ -65,6 +76,23 @@ impl Torch {
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
             session: py.import("dynamlir.capture.session")?.getattr("Session")?.unbind(),
             weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
+            file: py.import("io")?.getattr("IOBase")?.cast_into::<PyType>()?.unbind(),
+            dispatch: {
+                let recorder = py.import("dynamlir.capture.session")?.getattr("Watched")?;
+                let dispatch = recorder.getattr("__dict__")?.get_item("__torch_dispatch__")?;
+                // What the dispatcher asks first.
+                let rule = py.import("torch._library.simple_registry").and_then(|module| module.getattr("find_torch_dispatch_rule"));
+                std::iter::once(dispatch).chain(rule.ok()).map(|function| function.as_ptr() as usize).collect()
+            },
+            disabled: {
+                let disable = py.import("torch._compile")?.getattr("_disable_dynamo")?;
+                disable.call1((py.get_type::<PyAny>().getattr("__init_subclass__")?,))?.getattr("__code__")?.as_ptr() as usize
+            },
+            logging: py.import("logging")?.getattr("__file__")?.extract()?,
+            operator_getattrs: {
+                let getattr = |class: &Bound<'_, PyAny>| Ok(class.getattr("__getattr__")?.as_ptr() as usize);
+                objects(py, LAZY)?.iter().map(getattr).collect::<PyResult<_>>()?
+            },
             lazy: addresses(py, LAZY)?,
             primitives: addresses(py, PRIMITIVES)?,
             numpy: if py.import("numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
@@ -89,9 +117,13 @@ impl Torch {
 
     /// Whether a value is a primitive, or a list or tuple of such.
     pub fn is_plain(&self, value: &Bound<'_, PyAny>) -> bool {
+        self.is_plain_within(value, 20)
+    }
+
+    fn is_plain_within(&self, value: &Bound<'_, PyAny>, depth: usize) -> bool {
         let items = value.is_exact_instance_of::<pyo3::types::PyList>() || value.is_exact_instance_of::<PyTuple>();
-        self.is_primitive(value)
-            || items && value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_plain(&item))))
+        let plain = |item: PyResult<Bound<'_, PyAny>>| item.is_ok_and(|item| self.is_plain_within(&item, depth - 1));
+        self.is_primitive(value) || items && depth > 0 && value.try_iter().is_ok_and(|mut items| items.all(plain))
     }
 
     /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.
@@ -104,9 +136,41 @@ impl Torch {
         value.get_type_ptr() as usize == self.weak_reference
     }
 
+    /// Whether this is the class `weakref.ref`.
+    pub fn is_weak_reference_class(&self, class: &Bound<'_, PyAny>) -> bool {
+        class.as_ptr() as usize == self.weak_reference
+    }
+
     /// Whether a value fills in its attributes when they are first asked for.
     pub fn is_lazy(&self, value: &Bound<'_, PyAny>) -> bool {
         self.lazy.contains(&(value.get_type_ptr() as usize))
+    }
+
+    /// Whether a value is a file or another stream.
+    pub fn is_file(&self, value: &Bound<'_, PyAny>) -> bool {
+        // Those of C are not subclasses in their MRO of the abstract class in `io`, but of the one that it is made of.
+        value.get_type().is_subclass(self.file.bind(value.py())).unwrap_or(false)
+    }
+
+    /// Whether this is how an operation comes to the recorder.
+    pub fn is_dispatch(&self, function: &Bound<'_, PyAny>) -> bool {
+        self.dispatch.contains(&(function.as_ptr() as usize))
+    }
+
+    /// What `torch._disable_dynamo` has wrapped in this function; None where it has not.
+    pub fn wrapped_by_disable<'py>(&self, function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let code = function.getattr("__code__").ok()?;
+        if code.as_ptr() as usize == self.disabled { function.getattr("__wrapped__").ok() } else { None }
+    }
+
+    /// Whether a file is that of `logging`, whose locks nobody else asks for.
+    pub fn is_logging(&self, file: &str) -> bool {
+        file == self.logging
+    }
+
+    /// Whether this is `__getattr__` of a namespace that looks an operator up.
+    pub fn is_operator_getattr(&self, function: &Bound<'_, PyAny>) -> bool {
+        self.operator_getattrs.contains(&(function.as_ptr() as usize))
     }
 
     /// Whether a value is the stand-in of a tensor.
@@ -138,21 +202,30 @@ impl Torch {
 
     /// Whether there is a fake among the values, in lists, tuples and dicts too.
     pub fn any_fake(&self, value: &Bound<'_, PyAny>) -> bool {
-        if self.is_fake(value) {
-            return true;
-        }
-        // Named tuples and torch's struct sequences, too.
-        if let Ok(items) = value.cast::<PyTuple>() {
-            return items.iter().any(|item| self.any_fake(&item));
-        }
-        if let Ok(items) = value.cast_exact::<pyo3::types::PyList>() {
-            return items.iter().any(|item| self.any_fake(&item));
-        }
-        if let Ok(items) = value.cast_exact::<PyDict>() {
-            return items.iter().any(|(_, item)| self.any_fake(&item));
-        }
-        if let Ok(slice) = value.cast_exact::<pyo3::types::PySlice>() {
-            return ["start", "stop", "step"].iter().any(|part| slice.getattr(*part).is_ok_and(|part| self.any_fake(&part)));
+        let mut waiting = Vec::new();
+        let mut seen = HashSet::new();
+        let mut at = Some(value.clone());
+        while let Some(value) = at {
+            if self.is_fake(&value) {
+                return true;
+            }
+            // Named tuples and torch's struct sequences, too.
+            if let Ok(items) = value.cast::<PyTuple>() {
+                if seen.insert(value.as_ptr() as usize) {
+                    waiting.extend(items.iter());
+                }
+            } else if let Ok(items) = value.cast_exact::<pyo3::types::PyList>() {
+                if seen.insert(value.as_ptr() as usize) {
+                    waiting.extend(items.iter());
+                }
+            } else if let Ok(items) = value.cast_exact::<PyDict>() {
+                if seen.insert(value.as_ptr() as usize) {
+                    waiting.extend(items.values().iter());
+                }
+            } else if let Ok(slice) = value.cast_exact::<pyo3::types::PySlice>() {
+                waiting.extend(["start", "stop", "step"].iter().filter_map(|part| slice.getattr(*part).ok()));
+            }
+            at = waiting.pop();
         }
         false
     }

@@ -1,13 +1,14 @@
 //! Callables around a Python function: what `functools.lru_cache` keeps, `torch.inference_mode`, `torch.autograd.Function`.
 
+use dynamlir_guards::{Constant, Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyString, PyTuple},
+    types::{PyDict, PyFunction, PyString, PyTuple},
 };
 
 use crate::{
     calls::Keywords,
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
 
@@ -37,8 +38,145 @@ impl<'py> Capture<'py> {
             keywords.set_item(name, &value.object)?;
         }
         let positional = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
-        let answer = self.outside(|| callable.object.call(positional, Some(&keywords)))?;
-        Ok(self.torch.is_plain(&answer).then(|| Tracked::new(answer)))
+        let answer = self.outside(|| callable.object.call(&positional, Some(&keywords)))?;
+        // Somebody may clear the cache, and then the function may say something else. So each check calls it as this call would.
+        let (Some(given), true) = (Constant::new(positional.as_any())?, kwargs.is_empty()) else { return Ok(None) };
+        let asked = self.guards.source(Source::Answer(source, given));
+        let known = self.torch.is_plain(&answer) && self.guarded(self.guards.equals(asked, &answer))?;
+        Ok(known.then(|| Tracked::new(answer)))
+    }
+
+    /// A call of a `functools.partial`: of its function, with its arguments before those of the call.
+    pub(crate) fn call_partial(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let function = self.part(object, "func")?;
+        let given = self.part(object, "args")?;
+        let mut all = self.unpack(&given, given.object.len()?)?;
+        all.extend_from_slice(args);
+        let named = self.part(object, "keywords")?;
+        let keywords = named.object.cast::<PyDict>().map_err(PyErr::from)?;
+        if let Some(source) = self.source_of(&named.object) {
+            self.guarded(self.guards.dict_keys(source, keywords))?;
+        }
+        let mut merged: Keywords<'py> = Vec::new();
+        for (key, _) in keywords.iter() {
+            let name: String = key.extract()?;
+            if !kwargs.iter().any(|(given, _)| *given == name) {
+                merged.push((name, self.get_item(&named, &Tracked::new(key))?));
+            }
+        }
+        merged.extend(kwargs.iter().cloned());
+        self.call(&function, &all, &merged)
+    }
+
+    /// A call of a function that only reads what it is given: `inspect.signature`. Of a function it reads more than its code.
+    pub(crate) fn call_opaque(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        for arg in args {
+            if let Some(source) = self.source_of(&arg.object).filter(|_| arg.object.is_instance_of::<PyFunction>()) {
+                self.pin_parts(&arg.object, source)?;
+            }
+        }
+        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
+        self.met(result)
+    }
+
+    /// Guards all that a function's signature is made of.
+    fn pin_parts(&self, function: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        self.pin_function(&Tracked { object: function.clone(), source: Some(source) })?;
+        self.pin_whole(self.guards.source(Source::Defaults(source)), &function.getattr("__defaults__")?)?;
+        let named = self.guards.source(Source::KwDefaults(source));
+        match function.getattr("__kwdefaults__")?.cast_into::<PyDict>() {
+            Err(_) => drop(self.guarded(self.guards.equals(named, self.py.None().bind(self.py)))?),
+            Ok(defaults) => {
+                self.guarded(self.guards.dict_keys(named, &defaults))?;
+                for (name, value) in defaults.iter() {
+                    let name: String = name.extract()?;
+                    self.pin_whole(self.guards.source(Source::KwDefault(source, name.into())), &value)?;
+                }
+            }
+        }
+        for name in ["__wrapped__", "__signature__"] {
+            let at = self.guards.attr(source, name);
+            match function.getattr_opt(name)? {
+                None => self.guards.absent(at),
+                Some(value) => self.pin(&value, at)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards a value that is looked at by code which is not seen: its identity, or that of its parts.
+    pub(crate) fn pin_whole(&self, source: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.guards.identity(source, value).is_ok() {
+            return Ok(());
+        }
+        let Ok(items) = value.cast_exact::<PyTuple>() else {
+            return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(value), self.guards.expression(source)));
+        };
+        self.pin_type(value, source)?;
+        self.guards.length(source, items.len());
+        for (at, item) in items.iter().enumerate() {
+            self.pin_whole(self.guards.source(Source::Index(source, at as u32)), &item)?;
+        }
+        Ok(())
+    }
+
+    /// Guards the code and the defaults of a function that C code calls: where C code found it is another's business.
+    pub(crate) fn pin_called(&self, function: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.is_made(function) || self.is_young(function) {
+            return Ok(());
+        }
+        let label: String = function.getattr("__qualname__")?.extract()?;
+        let source = match self.source_of(function) {
+            Some(source) => source,
+            None => self.guarded(self.guards.hold(function, &label))?,
+        };
+        let function = Tracked { object: function.clone(), source: Some(source) };
+        self.pin_function(&function)?;
+        self.settle_defaults(&function, 0, &Vec::new())
+    }
+
+    /// Guards the defaults that a call uses, and where it gives too few arguments, how many there are.
+    pub(crate) fn settle_defaults(&self, function: &Tracked<'py>, positional: usize, kwargs: &Keywords<'py>) -> Outcome<()> {
+        let Some(source) = self.source(function) else { return Ok(()) };
+        let object = &function.object;
+        let given = |name: &str| kwargs.iter().any(|(known, _)| known == name);
+        let code = object.getattr("__code__")?;
+        let count: usize = code.getattr("co_argcount")?.extract()?;
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        let missing: Vec<_> = (positional..count).filter(|&at| !given(&names[at])).collect();
+        if !missing.is_empty() {
+            let at = self.guards.source(Source::Defaults(source));
+            match object.getattr("__defaults__")?.cast_into::<PyTuple>() {
+                Err(_) => drop(self.guarded(self.guards.equals(at, self.py.None().bind(self.py)))?),
+                Ok(defaults) => {
+                    self.pin_type(defaults.as_any(), at)?;
+                    self.guards.length(at, defaults.len());
+                    let first = count.saturating_sub(defaults.len());
+                    for place in missing.into_iter().filter_map(|place| place.checked_sub(first)) {
+                        let value = self.wrap(defaults.get_item(place)?, self.guards.source(Source::Default(source, place as u32)))?;
+                        self.settle(&value)?;
+                    }
+                }
+            }
+        }
+        let keyword_only: usize = code.getattr("co_kwonlyargcount")?.extract()?;
+        let missing: Vec<_> = names.iter().skip(count).take(keyword_only).filter(|name| !given(name)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Ok(defaults) = object.getattr("__kwdefaults__")?.cast_into::<PyDict>() else {
+            let at = self.guards.source(Source::KwDefaults(source));
+            return self.guarded(self.guards.equals(at, self.py.None().bind(self.py))).map(drop);
+        };
+        for name in missing {
+            let at = self.guards.source(Source::KwDefault(source, name.as_str().into()));
+            match defaults.get_item(name)? {
+                Some(value) => self.settle(&self.wrap(value, at)?)?,
+                None => self.guards.absent(at),
+            }
+        }
+        Ok(())
     }
 
     /// Whether the call that is captured is made in inference mode.
@@ -52,7 +190,7 @@ impl<'py> Capture<'py> {
         let enabled = enabled.object.is_truthy()?;
         if enabled != self.in_inference_mode()? {
             let called = if enabled { "True" } else { "False" };
-            return self.stop(reason::STATE, format!("torch.inference_mode({called}) within the function"));
+            return self.stop(reason::THREAD_STATE, format!("torch.inference_mode({called}) within the function"));
         }
         Ok(Tracked::new(self.ask("inference_mode", (enabled,))?))
     }

@@ -66,6 +66,11 @@ unsafe extern "C" fn hook(thread: *mut ffi::PyThreadState, raw: *mut c_void, thr
     let py = unsafe { Python::assume_attached() };
     let ended = Cell::new(false);
     let thread = Thread::of(state.cast(), abi, py);
+    if thread.is_in_tool() {
+        // Nobody's program has called it: an audit hook runs wherever C code does something that is audited.
+        // SAFETY: the arguments are CPython's own.
+        return unsafe { hand_on(abi, state.as_ptr().cast(), raw.cast(), throw) };
+    }
     // SAFETY: CPython hands the frame over for evaluation, and the hook was installed for this version.
     let frame = unsafe { Frame::new(frame, thread, abi, &ended) };
     match catch_unwind(AssertUnwindSafe(|| handler(frame, throw != 0).raw)) {

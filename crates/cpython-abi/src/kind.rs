@@ -30,4 +30,26 @@ kinds! {
     is_async_generator = PyAsyncGen_Type;
     /// Whether an object is a closure cell.
     is_cell = PyCell_Type;
+    /// Whether an object is a function of C's, or a method of C's that is bound to an object.
+    is_c_function = PyCFunction_Type;
+    /// Whether an object is a function of C's that knows the class that it was defined in.
+    is_c_method = PyCMethod_Type;
+    /// Whether an object is a method of a class of C's, not bound.
+    is_method_descriptor = PyMethodDescr_Type;
+    /// Whether an object is a class method of a class of C's, not bound.
+    is_class_method_descriptor = PyClassMethodDescr_Type;
+    /// Whether an object is a slot of a class of C's, not bound.
+    is_slot_wrapper = PyWrapperDescr_Type;
+    /// Whether an object is a slot of a class of C's, bound to an object.
+    is_bound_slot = _PyMethodWrapper_Type;
+    /// Whether an object is a field of a class of C's, or a slot that a class of Python's declares.
+    is_member_descriptor = PyMemberDescr_Type;
+    /// Whether an object is an attribute that C code gets and sets.
+    is_getset_descriptor = PyGetSetDescr_Type;
+    /// Whether an object is a property.
+    is_property = PyProperty_Type;
+    /// Whether an object is a static method.
+    is_static_method = PyStaticMethod_Type;
+    /// Whether an object is a class method of a class of Python's.
+    is_class_method = PyClassMethod_Type;
 }

@@ -70,6 +70,8 @@ pub(crate) struct ThreadLayout {
     /// Where calls that C makes are counted apart.
     pub c_recursion: Option<CRecursion>,
     pub current_frame: CurrentFrame,
+    /// `int`: not 0 while a tool's code runs, such as a trace function or an audit hook.
+    pub tracing: usize,
     pub profile: usize,
     pub trace: usize,
     /// `_PyErr_StackItem *`: the exception being handled comes first in it.

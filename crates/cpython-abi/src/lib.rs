@@ -8,6 +8,7 @@
 //! All unsafe code about CPython that is not pyo3's is in this crate. Each function that crosses the boundary says who owns what.
 
 mod abi;
+mod births;
 pub mod call;
 pub mod cell;
 pub mod code;
@@ -30,6 +31,7 @@ mod thread;
 pub mod types;
 
 pub use abi::{Abi, abi};
+pub use births::Births;
 pub use error::Refusal;
 pub use extra::CodeSlot;
 pub use frame::{Evaluated, Frame, Linked, Owner};

@@ -1,6 +1,20 @@
 //! Operations on objects that pyo3 has no safe form of.
 
-use pyo3::{ffi, prelude::*, types::PyString};
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyDict, PyString},
+};
+
+/// The `__dict__` of an object, past anything that its class has under that name. Borrows the object; returns a new reference.
+///
+/// # Errors
+/// When it has none.
+pub fn attributes_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    // SAFETY: the object is alive; the result is a new reference.
+    let dict = unsafe { Bound::from_owned_ptr_or_err(object.py(), ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut()))? };
+    Ok(dict.cast_into::<PyDict>()?)
+}
 
 /// `format(value, spec)`; no spec is the empty one. Borrows both; returns a new reference.
 pub fn format<'py>(value: &Bound<'py, PyAny>, spec: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {

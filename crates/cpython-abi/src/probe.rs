@@ -86,8 +86,22 @@ fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), R
     check(thread.recursion_limit() == limit, "recursion limit")?;
     check((1..=thread.recursion_limit()).contains(&thread.recursion_remaining()), "recursion")?;
     check(!thread.is_watched() || asked(is_watched(frame.py()))?, "trace function")?;
+    examine_tracing(thread, abi(frame.py())?)?;
     examine_link(frame, &its_code)?;
     examine_handled(thread)
+}
+
+/// What says that a tool's code runs is where the table says.
+fn examine_tracing(thread: Thread<'_>, abi: &'static Abi) -> Result<(), Refusal> {
+    let before = thread.tracing();
+    // SAFETY: the thread state is this thread's, and what is entered is left at once.
+    let within = unsafe {
+        (abi.symbols.enter_tracing)(thread.as_ptr());
+        let within = thread.tracing();
+        (abi.symbols.leave_tracing)(thread.as_ptr());
+        within
+    };
+    check(within == before + 1 && thread.tracing() == before, "mark of a tool's code")
 }
 
 fn is_watched(py: Python<'_>) -> PyResult<bool> {

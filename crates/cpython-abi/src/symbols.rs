@@ -55,6 +55,10 @@ symbols! {
     get_eval = |_| "_PyInterpreterState_GetEvalFrameFunc", unsafe extern "C" fn(*mut PyInterpreterState) -> EvalFunction;
     /// Sets it.
     set_eval = |_| "_PyInterpreterState_SetEvalFrameFunc", unsafe extern "C" fn(*mut PyInterpreterState, EvalFunction);
+    /// Marks the code that the thread runs as a tool's.
+    enter_tracing = |_| "PyThreadState_EnterTracing", unsafe extern "C" fn(*mut PyThreadState);
+    /// Ends that.
+    leave_tracing = |_| "PyThreadState_LeaveTracing", unsafe extern "C" fn(*mut PyThreadState);
     /// Reserves an index into code extras; -1 when there is none left.
     request_code_extra = |layout| layout.request_code_extra, unsafe extern "C" fn(Free) -> Py_ssize_t;
     /// Borrows the code; the extra stays the code's.

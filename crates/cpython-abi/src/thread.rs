@@ -74,6 +74,17 @@ impl<'py> Thread<'py> {
         functions.iter().any(|function| !function.is_null())
     }
 
+    /// Whether the code of a tool runs: a trace function, a callback of `sys.monitoring`, an audit hook. It is not part of the program
+    /// that runs, and CPython shows it to no other tool either.
+    pub fn is_in_tool(self) -> bool {
+        self.tracing() != 0
+    }
+
+    pub(crate) fn tracing(self) -> i32 {
+        // SAFETY: the layout says that an int lies there.
+        unsafe { self.field::<c_int>(self.abi.layout.thread.tracing).read() }
+    }
+
     /// How many more Python frames may be entered before a `RecursionError`.
     pub fn recursion_remaining(self) -> i32 {
         // SAFETY: the layout says that an int lies there.

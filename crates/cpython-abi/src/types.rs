@@ -44,6 +44,11 @@ pub fn slot(class: &Bound<'_, PyType>, number: c_int) -> *mut c_void {
     unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), number) }
 }
 
+/// Whether attributes of instances of a class are looked up as `object` does it, without Python code.
+pub fn has_generic_attributes(class: &Bound<'_, PyType>) -> bool {
+    std::ptr::eq(slot(class, ffi::Py_tp_getattro), ffi::PyObject_GenericGetAttr as *const c_void)
+}
+
 /// Whether a class fills a slot.
 pub fn has_slot(class: &Bound<'_, PyType>, number: c_int) -> bool {
     !slot(class, number).is_null()

@@ -27,4 +27,4 @@ pub use context::{Context, Entered};
 pub use driver::Driver;
 pub use error::Error;
 pub use launch::{Argument, Launch};
-pub use module::{Kernel, Module, Stream};
+pub use module::{Kernel, Module, Stream, WeakKernel};

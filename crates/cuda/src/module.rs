@@ -3,7 +3,7 @@
 use std::{
     ffi::{CStr, CString, c_uint, c_void},
     ptr::null_mut,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use smallvec::SmallVec;
@@ -45,6 +45,36 @@ pub struct Kernel {
 unsafe impl Send for Kernel {}
 // SAFETY: as for `Module`.
 unsafe impl Sync for Kernel {}
+
+/// A kernel that does not keep its code loaded.
+pub struct WeakKernel {
+    module: Weak<Module>,
+    /// The rest of the kernel, but for its module.
+    parts: (Handle, [u32; 3], [u32; 3], u32, Arc<Launch>),
+}
+
+// SAFETY: as for `Module`.
+unsafe impl Send for WeakKernel {}
+// SAFETY: as for `Module`.
+unsafe impl Sync for WeakKernel {}
+
+impl WeakKernel {
+    /// The kernel, while its code is loaded.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Kernel> {
+        let (function, grid, block, shared, launch) = self.parts.clone();
+        Some(Kernel { module: self.module.upgrade()?, function, grid, block, shared, launch })
+    }
+}
+
+impl Kernel {
+    /// The same without keeping its code loaded.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakKernel {
+        let parts = (self.function, self.grid, self.block, self.shared, self.launch.clone());
+        WeakKernel { module: Arc::downgrade(&self.module), parts }
+    }
+}
 
 /// A `CUstream`, which is also a `cudaStream_t`; null is the default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,11 @@ use melior::{
 };
 use mlir_sys::{MlirStringRef, mlirModuleCreateParse, mlirModuleGetOperation};
 
-use crate::{ffi, ir};
+use crate::{
+    ffi,
+    ir::{self, Loc},
+    pass::Refusal,
+};
 
 /// What went wrong, with MLIR's diagnostics.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,10 @@ pub enum Error {
         pipeline: String,
         /// MLIR's messages, each with its location.
         diagnostics: String,
+        /// The Python lines of the first message, innermost frame first: file, line, function.
+        location: Vec<(String, u32, String)>,
+        /// Set where the program is right, and a pass cannot follow it.
+        refusal: Option<Box<Refusal>>,
     },
 }
 
@@ -46,6 +54,8 @@ pub enum Error {
 pub struct Session {
     context: Context,
     diagnostics: Arc<Mutex<String>>,
+    /// Where the first of them is about.
+    first: Arc<Mutex<Vec<(String, u32, String)>>>,
     verify_each: bool,
 }
 
@@ -90,9 +100,15 @@ impl Session {
         }
 
         let diagnostics = Arc::new(Mutex::new(String::new()));
-        let sink = Arc::clone(&diagnostics);
+        let first = Arc::<Mutex<Vec<_>>>::default();
+        let (sink, place) = (Arc::clone(&diagnostics), Arc::clone(&first));
         context.attach_diagnostic_handler(move |diagnostic| {
             if let Ok(mut text) = sink.lock() {
+                if text.is_empty()
+                    && let Ok(mut place) = place.lock()
+                {
+                    *place = Loc(diagnostic.location().to_raw()).frames();
+                }
                 text.push_str(&format!("{}: {}\n", diagnostic.location(), diagnostic));
                 for note in 0..diagnostic.note_count() {
                     if let Ok(note) = diagnostic.note(note) {
@@ -102,7 +118,7 @@ impl Session {
             }
             true
         });
-        Self { context, diagnostics, verify_each: true }
+        Self { context, diagnostics, first, verify_each: true }
     }
 
     /// Verifies what a pipeline leaves, and not what each of its passes does: for programs that a compiler wrote. Verifying took
@@ -162,7 +178,9 @@ impl Session {
         if manager.run(module).is_ok() && (self.verify_each || module_op(module).verify()) {
             return Ok(());
         }
-        Err(Error::Pass { pipeline: pipeline.into(), diagnostics: self.take_diagnostics() })
+        let location = self.first.lock().map(|mut place| std::mem::take(&mut *place)).unwrap_or_default();
+        let (diagnostics, refusal) = (self.take_diagnostics(), crate::pass::take_refusal().map(Box::new));
+        Err(Error::Pass { pipeline: pipeline.into(), diagnostics, location, refusal })
     }
 }
 

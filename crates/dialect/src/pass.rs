@@ -5,6 +5,7 @@
 
 use std::{
     any::Any,
+    cell::RefCell,
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -22,16 +23,42 @@ use crate::{
 pub struct PassError {
     message: String,
     location: Option<mlir_sys::MlirLocation>,
+    reason: Option<&'static str>,
+}
+
+/// What a pass cannot do with a program that is right: whoever asked may run it in another way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The ID of the reason.
+    pub reason: &'static str,
+    /// What it is.
+    pub message: String,
+    /// The Python lines, innermost frame first: file, line, function.
+    pub location: Vec<(String, u32, String)>,
+}
+
+thread_local! {
+    // The pass manager knows of failures no more than that there was one; a context stays on its thread.
+    static REFUSAL: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+}
+
+/// Takes the refusal for which the latest pass of this thread failed, if it was one.
+pub(crate) fn take_refusal() -> Option<Refusal> {
+    REFUSAL.take()
 }
 
 impl PassError {
     /// An error at an operation.
     pub fn at(op: Op, message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: Some(op.loc().raw()) }
+        Self { message: message.into(), location: Some(op.loc().raw()), reason: None }
+    }
+    /// A program that is right, with an operation that the pass cannot follow; `reason` is the ID of a reason.
+    pub fn refusal(op: Op, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason: Some(reason), ..Self::at(op, message) }
     }
     /// An error about the module as a whole.
     pub fn module(message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: None }
+        Self { message: message.into(), location: None, reason: None }
     }
 }
 
@@ -94,9 +121,16 @@ unsafe extern "C" fn trampoline(module: MlirOperation, config: MlirStringRef, us
     let module = Op::from_raw(module);
     let config = Config::parse(&ir::to_string(config));
     let outcome = catch_unwind(AssertUnwindSafe(|| (pass.run)(module, &config)));
+    REFUSAL.take();
     let (message, location) = match outcome {
         Ok(Ok(())) => return true,
-        Ok(Err(error)) => (error.message, error.location.unwrap_or_else(|| module.loc().raw())),
+        Ok(Err(error)) => {
+            let location = error.location.map_or_else(|| module.loc(), Loc);
+            if let Some(reason) = error.reason {
+                REFUSAL.set(Some(Refusal { reason, message: error.message.clone(), location: location.frames() }));
+            }
+            (error.message, location.raw())
+        }
         Err(panic) => (format!("internal error in {}: {}", pass.name, panic_text(&*panic)), module.loc().raw()),
     };
     let text = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();

@@ -1,16 +1,17 @@
 //! Kernels compiled before in this process.
 //!
 //! The key is the kernel's whole text at stage 05, its own name left out, after what it is made for: equal text is equal code.
-//! Threads share the cache; linked code, and code loaded into a device, lives as long as a kernel of it is held.
+//! Threads share the cache; linked code, and code loaded into a device, lives as long as a kernel of it is held. The cache holds the
+//! latest few: the code of functions that are gone goes with them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use dynamlir_cuda::Kernel as DeviceKernel;
+use dynamlir_cuda::{Kernel as DeviceKernel, WeakKernel as WeakDeviceKernel};
 use dynamlir_dialect::ir::{Attr, Op};
-use dynamlir_runtime::Kernel;
+use dynamlir_runtime::{Kernel, WeakKernel};
 
 use crate::gpu::Target;
 
@@ -26,7 +27,45 @@ pub enum Code {
 /// A kernel's code, and why it has no schedule if it has none.
 type Kept = (Code, Option<String>);
 
-static KERNELS: LazyLock<Mutex<HashMap<String, Kept>>> = LazyLock::new(Mutex::default);
+/// As [`Code`], without keeping it.
+enum WeakCode {
+    Host(WeakKernel),
+    Device(WeakDeviceKernel),
+}
+
+impl Code {
+    fn downgrade(&self) -> WeakCode {
+        match self {
+            Self::Host(kernel) => WeakCode::Host(kernel.downgrade()),
+            Self::Device(kernel) => WeakCode::Device(kernel.downgrade()),
+        }
+    }
+}
+
+impl WeakCode {
+    fn upgrade(&self) -> Option<Code> {
+        match self {
+            Self::Host(kernel) => kernel.upgrade().map(Code::Host),
+            Self::Device(kernel) => kernel.upgrade().map(Code::Device),
+        }
+    }
+}
+
+/// How many of the latest kernels are kept although nothing uses them: what is compiled again finds them.
+const RECENT: usize = 32;
+
+/// How many entries there are at least before those of kernels that are gone are looked for.
+const SWEEP: usize = 64;
+
+#[derive(Default)]
+struct Kernels {
+    known: HashMap<String, (WeakCode, Option<String>)>,
+    recent: VecDeque<Code>,
+    /// The entries of kernels that are gone go when there are so many.
+    sweep: usize,
+}
+
+static KERNELS: LazyLock<Mutex<Kernels>> = LazyLock::new(Mutex::default);
 
 /// A plan's kernels, all of one kind. Where there is none, nothing is launched, and no device is needed.
 pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
@@ -43,9 +82,6 @@ pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
     }
 }
 
-/// Past this the cache starts anew: a test suite compiles without end, a user's program does not get here.
-const LIMIT: usize = 8192;
-
 /// What a kernel is made for, and its text with a neutral name.
 pub fn key(kernel: Op, target: &Target) -> String {
     let ctx = kernel.ctx();
@@ -56,21 +92,30 @@ pub fn key(kernel: Op, target: &Target) -> String {
     target.key() + &text
 }
 
-/// A kernel compiled before.
+/// A kernel compiled before, which something uses or which is among the latest.
 pub fn find(key: &str) -> Option<Kept> {
-    KERNELS.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    let kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (code, unscheduled) = kernels.known.get(key)?;
+    Some((code.upgrade()?, unscheduled.clone()))
 }
 
-/// Keeps a kernel.
+/// Keeps a kernel for as long as something uses it.
 pub fn keep(key: String, kernel: Code, unscheduled: Option<String>) {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
-    if kernels.len() >= LIMIT {
-        kernels.clear();
+    if kernels.known.len() >= kernels.sweep.max(SWEEP) {
+        kernels.known.retain(|_, (code, _)| code.upgrade().is_some());
+        kernels.sweep = 2 * kernels.known.len();
     }
-    kernels.insert(key, (kernel, unscheduled));
+    kernels.known.insert(key, (kernel.downgrade(), unscheduled));
+    kernels.recent.push_back(kernel);
+    let oldest = if kernels.recent.len() > RECENT { kernels.recent.pop_front() } else { None };
+    // Unlinking may take a while.
+    drop(kernels);
+    drop(oldest);
 }
 
 /// Forgets all kernels; those in use live on.
 pub fn clear() {
-    KERNELS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let kernels = std::mem::take(&mut *KERNELS.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(kernels);
 }

@@ -11,7 +11,7 @@ use melior::ir::Module;
 use crate::{
     Error, Report, alignment, cache, detect,
     gpu::{self, Target},
-    memory,
+    kernels, memory,
     parts::{self, declare},
     plan::{kernels_module, read},
     problems,
@@ -71,6 +71,12 @@ pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: C
     compile_module(&session, &mut module, stage.number, options, Report::default(), check)
 }
 
+/// Whether a text can be parsed as a module and is one that the dialects accept. Upstream's parser may not survive it.
+#[must_use]
+pub fn parses(text: &str) -> bool {
+    Session::new().parse(text).is_ok()
+}
+
 fn number(stage: &str) -> u8 {
     Stage::named(stage).map_or(u8::MAX, |stage| stage.number)
 }
@@ -101,6 +107,7 @@ fn compile_module(
     let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
     report.kernels.clone_from(&names);
     report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();
+    report.launched = kernels::describe(module_op(module));
     report.workspace_bytes = plan.workspace_bytes;
     report.live_bytes = memory::live_bytes(&plan);
 

@@ -8,19 +8,11 @@ pub enum Error {
     /// The program uses something that is not compiled; plain Python can run it.
     #[error("{message}")]
     Unsupported {
+        /// The ID of the reason.
+        reason: &'static str,
         /// What it is.
         message: String,
         /// The Python line, innermost frame first.
-        location: Vec<Frame>,
-    },
-    /// The graph is for a GPU, and there is no code for it, or nothing that runs it; plain Python can run it.
-    #[error("{message}")]
-    Gpu {
-        /// The ID of the reason.
-        reason: &'static str,
-        /// What is wrong.
-        message: String,
-        /// The Python line, where it is about one.
         location: Vec<Frame>,
     },
     /// MLIR refused: a malformed module, or a pass that failed.
@@ -60,6 +52,6 @@ pub enum Error {
 
 impl From<dynamlir_import::Error> for Error {
     fn from(error: dynamlir_import::Error) -> Self {
-        Self::Unsupported { message: error.message, location: error.location }
+        Self::Unsupported { reason: dynamlir_reasons::UNSUPPORTED, message: error.message, location: error.location }
     }
 }

@@ -14,6 +14,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_import::Frame;
 use dynamlir_nvptx::{libdevice, pipelines, ptx};
+use dynamlir_reasons as reason;
 use dynamlir_runtime::{Device, TorchAbi};
 
 use crate::{
@@ -78,7 +79,7 @@ fn for_device(device: Device) -> Result<String, Error> {
 }
 
 fn no_code(chip: &str) -> Error {
-    Error::Gpu { reason: "gpu-chip", message: format!("no code is made for {chip}"), location: Vec::new() }
+    Error::Unsupported { reason: reason::GPU_CHIP, message: format!("no code is made for {chip}"), location: Vec::new() }
 }
 
 /// The context that a device's kernels are loaded into.
@@ -90,8 +91,8 @@ pub fn context(device: Device) -> Result<Arc<Context>, Error> {
 /// What the driver refuses: there is no CUDA to be had, or it does not want the code.
 fn refused(error: &dynamlir_cuda::Error) -> Error {
     use dynamlir_cuda::Error as Cuda;
-    let reason = if matches!(error, Cuda::NoDriver(_) | Cuda::Call { .. }) { "no-cuda" } else { "gpu-kernel" };
-    Error::Gpu { reason, message: error.to_string(), location: Vec::new() }
+    let reason = if matches!(error, Cuda::NoDriver(_) | Cuda::Call { .. }) { reason::NO_CUDA } else { reason::GPU_KERNEL };
+    Error::Unsupported { reason, message: error.to_string(), location: Vec::new() }
 }
 
 /// Code for those of a module's kernels that are named, for a chip, loaded into a context that is asked for when the code is there.
@@ -125,7 +126,7 @@ pub fn generate(
     let Some(device) = device else { return Ok(Vec::new()) };
     let code = ptx::compile(device, chip, library.as_deref()).map_err(|error| {
         let message = format!("{error} (for the kernels {})\n{}", names.join(", "), session.take_diagnostics());
-        Error::Gpu { reason: "gpu-kernel", message: message.trim_end().to_owned(), location: Vec::new() }
+        Error::Unsupported { reason: reason::GPU_KERNEL, message: message.trim_end().to_owned(), location: Vec::new() }
     })?;
     report.time("ptx", start.elapsed().as_secs_f64());
     dumper.write("08-kernels.ptx", || code.text.clone())?;
@@ -161,5 +162,5 @@ fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
         Some(vec![Frame { file: file.to_owned(), line: line.parse().ok()?, function: String::new() }])
     });
     let message = format!("kernel {name} has no form for threads: {why}");
-    Err(Error::Gpu { reason: "gpu-kernel", message, location: location.unwrap_or_default() })
+    Err(Error::Unsupported { reason: reason::GPU_KERNEL, message, location: location.unwrap_or_default() })
 }

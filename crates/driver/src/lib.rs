@@ -5,6 +5,7 @@
 //! - [`cache`]: kernels compiled before in this process,
 //! - [`detect`]: at which stage a text is,
 //! - [`gpu`]: kernels for a GPU,
+//! - [`kernels`]: what reports say of each kernel,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one way to compute,
@@ -19,6 +20,7 @@ pub mod compile;
 pub mod detect;
 mod error;
 pub mod gpu;
+pub mod kernels;
 pub mod memory;
 pub mod parts;
 pub mod plan;
@@ -26,7 +28,7 @@ pub mod problems;
 pub mod report;
 pub mod stages;
 
-pub use compile::{Compiled, Options, compile_text, compile_trace};
+pub use compile::{Compiled, Options, compile_text, compile_trace, parses};
 pub use error::Error;
 pub use problems::{Problem, list_problems, processor};
 pub use report::Report;

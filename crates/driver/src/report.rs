@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use dynamlir_dialect::ir::Op;
 
+use crate::kernels::KernelReport;
+
 /// Counts, times and decisions of one compilation.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
@@ -20,6 +22,8 @@ pub struct Report {
     pub extern_ops: BTreeMap<String, usize>,
     /// Distinct kernels, in order.
     pub kernels: Vec<String>,
+    /// The kernels that the graph launches, with the Python lines that they are of.
+    pub launched: Vec<KernelReport>,
     /// Kernels that run as plain loops, and why their schedule was refused.
     pub unscheduled: BTreeMap<String, String>,
     /// Launches per call.

@@ -4,8 +4,8 @@
 //! only ever appended; those whose guards can never pass again go when the next one is made.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 
 use dynamlir_cpython_abi::{Abi, CodeSlot};
@@ -28,7 +28,51 @@ pub enum Run {
         known: bool,
     },
     /// Plain Python: the frame could not be captured whole under these guards.
-    Plain,
+    Plain(Plain),
+}
+
+/// Plain Python, and whether the user has been told.
+pub struct Plain {
+    why: Py<PyAny>,
+    state: AtomicU8,
+}
+
+/// Plain Python is expected to raise, which says it all.
+const RAISES: u8 = 0;
+/// It has returned, though: the user is to be told before the next call.
+const RETURNED: u8 = 1;
+const TOLD: u8 = 2;
+
+impl Plain {
+    /// Plain Python for a reason that the compiler can tell, and has told, unless plain Python is expected to raise.
+    pub fn new(why: Py<PyAny>, told: bool) -> Self {
+        Self { why, state: AtomicU8::new(if told { TOLD } else { RAISES }) }
+    }
+
+    /// The reason.
+    pub fn why(&self) -> &Py<PyAny> {
+        &self.why
+    }
+
+    /// Whether the user is to be told before a call runs; where such calls are refused, that is so each time.
+    pub(crate) fn is_due(&self, refused: bool) -> bool {
+        match self.state.load(Ordering::Relaxed) {
+            RAISES => false,
+            RETURNED => true,
+            _ => refused,
+        }
+    }
+
+    /// The user has been told.
+    pub(crate) fn told(&self) {
+        self.state.store(TOLD, Ordering::Relaxed);
+    }
+
+    /// A call has run, and did not raise.
+    pub(crate) fn returned(&self) {
+        // One that another thread has told of stays so.
+        let _ = self.state.compare_exchange(RAISES, RETURNED, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 impl Run {
@@ -70,6 +114,24 @@ pub struct Limits {
 }
 
 static SLOT: CodeSlot<Cache> = CodeSlot::new();
+/// All caches there are, for [`forget_all`]. No Python code runs while it is locked.
+static ALL: Mutex<Vec<Weak<Cache>>> = Mutex::new(Vec::new());
+/// How often all was forgotten.
+static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Forgets all entries of all code objects. Those that are running finish.
+pub fn forget_all() {
+    FORGOTTEN.fetch_add(1, Ordering::Relaxed);
+    let caches: Vec<_> = ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    for cache in caches {
+        cache.change(Vec::clear);
+    }
+}
+
+/// How often all entries were forgotten.
+pub(crate) fn forgotten() -> u64 {
+    FORGOTTEN.load(Ordering::Relaxed)
+}
 
 impl Cache {
     /// The cache of a code object, made if it has none.
@@ -77,6 +139,11 @@ impl Cache {
         SLOT.get(abi, code).unwrap_or_else(|| {
             let cache = Arc::new(Self::default());
             SLOT.set(abi, code, cache.clone());
+            let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() == all.capacity() {
+                all.retain(|cache| cache.strong_count() > 0);
+            }
+            all.push(Arc::downgrade(&cache));
             cache
         })
     }

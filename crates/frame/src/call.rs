@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread::ThreadId,
 };
@@ -16,15 +16,16 @@ use dynamlir_guards::{Inputs, Outcome, Roots};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
-    types::{PyDict, PyString, PyTuple},
+    types::{PyDict, PyFunction, PyString, PyTuple},
 };
 use smallvec::SmallVec;
 
 use crate::{
     bind::{Owned, Signature, Slots},
-    cache::{Cache, Entry, Run},
+    cache::{Cache, Entry, Run, forgotten},
     graph::{Failed, Objects},
     recipe::{Recipe, Supply},
+    settings,
     stance::Stance,
 };
 
@@ -50,6 +51,17 @@ pub enum Next<'py> {
     Return(Bound<'py, PyAny>),
 }
 
+/// Why a call runs as plain Python, where no entry says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unforeseen {
+    /// Somebody has given the function another code.
+    Changed,
+    /// Another thread is compiling.
+    Compiling,
+    /// The guards of the entry that was made for the call do not hold for it.
+    Unsteady,
+}
+
 /// Capture and compiler, as a callable sees them.
 pub trait Compiler: Send + Sync {
     /// Handles a miss, usually by adding an entry to the cache.
@@ -71,7 +83,28 @@ pub trait Compiler: Send + Sync {
     fn reset(&self, py: Python<'_>);
 
     /// A graph failed before anything of the caller's was written; plain Python is next.
-    fn failed(&self, py: Python<'_>, error: &PyErr);
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn failed(&self, py: Python<'_>, error: &PyErr) -> PyResult<()>;
+
+    /// After a graph had failed, plain Python did not.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn repeated(&self, py: Python<'_>) -> PyResult<()>;
+
+    /// A call is about to run as plain Python, for a reason of which the user is to be told before.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()>;
+
+    /// A call is about to run as plain Python, for a reason that no entry has.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()>;
 
     /// Names each Python object that it holds strongly.
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
@@ -97,8 +130,8 @@ pub struct Callable {
     compiling: Mutex<Option<(ThreadId, usize)>>,
     /// Whether it is the one that stands for another under a forced backend.
     forced: bool,
-    /// Whether a call has missed under the stance that leaves the first miss to plain Python.
-    delayed: AtomicBool,
+    /// When a call has missed under the stance that leaves the first miss to plain Python: how often all entries had been forgotten.
+    delayed: AtomicU64,
 }
 
 /// Ends when the compilation does.
@@ -132,9 +165,14 @@ pub struct Description<'py> {
 /// What the entries have for a call.
 enum Hit<'py> {
     Done(Bound<'py, PyAny>),
-    Plain,
+    Plain(Arc<Entry>),
+    /// A graph has failed before anything was written.
+    Failed,
     Miss,
 }
+
+/// For [`Callable::delayed`].
+const NEVER: u64 = u64::MAX;
 
 impl Callable {
     /// Makes a callable.
@@ -158,7 +196,7 @@ impl Callable {
             compiler,
             compiling: Mutex::new(None),
             forced,
-            delayed: AtomicBool::new(false),
+            delayed: AtomicU64::new(NEVER),
         })
     }
 
@@ -191,7 +229,7 @@ impl Callable {
     /// Forgets its entries.
     pub fn reset(&self, py: Python<'_>) {
         self.cache.forget(self.key);
-        self.delayed.store(false, Ordering::Relaxed);
+        self.delayed.store(NEVER, Ordering::Relaxed);
         self.compiler.reset(py);
     }
 
@@ -243,8 +281,8 @@ impl Callable {
         Ok(Hit::Miss)
     }
 
-    fn run<'py>(&self, py: Python<'py>, entry: &Entry, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
-        let Run::Graph { graph, tensors, recipe, known } = &entry.run else { return Ok(Hit::Plain) };
+    fn run<'py>(&self, py: Python<'py>, entry: &Arc<Entry>, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
+        let Run::Graph { graph, tensors, recipe, known } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
         let values = inputs.tensors(entry.guards.input_count());
         let mut arguments: SmallVec<[&Bound<'py, PyAny>; 12]> = SmallVec::with_capacity(tensors.len());
         for &at in tensors {
@@ -255,12 +293,12 @@ impl Callable {
         let known = *known && inputs.undisturbed() && arguments.len() == tensors.len();
         let mut results = Objects::new();
         match graph.run(py, &arguments, known, &mut results) {
-            Ok(()) if matches!(recipe, Recipe::Output(0)) && results.len() == 1 => Ok(results.pop().map_or(Hit::Plain, Hit::Done)),
+            Ok(()) if matches!(recipe, Recipe::Output(0)) && results.len() == 1 => Ok(results.pop().map_or(Hit::Failed, Hit::Done)),
             Ok(()) => recipe.make(py, &mut Supply { inputs: values, outputs: &results, kept: Vec::new() }).map(Hit::Done),
             Err(Failed::Raise(error)) => Err(error),
             Err(Failed::Before(error)) => {
-                self.compiler.failed(py, &error);
-                Ok(Hit::Plain)
+                self.compiler.failed(py, &error)?;
+                Ok(Hit::Failed)
             }
         }
     }
@@ -280,6 +318,25 @@ impl Callable {
 
     fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         arguments.forward(self.plain.bind(arguments.py()))
+    }
+
+    /// As an entry has it, unless the user does not want that.
+    fn call_plain_under<'py>(&self, entry: &Entry, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Run::Plain(plain) = &entry.run else { return self.call_plain(arguments) };
+        if plain.is_due(settings::refuses_plain()) {
+            self.compiler.plain(arguments.py(), plain.why())?;
+            plain.told();
+        }
+        let result = self.call_plain(arguments)?;
+        plain.returned();
+        Ok(result)
+    }
+
+    /// After a graph has failed: plain Python raises what it raises, or there was no need to fail.
+    fn repeat_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let result = self.call_plain(arguments)?;
+        self.compiler.repeated(arguments.py())?;
+        Ok(result)
     }
 }
 
@@ -302,6 +359,7 @@ impl Callee for Callable {
         }
         let function = self.function.bind(py);
         if code_address(function) != Some(self.code) {
+            self.compiler.unforeseen(py, Unforeseen::Changed)?;
             return self.call_plain(arguments);
         }
         let bound = self.bound(py);
@@ -312,17 +370,21 @@ impl Callee for Callable {
         let roots = Roots { function, locals: &slots };
         match self.look_up(roots)? {
             Hit::Done(value) => return Ok(value),
-            Hit::Plain => return self.call_plain(arguments),
+            Hit::Plain(entry) => return self.call_plain_under(&entry, arguments),
+            Hit::Failed => return self.repeat_plain(arguments),
             Hit::Miss => {}
         }
         let miss = Miss { callable: self, function, slots: &slots, arguments };
         match stance {
             Stance::Default | Stance::Backend(_) | Stance::Eager => {}
-            Stance::EagerFirst if self.delayed.swap(true, Ordering::Relaxed) => {}
+            Stance::EagerFirst if self.delayed.swap(forgotten(), Ordering::Relaxed) == forgotten() => {}
             Stance::EagerFirst | Stance::EagerOnMiss => return self.call_plain(arguments),
             Stance::FailOnMiss => return Err(self.compiler.refused(&miss)),
         }
-        let Some(turn) = self.turn() else { return self.call_plain(arguments) };
+        let Some(turn) = self.turn() else {
+            self.compiler.unforeseen(py, Unforeseen::Compiling)?;
+            return self.call_plain(arguments);
+        };
         // What a compiler does may drop owned references anywhere.
         let next = Python::attach(|_| self.compiler.miss(&miss));
         drop(turn);
@@ -333,12 +395,21 @@ impl Callee for Callable {
         }
         match self.look_up(roots)? {
             Hit::Done(value) => Ok(value),
-            Hit::Plain | Hit::Miss => self.call_plain(arguments),
+            Hit::Plain(entry) => self.call_plain_under(&entry, arguments),
+            Hit::Failed => self.repeat_plain(arguments),
+            Hit::Miss => {
+                self.compiler.unforeseen(py, Unforeseen::Unsteady)?;
+                self.call_plain(arguments)
+            }
         }
     }
 
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("<dynamlir.compile of {}>", self.plain.bind(py).repr()?))
+    }
+
+    fn is_function(&self, py: Python<'_>) -> bool {
+        self.plain.bind(py).is_exact_instance_of::<PyFunction>()
     }
 
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {

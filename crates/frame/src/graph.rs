@@ -1,7 +1,11 @@
 //! What runs when the guards of an entry pass.
 
 use dynamlir_guards::TensorMatch;
-use pyo3::{prelude::*, types::PyTuple};
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyList, PyTuple},
+};
 use smallvec::SmallVec;
 
 /// Objects of one run.
@@ -52,8 +56,14 @@ impl Graph for PythonGraph {
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], _known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
         let mut call = || {
             let returned = self.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
-            for result in returned.try_iter()? {
-                results.push(result?);
+            // Rows of a tensor are not outputs.
+            if let Ok(outputs) = returned.cast::<PyTuple>() {
+                results.extend(outputs.iter());
+            } else if let Ok(outputs) = returned.cast::<PyList>() {
+                results.extend(outputs.iter());
+            } else {
+                let message = "the backend's callable must return the graph's outputs in a list or tuple, and returned";
+                return Err(PyTypeError::new_err(format!("{message} {}", returned.get_type().name()?)));
             }
             Ok(())
         };

@@ -12,10 +12,11 @@ mod cache;
 mod call;
 mod graph;
 mod recipe;
+pub mod settings;
 mod stance;
 
 pub use bind::{Owned, Signature, Slots};
-pub use cache::{Cache, Entry, Limits, Run};
-pub use call::{Callable, Compiler, Description, Miss, Next};
+pub use cache::{Cache, Entry, Limits, Plain, Run, forget_all};
+pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
 pub use graph::{Failed, Graph, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};

@@ -1,5 +1,6 @@
 //! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
 
+use dynamlir_cpython_abi::object::attributes_of;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
@@ -22,8 +23,9 @@ pub enum Recipe {
     Set(Vec<Recipe>, SetKind),
     /// A dict.
     Dict(Vec<(Recipe, Recipe)>),
-    /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's.
-    TupleClass(Py<PyAny>, Vec<Recipe>),
+    /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's; with what stands in
+    /// its `__dict__`.
+    TupleClass(Py<PyAny>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
     /// An instance of a class of the user's, made without its `__init__`.
     Instance(Box<Instance>),
     /// The first use of an object that is used again.
@@ -83,7 +85,7 @@ pub struct Supply<'a, 'py> {
 impl Recipe {
     /// Makes the value.
     pub fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lost = || pyo3::exceptions::PyRuntimeError::new_err("an output recipe names what is not there");
+        let lost = || pyo3::exceptions::PyRuntimeError::new_err("the graph's callable has returned fewer outputs than the graph has");
         Ok(match self {
             Self::Input(at) => supply.inputs.get(*at).cloned().flatten().ok_or_else(lost)?,
             Self::Output(at) => supply.outputs.get(*at).cloned().ok_or_else(lost)?,
@@ -98,15 +100,17 @@ impl Recipe {
                 }
                 dict.into_any()
             }
-            Self::TupleClass(class, items) => {
+            Self::TupleClass(class, items, attributes) => {
                 let items = PyTuple::new(py, all(py, items, supply)?)?;
                 let class = class.bind(py);
                 // Struct sequences have a `__new__` of their own, which takes the items.
-                if class.hasattr("n_sequence_fields")? {
+                let made = if class.hasattr("n_sequence_fields")? {
                     class.call1((items,))?
                 } else {
                     py.get_type::<PyTuple>().getattr("__new__")?.call1((class, items))?
-                }
+                };
+                attach(&made, attributes, supply)?;
+                made
             }
             Self::Instance(instance) => instance.make(py, supply)?,
             Self::Keep(number, recipe) => {
@@ -137,14 +141,22 @@ impl Instance {
                 set.call1((&made, key.make(py, supply)?, value.make(py, supply)?))?;
             }
         }
-        if !self.attributes.is_empty() {
-            let set = py.get_type::<PyAny>().getattr("__setattr__")?;
-            for (name, value) in &self.attributes {
-                set.call1((&made, name, value.make(py, supply)?))?;
-            }
-        }
+        attach(&made, &self.attributes, supply)?;
         Ok(made)
     }
+}
+
+/// Puts attributes into an object's `__dict__`, whatever its class has under these names.
+fn attach<'py>(object: &Bound<'py, PyAny>, attributes: &[(Py<PyAny>, Recipe)], supply: &mut Supply<'_, 'py>) -> PyResult<()> {
+    if attributes.is_empty() {
+        return Ok(());
+    }
+    let py = object.py();
+    let dict = attributes_of(object)?;
+    for (name, value) in attributes {
+        dict.set_item(name, value.make(py, supply)?)?;
+    }
+    Ok(())
 }
 
 fn all<'py>(py: Python<'py>, items: &[Recipe], supply: &mut Supply<'_, 'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {

@@ -11,6 +11,13 @@ pub struct PythonSource<'a, O> {
     pub globals: Vec<(String, &'a O)>,
 }
 
+/// Names that Python keeps for itself; torch has parameters of some of them, such as `from`.
+const KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except",
+    "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try",
+    "while", "with", "yield",
+];
+
 impl<O> Graph<O> {
     /// The graph as Python source. A call whose target has no object is called by its qualified name.
     pub fn python_source(&self) -> PythonSource<'_, O> {
@@ -31,16 +38,19 @@ impl<O> Graph<O> {
                     _ => (node.target.qualified.clone(), &node.args[..]),
                 },
             };
-            let named = node.kwargs.iter().map(|(key, value)| (format!("{key}="), value));
+            let named = node.kwargs.iter().map(|(key, value)| match &key[..] {
+                key if KEYWORDS.contains(&key) => (format!("**{{'{key}': "), "}", value),
+                key => (format!("{key}="), "", value),
+            });
             let mut parts: Vec<String> = Vec::new();
-            for (mut part, argument) in args.iter().map(|argument| (String::new(), argument)).chain(named) {
+            for (mut part, end, argument) in args.iter().map(|argument| (String::new(), "", argument)).chain(named) {
                 argument.objects(&mut |object| globals.push((format!("__obj_{}", globals.len()), object)));
                 let mut places = globals[..].iter();
                 let written = argument.write(&mut part, &|id| self.name(id), &mut |object, _| {
                     places.find(|(_, known)| std::ptr::eq(*known, object)).map_or_else(String::new, |(key, _)| key.clone())
                 });
                 debug_assert!(written.is_ok(), "writing to a string does not fail");
-                parts.push(part);
+                parts.push(part + end);
             }
             let receiver = (node.kind == Kind::CallMethod).then(|| parts.remove(0));
             let parts = parts.join(", ");

@@ -34,6 +34,7 @@ pub(crate) struct State {
     pub collected: Vec<SourceId>,
     pub held: Vec<Py<PyAny>>,
     pub torch: Option<TorchState>,
+    pub handled: Option<bool>,
     pub registered: Vec<Answer>,
     /// What was added already, so that a value asked for twice is guarded once.
     known: HashSet<(SourceId, String)>,
@@ -105,7 +106,10 @@ impl GuardBuilder {
     /// # Errors
     /// When the key is no constant: use [`Source::DictValue`] and guard the keys.
     pub fn item(&self, base: SourceId, key: &Bound<'_, PyAny>) -> Result<SourceId, GuardError> {
-        let key = Constant::new(key)?.ok_or_else(|| GuardError::NotWeak(format!("the key {key}")))?;
+        // Its text is the user's code.
+        let class = key.get_type();
+        let named = || class.name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        let key = Constant::new(key)?.ok_or_else(|| GuardError::NotWeak(format!("a key of type {}", named())))?;
         Ok(self.source(Source::Item(base, key)))
     }
 
@@ -129,6 +133,12 @@ impl GuardBuilder {
     #[must_use]
     pub fn expression(&self, id: SourceId) -> String {
         self.state.borrow().sources.expression(id)
+    }
+
+    /// How many steps a source is from a root.
+    #[must_use]
+    pub fn depth(&self, id: SourceId) -> usize {
+        self.state.borrow().sources.depth(id)
     }
 
     /// What a number stands for.
@@ -216,6 +226,17 @@ impl GuardBuilder {
         Ok(true)
     }
 
+    /// Guards the elements of a set and their order. False if one of them is no constant.
+    pub fn set_order(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
+        let mut elements = Vec::new();
+        for element in set.try_iter()? {
+            let Some(constant) = Constant::new(&element?)? else { return Ok(false) };
+            elements.push(constant);
+        }
+        self.add(id, Guard::SetOrder(elements.into()));
+        Ok(true)
+    }
+
     /// Guards a function's code object.
     pub fn code(&self, id: SourceId, code: &Bound<'_, PyAny>) -> Result<(), GuardError> {
         Held::possible(code)?;
@@ -226,6 +247,11 @@ impl GuardBuilder {
     /// Guards torch's state: that of the thread and of the process, as it was when the capture began.
     pub fn torch_state(&self, state: TorchState) {
         self.state.borrow_mut().torch = Some(state);
+    }
+
+    /// Guards whether a caller of the function handles an exception.
+    pub fn handled(&self, expected: bool) {
+        self.state.borrow_mut().handled = Some(expected);
     }
 
     /// Guards what an abstract base class said of a class: whether that is a subclass of it. Both must be guarded to be these.

@@ -6,7 +6,10 @@
 //! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
 //! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
-use dynamlir_cpython_abi::objects::{Attributes, Proof, Reached, Recorder, Spot, Trail};
+use dynamlir_cpython_abi::{
+    Thread,
+    objects::{Attributes, Proof, Reached, Recorder, Spot, Trail},
+};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     prelude::*,
@@ -86,7 +89,8 @@ impl Memos {
         let mut sum = Remembered::default();
         for record in self.0.iter().filter_map(|memo| memo.records[0].as_ref()) {
             sum.words += record.trail.len();
-            sum.objects += record.leaves.len();
+            // Another segment's root is where that one's words begin.
+            sum.objects += record.leaves.iter().filter(|leaf| !matches!(leaf, Leaf::Portal(_))).count();
             let again = record.leaves.iter().filter_map(|leaf| match leaf {
                 Leaf::Recheck(node) | Leaf::Subtree(node) => Some(*node),
                 Leaf::Tensor { .. } | Leaf::Output(_) | Leaf::Portal(_) => None,
@@ -163,17 +167,22 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Checks a segment.
     fn segment(&mut self, node: usize, segment: usize, root: &Bound<'py, PyAny>) -> PyResult<bool> {
         for index in 0..2 {
+            // Where objects only go to their places nothing is called meanwhile, so the record may stay where it is.
+            if let Some(memos) = &self.memos
+                && let Some(Record { trail, outputs: Some(outputs), .. }) = &memos.0[segment].records[index]
+            {
+                let values = &mut self.inputs.values;
+                if trail.holds(root, |number, object| values[outputs[number]] = object) {
+                    return Ok(true);
+                }
+                continue;
+            }
             let first = self.inputs.passing.len();
             // Taken out, since looking at leaves uses the records of other segments.
             let Some(known) = self.record_of(segment, index).and_then(Option::take) else { continue };
-            let outcome = if let Some(outputs) = &known.outputs {
-                let values = &mut self.inputs.values;
-                known.trail.holds(root, |number, object| values[outputs[number]] = object).then_some(Ok(true))
-            } else {
-                let passing = &mut self.inputs.passing;
-                let holds = known.trail.holds(root, |_, object| passing.push(object));
-                holds.then(|| self.leaves(&known.leaves, first))
-            };
+            let passing = &mut self.inputs.passing;
+            let holds = known.trail.holds(root, |_, object| passing.push(object));
+            let outcome = holds.then(|| self.leaves(&known.leaves, first));
             self.inputs.passing.truncate(first);
             if let Some(place) = self.record_of(segment, index) {
                 *place = Some(known);
@@ -272,9 +281,10 @@ impl<'a, 'py> Run<'a, 'py> {
 
     /// Checks a node and what is below it.
     fn visit(&mut self, node: usize, reached: &Reached<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
-        // Steps and guards may run Python code here.
-        self.inputs.disturbed = true;
         let description = self.node(node);
+        // Other steps and guards may run Python code.
+        let quiet = matches!(description.step, Step::Root | Step::Pinned(_) | Step::TypeAttr(_) | Step::Type | Step::Mro);
+        self.inputs.disturbed |= !quiet || !self.checks(node).all(Check::is_pure);
         let Some(mut spot) = reached.spot() else {
             // Nothing is here, so nothing is below.
             if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent)) {
@@ -428,6 +438,7 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
         Check::Length(length) => Ok(length_of(object)? == *length),
         Check::DictKeys(keys) => dict_keys(keys, object),
         Check::SetElements(elements) => set_elements(elements, object),
+        Check::SetOrder(elements) => set_order(elements, object),
         Check::Code(code) => match object.getattr(pyo3::intern!(object.py(), "__code__")) {
             Ok(seen) => code.is(&seen),
             Err(_) => Ok(false),
@@ -448,7 +459,8 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
         // One key has no order.
         Check::DictKeys(keys) if keys.len() < 2 => recorder.dict_content(spot),
         Check::DictKeys(_) => recorder.dict_unchanged(spot),
-        Check::SetElements(elements) => {
+        // The trail has the whole table, and so the order.
+        Check::SetElements(elements) | Check::SetOrder(elements) => {
             let known: Vec<_> = elements.iter().map(|element| element.object().bind(spot.object().py())).collect();
             same_object && spot.object().is_exact_instance_of::<PyFrozenSet>() || recorder.set_content(spot, &known)
         }
@@ -516,6 +528,14 @@ fn set_elements(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bo
     Ok(true)
 }
 
+fn set_order(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_set = object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>();
+    if !is_set || object.len()? != expected.len() {
+        return Ok(false);
+    }
+    object.try_iter()?.zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && expected.matches(&seen?)?))
+}
+
 /// The keys in the order in which iterating gives them.
 trait IterKeys<'py> {
     fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>>;
@@ -525,6 +545,11 @@ impl<'py> IterKeys<'py> for Bound<'py, PyDict> {
     fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.as_any().try_iter()?.collect()
     }
+}
+
+/// Whether an exception is being handled on this thread: in Python code that has called, since guards are checked outside of frames.
+pub(crate) fn handles_an_exception(py: Python<'_>) -> bool {
+    Thread::current(py).is_ok_and(|thread| thread.topmost_handled_exception().is_some())
 }
 
 /// Torch's mode objects on this thread, as many as a state says there are.

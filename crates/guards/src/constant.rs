@@ -4,6 +4,7 @@
 //! if no program could tell them apart but by `is`: equal types, equal bits of floats, equal elements of tuples.
 
 use std::{
+    cell::Cell,
     fmt,
     hash::{Hash, Hasher},
     sync::Arc,
@@ -11,6 +12,7 @@ use std::{
 
 use pyo3::{
     prelude::*,
+    sync::PyOnceLock,
     types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyNone, PyRange, PySlice, PyString, PyTuple},
 };
 
@@ -75,12 +77,55 @@ impl fmt::Display for Constant {
     }
 }
 
+/// How deep a constant may be nested.
+const DEEPEST: usize = 100;
+
+thread_local! {
+    /// How deep the constant is that is being made.
+    static LEVEL: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The level to which to return.
+struct Level(usize);
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        LEVEL.set(self.0);
+    }
+}
+
 /// Torch types whose instances are immutable: singletons, but for `device`.
 const TORCH_SINGLETONS: [&str; 4] = ["dtype", "layout", "memory_format", "qscheme"];
 
 /// Numpy's scalars of a fixed size.
 const NUMPY_SCALARS: [&str; 13] =
     ["bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"];
+
+/// Addresses of the classes of torch and numpy that are told by identity. They live as long as the process.
+struct Known {
+    size: usize,
+    device: usize,
+    singletons: Vec<usize>,
+    numpy: Vec<(usize, &'static str)>,
+}
+
+impl Known {
+    fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+        KNOWN.get_or_try_init(py, || {
+            let torch = py.import("torch")?;
+            let address = |name: &str| torch.getattr(name).map(|class| class.into_ptr() as usize);
+            let numpy = py.import("numpy").ok();
+            let scalar = |name: &'static str| Some((numpy.as_ref()?.getattr(name).ok()?.into_ptr() as usize, name));
+            Ok(Self {
+                size: address("Size")?,
+                device: address("device")?,
+                singletons: TORCH_SINGLETONS.iter().map(|name| address(name)).collect::<PyResult<_>>()?,
+                numpy: NUMPY_SCALARS.iter().filter_map(|name| scalar(name)).collect(),
+            })
+        })
+    }
+}
 
 impl Constant {
     /// The constant for an object, or None if it is not one of the types that are compared by value.
@@ -166,25 +211,26 @@ impl Constant {
         }
         if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
             let Some((Kind::FrozenSet(elements), _)) = Self::composite(set.iter().map(Ok), "", Kind::FrozenSet)? else { return Ok(None) };
-            let mut names: Vec<_> = elements.iter().map(|e| e.canon.to_string()).collect();
-            names.sort();
+            // Equal sets may give their elements in another order, which a program can see.
+            let names: Vec<_> = elements.iter().map(|e| e.canon.to_string()).collect();
             return Ok(Some((Kind::FrozenSet(elements), format!("frozenset({})", joined(&names)))));
         }
         let class = object.get_type();
-        let (module, name) = (class.module()?.to_string(), class.name()?.to_string());
+        let known = Known::get(object.py())?;
+        let address_of_class = class.as_ptr() as usize;
         if let Ok(tuple) = object.cast::<PyTuple>() {
             // A subclass is immutable if its instances store nothing beside the items.
-            let plain = class.is(object.py().get_type::<PyTuple>()) || (module == "torch" && name == "Size") || is_named_tuple(&class)?;
+            let plain = class.is(object.py().get_type::<PyTuple>()) || address_of_class == known.size || is_named_tuple(&class)?;
             let head = format!("tuple@{}", class.as_ptr() as usize);
             return if plain { Self::composite(tuple.iter().map(Ok), &head, Kind::Tuple) } else { Ok(None) };
         }
-        if module == "torch" && TORCH_SINGLETONS.contains(&&*name) {
+        if known.singletons.contains(&address_of_class) {
             return Ok(Some((Kind::Singleton, format!("@{address}"))));
         }
-        if module == "torch" && name == "device" {
+        if address_of_class == known.device {
             return Ok(Some((Kind::Equal, format!("d{}", object.str()?))));
         }
-        if module == "numpy" && NUMPY_SCALARS.contains(&&*name) {
+        if let Some((_, name)) = known.numpy.iter().find(|(known, _)| *known == address_of_class) {
             let bytes: Vec<u8> = object.call_method0("tobytes")?.extract()?;
             let canon = format!("n{name}{bytes:?}");
             return Ok(Some((Kind::Bytes(bytes), canon)));
@@ -197,6 +243,13 @@ impl Constant {
         head: &str,
         make: impl FnOnce(Vec<Self>) -> Kind,
     ) -> PyResult<Option<(Kind, String)>> {
+        // Tuples may be nested deeper than the stack of C.
+        let level = LEVEL.get();
+        if level >= DEEPEST {
+            return Ok(None);
+        }
+        LEVEL.set(level + 1);
+        let _level = Level(level);
         let mut elements = Vec::new();
         for part in parts {
             let Some(element) = Self::new(&part?)? else { return Ok(None) };

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use crate::{
     Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
     builder::State,
-    check::holds,
+    check::{handles_an_exception, holds},
     tree::{Check, FUNCTION, Step},
 };
 
@@ -37,6 +37,7 @@ pub struct Texts {
     guards: Vec<(SourceId, Said)>,
     relations: Vec<Relation>,
     torch: Option<TorchState>,
+    handled: Option<bool>,
     registered: Vec<String>,
 }
 
@@ -51,6 +52,7 @@ enum Said {
     Length(usize),
     DictKeys(Arc<[DictKey]>),
     SetElements(Arc<[Constant]>),
+    SetOrder(Arc<[Constant]>),
     Code(usize, Arc<str>),
 }
 
@@ -89,9 +91,10 @@ impl Texts {
             Guard::Length(length) => Said::Length(*length),
             Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
             Guard::SetElements(elements) => Said::SetElements(elements.clone()),
+            Guard::SetOrder(elements) => Said::SetOrder(elements.clone()),
         };
         let guards = state.guards.iter().map(|(source, guard)| (*source, said(guard))).collect();
-        Self { sources: state.sources, guards, relations: state.relations, torch: state.torch, registered }
+        Self { sources: state.sources, guards, relations: state.relations, torch: state.torch, handled: state.handled, registered }
     }
 
     fn listed(&self, guard: usize) -> Listed {
@@ -125,8 +128,14 @@ impl Texts {
         let torch = self.torch.as_ref().map(torch_parts).unwrap_or_default().into_iter().map(|(_, _, predicate)| predicate);
         let guards = self.guards.iter().flat_map(|(source, said)| predicates(&self.sources, *source, said));
         let relations = self.relations.iter().map(|relation| self.relation(relation).1);
-        valid.chain(torch).chain(guards).chain(relations).chain(self.registered.iter().cloned()).collect()
+        let handled = self.handled.map(handled_predicate);
+        valid.chain(torch).chain(guards).chain(relations).chain(handled).chain(self.registered.iter().cloned()).collect()
     }
+}
+
+/// Whether a caller of the function handles an exception.
+fn handled_predicate(expected: bool) -> String {
+    format!("sys.exc_info()[1] is {}None", if expected { "not " } else { "" })
 }
 
 /// Python's spelling of torch's dtypes, by number.
@@ -154,6 +163,7 @@ fn torch_parts(state: &TorchState) -> Vec<(&'static str, String, String)> {
         "deterministic fill of memory" => format!("torch.utils.deterministic.fill_uninitialized_memory == {value}"),
         "torch function modes" => format!("torch._C._len_torch_function_stack() == {value}"),
         "dispatch modes" => format!("torch._C._len_torch_dispatch_stack() == {value}"),
+        "forward-mode gradients" => format!("(torch.autograd.forward_ad._current_level >= 0) == {value}"),
         "autocast" => format!("___autocast() == {value}"),
         other => format!("___torch_state('{other}') == {value}"),
     };
@@ -252,6 +262,7 @@ fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> 
         Said::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
         Said::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
         Said::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
+        Said::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
         Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
     }]
 }
@@ -282,6 +293,7 @@ fn expectation(guard: &Said) -> String {
         Said::Length(length) => format!("{length} elements"),
         Said::DictKeys(keys) => format!("the keys {}", key_list(keys)),
         Said::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
+        Said::SetOrder(elements) => format!("the elements [{}], in this order", list(elements)),
     }
 }
 
@@ -348,6 +360,15 @@ impl GuardSet {
                 let (source, guard) = self.texts.relation(told);
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }
+        }
+        if let Some(expected) = self.handled.filter(|expected| *expected != handles_an_exception(py)) {
+            let text = |handled: bool| if handled { "an exception" } else { "none" }.to_owned();
+            found.push(Failure {
+                source: "exception being handled".to_owned(),
+                guard: handled_predicate(expected),
+                expected: text(expected),
+                seen: text(!expected),
+            });
         }
         if let Some(text) = self.registered.changed(py)? {
             let word = |text: &str| text.to_owned();

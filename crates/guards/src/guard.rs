@@ -27,6 +27,8 @@ pub enum Guard {
     DictKeys(Arc<[DictKey]>),
     /// The elements of a set, in any order.
     SetElements(Arc<[Constant]>),
+    /// The elements of a set, in the order in which it gives them: equal sets have several.
+    SetOrder(Arc<[Constant]>),
     /// A function whose code object is this one.
     Code(Py<PyAny>),
 }
@@ -44,6 +46,7 @@ impl Guard {
             Self::Length(length) => Self::Length(*length),
             Self::DictKeys(keys) => Self::DictKeys(keys.clone()),
             Self::SetElements(elements) => Self::SetElements(elements.clone()),
+            Self::SetOrder(elements) => Self::SetOrder(elements.clone()),
             Self::Code(code) => Self::Code(code.clone_ref(py)),
         }
     }
@@ -60,6 +63,7 @@ impl Guard {
             Self::Length(length) => format!("len {length}"),
             Self::DictKeys(_) => "keys".to_owned(),
             Self::SetElements(_) => "elements".to_owned(),
+            Self::SetOrder(_) => "order".to_owned(),
             Self::Code(code) => format!("code {}", code.as_ptr() as usize),
         }
     }

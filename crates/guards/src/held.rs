@@ -1,6 +1,9 @@
 //! Objects that guards compare by identity, without keeping anything of the user's alive.
 
-use dynamlir_cpython_abi::objects::{Pin, Pins};
+use dynamlir_cpython_abi::{
+    kind,
+    objects::{Pin, Pins},
+};
 use pyo3::{
     prelude::*,
     types::{PyType, PyTypeMethods},
@@ -37,26 +40,35 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
     let class = object.get_type();
     let refused =
         || GuardError::NotWeak(format!("an object of type {}", class.name().map_or_else(|_| "?".to_owned(), |name| name.to_string())));
-    let name = class.name()?;
-    // Names are enough to choose by: a class of the user's with such a name takes weak references or is refused.
-    let builtin = class.module()? == "builtins";
-    match &*name.to_string_lossy() {
-        "property" if builtin => return Ok(Plan::Parts(&["fget", "fset", "fdel"])),
-        "staticmethod" | "classmethod" if builtin => return Ok(Plan::Parts(&["__func__"])),
-        "method" if builtin => return Ok(Plan::Parts(&["__func__", "__self__"])),
-        "method-wrapper" if builtin => return Ok(Plan::Parts(&["__self__", "__name__"])),
+    if kind::is_property(object) {
+        return Ok(Plan::Parts(&["fget", "fset", "fdel"]));
+    }
+    if kind::is_static_method(object) || kind::is_class_method(object) {
+        return Ok(Plan::Parts(&["__func__"]));
+    }
+    if kind::is_method(object) {
+        return Ok(Plan::Parts(&["__func__", "__self__"]));
+    }
+    if kind::is_bound_slot(object) {
+        return Ok(Plan::Parts(&["__self__", "__name__"]));
+    }
+    if kind::is_c_function(object) || kind::is_c_method(object) {
         // Bound methods of C are made anew by each access, functions of modules are not.
-        "builtin_function_or_method" if builtin => {
-            let owner = object.getattr("__self__")?;
-            let of_module = owner.is_none() || owner.is_instance_of::<PyModule>();
-            return Ok(if of_module { Plan::Weak } else { Plan::Parts(&["__self__", "__name__"]) });
-        }
-        "method_descriptor" | "wrapper_descriptor" | "getset_descriptor" | "member_descriptor" | "classmethod_descriptor" if builtin => {
-            let owner = object.getattr("__objclass__")?;
-            let heap = owner.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE != 0;
-            return Ok(if heap { Plan::Parts(&["__objclass__", "__name__"]) } else { Plan::Strong });
-        }
-        _ => {}
+        let owner = object.getattr("__self__")?;
+        let of_module = owner.is_none() || owner.is_instance_of::<PyModule>();
+        return Ok(if of_module { Plan::Weak } else { Plan::Parts(&["__self__", "__name__"]) });
+    }
+    let descriptors = [
+        kind::is_method_descriptor,
+        kind::is_slot_wrapper,
+        kind::is_getset_descriptor,
+        kind::is_member_descriptor,
+        kind::is_class_method_descriptor,
+    ];
+    if descriptors.iter().any(|is| is(object)) {
+        let owner = object.getattr("__objclass__")?;
+        let heap = owner.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE != 0;
+        return Ok(if heap { Plan::Parts(&["__objclass__", "__name__"]) } else { Plan::Strong });
     }
     if class.getattr("__weakrefoffset__")?.extract::<isize>()? == 0 { Err(refused()) } else { Ok(Plan::Weak) }
 }

@@ -81,6 +81,8 @@ pub struct GuardSet {
     pub(crate) modes: Vec<crate::held::Held>,
     /// What abstract base classes answered.
     pub(crate) registered: Registered,
+    /// Whether a caller must, or must not, handle an exception; None where that decides nothing.
+    pub(crate) handled: Option<bool>,
     /// What is remembered of checks that passed.
     memos: Mutex<Memos>,
     /// For people to read.
@@ -111,6 +113,7 @@ impl GuardSet {
             relations,
             pins,
             torch: state.torch,
+            handled: state.handled,
             texts: Arc::new(Texts::new(py, state, words)),
             abi,
             modes,
@@ -183,6 +186,9 @@ impl GuardSet {
     pub fn check<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> Outcome {
         inputs.clear();
         if !self.is_valid() || self.torch.as_ref().is_some_and(|state| !state.holds()) {
+            return Outcome::Fail;
+        }
+        if self.handled.is_some_and(|expected| expected != crate::check::handles_an_exception(roots.function.py())) {
             return Outcome::Fail;
         }
         inputs.values = SmallVec::from_elem(None, self.outputs);

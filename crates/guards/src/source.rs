@@ -105,6 +105,14 @@ pub enum Source {
     Default(SourceId, u32),
     /// `base.__kwdefaults__[name]` of a function.
     KwDefault(SourceId, Name),
+    /// `base.__defaults__` of a function, as a whole.
+    Defaults(SourceId),
+    /// `base.__kwdefaults__` of a function, as a whole.
+    KwDefaults(SourceId),
+    /// `base.__mro__` of a class.
+    Mro(SourceId),
+    /// `base(*arguments)`: what a function of C's answers, which is asked on every check. It must change nothing.
+    Answer(SourceId, Constant),
     /// What a cell of a function's closure holds; the name is for printing.
     Closure {
         /// The function.
@@ -150,6 +158,10 @@ macro_rules! step {
             | Source::DictValue($base, _)
             | Source::Default($base, _)
             | Source::KwDefault($base, _)
+            | Source::Defaults($base)
+            | Source::KwDefaults($base)
+            | Source::Mro($base)
+            | Source::Answer($base, _)
             | Source::Closure { base: $base, .. }
             | Source::Cell($base)
             | Source::Code($base)
@@ -191,6 +203,8 @@ impl Source {
 #[derive(Debug, Default)]
 pub struct Sources {
     list: Vec<Source>,
+    /// How many steps each is from a root.
+    depths: Vec<u32>,
     ids: HashMap<Source, SourceId>,
 }
 
@@ -201,9 +215,16 @@ impl Sources {
             return id;
         }
         let id = SourceId(self.list.len() as u32);
+        self.depths.push(source.base().map_or(0, |base| self.depths[base.index()] + 1));
         self.list.push(source.clone());
         self.ids.insert(source, id);
         id
+    }
+
+    /// How many steps a source is from a root.
+    #[must_use]
+    pub fn depth(&self, id: SourceId) -> usize {
+        self.depths[id.index()] as usize
     }
 
     /// How many there are.
@@ -242,6 +263,10 @@ impl Sources {
             Source::DictValue(b, i) => format!("list({}.values())[{i}]", base(b)),
             Source::Default(b, i) => format!("{}.__defaults__[{i}]", base(b)),
             Source::KwDefault(b, name) => format!("{}.__kwdefaults__['{name}']", base(b)),
+            Source::Defaults(b) => format!("{}.__defaults__", base(b)),
+            Source::KwDefaults(b) => format!("{}.__kwdefaults__", base(b)),
+            Source::Mro(b) => format!("{}.__mro__", base(b)),
+            Source::Answer(b, arguments) => format!("{}(*{arguments})", base(b)),
             Source::Closure { base: b, index, .. } => format!("{}.__closure__[{index}].cell_contents", base(b)),
             Source::Cell(b) => format!("{}.cell_contents", base(b)),
             Source::Code(b) => format!("{}.__code__", base(b)),

@@ -9,7 +9,7 @@ use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
 use dynamlir_torch_abi::{Pattern, TorchError};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyString, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held};
@@ -33,6 +33,8 @@ pub(crate) enum Step {
     Builtins,
     Defaults,
     KwDefaults,
+    Mro,
+    Answer(Py<PyTuple>),
     Closure,
     Cell,
     Code,
@@ -55,6 +57,7 @@ pub(crate) enum Check {
     Length(usize),
     DictKeys(Arc<[DictKey]>),
     SetElements(Arc<[Constant]>),
+    SetOrder(Arc<[Constant]>),
     Code(Held),
     /// The object of another check for identity, by its number.
     Like(usize),
@@ -217,6 +220,7 @@ impl<'a> Builder<'a, '_> {
             Guard::Length(length) => Check::Length(*length),
             Guard::DictKeys(keys) => Check::DictKeys(keys.clone()),
             Guard::SetElements(elements) => Check::SetElements(elements.clone()),
+            Guard::SetOrder(elements) => Check::SetOrder(elements.clone()),
             Guard::Code(code) => Check::Code(hold(code)?),
         };
         self.tree.nodes[node].checks.push(self.tree.checks.len());
@@ -309,6 +313,13 @@ impl<'a> Builder<'a, '_> {
                 let defaults = self.child(base, Key::Only("kwdefaults"), || Step::KwDefaults);
                 self.named(defaults, name)
             }
+            Source::Defaults(_) => self.child(base, Key::Only("defaults"), || Step::Defaults),
+            Source::KwDefaults(_) => self.child(base, Key::Only("kwdefaults"), || Step::KwDefaults),
+            Source::Mro(_) => self.child(base, Key::Only("mro"), || Step::Mro),
+            Source::Answer(_, arguments) => {
+                let given = arguments.object().bind(py).cast::<PyTuple>().map_err(PyErr::from)?.clone().unbind();
+                self.child(base, Key::Named("answer", arguments.canon()), || Step::Answer(given))
+            }
             Source::Cell(_) => self.child(base, Key::Only("cell"), || Step::Cell),
             Source::Code(_) => self.child(base, Key::Only("code"), || Step::Code),
             Source::MethodFunction(_) => self.child(base, Key::Only("function"), || Step::MethodFunction),
@@ -375,7 +386,7 @@ impl Check {
             Self::Type(held) | Self::Identity(held) => held.by_address(),
             Self::Equals(constant) => constant.matches_quickly(),
             Self::Present | Self::Absent | Self::Like(_) => true,
-            Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::Code(_) => false,
+            Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) | Self::Code(_) => false,
         }
     }
 
@@ -388,7 +399,7 @@ impl Check {
             Self::Tensor(_) => 3,
             Self::Length(_) => 4,
             Self::Equals(_) => 5,
-            Self::DictKeys(_) | Self::SetElements(_) => 6,
+            Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) => 6,
         }
     }
 }
@@ -423,6 +434,8 @@ impl Step {
             Self::Builtins => recorder.builtins(from),
             Self::Defaults => recorder.defaults(from),
             Self::KwDefaults => recorder.kwdefaults(from),
+            Self::Mro => Ok(recorder.mro(from)),
+            Self::Answer(arguments) => Ok(Reached::unproven(Some(from.object().call1(arguments.bind(py))?))),
             Self::Closure => recorder.closure(from),
             Self::Cell => recorder.cell(from),
             Self::Code => recorder.code(from),

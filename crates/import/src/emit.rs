@@ -12,13 +12,15 @@ const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8"
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
     pub fn write(&self, module: Block, ctx: Ctx) -> Result<(), Error> {
-        Writer { ctx, module, functions: 0, types: HashMap::new() }.function(self, "main", true)
+        Writer { ctx, module, libraries: &self.libraries, functions: 0, types: HashMap::new() }.function(self, "main", true)
     }
 }
 
 struct Writer<'t> {
     ctx: Ctx,
     module: Block,
+    /// Folders of code that users do not look into.
+    libraries: &'t [String],
     /// Decompositions written so far.
     functions: usize,
     /// Types made so far: there are few.
@@ -112,12 +114,16 @@ impl<'t> Writer<'t> {
         Ok(made)
     }
 
-    /// `loc("function"("file":line:0))` of the innermost frame; the frames around it would make text unreadable.
+    /// `loc("function"("file":line:0))` of the user's innermost frame; where that is in a library, as the callee of a call site.
+    /// The frames between and around them would make text unreadable.
     fn location(&self, frames: &[Frame]) -> Loc {
-        frames.first().map_or_else(
-            || Loc::unknown(self.ctx),
-            |frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, 0)),
-        )
+        let at = |frame: &Frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, 0));
+        let Some(inner) = frames.first() else { return Loc::unknown(self.ctx) };
+        let is_users = |frame: &&Frame| !self.libraries.iter().any(|folder| frame.file.starts_with(folder.as_str()));
+        match frames.iter().find(is_users) {
+            Some(user) if user != inner => Loc::call_site(at(inner), at(user)),
+            _ => at(inner),
+        }
     }
 
     fn op(&mut self, call: &'t OpCall, values: &[Value], b: &Builder) -> Result<Vec<Value>, Error> {

@@ -87,6 +87,8 @@ pub struct Trace {
     pub name: String,
     /// Where its tensors live, as torch writes it; None is the CPU.
     pub device: Option<String>,
+    /// Folders of code that users do not look into, torch's for one.
+    pub libraries: Vec<String>,
     /// Name, metadata and storage of each input; equal storages are one.
     pub inputs: Vec<(String, TensorType, i64)>,
     /// The calls in program order.

@@ -215,7 +215,7 @@ impl<'py> Activation<'py> {
     /// What waits is done: signals, the collector, other threads. As at a backward jump.
     pub(crate) fn check_interrupts(&self) -> Outcome<()> {
         if self.thread.is_interrupted().unwrap_or_else(|| self.evaluator.is_due()) {
-            self.evaluator.checkpoint(self.thread)?;
+            self.evaluator.checkpoint(self.thread).map_err(|error| self.policy().interrupted(self.py(), error))?;
         }
         Ok(())
     }

@@ -87,6 +87,11 @@ impl Evaluator {
     }
 }
 
+/// Whether this is the exception by which an evaluation was given up.
+pub fn is_abort(exception: &Bound<'_, PyAny>) -> bool {
+    exception.get_type().is(Evaluator::abort_error(exception.py()).get_type(exception.py()))
+}
+
 /// What [`with_policy`] came to.
 #[derive(Debug)]
 pub struct Finished<R> {

@@ -30,7 +30,7 @@ pub use activation::{Activation, Place};
 pub use counts::{Counts, counts, reset_counts};
 pub use dynamlir_bytecode::{Instruction, Opcode, flags};
 pub use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};
-pub use evaluator::{Finished, abort, here, is_listening, suspended, with_policy};
+pub use evaluator::{Finished, abort, here, is_abort, is_listening, suspended, with_policy};
 pub use policy::{Comparison, Concrete, Conversion, FunctionParts, Method, Outcome, Policy, Sent, Unwind, escape_each};
 pub use prepared::Prepared;
 pub use value::{SourceId, Value};

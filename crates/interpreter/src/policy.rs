@@ -131,6 +131,11 @@ pub trait Policy {
         Ok(())
     }
 
+    /// Something from outside of the program has raised: a signal handler, another thread.
+    fn interrupted(&self, py: Python<'_>, error: PyErr) -> Unwind {
+        Unwind::Raise(error)
+    }
+
     /// A value with a source moves to where the source is not known.
     fn escape(&self, value: &Value<'_>) -> Outcome<()> {
         Ok(())
@@ -272,6 +277,16 @@ pub trait Policy {
     fn call<'py>(&self, callable: &Value<'py>, args: &[Value<'py>], keywords: Option<&Bound<'py, PyTuple>>) -> Outcome<Value<'py>> {
         escape_each(self, args)?;
         Ok(concrete::call(callable.get(), args, keywords)?.into())
+    }
+
+    /// What `*args` stands for in a call, as a tuple
+    fn spread<'py>(&self, callable: &Value<'py>, args: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(Value { object: Some(concrete::argument_tuple(callable.get(), args.get())?), source: args.source })
+    }
+
+    /// What `**kwargs` stands for in a call, as a dict
+    fn spread_keywords<'py>(&self, callable: &Value<'py>, kwargs: &Value<'py>) -> Outcome<Value<'py>> {
+        Ok(Value { object: Some(concrete::keyword_dict(callable.get(), kwargs.get())?), source: kwargs.source })
     }
 
     /// `callable(*args, **kwargs)`: a tuple, and a dict or nothing
@@ -432,6 +447,11 @@ pub trait Policy {
     /// `raise exception from cause`
     fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
         concrete::raise(exception.get(), cause.map(Value::get)).into()
+    }
+
+    /// `raise`, of the exception that is being handled, perhaps by a caller; none if nobody handles one
+    fn raise_again(&self, exception: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
+        Ok(())
     }
 
     /// `except class`: whether it catches the exception

@@ -16,6 +16,8 @@ use crate::{
 
 /// `CO_OPTIMIZED`: locals are slots of the frame, not a mapping.
 const OPTIMIZED: u32 = 0x1;
+/// `CO_VARKEYWORDS`
+const VARKEYWORDS: u32 = 0x8;
 /// `CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR`
 const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 
@@ -43,6 +45,11 @@ impl Prepared {
     /// Whether a call makes a generator, coroutine or asynchronous generator.
     pub fn makes_generator(&self) -> bool {
         self.flags & GENERATOR != 0
+    }
+
+    /// Whether there is a `**` parameter, whose dict each call makes.
+    pub fn takes_keywords(&self) -> bool {
+        self.flags & VARKEYWORDS != 0
     }
 
     /// Whether locals are slots of the frame; if not, it is the body of a module or class.

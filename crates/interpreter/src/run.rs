@@ -2,8 +2,13 @@
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
-use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception};
-use pyo3::{prelude::*, types::PyInt};
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, types};
+use pyo3::{
+    exceptions::PyGeneratorExit,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyInt, PyTuple},
+};
 
 use crate::{
     Value,
@@ -29,10 +34,9 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     let thrown = throw.then(|| PyErr::fetch(frame.py()));
     if evaluator.aborted.get() {
         frame.take_stack().for_each(drop);
-        let error = thrown.unwrap_or_else(|| Evaluator::abort_error(frame.py()));
-        return frame.raise(error, 0, false);
+        return give_up(frame, thrown);
     }
-    if from_c && evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref()) {
+    if from_c && (handles_signal(&frame) || evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref())) {
         return evaluator::suspended(|| {
             if let Some(error) = thrown {
                 error.restore(frame.py());
@@ -53,8 +57,7 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
                 if !evaluator.policy.leaves(&reason) {
                     evaluator.aborted.set(true);
                     frame.take_stack().for_each(drop);
-                    let error = thrown.unwrap_or_else(|| Evaluator::abort_error(frame.py()));
-                    return frame.raise(error, 0, false);
+                    return give_up(frame, thrown);
                 }
             }
             if let Some(error) = thrown {
@@ -63,6 +66,52 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
             frame.evaluate(throw)
         }
     }
+}
+
+/// Whether C code starts this frame to handle a signal: it passes the frame that it interrupts, as an argument of its own or among
+/// the others.
+fn handles_signal(frame: &Frame<'_>) -> bool {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = frame.py();
+    let Ok(class) = CLASS.get_or_try_init(py, || py.import("types")?.getattr("FrameType").map(Bound::unbind)) else { return false };
+    let is_frame = |object: &Bound<'_, PyAny>| object.get_type().is(class);
+    frame.next_unit() == 0
+        && (0..frame.locals_count().min(3)).filter_map(|slot| frame.local(slot)).any(|object| match object.cast_exact::<PyTuple>() {
+            Ok(items) => items.len() == 2 && items.get_item(1).is_ok_and(|item| is_frame(&item)),
+            Err(_) => is_frame(&object),
+        })
+}
+
+/// Leaves a frame that is not to run. What C code closes, a generator or an object that dies, is left in silence: an exception would
+/// be reported to the user.
+fn give_up(frame: Frame<'_>, thrown: Option<PyErr>) -> Evaluated<'_> {
+    let py = frame.py();
+    if let Some(thrown) = thrown {
+        return frame.raise(thrown, 0, false);
+    }
+    if let Some(unit) = finalizer_return(&frame) {
+        return frame.resume_at(unit, [Some(py.None().into_bound(py))]);
+    }
+    frame.raise(Evaluator::abort_error(py), 0, false)
+}
+
+/// Where the code of a `__del__` returns, for a frame of the function that its first argument's class has there.
+fn finalizer_return(frame: &Frame<'_>) -> Option<u32> {
+    let (function, first) = (frame.function()?, first_argument(frame)?);
+    let found = types::lookup(crate::concrete::abi(frame.py()), &first.get_type(), pyo3::intern!(frame.py(), "__del__").as_any())?;
+    if !found.is(&function) {
+        return None;
+    }
+    let code = frame.code()?;
+    let evaluator = evaluator::current()?;
+    let preparation = prepared::prepare(evaluator.abi, evaluator.table, &code);
+    let prepared = preparation.as_ref().as_ref().ok()?;
+    prepared
+        .code
+        .instructions
+        .iter()
+        .find(|instruction| instruction.opcode.name().starts_with("RETURN_") && instruction.opcode.name() != "RETURN_GENERATOR")
+        .map(|instruction| instruction.start)
 }
 
 fn first_argument<'py>(frame: &Frame<'py>) -> Option<Bound<'py, PyAny>> {
@@ -108,6 +157,8 @@ enum End<'py> {
 
 /// Keeps track of the frame while it runs.
 fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool) -> Evaluated<'_> {
+    let py = activation.py();
+    let closing = thrown.as_ref().filter(|error| error.is_instance_of::<PyGeneratorExit>(py)).map(|error| error.clone_ref(py));
     let linked = activation.frame.link();
     activation.thread.enter(from_c);
     let outer = activation.evaluator.set_place(Some(activation.place.clone()));
@@ -119,10 +170,7 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
     match end {
         End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
         End::Raise(error, unit) => frame.raise(error, unit, true),
-        End::Abort => {
-            let error = Evaluator::abort_error(frame.py());
-            frame.raise(error, 0, false)
-        }
+        End::Abort => give_up(frame, closing),
     }
 }
 

@@ -10,7 +10,7 @@
 //! ```
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type},
+    ir::{Attr, Builder, DYNAMIC, Op, Type},
     pass::{Config, Pass, PassError, PassResult},
 };
 
@@ -27,8 +27,12 @@ fn run(module: Op, _config: &Config) -> PassResult {
     copies.into_iter().try_for_each(expand)
 }
 
-/// Whether the elements follow each other, wherever the first is.
+/// Whether the elements follow each other, wherever the first is. Where a size is known at run time only (the last block of
+/// a loop), LLVM's lowering does not take it for contiguous either.
 fn is_contiguous(ty: Type) -> bool {
+    if ty.shape().contains(&DYNAMIC) {
+        return false;
+    }
     let mut expected = 1;
     ty.shape().into_iter().zip(ty.strides()).rev().all(|(size, stride)| {
         let fits = size == 1 || stride == expected;

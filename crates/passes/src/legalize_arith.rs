@@ -9,6 +9,9 @@
 //! - `arith.truncf` to `bf16` becomes integer arithmetic (round to nearest even, NaN kept): LLVM would call a routine
 //!   for each element, and `arith-expand` ends in a selection between `bf16`s that LLVM takes apart into scalars.
 //!
+//! - `arith.fptosi` of what no integer of the type is gives the smallest one, which is what processors answer. To LLVM it is
+//!   poison, of which it concludes that such numbers do not occur, and drops what was computed before.
+//!
 //! Before: `%2 = arith.maximumf %0, %1 fastmath<reassoc> : f32`
 //! After:  `%2 = llvm.intr.maximum(%0, %1) {fastmathFlags = #llvm.fastmath<nsz, reassoc>} : (f32, f32) -> f32`
 //!
@@ -50,6 +53,8 @@ fn run(module: Op, _config: &Config) -> PassResult {
             reciprocal_root(op)
         } else if op.is("arith.truncf") && op.result(0).ty().is_bf16() {
             Some(round_to_bf16(op))
+        } else if op.is("arith.fptosi") && op.operand(0).ty().element().width() >= 32 {
+            Some(to_integer(op))
         } else {
             None
         };
@@ -79,6 +84,23 @@ fn to_intrinsic(op: Op, intrinsic: &str, is_extremum: bool) -> Result<Option<Val
     let flags = Attr::parse(op.ctx(), &format!("#llvm.fastmath<{flags}>"))
         .ok_or_else(|| PassError::at(op, format!("cannot translate the fast-math flags `{old}`")))?;
     Ok(Some(Builder::before(op).value(intrinsic, &op.operands(), ty, &[("fastmathFlags", flags)])))
+}
+
+/// The integer, or the smallest one where the number is NaN or too large. 4 is `olt`.
+fn to_integer(op: Op) -> Value {
+    let (builder, ctx) = (Builder::before(op), op.ctx());
+    let (from, to) = (op.operand(0).ty(), op.result(0).ty());
+    let constant = |ty: Type, element: Attr| {
+        let value = if ty.is_vector() { Attr::splat(ty, element) } else { element };
+        builder.value("arith.constant", &[], ty, &[("value", value)])
+    };
+    let width = to.element().width();
+    let bound = constant(from, Attr::float_of(from.element(), 2f64.powi(width.cast_signed() - 1)));
+    let smallest = constant(to, Attr::int_of(to.element(), i64::MIN >> (64 - width)));
+    let size = builder.value("llvm.intr.fabs", &[op.operand(0)], from, &[]);
+    let fits = builder.value("arith.cmpf", &[size, bound], from.with_element(Type::int(ctx, 1)), &[("predicate", Attr::i64(ctx, 4))]);
+    let integer = builder.value("arith.fptosi", &[op.operand(0)], to, &[]);
+    builder.value("arith.select", &[fits, integer, smallest], to, &[])
 }
 
 fn reciprocal_root(op: Op) -> Option<Value> {

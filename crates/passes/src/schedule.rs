@@ -32,6 +32,7 @@
 //! `dynamo.unscheduled` saying why. LLVM 22's `fuse_into_containing_op` does not survive such a use.
 
 mod domain;
+mod pieces;
 mod text;
 mod vectors;
 
@@ -156,11 +157,11 @@ fn schedule(function: Op, settings: &Settings) {
     };
     let plan = plan(&kernel, settings);
     let Some(schedule) = text::schedule(&kernel, &plan) else { return };
-    let Some(function) = apply(function, &schedule) else { return };
+    let Some(function) = apply(function, &plan, &schedule) else { return };
     // A body that only seemed to compute something is folded before there are vectors of it: without them, then.
     let unscheduled = match plan.without_inner() {
         None => Some(function),
-        Some(plan) => text::schedule(&kernel, &plan).and_then(|schedule| apply(function, &schedule)),
+        Some(plan) => text::schedule(&kernel, &plan).and_then(|schedule| apply(function, &plan, &schedule)),
     };
     if let Some(function) = unscheduled {
         mark(function, "the transform schedule did not apply");
@@ -168,9 +169,10 @@ fn schedule(function: Op, settings: &Settings) {
 }
 
 /// Applies a schedule. Where it does not apply, gives the function as it was, which takes the place of what is left of it.
-fn apply(function: Op, schedule: &str) -> Option<Op> {
+fn apply(function: Op, plan: &Plan, schedule: &str) -> Option<Op> {
     let backup = function.clone_detached();
-    if transform::apply(function, schedule) {
+    let positions = if let Plan::Split(tiles) = plan { pieces::mark(function, tiles) } else { 0 };
+    if transform::apply(function, schedule) && (positions == 0 || pieces::shift(function, positions)) {
         return None;
     }
     Builder::before(function).insert(backup);

@@ -13,10 +13,10 @@ use dynamlir_cpython_abi::{
     collector,
     objects::{Arguments, callable, callable_type, callee_of},
 };
-use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, PythonGraph, Run};
+use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Unforeseen, settings};
 use dynamlir_guards::{Failure, GuardBuilder, GuardSet, Inputs, Outcome, Roots};
 use pyo3::{
-    exceptions::{PyException, PyIndexError, PyRuntimeError, PyTypeError},
+    exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
     types::{PyCFunction, PyDict, PyString, PyTuple, PyType},
 };
@@ -34,14 +34,13 @@ fn next_key() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// How many entries there may be, unless the compiler says otherwise.
-const LIMITS: Limits = Limits { entries: 8, accumulated: 256 };
-
 /// A `dynamlir.capture.api.Compiler` behind a callable.
 struct PythonCompiler {
     object: Py<PyAny>,
     /// Whether it was told that there is no room.
     full: AtomicBool,
+    /// Whether it was told that the function has other code than when it was compiled.
+    changed: AtomicBool,
 }
 
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
@@ -49,6 +48,10 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 impl PythonCompiler {
+    fn new(object: Py<PyAny>) -> Self {
+        Self { object, full: AtomicBool::new(false), changed: AtomicBool::new(false) }
+    }
+
     /// The first failing guard of each entry, as text.
     fn misses(miss: &Miss<'_, '_>) -> Vec<String> {
         let entries = miss.callable.cache().of_key(miss.callable.key());
@@ -59,14 +62,15 @@ impl PythonCompiler {
     /// Asks whether one more entry may be made; Python warns when it may not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let cache = miss.callable.cache();
-        let room = cache.has_room(miss.callable.key(), LIMITS);
-        if !room && self.full.swap(true, Ordering::Relaxed) {
+        let room = cache.has_room(miss.callable.key(), settings::limits());
+        if !room && self.full.load(Ordering::Relaxed) && !settings::refuses_plain() {
             return Ok(false);
         }
-        let entries = cache.of_key(miss.callable.key()).len();
-        let limit = if room { entries + 1 } else { entries };
+        let (own, all) = (cache.of_key(miss.callable.key()).len(), cache.entries().len());
         let compiler = self.object.bind(miss.function.py());
-        compiler.call_method1("may_compile", (entries, limit, Self::misses(miss)))?.is_truthy()
+        compiler.call_method1("may_compile", (room, own, all, Self::misses(miss)))?;
+        self.full.store(!room, Ordering::Relaxed);
+        Ok(room)
     }
 
     /// Captures and compiles the call; whether there is an entry for it now.
@@ -78,13 +82,7 @@ impl PythonCompiler {
         let steps = compiler.getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
         let (cache, key) = (miss.callable.cache(), miss.callable.key());
-        let outcome = match dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps) {
-            Ok(outcome) => outcome,
-            // A signal's, or the user's own; not something that went wrong here.
-            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
-            // Nothing is known of the call: no other one will be tried either.
-            Err(error) => Err(Stopped { stop: Stop::internal(&error), guards: GuardBuilder::new() }),
-        };
+        let outcome = dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
         match outcome {
             Err(Stopped { stop, guards }) => self.stopped(miss, stop, guards.build(py).ok())?,
             Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
@@ -99,8 +97,8 @@ impl PythonCompiler {
                 };
                 let captured = Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?;
                 let runner = compiler.call_method1("compile", (captured,))?;
-                let run = if runner.is_none() {
-                    Run::Plain
+                let run = if let Ok(why) = runner.cast::<PyTuple>() {
+                    plain(why)?
                 } else {
                     let graph: Box<dyn Graph> = match runner.cast::<NativeGraph>() {
                         Ok(native) => Box::new(Held(native.clone().unbind())),
@@ -119,15 +117,22 @@ impl PythonCompiler {
         let py = miss.function.py();
         let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
         // Under `fullgraph` this raises, and so will the next call.
-        self.object.bind(py).call_method1("stopped", stop_tuple(py, stop)?)?;
-        miss.callable.cache().add(Entry { key: miss.callable.key(), guards, run: Run::Plain });
+        let why = self.object.bind(py).call_method1("stopped", stop_tuple(py, stop)?)?;
+        miss.callable.cache().add(Entry { key: miss.callable.key(), guards, run: plain(&why)? });
         Ok(())
     }
 }
 
+/// What `(event, told)` from the compiler says: plain Python.
+fn plain(why: &Bound<'_, PyAny>) -> PyResult<Run> {
+    let (event, told) = why.extract()?;
+    Ok(Run::Plain(Plain::new(event, told)))
+}
+
 impl Compiler for PythonCompiler {
     fn miss<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
-        if !self.may_compile(miss)? {
+        // Before torch is looked at.
+        if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
             return Ok(Next::Plain);
         }
         Ok(if self.specialize(miss)? { Next::Again } else { Next::Plain })
@@ -148,7 +153,7 @@ impl Compiler for PythonCompiler {
         if !known.is_none() {
             return Ok(known);
         }
-        let compiler = PythonCompiler { object: other.clone().unbind(), full: AtomicBool::new(false) };
+        let compiler = PythonCompiler::new(other.clone().unbind());
         let made = callable(py, Box::new(Callable::new(original.description(py, next_key(), true), Box::new(compiler))?))?;
         other.setattr("callable", &made)?;
         Ok(made)
@@ -160,10 +165,28 @@ impl Compiler for PythonCompiler {
         }
     }
 
-    fn failed(&self, py: Python<'_>, error: &PyErr) {
-        if let Err(error) = self.object.bind(py).call_method1("failed", (error.value(py),)) {
-            error.write_unraisable(py, Some(self.object.bind(py)));
-        }
+    fn failed(&self, py: Python<'_>, error: &PyErr) -> PyResult<()> {
+        self.object.bind(py).call_method1("failed", (error.value(py),)).map(drop)
+    }
+
+    fn repeated(&self, py: Python<'_>) -> PyResult<()> {
+        self.object.bind(py).call_method0("repeated").map(drop)
+    }
+
+    fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
+        self.object.bind(py).call_method1("tell", (why,)).map(drop)
+    }
+
+    fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
+        let (reason, message) = match why {
+            Unforeseen::Changed if self.changed.load(Ordering::Relaxed) && !settings::refuses_plain() => return Ok(()),
+            Unforeseen::Changed => ("code-changed", "its __code__ is not the one that was compiled"),
+            Unforeseen::Compiling => ("compiling", ""),
+            Unforeseen::Unsteady => ("unguardable", "what the call looks at changed while it was compiled"),
+        };
+        self.object.bind(py).call_method1("unforeseen", (reason, message))?;
+        self.changed.fetch_or(why == Unforeseen::Changed, Ordering::Relaxed);
+        Ok(())
     }
 
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {
@@ -184,8 +207,20 @@ pub fn compiled_function<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let description = Description { function, bound, skips_first: skip_first, plain, key: next_key(), forced: false };
-    let compiler = PythonCompiler { object: compiler, full: AtomicBool::new(false) };
+    let compiler = PythonCompiler::new(compiler);
     callable(py, Box::new(Callable::new(description, Box::new(compiler))?))
+}
+
+/// Sets what all callables look at on each call: whether those that would run as plain Python may, and how many entries there may be.
+#[pyfunction]
+pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize) {
+    settings::set(refuses_plain, Limits { entries, accumulated });
+}
+
+/// Forgets the entries of all compiled functions.
+#[pyfunction]
+pub fn forget_entries() {
+    dynamlir_frame::forget_all();
 }
 
 fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
@@ -199,8 +234,22 @@ pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let attribute = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, property.call1((get,))?);
     attribute("__wrapped__", wrap_pyfunction!(wrapped, py)?)?;
     attribute("_cache", wrap_pyfunction!(cache_of, py)?)?;
+    // What tools that take functions apart ask a function for: torch.fx, Dynamo, inspect.
+    for name in ["__defaults__", "__kwdefaults__", "__code__", "__closure__", "__globals__"] {
+        let get =
+            PyCFunction::new_closure(py, None, None, move |args, _| of_wrapped(&args.get_item(0)?)?.getattr(name).map(Bound::unbind))?;
+        let set =
+            PyCFunction::new_closure(py, None, None, move |args, _| of_wrapped(&args.get_item(0)?)?.setattr(name, args.get_item(1)?))?;
+        class.setattr(name, property.call1((get, set))?)?;
+    }
     attribute("reset", wrap_pyfunction!(reset_of, py)?)?;
     Ok(class)
+}
+
+/// The function of which attributes are asked, past a bound method.
+fn of_wrapped<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let wrapped = of(compiled)?.wrapped().bind(compiled.py()).clone();
+    Ok(wrapped.getattr("__func__").unwrap_or(wrapped))
 }
 
 /// What was compiled.
@@ -253,7 +302,7 @@ impl CacheView {
         let guards = Py::new(py, EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() })?;
         let compiled = match &entry.run {
             Run::Graph { graph, .. } => graph.callable(py),
-            Run::Plain => py.None(),
+            Run::Plain(_) => py.None(),
         };
         Ok(CacheEntry { guards, compiled })
     }

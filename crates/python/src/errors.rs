@@ -2,10 +2,12 @@
 
 use std::{
     any::Any,
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use dynamlir_driver::Error;
+use dynamlir_reasons as reason;
 use dynamlir_runtime::RunError as Refused;
 use pyo3::{
     create_exception,
@@ -19,36 +21,45 @@ create_exception!(dynamlir._native, RunError, NativeError, "A call failed before
 create_exception!(dynamlir._native, Misaligned, RunError, "Inputs do not lie in memory as the code for a GPU counts on.");
 create_exception!(dynamlir._native, WrittenError, PyRuntimeError, "A call failed after something of the caller's was written.");
 
+thread_local! {
+    /// What a signal handler has raised while this thread compiles.
+    static INTERRUPTION: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
 /// The exception for an error of the compiler.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     match error {
-        Error::Unsupported { message, location } => {
-            let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
-            Unsupported::new_err(("unsupported", message, location))
-        }
-        Error::Gpu { reason, message, location } => {
+        Error::Unsupported { reason, message, location } => {
             let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
             Unsupported::new_err((reason, message, location))
         }
         // A pass names what it cannot do; eager can.
-        Error::Mlir(dynamlir_dialect::Error::Pass { diagnostics, .. }) => {
-            Unsupported::new_err(("pass-failed", diagnostics, None::<Vec<(String, u32, String)>>))
+        Error::Mlir(dynamlir_dialect::Error::Pass { refusal: Some(refusal), .. }) => {
+            Unsupported::new_err((refusal.reason, refusal.message, refusal.location))
         }
-        Error::Interrupted => match py.check_signals() {
-            Err(error) => error,
-            Ok(()) => PyKeyboardInterrupt::new_err(()),
+        Error::Mlir(dynamlir_dialect::Error::Pass { diagnostics, location, .. }) => {
+            Unsupported::new_err((reason::PASS_FAILED, diagnostics, location))
+        }
+        error @ (Error::Codegen { .. } | Error::Link(_)) => {
+            Unsupported::new_err((reason::CODEGEN_FAILED, error.to_string(), None::<Vec<(String, u32, String)>>))
+        }
+        Error::Interrupted => match INTERRUPTION.take() {
+            Some(error) => error,
+            None => py.check_signals().err().unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
         },
-        Error::File { path, error } => PyErr::from(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
-        error @ (Error::Mlir(_) | Error::Codegen { .. } | Error::Link(_) | Error::Plan(_) | Error::Stage(_)) => {
-            NativeError::new_err(error.to_string())
+        Error::File { path, error } => {
+            let message = format!("{path}: {error}");
+            Unsupported::new_err((reason::UNWRITABLE, message, None::<Vec<(String, u32, String)>>))
         }
+        error @ (Error::Mlir(_) | Error::Plan(_) | Error::Stage(_)) => NativeError::new_err(error.to_string()),
     }
 }
 
 /// The exception for text that cannot be loaded: a `ValueError`, since the text is what is wrong.
 pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
     match error {
-        error @ (Error::Interrupted | Error::File { .. } | Error::Gpu { .. }) => raise(py, error),
+        Error::File { path, error } => PyErr::from(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
+        error @ (Error::Interrupted | Error::Unsupported { .. }) => raise(py, error),
         error => PyValueError::new_err(format!("{path}: {error}")),
     }
 }
@@ -77,9 +88,8 @@ pub fn interrupted() -> Result<(), Error> {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => Ok(()),
         Err(error) => {
-            // Kept for `raise`, which runs with the GIL on the way out.
-            error.restore(py);
-            let _ = PyErr::take(py);
+            // Kept for `raise`, which runs in this thread on the way out.
+            INTERRUPTION.set(Some(error));
             Err(Error::Interrupted)
         }
     })

@@ -114,6 +114,12 @@ impl Executable {
         dict.set_item("kernels", self.report.kernels.clone())?;
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("unscheduled", self.report.unscheduled.clone())?;
+        let launched = PyList::empty(py);
+        for kernel in &self.report.launched {
+            let lines: Vec<&String> = kernel.lines.iter().collect();
+            launched.append((&kernel.name, kernel.launches, kernel.bytes, lines))?;
+        }
+        dict.set_item("launched", launched)?;
         dict.set_item("launches", self.report.launches)?;
         dict.set_item("workspace_bytes", self.report.workspace_bytes)?;
         dict.set_item("live_bytes", self.report.live_bytes)?;

@@ -19,7 +19,7 @@ use crate::torch;
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     torch::init(py)?;
-    DONE.get_or_try_init(py, || learn_tensors(py)).copied()
+    DONE.get_or_try_init(py, || torch::undisturbed(py, learn_tensors)).copied()
 }
 
 /// Describes guards source by source. Sources are numbers.

@@ -7,6 +7,7 @@
 
 mod bytecode;
 mod capture;
+mod child;
 mod compiled;
 mod errors;
 mod executable;
@@ -67,7 +68,7 @@ fn processor() -> (String, String) {
 #[pyo3(signature = (path, stage=None, options=None))]
 fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Executable> {
     torch::init(py)?;
-    let bytes = std::fs::read(path)?;
+    let bytes = std::fs::read(path).map_err(|error| std::io::Error::new(error.kind(), format!("dynamlir cannot read {path}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| PyValueError::new_err(format!("{path} is not text")))?;
     let stage = stage.or_else(|| dynamlir_driver::stages::of_file(path).map(str::to_owned));
     let settings = options.map(self::options).transpose()?.unwrap_or_default();
@@ -130,9 +131,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;
     module.add("CompiledFunction", compiled::function_type(py)?)?;
     module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
+    module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
+    module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;
     module.add_class::<graph::NativeGraph>()?;
     module.add_function(wrap_pyfunction!(bytecode::decompile, module)?)?;
     module.add_function(wrap_pyfunction!(bytecode::disassemble, module)?)?;

@@ -4,12 +4,12 @@ use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
 use dynamlir_cpython_abi::objects::learn_tensors;
 use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
-use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, TensorRef, TorchAbi};
+use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
 use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyInt, PyList, PyTuple, PyType},
+    types::{PyDict, PyInt, PyList, PyModule, PyTuple, PyType},
 };
 
 use crate::errors::NativeError;
@@ -20,8 +20,21 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     if let Some(abi) = DONE.get() {
         return Ok(abi);
     }
+    let abi = undisturbed(py, find)?;
+    Ok(DONE.get_or_init(|| abi))
+}
+
+/// Runs something on a thread of its own: a mode, a transform, a tracer or a default device of the caller's would take part in
+/// what is learnt of torch by example.
+pub fn undisturbed<T: Send>(py: Python<'_>, work: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> PyResult<T> {
+    let outcome = py.detach(|| std::thread::scope(|scope| scope.spawn(|| Python::attach(work)).join()));
+    outcome.unwrap_or_else(|_| Err(NativeError::new_err("a panic while torch was looked at")))
+}
+
+fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     let torch = py.import("torch")?;
-    let keys = torch.getattr("_C")?.getattr("DispatchKey")?;
+    let internal = torch.getattr("_C")?;
+    let keys = internal.getattr("DispatchKey")?;
     let key = |name: &str| -> Option<u16> { keys.getattr(name).ok()?.call_method0("__int__").ok()?.extract().ok() };
     let file: String = torch.getattr("__file__")?.extract()?;
     let sample = torch.call_method1("empty", (1,))?;
@@ -35,12 +48,34 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
             .collect(),
         below_autograd_cuda: ["AutogradCUDA", "AutocastCUDA"].into_iter().filter_map(key).collect(),
         inplace_or_view: key("ADInplaceOrView"),
+        ordinary_keys: ordinary_keys(&torch)?,
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
     };
     let abi = TorchAbi::init(&args).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
     // An unknown torch has no layout to learn; what needs it says so, or does without.
     let _ = learn_tensors(py);
-    Ok(DONE.get_or_init(|| abi))
+    Ok(abi)
+}
+
+/// What autocast and inference mode change among the dispatch keys of a thread, on one where nothing else does.
+fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
+    let internal = torch.getattr("_C")?;
+    let keys = |name: &str| internal.call_method0(name)?.call_method0("raw_repr")?.extract::<u64>();
+    let [included, excluded] = ["_dispatch_tls_local_include_set", "_dispatch_tls_local_exclude_set"];
+    let before = keys(included)?;
+    let inference = torch.call_method1("inference_mode", (true,))?;
+    inference.call_method0("__enter__")?;
+    let within = (keys(included), keys(excluded));
+    inference.call_method1("__exit__", (torch.py().None(), torch.py().None(), torch.py().None()))?;
+    Ok([before ^ within.0?, within.1?])
+}
+
+/// The reason for which compiled code would leave out what somebody else does with operations on this thread; None where nobody
+/// does anything. What only Python knows of is not looked at.
+#[pyfunction]
+pub fn disturbance(py: Python<'_>) -> PyResult<Option<&'static str>> {
+    init(py)?;
+    Ok(State::disturbance())
 }
 
 /// Whether an object is laid out as a tensor. Asked of its type: `isinstance` believes what an object says of itself.

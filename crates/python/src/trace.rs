@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use dynamlir_dialect::{Session, context::module_op};
 use dynamlir_import::{Arg, Frame, OpCall, Output, TensorType, Trace, ValueId};
+use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -81,6 +82,11 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).device = Some(device);
     }
 
+    /// Says which folders hold what users do not look into, such as torch: each ends with the separator.
+    fn libraries(&mut self, folders: Vec<String>) {
+        Arc::make_mut(&mut self.trace).libraries = folders;
+    }
+
     fn input(&mut self, value: i64, name: String, meta: &Bound<'_, PyAny>, storage: i64) -> PyResult<()> {
         self.check_new(&[value])?;
         let made = Arc::make_mut(&mut self.trace).input(name, tensor_type(meta)?, storage);
@@ -135,7 +141,7 @@ impl TraceBuilder {
             "const" => {
                 let value = payload.get_item(0)?;
                 if value.is_instance_of::<PyBool>() || !value.is_instance_of::<PyInt>() {
-                    return Err(Unsupported::new_err(("unsupported", format!("the graph returns {value}"), None::<()>)));
+                    return Err(Unsupported::new_err((NON_TENSOR_OUTPUT, format!("the graph returns {value}"), None::<()>)));
                 }
                 Output::Int(value.extract()?)
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, Weak};
 
 use llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
 use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
@@ -53,16 +53,36 @@ unsafe impl Sync for Jit {}
 pub struct Kernel {
     entry: PackedFn,
     /// What keeps the code in memory.
-    _code: Arc<dyn Send + Sync>,
+    code: Arc<dyn Send + Sync>,
+}
+
+/// A kernel that does not keep its code in memory.
+pub struct WeakKernel {
+    entry: PackedFn,
+    code: Weak<dyn Send + Sync>,
+}
+
+impl WeakKernel {
+    /// The kernel, while its code is in memory.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Kernel> {
+        Some(Kernel { entry: self.entry, code: self.code.upgrade()? })
+    }
 }
 
 impl Kernel {
+    /// The same without keeping its code in memory.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakKernel {
+        WeakKernel { entry: self.entry, code: Arc::downgrade(&self.code) }
+    }
+
     /// A kernel whose code lives as long as `code`.
     ///
     /// # Safety
     /// `entry` follows the convention of [`PackedFn`] and stays valid while `code` lives.
     pub unsafe fn from_parts<T: Send + Sync + 'static>(entry: PackedFn, code: Arc<T>) -> Self {
-        Self { entry, _code: code }
+        Self { entry, code }
     }
 
     /// Calls it.
@@ -71,7 +91,7 @@ impl Kernel {
     /// The row holds the address of element 0 of each of the kernel's arguments, each with the layout it was compiled for.
     #[inline]
     pub unsafe fn call(&self, row: *const *mut c_void) {
-        // SAFETY: the caller's promise; the code is kept alive by `_code`.
+        // SAFETY: the caller's promise; the code is kept alive by `code`.
         unsafe { (self.entry)(row) }
     }
 }

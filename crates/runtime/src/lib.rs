@@ -27,7 +27,7 @@ pub use dynamlir_torch_abi::{Arg as ExternArg, DType, Device, OwnedTensor, Route
 pub use executor::{Executable, Failure, RunError};
 pub use externs::{ExternReport, PythonCalls, PythonError};
 pub use finish::{Base, Finish};
-pub use jit::{Jit, JitError, Kernel, PackedFn};
+pub use jit::{Jit, JitError, Kernel, PackedFn, WeakKernel};
 pub use layout::Layout;
 pub use lower::PlanError;
 pub use outputs::{OutputValue, Outputs};

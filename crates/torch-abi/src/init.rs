@@ -36,6 +36,8 @@ pub struct InitArgs {
     pub below_autograd_cuda: Vec<u16>,
     /// Number of `ADInplaceOrView`.
     pub inplace_or_view: Option<u16>,
+    /// Dispatch keys that a thread includes and excludes by itself, by autocast and by inference mode, as torch stores them.
+    pub ordinary_keys: [u64; 2],
     /// Absent where there is no Python.
     pub sample: Option<PySample>,
 }
@@ -118,7 +120,7 @@ impl TorchAbi {
         Ok(Self {
             codes: DTypeCodes::read(&f),
             f,
-            guards: GuardFunctions::load(cpu, c10_library),
+            guards: GuardFunctions::load(cpu, c10_library, args.ordinary_keys),
             thread: ThreadFunctions::load(cpu, c10_library),
             c10,
             cpu,

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::{Library, TorchAbi, TorchError};
 
@@ -25,6 +26,9 @@ pub(crate) struct GuardFunctions {
     deterministic: [unsafe extern "C" fn(*const c_void) -> bool; 3],
     autocast_enabled: unsafe extern "C" fn(i8) -> bool,
     autocast_dtype: unsafe extern "C" fn(i8) -> i8,
+    dual_levels: DualLevels,
+    /// See [`crate::InitArgs::ordinary_keys`].
+    ordinary_keys: [u64; 2],
     /// `thread_local PODLocalDispatchKeySet`: its address differs from thread to thread.
     c10: Library,
 }
@@ -32,7 +36,7 @@ pub(crate) struct GuardFunctions {
 const LOCAL_KEYS: &CStr = c"_ZN3c104impl26raw_local_dispatch_key_setE";
 
 impl GuardFunctions {
-    pub(crate) fn load(cpu: Library, c10: Library) -> Option<Self> {
+    pub(crate) fn load(cpu: Library, c10: Library, ordinary_keys: [u64; 2]) -> Option<Self> {
         // SAFETY: each name fixes class, function and parameters; the results are what torch's headers declare.
         unsafe {
             use std::mem::transmute as cast;
@@ -68,6 +72,8 @@ impl GuardFunctions {
                 autocast_dtype: cast::<*mut c_void, unsafe extern "C" fn(i8) -> i8>(
                     cpu.symbol(c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE")?,
                 ),
+                dual_levels: DualLevels::load(cpu)?,
+                ordinary_keys,
                 c10,
             })
         }
@@ -94,12 +100,57 @@ impl GuardFunctions {
     }
 }
 
+/// How to ask whether a level of forward-mode gradients is open, in any thread: torch has one list of them.
+enum DualLevels {
+    /// `static bool torch::autograd::ForwardADLevel::has_any_level()`
+    Any(Flag),
+    /// `static std::shared_ptr<ForwardADLevel> torch::autograd::ForwardADLevel::try_get_by_idx(uint64_t)`, where torch lacks the
+    /// other: the pointer and its count are written to where a hidden first argument points.
+    First(unsafe extern "C" fn(*mut [*mut c_void; 2], u64) -> *mut c_void),
+}
+
+impl DualLevels {
+    fn load(cpu: Library) -> Option<Self> {
+        // SAFETY: as in `GuardFunctions::load`; a class returned by value is written to where a hidden first argument points.
+        unsafe {
+            use std::mem::transmute as cast;
+            if let Some(any) = cpu.symbol(c"_ZN5torch8autograd14ForwardADLevel13has_any_levelEv") {
+                return Some(Self::Any(cast::<*mut c_void, Flag>(any)));
+            }
+            let first = cpu.symbol(c"_ZN5torch8autograd14ForwardADLevel14try_get_by_idxEm")?;
+            Some(Self::First(cast::<*mut c_void, unsafe extern "C" fn(*mut [*mut c_void; 2], u64) -> *mut c_void>(first)))
+        }
+    }
+
+    fn any(&self) -> bool {
+        match self {
+            // SAFETY: a plain getter.
+            Self::Any(any) => unsafe { any() },
+            Self::First(first) => {
+                let mut shared = [std::ptr::null_mut::<c_void>(); 2];
+                // SAFETY: writes the two words of a `shared_ptr`, of which the second is null or points to libstdc++'s counts: behind
+                // the vtable the number of owners, which the list's own copy keeps above zero.
+                unsafe {
+                    first(&raw mut shared, 0);
+                    if let Some(count) = shared[1].cast::<AtomicI32>().wrapping_add(2).as_ref().filter(|_| !shared[1].is_null()) {
+                        count.fetch_sub(1, Ordering::AcqRel);
+                    }
+                }
+                !shared[0].is_null()
+            }
+        }
+    }
+}
+
 /// The bits of a set of dispatch keys that name backends (`c10::BackendComponent`); functionalities follow.
 const BACKENDS: u64 = (1 << 15) - 1;
 
 /// Device types that autocast knows, as torch numbers them.
 const AUTOCAST_DEVICES: [(i8, &str); 8] =
     [(0, "cpu"), (1, "cuda"), (9, "xla"), (12, "xpu"), (13, "mps"), (15, "hpu"), (18, "ipu"), (20, "privateuseone")];
+
+/// Autocast is off everywhere.
+const NO_AUTOCAST: [i8; AUTOCAST_DEVICES.len()] = [-1; AUTOCAST_DEVICES.len()];
 
 /// A snapshot of the state. Equal snapshots mean that eager would do the same with the same values.
 ///
@@ -113,10 +164,11 @@ pub struct State {
     dispatch_modes: i64,
     function_modes: i64,
     function_disabled: i8,
+    /// Whether tensors may have forward-mode tangents.
+    dual_levels: bool,
     deterministic: [bool; 3],
     /// The dtype where autocast is on, by [`AUTOCAST_DEVICES`]; -1 where it is off.
     autocast: [i8; AUTOCAST_DEVICES.len()],
-    any_autocast: bool,
 }
 
 impl State {
@@ -133,7 +185,6 @@ impl State {
             unsafe {
                 if (f.autocast_enabled)(device) {
                     *slot = (f.autocast_dtype)(device);
-                    state.any_autocast = true;
                 }
             }
         }
@@ -152,9 +203,9 @@ impl State {
                 dispatch_modes: (f.dispatch_modes)(),
                 function_modes: (f.function_modes)(),
                 function_disabled: (f.function_disabled)(),
+                dual_levels: f.dual_levels.any(),
                 deterministic: f.deterministic.map(|get| get(context)),
-                autocast: [-1; AUTOCAST_DEVICES.len()],
-                any_autocast: false,
+                autocast: NO_AUTOCAST,
             }
         }
     }
@@ -174,11 +225,30 @@ impl State {
                 && (f.function_modes)() == self.function_modes
                 && (f.function_disabled)() == self.function_disabled
                 && (f.dispatch_modes)() == self.dispatch_modes
+                && f.dual_levels.any() == self.dual_levels
                 && {
                     let context = (f.context)();
                     f.deterministic.iter().zip(self.deterministic).all(|(get, expected)| get(context) == expected)
                 }
-                && (!self.any_autocast || Self::now().is_ok_and(|now| now.autocast == self.autocast))
+                && (self.autocast == NO_AUTOCAST || Self::now().is_ok_and(|now| now.autocast == self.autocast))
+        }
+    }
+
+    /// What takes part in operations on this thread beyond their kernels, and so beyond compiled code: dispatch modes, levels of
+    /// forward-mode gradients, dispatch keys that neither autocast nor inference mode sets. None where there is nothing of the kind.
+    #[must_use]
+    pub fn disturbance() -> Option<&'static str> {
+        let f = TorchAbi::get().ok()?.guards.as_ref()?;
+        let [included, excluded] = f.local_keys();
+        // SAFETY: a plain getter of this thread's state.
+        if unsafe { (f.dispatch_modes)() } != 0 {
+            Some("dispatch-mode")
+        } else if f.dual_levels.any() {
+            Some("forward-ad")
+        } else if included & !f.ordinary_keys[0] | excluded & !f.ordinary_keys[1] != 0 {
+            Some("dispatch-keys")
+        } else {
+            None
         }
     }
 
@@ -206,6 +276,7 @@ impl State {
             ("torch function modes", self.function_modes.to_string()),
             ("torch function disabled", self.function_disabled.to_string()),
             ("dispatch modes", self.dispatch_modes.to_string()),
+            ("forward-mode gradients", python(self.dual_levels)),
             ("dispatch keys of the thread", format!("{:#x}, {:#x}", self.local_keys[0], self.local_keys[1])),
         ]
     }

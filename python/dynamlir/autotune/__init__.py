@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from .. import config, logs, native
+from .. import logs, native
+from ..options import Options
 from ..report import Product
 from . import measure, record
 from .problem import Problem
@@ -19,7 +20,7 @@ _measuring = threading.Lock()
 """Measurements of two threads would disturb each other, and be made twice."""
 
 
-def choose(trace: Any, settings: config.Options) -> tuple[Product, ...]:
+def choose(trace: Any, settings: Options) -> tuple[Product, ...]:
     """The way of each product of a trace that there is more than one way for."""
     try:
         return _choose(trace, settings)
@@ -29,7 +30,7 @@ def choose(trace: Any, settings: config.Options) -> tuple[Product, ...]:
         return ()
 
 
-def _choose(trace: Any, settings: config.Options) -> tuple[Product, ...]:
+def _choose(trace: Any, settings: Options) -> tuple[Product, ...]:
     problems = [Problem.of(described) for described in native.module().problems(trace)]
     if not problems:
         return ()
@@ -60,3 +61,8 @@ def _product(problem: Problem, known: dict[str, record.Entry], measured: dict[st
 def choices(products: tuple[Product, ...]) -> dict[str, str]:
     """What the native compiler is told: the cost model needs no telling."""
     return {product.problem: product.way for product in products if product.source != "model"}
+
+
+def forget() -> None:
+    """Forget what was measured and could not be written to the record; the record stays."""
+    record.forget()

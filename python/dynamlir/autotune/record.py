@@ -97,14 +97,20 @@ class Record:
 _unsaved: dict[tuple[str, str], dict[str, Entry]] = {}
 
 
+def forget() -> None:
+    """Forget what is only in memory."""
+    for entries in _unsaved.values():
+        entries.clear()
+
+
 def of_this_machine(folder: str | None) -> Record:
     """The record for measurements made now; in ``folder``, else where caches are."""
     described = machine.describe()
-    found = _folder(folder)
+    found = cache_folder(folder)
     return Record(None if found is None else found / f"products-{_digest(described)}.json", described)
 
 
-def _folder(given: str | None) -> Path | None:
+def cache_folder(given: str | None) -> Path | None:
     """``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``; None where there is no home."""
     if given := given or os.environ.get("DYNAMLIR_CACHE_DIR"):
         return Path(given).absolute()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import types
-import warnings
+import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import torch
 
-from .. import config, logs, native, reasons, report
+from .. import config, logs, machinery, native, places, plain, reasons, report
+from ..options import resolve as resolve_options
+from ..plain import Unsupported
 from ..reasons import Fallback
 from . import backends
+from .typed import Compiled, Decorator, Module, P, R
 
-
-class Unsupported(RuntimeError):
-    """``fullgraph=True``, and the function cannot be captured whole: reason, Python line, hint."""
+Asked = tuple[str | None, Mapping[str, Any] | None]
+"""The user's ``mode`` and ``options``, checked."""
 
 
 class Compiler:
@@ -29,31 +32,49 @@ class Compiler:
         name: str,
         backend: str | Callable[..., Any],
         fullgraph: bool,
-        settings: config.Options,
+        asked: Asked,
     ) -> None:
         self.function = function
         self.name = name
         self.fullgraph = fullgraph
-        self.settings = settings
+        self.asked = asked
+        self.subject = plain.Subject(name, getattr(function, "__code__", None))
         self.backend = backends.resolve(backend)
         self.steps: Callable[..., None] | None = None
         self.callable: Any = None
         self._under: dict[str | int, Compiler] = {}
+        self._fails_alone = False
+        _compilers.add(self)
 
-    def may_compile(self, entries: int, limit: int, misses: list[str]) -> bool:
-        """Whether one more entry may be made; ``misses`` says which guard of each entry failed."""
-        if entries:
+    def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
+        """A call fits no entry: ``own`` are its own, ``everywhere`` those of the code object.
+
+        ``misses`` says which guard of each entry failed. Where there is no room for one more entry the call runs as
+        plain Python, if this does not raise.
+        """
+        if own:
             logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
-        if entries < limit:
-            return True
-        if not self._limit_noted:
-            self._limit_noted = True
-            message = f"{self.name} has {entries} entries; the last one fails at {misses[-1] if misses else '?'}"
-            reasons.note("cache-limit", message)
-            warnings.warn(f"dynamlir: {message}; calls that no entry fits run as plain Python", stacklevel=2)
-        return False
+        if not room:
+            place = f"{self.name} has {own} entries"
+            if own < config.recompile_limit:
+                place = f"the code of {self.name} has {everywhere} entries"
+            last = f"; the last one fails at {misses[-1]}" if misses else ""
+            self._note("cache-limit", place + last, self.defined())
 
-    _limit_noted = False
+    def disturbed(self) -> bool:
+        """Whether a switch of torch's, or what else is active on this thread, makes the call plain Python.
+
+        Raises where it must not run, but not for a switch of the user's.
+        """
+        if machinery.killed():
+            return True
+        failure = machinery.active()
+        if failure is not None:
+            event = reasons.note(failure.reason, failure.message, failure.location)
+            if self.fullgraph:
+                raise Unsupported(str(event))
+            self.tell(event)
+        return failure is not None
 
     def refused(self, misses: list[str]) -> RuntimeError:
         """What a call raises that no entry fits under ``torch.compiler.set_stance("fail_on_recompile")``."""
@@ -73,52 +94,150 @@ class Compiler:
         key = backend if isinstance(backend, str) else id(backend)
         known = self._under.get(key)
         if known is None:
-            known = self._under[key] = Compiler(self.function, self.name, backend, self.fullgraph, self.settings)
+            known = self._under[key] = Compiler(self.function, self.name, backend, self.fullgraph, self.asked)
+            known.subject = self.subject
         return known
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""
+        logs.logger("cache").info("%s: emptied", self.name)
         self._under.clear()
+        self._fails_alone = False
 
-    def compile(self, frame: Any) -> backends.Runner | None:
-        """A callable for a captured frame; None when it is for plain Python."""
+    def compile(self, frame: Any) -> backends.Runner | tuple[reasons.Event, bool]:
+        """A callable for a captured frame; what `stopped` says when it is for plain Python."""
         captured = backends.Captured.of(self.name, frame)
         self.log(frame)
         try:
-            return backends.compile_captured(captured, self.backend, self.settings)
+            return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
         except Fallback as failure:
-            self.stopped(failure.reason, failure.message, failure.location)
-            return None
+            return self.stopped(failure.reason, failure.message, failure.location)
 
     def log(self, frame: Any) -> None:
         """What was captured, for those who asked for it."""
         if (log := logs.logger("bytecode")).isEnabledFor(logging.DEBUG):
             log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
             log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
+        if (log := logs.logger("cache")).isEnabledFor(logging.INFO):
+            log.info("%s: a new entry, with %d guards", self.name, len(frame.code_parts))
+            log.debug("%s", "\n".join(frame.code_parts))
         if (log := logs.logger("guards")).isEnabledFor(logging.DEBUG):
             log.debug("%s:\n%s", self.name, "\n".join(frame.code_parts))
 
-    def failed(self, error: BaseException) -> bool:
-        """Whether a call whose graph raised is to be repeated as plain Python."""
-        if not isinstance(error, native.module().RunError):
-            return False
-        misaligned = isinstance(error, native.module().Misaligned)
-        reasons.note("misaligned" if misaligned else "run-error", f"{type(error).__name__}: {error}")
-        report.bump("calls_repeated_eagerly")
-        return True
+    def defined(self) -> reasons.Location:
+        """Where the function is defined, for what is about no line of it."""
+        code = self.function.__code__
+        return [(code.co_filename, code.co_firstlineno, code.co_name)]
 
-    def stopped(self, reason: str, message: str, location: reasons.Location) -> None:
-        """A frame could not be captured whole: it runs as plain Python, or raises under ``fullgraph``."""
-        event = reasons.note(reason, message, location)
-        report.add(report.CompileReport(graph=self.name, eager=event))
+    def failed(self, error: BaseException) -> None:
+        """A graph raised before anything of the user's was written: the call is repeated as plain Python."""
+        misaligned = isinstance(error, native.module().Misaligned)
+        reason = "misaligned" if misaligned else "run-error"
+        event = reasons.note(reason, f"{type(error).__name__}: {error}", self.defined())
+        report.bump("calls_repeated_eagerly")
+        if misaligned or self._fails_alone:
+            self.tell(event)
+
+    def repeated(self) -> None:
+        """After a graph had failed plain Python did not: there is something to tell, from the next failure on."""
+        self._fails_alone = True
+
+    def stopped(self, reason: str, message: str, location: reasons.Location) -> tuple[reasons.Event, bool]:
+        """A frame could not be captured whole: it is for plain Python, if it does not raise here.
+
+        Returns what happened, and whether the user has been told: not where plain Python is expected to raise.
+        """
+        if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
+            log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
+            log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
+        event = self._note(reason, message, location)
+        return event, reason not in plain.RAISES
+
+    def unforeseen(self, reason: str, message: str) -> None:
+        """A call runs as plain Python for a reason that no entry of the cache has, if this does not raise."""
+        if reason == "compiling":
+            # It passes by itself, and whether it happens is up to chance.
+            reasons.note(reason, self.name)
+        else:
+            self._note(reason, message, [])
+
+    def tell(self, event: reasons.Event) -> None:
+        """The call runs as plain Python next, if this does not raise."""
+        if not self._is_meant(event):
+            plain.tell(self.subject, event)
+
+    def _note(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
+        event = reasons.note(reason, message, location or self.defined())
+        if reason != "cache-limit":
+            report.add(report.CompileReport(graph=self.name, eager=event))
         if self.fullgraph:
             raise Unsupported(str(event))
+        if reason not in plain.RAISES:
+            self.tell(event)
+        return event
+
+    def _is_meant(self, event: reasons.Event) -> bool:
+        """Whether it was the user who said that this very function is to run as plain Python."""
+        marks = ("_torchdynamo_disable", "_dynamo_forbidden")
+        return event.reason == "disabled" and any(getattr(self.function, mark, False) for mark in marks)
 
 
+_compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()
+
+
+def reset_all() -> None:
+    """Forget the entries of all that was compiled."""
+    native.forget_entries()
+    for compiler in list(_compilers):
+        compiler.reset()
+
+
+def reset(compiled: Any) -> None:
+    """Forget the entries of what `compile` returned for a function or module."""
+    if isinstance(compiled, torch.nn.Module):
+        compiled = type(compiled).__dict__.get("__call__")
+    if not isinstance(compiled, native.module().CompiledFunction):
+        raise TypeError(f"dynamlir.reset takes what dynamlir.compile returned, not {compiled!r}")
+    compiled.reset()
+
+
+Backend = str | Callable[..., Any]
+
+
+@overload
+def compile(  # type: ignore[overload-overlap]  # a module is callable, too
+    model: Module,
+    *,
+    backend: Backend = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+) -> Module: ...
+@overload
+def compile(
+    model: Callable[P, R],
+    *,
+    backend: Backend = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+) -> Compiled[P, R]: ...
+@overload
+def compile(
+    model: None = None,
+    *,
+    backend: Backend = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+) -> Decorator: ...
 def compile(
     model: Any = None,
     *,
-    backend: str | Callable[..., Any] = "dynamlir",
+    backend: Backend = "dynamlir",
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
@@ -132,36 +251,54 @@ def compile(
 
     Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
-    is never specialised: the call runs as plain Python. Torch's own switches – `torch.compiler.set_stance`,
+    is never specialised: the call runs as plain Python. torch's modes are two behaviours under four names: ``default``
+    and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure how products are
+    computed fastest; there are no CUDA graphs in any. Torch's own switches – `torch.compiler.set_stance`,
     ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` – mean here what they mean to
     torch.compile.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
+    if not isinstance(fullgraph, bool):
+        raise TypeError(f"dynamlir.compile takes True or False for fullgraph, not {fullgraph!r}")
+    backends.resolve(backend)  # raises what is wrong with it
     if model is None:
         return functools.partial(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options
         )
-    settings = config.resolve(mode, options)
+    resolve_options(mode, options)  # raises what is wrong with them
+    asked = (mode, None if options is None else dict(options))
+    if machinery.killed_by_environment():
+        return model
+    made_with = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": asked[1]}
     if callable(model) and (refusal := _refusal()) is not None:
         event = reasons.note(refusal.reason, refusal.message)
         if fullgraph:
             raise Unsupported(str(event))
+        if os.environ.get("DYNAMLIR_CAPTURE") != "0":  # which is somebody's wish
+            name = getattr(model, "__qualname__", type(model).__qualname__)
+            plain.tell(plain.Subject(name, getattr(model, "__code__", None)), event)
         return model
     if isinstance(model, torch.nn.Module):
-        return _compile_module(model, Compiler(_forward(model), type(model).__qualname__, backend, fullgraph, settings))
+        compiler = Compiler(_forward(model), type(model).__qualname__, backend, fullgraph, asked)
+        return _compile_module(model, compiler, made_with)
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
-    name = getattr(function, "__qualname__", type(model).__qualname__)
-    compiler = Compiler(function, name, backend, fullgraph, settings)
+    name = str(getattr(model, "__qualname__", type(model).__qualname__))
+    compiler = Compiler(function, name, backend, fullgraph, asked)
     compiled = native.module().compiled_function(function, list(bound), model, compiler)
+    if isinstance(model, (types.FunctionType, types.MethodType)):
+        vars(compiled).update(model.__dict__)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(model, attribute):
             setattr(compiled, attribute, getattr(model, attribute))
+    compiled._dynamlir_asked = made_with
     # How torch.compiler.disable, and torch.compile, find what a wrapper was made of.
     compiled._torchdynamo_orig_callable = model
     compiled._torchdynamo_wrapper_id = id(compiled)
+    # What Dynamo goes on with where it meets one in a function that it captures.
+    compiled._torchdynamo_inline = model
     return compiled
 
 
@@ -198,20 +335,20 @@ def _caller() -> types.FunctionType:
 
 def _forward(module: torch.nn.Module) -> types.FunctionType:
     """The function that says what a module does."""
-    forward = module.forward
+    forward: Any = module.forward
     return getattr(forward, "__func__", forward)
 
 
-def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
+def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict[str, Any]) -> torch.nn.Module:
     """The same module with another ``__call__``: it shares the attributes, parameters and hooks of ``module``."""
-    kind = type(module)
+    kind: Any = type(module)
     # Python calls it with the view first, which stands for the module that it is bound to.
     run = native.module().compiled_function(_caller(), [module], module, compiler, skip_first=True)
 
     def reduce(self: torch.nn.Module, protocol: Any = None) -> Any:
-        return _recompile, (module, compiler)
+        return compiled_again, (module, made_with)
 
-    members = {
+    members: dict[str, Any] = {
         "__call__": run,
         "__reduce_ex__": reduce,
         "__module__": kind.__module__,
@@ -222,11 +359,30 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Mod
         # As for functions. On the class, since what the view stores is stored in the module.
         "_torchdynamo_orig_callable": module,
     }
+    if not hasattr(kind, "reset"):
+        members["reset"] = _Reset(run, kind)
     view = object.__new__(type(kind)(kind.__name__, (kind,), members))
     type.__setattr__(type(view), "_torchdynamo_wrapper_id", id(view))
     object.__setattr__(view, "__dict__", module.__dict__)
     return view
 
 
-def _recompile(module: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
-    return _compile_module(module, compiler)
+class _Reset:
+    """``compiled.reset()`` of a module, unless its instances have something else of this name."""
+
+    def __init__(self, run: Any, kind: Any) -> None:
+        self._run = run
+        self._kind = kind
+
+    def __get__(self, view: torch.nn.Module | None, kind: Any = None) -> Any:
+        if view is None:
+            return self
+        try:
+            return self._kind.__getattr__(view, "reset")
+        except AttributeError:
+            return self._run.reset
+
+
+def compiled_again(model: Any, made_with: dict[str, Any]) -> Any:
+    """What a copy of something compiled is, or what is read back from a pickle."""
+    return compile(model, **made_with)

@@ -1,15 +1,18 @@
-"""`dynamlir.explain`: what becomes of one call, without compiling it."""
+"""`dynamlir.explain`: what becomes of one call. It is compiled only where somebody asks what came of that."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch.fx
 
-from .. import native, reasons
+from .. import native, reasons, report
+from ..options import resolve as resolve_options
 from .api import entry_point
 from .backends import Captured
 
@@ -26,6 +29,32 @@ class Explanation:
     ops: tuple[str, ...]
     """The operations of the graphs, as lines."""
     capture_seconds: float
+    tables: tuple[str, ...] = ()
+    """Each graph as a table: opcode, name, target, args, kwargs."""
+    _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @functools.cached_property
+    def compiled(self) -> report.CompileReport | None:
+        """What the compiler makes of the graph, compiled when this is first asked for; None where there is no graph."""
+        return None if self._compile is None else self._compile()
+
+    @property
+    def compile_seconds(self) -> float:
+        """How long the compiler takes, without the capture."""
+        return 0.0 if self.compiled is None else self.compiled.seconds
+
+    @property
+    def extern_ops(self) -> dict[str, int]:
+        """Operations of the graph that torch's library computes, and how often."""
+        found: collections.Counter[str] = collections.Counter()
+        for extern in () if self.compiled is None else self.compiled.externs:
+            found[extern.schema] += extern.count
+        return dict(found)
+
+    @property
+    def runs_plain(self) -> bool:
+        """Whether plain Python runs all of the function's operations, since there is no graph of them."""
+        return not self.graphs
 
     @property
     def graph_count(self) -> int:
@@ -58,10 +87,23 @@ def explain(model: Any) -> Callable[..., Explanation]:
         seconds = time.perf_counter() - started
         if isinstance(frame, tuple):
             reason, message, location = frame
-            event = reasons.Event(reason, message, tuple(location))
-            return Explanation((), ((str(event), tuple(location)),), (), (), seconds)
+            code = function.__code__
+            place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name),)
+            return Explanation((), ((str(reasons.Event(reason, message, place)), place),), (), (), seconds)
         lines = [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
-        module = Captured.of(function.__qualname__, frame).module
-        return Explanation((module,), (), tuple(frame.code_parts), tuple(lines), seconds)
+        captured = Captured.of(function.__qualname__, frame)
+
+        def compile_it() -> report.CompileReport:
+            from ..backend import compile_recording
+
+            recording, mode = captured.session.recording, captured.session.mode
+            try:
+                return compile_recording(recording, mode, resolve_options(), captured.name)[1]
+            except reasons.Fallback as failure:
+                event = reasons.Event(failure.reason, failure.message, tuple(failure.location))
+                return report.CompileReport(graph=captured.name, eager=event)
+
+        guards = tuple(frame.code_parts)
+        return Explanation((captured.module,), (), guards, tuple(lines), seconds, (frame.table,), compile_it)
 
     return run

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import enum
+import keyword
+import linecache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +34,9 @@ class GraphNode:
 def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Captured") -> torch.fx.GraphModule:
     """Build the module; ``examples`` are the placeholders' fakes, in order."""
     graph = torch.fx.Graph()
+    root = torch.nn.Module()
     made: list[torch.fx.Node] = []
+    constants: list[tuple[Any, torch.fx.Node]] = []
     supply = iter(examples)
 
     def value(argument: Any) -> Any:
@@ -43,7 +48,23 @@ def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Cap
             return {key: value(item) for key, item in argument.items()}
         if type(argument) is slice:
             return slice(value(argument.start), value(argument.stop), value(argument.step))
+        if not isinstance(argument, _PRINTED):
+            return printable(argument)
         return argument
+
+    def printable(constant: Any) -> Any:
+        """An object as fx's Python code can name it."""
+        if isinstance(constant, type) and constant in _DTYPES:
+            return _DTYPES[constant]
+        if type(constant) is _TENSOR_TYPE:
+            return f"{constant.__module__}.{constant.__name__}"
+        for known, node in constants:
+            if known is constant:
+                return node
+        name = f"_constant_{len(constants)}"
+        setattr(root, name, constant)
+        constants.append((constant, graph.create_node("get_attr", name)))
+        return constants[-1][1]
 
     for node in nodes:
         args = tuple(value(argument) for argument in node.args)
@@ -51,6 +72,9 @@ def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Cap
         if node.kind == "placeholder":
             new = graph.placeholder(f"L_{node.base}_")
             new.meta["example_value"] = next(supply, None)
+        elif any(map(keyword.iskeyword, kwargs)):
+            target = node.object if node.kind == "call_function" else node.target
+            new = graph.call_function(WithKeywords(target), (*args, kwargs))
         elif node.kind == "call_function":
             new = graph.call_function(node.object, args, kwargs)
         elif node.kind == "call_method":
@@ -63,8 +87,40 @@ def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Cap
         new.meta["stack_trace"] = _stack_trace(node.location)
         made.append(new)
     graph.lint()
-    return torch.fx.GraphModule(torch.nn.Module(), graph, name)
+    return torch.fx.GraphModule(root, graph, name)
+
+
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""What torch takes Python's types for where it wants an element type."""
+
+_TENSOR_TYPE = type(torch.FloatTensor)
+
+_PRINTED = (
+    *(str, int, float, bool, complex, type(None), type(Ellipsis), range, enum.Enum),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+    *(torch._ops.OpOverload, torch._ops.OpOverloadPacket),
+)
+"""Constants that fx's Python code can name."""
+
+
+class WithKeywords:
+    """A call with keywords that Python keeps for itself, such as ``from``: they come as a dict, the last argument."""
+
+    def __init__(self, target: str | Callable[..., Any]) -> None:
+        self.target = target
+        self.__name__ = self.__qualname__ = target if isinstance(target, str) else target.__name__
+        self.__module__ = __name__
+
+    def __call__(self, *args: Any) -> Any:
+        *given, keywords = args
+        if isinstance(self.target, str):
+            return getattr(given[0], self.target)(*given[1:], **keywords)
+        return self.target(*given, **keywords)
 
 
 def _stack_trace(location: Sequence[tuple[str, int, str]]) -> str:
-    return "".join(f'  File "{file}", line {line}, in {function}\n' for file, line, function in reversed(location))
+    """As Python prints it, outermost frame first: with the text of each line, without which torch shows none."""
+    return "".join(
+        f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
+        for file, line, function in reversed(location)
+    )

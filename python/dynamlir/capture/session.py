@@ -13,22 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import memo
+from .. import composites, machinery, memo
 from ..fakes import Faker
 from ..identity import Base
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
 from ..recording import Recording
 from ..repeat import Span, repeat
-from ..tracing import fresh_fake_mode, output_record
+from ..thread_state import ThreadState
+from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
 
 
 class Session:
@@ -38,7 +34,7 @@ class Session:
         self.recording = Recording(name)
         self.mode = fresh_fake_mode()
         self.faker = Faker(self.mode)
-        self.recorder = _Watched(self.recording, self.faker, _stranger)
+        self.recorder = Watched(self.recording, self.faker, _stranger)
         self.inputs: list[torch.Tensor] = []
         self.inference = torch.is_inference_mode_enabled()
         """Whether the call is made in inference mode, which the capture itself leaves."""
@@ -48,14 +44,21 @@ class Session:
         """Whether the native part may repeat calls of equal modules without interpreting them."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
+        self._state = ThreadState()
+        self.autocast_cache = self._state.cache
+        """Whether autocast keeps casts, as the frame sees it."""
+        self._setter: Location = []
+        """Where the frame has set state of the thread last."""
         self._stack = contextlib.ExitStack()
+        self._depth = torch._C._len_torch_dispatch_stack()
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_disable_current_modes())
             if self.inference:
                 stack.enter_context(_ordinary_tensors())
-            stack.enter_context(_thread_state())
+            stack.enter_context(machinery.deferred_hooks())
+            stack.enter_context(self._state.kept())
             stack.enter_context(_quiet_fakes())
             stack.enter_context(self.mode)
             stack.enter_context(self.recorder)
@@ -63,7 +66,15 @@ class Session:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.close()
+        try:
+            self._stack.close()
+        finally:
+            # An interruption may have hit between two of them.
+            while torch._C._len_torch_dispatch_stack() > self._depth:
+                torch._C._pop_torch_dispatch_stack()
+            if (failure := self.recorder.failure) is not None:
+                # Its frames, which hold what the user's functions were given, would hold this, and so it.
+                failure.__traceback__ = failure.__cause__ = failure.__context__ = None
 
     def input(self, real: torch.Tensor, name: str) -> torch.Tensor:
         """The fake of a tensor that the frame reads; the first call for a tensor makes it an input of the graph."""
@@ -75,6 +86,8 @@ class Session:
             return self._add_input(real, name)
 
     def _add_input(self, real: torch.Tensor, name: str) -> torch.Tensor:
+        if type(real) is FakeTensor:
+            raise Fallback("subclass", "a FakeTensor of the caller's")
         fake = self.faker.fake(real)
         self.recorder.add_input(fake, name)
         self.foreign |= real.is_inference() and not self.inference
@@ -104,9 +117,26 @@ class Session:
         self.recorder.location = location
         self.recorder.expected = True
         try:
-            return target(*args, **kwargs)
+            return composites.run(self.recorder, target, args, kwargs)
         finally:
             self.recorder.expected = False
+
+    def run_setter(
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
+    ) -> Any:
+        """Call a function that sets state of the thread."""
+        self._setter = location
+        if target is torch.set_autocast_cache_enabled:
+            self.autocast_cache = bool(args[0])
+            return None
+        return self.run(target, args, kwargs, location)
+
+    def left_set(self) -> tuple[str, Location] | None:
+        """What of the thread's state the frame has set and not set back, and where; None if there is nothing."""
+        changed = self._state.changed()
+        if self.autocast_cache != self._state.cache:
+            changed.append("autocast's cache")
+        return (f"{', '.join(changed)} is left set", self._setter) if changed else None
 
     def note_repeated(self, module: torch.nn.Module) -> None:
         """Say of which module a call was not interpreted."""
@@ -157,10 +187,8 @@ class Session:
         while seen is not None:
             if isinstance(seen, Fallback):
                 return seen
-            if isinstance(seen, (DataDependentOutputException, DynamicOutputShapeException)):
-                return Fallback("data-dependent", str(seen), self.recorder.location)
-            if isinstance(seen, UnsupportedOperatorException):
-                return Fallback("no-fake", str(seen), self.recorder.location)
+            if (reason := refused_by_fakes(seen)) is not None:
+                return Fallback(reason, str(seen), self.recorder.location)
             seen = seen.__cause__
         return None
 
@@ -190,8 +218,7 @@ class Session:
         self.recording.input_bumps = [bumps[at] for at in kept]
         self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
         for output, base in zip(self.recording.outputs, bases, strict=True):
-            moved = base is not None and base.kind == "input"
-            output.base = Base("input", kept.index(base.at)) if moved else base
+            output.base = Base("input", kept.index(base.at)) if base is not None and base.kind == "input" else base
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
 
 
@@ -218,7 +245,7 @@ class FunctionContext:
         """Say whether missing gradients become zeros."""
 
 
-class _Watched(OpRecorder):
+class Watched(OpRecorder):
     """A recorder that refuses what is dispatched outside of the calls it was told about."""
 
     expected = False
@@ -283,28 +310,3 @@ def _ordinary_tensors() -> Iterator[None]:
     """Fakes with version counters, which tells of writes; gradients stay off, as inference mode has them."""
     with torch.inference_mode(False), torch.no_grad():
         yield
-
-
-@contextlib.contextmanager
-def _thread_state() -> Any:
-    """Undo what a capture that is given up, or whose frame restores its state itself, did to the thread."""
-    grad = torch.is_grad_enabled()
-    autocast_cache = torch.is_autocast_cache_enabled()
-    autocast = {
-        device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
-    }
-    functorch = torch._C._functorch
-    depth = len(functorch.get_interpreter_stack() or ())
-    random = torch.get_rng_state()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        while len(functorch.get_interpreter_stack() or ()) > depth:
-            functorch.pop_dynamic_layer_stack()
-        for device, (enabled, dtype) in autocast.items():
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-        torch.set_autocast_cache_enabled(autocast_cache)
-        torch._C._set_grad_enabled(grad)
-        torch.set_rng_state(random)

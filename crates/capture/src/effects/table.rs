@@ -1,5 +1,7 @@
 //! The rows of the table: functions, types and their mutators, by name.
 
+use dynamlir_reasons as reason;
+
 use super::Special;
 
 /// Functions by module: name of the module, then of the functions or types.
@@ -28,9 +30,7 @@ pub(super) const PURE: Names = &[
             "float",
             "format",
             "frozenset",
-            "hash",
             "hex",
-            "id",
             "int",
             "list",
             "map",
@@ -160,6 +160,7 @@ pub(super) const MUTATES_FIRST: Names = &[("_collections", &["_count_elements"])
 /// Functions of numpy that compute a number from numbers.
 pub(super) const NUMPY: &[&str] = &["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "round", "sum"];
 
+/// What the guard of torch's state covers.
 pub(super) const READS_STATE: Names = &[
     (
         "torch._C",
@@ -169,35 +170,58 @@ pub(super) const READS_STATE: Names = &[
             "_is_torch_function_all_disabled",
             "_len_torch_function_stack",
             "_is_torch_function_mode_enabled",
-            "_get_default_device",
-            "_get_cudnn_enabled",
             "_get_deterministic_algorithms",
             "_get_deterministic_algorithms_warn_only",
-            "_get_mkldnn_enabled",
             "is_autocast_enabled",
-            "get_autocast_dtype",
-            "is_autocast_cache_enabled",
             "is_autocast_cpu_enabled",
-            "get_autocast_cpu_dtype",
-            "get_autocast_gpu_dtype",
             "is_any_autocast_enabled",
             "_is_autocast_available",
-            "_get_flash_sdp_enabled",
-            "_get_math_sdp_enabled",
-            "_get_mem_efficient_sdp_enabled",
-            "_get_cudnn_sdp_enabled",
             "get_default_dtype",
-            "_get_float32_matmul_precision",
-            "get_num_threads",
-            "_cuda_isCurrentStreamCapturing",
-            "is_anomaly_enabled",
             // A transform is seen in the thread's dispatch keys.
             "_are_functorch_transforms_active",
         ],
     ),
-    ("torch", &["get_default_dtype", "is_grad_enabled", "is_autocast_enabled", "get_autocast_dtype"]),
-    ("threading", &["get_ident"]),
-    ("sys", &["getrecursionlimit", "getdefaultencoding", "exc_info", "exception"]),
+    ("torch", &["get_default_dtype", "is_grad_enabled", "is_autocast_enabled"]),
+    ("sys", &["getdefaultencoding"]),
+];
+
+/// What has no other guard than the question itself: settings of the process and of the thread.
+pub(super) const ASKED: Names = &[
+    (
+        "torch._C",
+        &[
+            "_get_default_device",
+            "_get_cudnn_enabled",
+            "_get_cudnn_benchmark",
+            "_get_cudnn_deterministic",
+            "_get_cudnn_allow_tf32",
+            "_get_cublas_allow_tf32",
+            "_get_mkldnn_enabled",
+            "_get_mkldnn_deterministic",
+            // A dtype that is set where autocast is off is not in the state.
+            "get_autocast_dtype",
+            "get_autocast_cpu_dtype",
+            "get_autocast_gpu_dtype",
+            "_get_flash_sdp_enabled",
+            "_get_math_sdp_enabled",
+            "_get_mem_efficient_sdp_enabled",
+            "_get_cudnn_sdp_enabled",
+            "_get_overrideable_sdp_enabled",
+            "_get_nnpack_enabled",
+            "_get_float32_matmul_precision",
+            "get_num_threads",
+            "get_num_interop_threads",
+            "_cuda_isCurrentStreamCapturing",
+            "is_anomaly_enabled",
+            "is_anomaly_check_nan_enabled",
+            "_get_warnAlways",
+        ],
+    ),
+    ("torch", &["get_autocast_dtype", "get_num_threads", "get_num_interop_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"]),
+    ("threading", &["get_ident", "get_native_id"]),
+    ("_thread", &["get_ident", "get_native_id"]),
+    ("sys", &["getrecursionlimit", "getswitchinterval", "get_int_max_str_digits"]),
+    ("gc", &["isenabled"]),
 ];
 
 pub(super) const SETS_STATE: Names = &[
@@ -274,6 +298,41 @@ pub(super) const OPERATORS: &[&str] = &[
     "contains",
 ];
 
+/// Functions that end the capture, by reason: each by its module and its name there.
+pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
+    (
+        reason::PRINT,
+        &[
+            ("builtins", "print"),
+            ("builtins", "input"),
+            ("builtins", "open"),
+            ("builtins", "breakpoint"),
+            ("warnings", "warn"),
+            ("warnings", "warn_explicit"),
+            ("_warnings", "warn"),
+            ("_warnings", "warn_explicit"),
+            ("logging", "Logger._log"),
+            ("logging", "Logger.handle"),
+            ("logging", "basicConfig"),
+            ("traceback", "print_exc"),
+            ("traceback", "print_stack"),
+            ("os", "write"),
+        ],
+    ),
+    (reason::AUTOGRAD, &[("torch.autograd", "backward"), ("torch.autograd", "grad")]),
+    (
+        reason::RANDOM_STATE,
+        &[
+            ("torch", "manual_seed"),
+            ("torch", "seed"),
+            ("torch", "set_rng_state"),
+            ("torch.random", "manual_seed"),
+            ("torch.random", "seed"),
+            ("torch.random", "set_rng_state"),
+        ],
+    ),
+];
+
 pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "getattr", Special::GetAttr),
     ("builtins", "hasattr", Special::HasAttr),
@@ -290,8 +349,13 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "sum", Special::Sum),
     ("builtins", "vars", Special::Vars),
     ("builtins", "globals", Special::Globals),
+    ("builtins", "id", Special::Id),
+    ("builtins", "hash", Special::Hash),
+    ("sys", "exc_info", Special::Handled),
+    ("sys", "exception", Special::Handled),
     ("torch", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_inference_mode_enabled", Special::IsInference),
+    ("torch._C", "is_autocast_cache_enabled", Special::AutocastCache),
     ("torch._C", "_InferenceMode", Special::InferenceMode),
     ("torch.compiler", "is_compiling", Special::True),
     ("torch.compiler", "is_dynamo_compiling", Special::True),
@@ -432,6 +496,18 @@ pub(super) const EXAMPLES: &[&str] = &[
     "map(int, ())",
     "filter(None, ())",
     "__import__('functools').cmp_to_key(min)(0)",
+];
+
+/// Types in `types` whose instances never change.
+pub(super) const DESCRIPTORS: &[&str] = &[
+    "BuiltinFunctionType",
+    "ClassMethodDescriptorType",
+    "GetSetDescriptorType",
+    "MemberDescriptorType",
+    "MethodDescriptorType",
+    "MethodType",
+    "MethodWrapperType",
+    "WrapperDescriptorType",
 ];
 
 /// Namespaces of torch whose builtin functions are operations.

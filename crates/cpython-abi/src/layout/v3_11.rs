@@ -25,6 +25,7 @@ pub(super) static LAYOUT: Layout = Layout {
         recursion_limit: 36,
         c_recursion: None,
         current_frame: CurrentFrame::CFrame { cframe: 56, frame: 8 },
+        tracing: 44,
         profile: 64,
         trace: 72,
         exc_info: 120,

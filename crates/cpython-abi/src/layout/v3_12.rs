@@ -27,6 +27,7 @@ pub(super) static LAYOUT: Layout = Layout {
         recursion_limit: 32,
         c_recursion: Some(CRecursion { remaining: 36, units: 2 }),
         current_frame: CurrentFrame::CFrame { cframe: 56, frame: 0 },
+        tracing: 44,
         profile: 64,
         trace: 72,
         exc_info: 104,

@@ -27,6 +27,7 @@ pub(super) static LAYOUT: Layout = Layout {
         recursion_limit: 48,
         c_recursion: Some(CRecursion { remaining: 52, units: 2 }),
         current_frame: CurrentFrame::Direct(72),
+        tracing: 60,
         profile: 80,
         trace: 88,
         exc_info: 120,

@@ -16,7 +16,7 @@ use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyString, PyTuple, PyTupleMethods, PyType},
+    types::{PyFunction, PyString, PyTuple, PyTupleMethods, PyType},
 };
 
 // Exported by every CPython that we support, though the stable ABI has them only since 3.12.
@@ -45,6 +45,9 @@ pub trait Callee: Any + Send + Sync {
     /// # Errors
     /// What Python raised.
     fn describe(&self, py: Python<'_>) -> PyResult<String>;
+
+    /// Whether it stands for a Python function: `isinstance` then says of it that it is one.
+    fn is_function(&self, py: Python<'_>) -> bool;
 
     /// Names each Python object that it holds strongly, for the garbage collector. Must not run Python code.
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
@@ -267,6 +270,20 @@ unsafe extern "C" fn descr_get(this: *mut ffi::PyObject, object: *mut ffi::PyObj
     }
 }
 
+/// `__class__`
+unsafe extern "C" fn class_of(this: *mut ffi::PyObject, _closure: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: CPython passes an object of our type, with the lock held; types are alive while their objects are.
+    unsafe {
+        let py = Python::assume_attached();
+        let callee = (*this.cast::<Object>()).callee.as_deref();
+        let function = catch_unwind(AssertUnwindSafe(|| callee.is_some_and(|callee| callee.is_function(py)))).unwrap_or(false);
+        if function {
+            return py.get_type::<PyFunction>().into_ptr();
+        }
+        Bound::from_borrowed_ptr(py, ffi::Py_TYPE(this).cast()).into_ptr()
+    }
+}
+
 unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: CPython passes an object of our type, with the lock held.
     let (py, callee) = unsafe { (Python::assume_attached(), (*this.cast::<Object>()).callee.as_deref()) };
@@ -320,6 +337,8 @@ pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
                 doc: ptr::null(),
                 closure: ptr::null_mut(),
             },
+            // Tools that take functions apart, such as torch.fx, begin with `isinstance`.
+            ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(class_of), set: None, doc: ptr::null(), closure: ptr::null_mut() },
             ffi::PyGetSetDef { name: ptr::null(), get: None, set: None, doc: ptr::null(), closure: ptr::null_mut() },
         ];
         // CPython copies members; of attributes it keeps the address.

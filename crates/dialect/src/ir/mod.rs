@@ -15,11 +15,12 @@ pub use op::{Block, Op, Region, Use, Value};
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{
-    MlirAttribute, MlirContext, MlirLocation, MlirStringRef, mlirIdentifierStr, mlirLocationEqual, mlirLocationFileLineColGet,
-    mlirLocationFileLineColRangeGetFilename, mlirLocationFileLineColRangeGetStartLine, mlirLocationFromAttribute, mlirLocationFusedGet,
-    mlirLocationFusedGetLocations, mlirLocationFusedGetNumLocations, mlirLocationGetAttribute, mlirLocationGetContext,
+    MlirAttribute, MlirContext, MlirLocation, MlirStringRef, mlirIdentifierStr, mlirLocationCallSiteGet, mlirLocationCallSiteGetCallee,
+    mlirLocationCallSiteGetCaller, mlirLocationEqual, mlirLocationFileLineColGet, mlirLocationFileLineColRangeGetFilename,
+    mlirLocationFileLineColRangeGetStartLine, mlirLocationFromAttribute, mlirLocationFusedGet, mlirLocationFusedGetLocations,
+    mlirLocationFusedGetNumLocations, mlirLocationGetAttribute, mlirLocationGetContext, mlirLocationIsACallSite,
     mlirLocationIsAFileLineColRange, mlirLocationIsAFused, mlirLocationIsAName, mlirLocationNameGet, mlirLocationNameGetChildLoc,
-    mlirLocationPrint, mlirLocationUnknownGet,
+    mlirLocationNameGetName, mlirLocationPrint, mlirLocationUnknownGet,
 };
 use std::ffi::c_void;
 
@@ -64,27 +65,56 @@ impl Loc {
         // SAFETY: as above; the list is borrowed for the call, and there is no metadata.
         Self(unsafe { mlirLocationFusedGet(ctx.0, raw.len() as isize, raw.as_ptr(), MlirAttribute { ptr: std::ptr::null() }) })
     }
+    /// `loc(callsite(callee at caller))`: `callee` runs for the line `caller`.
+    pub fn call_site(callee: Self, caller: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { mlirLocationCallSiteGet(callee.0, caller.0) })
+    }
     /// Whether it is `loc(unknown)`.
     pub fn is_unknown(self) -> bool {
         self == Self::unknown(self.ctx())
     }
-    /// File and line, those of the last one where several are fused; None where there are none.
+    /// File and line: the caller's of a call site, those of the last one where several are fused; None where there are none.
     pub fn line(self) -> Option<(String, u32)> {
+        self.frames().pop().map(|frame| (frame.0, frame.1))
+    }
+    /// The lines as `(file, line, function)`, what was called before its caller; those of the last one where several are fused.
+    pub fn frames(self) -> Vec<(String, u32, String)> {
         // SAFETY: as above; each accessor is called on the kind of location that it is for.
         unsafe {
             if mlirLocationIsAName(self.0) {
-                return Self(mlirLocationNameGetChildLoc(self.0)).line();
+                let mut frames = Self(mlirLocationNameGetChildLoc(self.0)).frames();
+                if let [(_, _, function)] = &mut frames[..] {
+                    *function = to_string(mlirIdentifierStr(mlirLocationNameGetName(self.0)));
+                }
+                return frames;
+            }
+            if mlirLocationIsACallSite(self.0) {
+                let mut frames = Self(mlirLocationCallSiteGetCallee(self.0)).frames();
+                frames.extend(Self(mlirLocationCallSiteGetCaller(self.0)).frames());
+                return frames;
             }
             if mlirLocationIsAFused(self.0) {
-                let null = MlirLocation { ptr: std::ptr::null() };
-                let mut all = vec![null; mlirLocationFusedGetNumLocations(self.0) as usize];
-                mlirLocationFusedGetLocations(self.0, all.as_mut_ptr());
-                return all.last().and_then(|&last| Self(last).line());
+                return self.parts().last().map(|last| last.frames()).unwrap_or_default();
             }
-            mlirLocationIsAFileLineColRange(self.0).then(|| {
-                let file = to_string(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(self.0)));
-                (file, mlirLocationFileLineColRangeGetStartLine(self.0) as u32)
-            })
+            if !mlirLocationIsAFileLineColRange(self.0) {
+                return Vec::new();
+            }
+            let file = to_string(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(self.0)));
+            vec![(file, mlirLocationFileLineColRangeGetStartLine(self.0) as u32, String::new())]
+        }
+    }
+    /// The locations that are fused in this one; itself where it is another kind.
+    pub fn parts(self) -> Vec<Self> {
+        // SAFETY: as above; the list has room for as many as there are.
+        unsafe {
+            if !mlirLocationIsAFused(self.0) {
+                return vec![self];
+            }
+            let null = MlirLocation { ptr: std::ptr::null() };
+            let mut all = vec![null; mlirLocationFusedGetNumLocations(self.0) as usize];
+            mlirLocationFusedGetLocations(self.0, all.as_mut_ptr());
+            all.into_iter().map(Self).collect()
         }
     }
     /// The location as an attribute, to be kept on an op.

@@ -4,7 +4,7 @@ use dynamlir_bytecode::Instruction;
 use pyo3::{prelude::*, types::PyTuple};
 
 use super::{Done, Flow};
-use crate::{Activation, Value, concrete};
+use crate::{Activation, Value};
 
 /// The names of the keyword arguments of the call that follows.
 pub(crate) fn kw_names<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
@@ -53,10 +53,10 @@ fn call_ex_with<'py, const NULL_LAST: bool>(frame: &mut Activation<'py>, instruc
     let slots = frame.top(count);
     let callable = if NULL_LAST { &slots[0] } else { &slots[1] };
     let kwargs = match slots.get(3) {
-        Some(kwargs) => Some(Value { object: Some(concrete::keyword_dict(callable.get(), kwargs.get())?), source: kwargs.source }),
+        Some(kwargs) => Some(frame.policy().spread_keywords(callable, kwargs)?),
         None => None,
     };
-    let args = Value { object: Some(concrete::argument_tuple(callable.get(), slots[2].get())?), source: slots[2].source };
+    let args = frame.policy().spread(callable, &slots[2])?;
     let result = frame.policy().call_ex(callable, &args, kwargs.as_ref())?;
     drop((args, kwargs));
     frame.replace_top(count, result);

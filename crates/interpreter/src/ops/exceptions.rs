@@ -23,10 +23,14 @@ pub(crate) fn raise<'py>(frame: &mut Activation<'py>, instruction: &Instruction)
     let unwind = match frame.top(instruction.arg as usize) {
         [exception, cause] => frame.policy().raise(exception, Some(cause)),
         [exception] => frame.policy().raise(exception, None),
-        [] => match frame.thread.topmost_handled_exception() {
-            Some(exception) => again(&exception),
-            None => PyRuntimeError::new_err("No active exception to reraise").into(),
-        },
+        [] => {
+            let handled = frame.thread.topmost_handled_exception();
+            frame.policy().raise_again(handled.as_ref())?;
+            match handled {
+                Some(exception) => again(&exception),
+                None => PyRuntimeError::new_err("No active exception to reraise").into(),
+            }
+        }
         _ => PySystemError::new_err("bad RAISE_VARARGS oparg").into(),
     };
     Err(unwind)

@@ -42,8 +42,9 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.softshrink.default", |c| {
         let d = Domain::only_float_of(c, &[0])?;
         let (x, lambda) = (d.get(0)?, d.rounded(1)?);
-        // x·0 and not 0: NaN passes.
-        let inner = d.e.select(d.e.lt(x, d.e.neg(lambda)), d.e.add(x, lambda), d.e.mul(x, d.full(0.0)));
+        // NaN passes; what is between the bounds is 0, whatever its sign was.
+        let between = d.e.select(d.e.ne(x, x), x, d.full(0.0));
+        let inner = d.e.select(d.e.lt(x, d.e.neg(lambda)), d.e.add(x, lambda), between);
         d.done(d.e.select(d.e.gt(x, lambda), d.e.sub(x, lambda), inner))
     }),
     ("aten.hardshrink.default", |c| {

@@ -97,6 +97,11 @@ fn add(call: &Call) -> Option<Vec<Value>> {
 }
 
 fn subtract(call: &Call, from: usize, what: usize) -> Option<Vec<Value>> {
+    // Eager refuses a bool on either side, whatever the other is.
+    let is_bool = |i: usize| call.tensor(i).is_some_and(|x| x.ty().element().is_bool()) || matches!(call.scalar(i), Some(Scalar::Bool(_)));
+    if is_bool(from) || is_bool(what) {
+        return None;
+    }
     let d = Domain::number_of(call, &[from, what])?;
     d.done(add_scaled(&d, call, d.get(from)?, d.get(what)?, -1)?)
 }

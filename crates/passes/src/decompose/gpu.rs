@@ -29,33 +29,7 @@ pub fn is_gpu(module: Op) -> bool {
     module.attr("dynamo.chip").is_some()
 }
 
-/// Stands before an op that is being lowered, so that what is emitted lies between the two.
-pub struct Mark {
-    mark: Op,
-    op: Op,
-}
-
-impl Mark {
-    /// Puts a mark before an op.
-    pub fn before(op: Op) -> Option<Self> {
-        let mark = op.clone_detached();
-        op.block()?.insert_before(op, mark);
-        Some(Self { mark, op })
-    }
-
-    /// Takes the mark away. Where something was emitted that has no code, all that was emitted goes, too, and the answer is false.
-    pub fn keeps(self) -> bool {
-        let mut emitted = Vec::new();
-        let mut at = self.mark.next();
-        while let Some(op) = at.filter(|&op| op != self.op) {
-            emitted.push(op);
-            at = op.next();
-        }
-        self.mark.erase();
-        let keeps = !emitted.iter().any(|op| WITHOUT_CODE.iter().any(|name| op.is(name)));
-        if !keeps {
-            emitted.into_iter().rev().for_each(Op::erase);
-        }
-        keeps
-    }
+/// Whether this primitive has no GPU code.
+pub fn has_no_code(op: Op) -> bool {
+    WITHOUT_CODE.iter().any(|name| op.is(name))
 }

@@ -16,6 +16,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.index_select.default", index_select),
     ("aten.nll_loss2d_forward.default", nll_loss),
     ("aten.nll_loss_forward.default", nll_loss),
+    ("aten.one_hot.default", one_hot),
     ("aten.take.default", take),
 ];
 
@@ -99,6 +100,7 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
     let (table, index) = (c.tensor(0)?, as_index(c, c.tensor(2)?)?);
     let sizes = table.ty().shape();
     let dim = c.dim(1, sizes.len())?;
+    (index.ty().rank() <= 1).then_some(())?;
     let count = index.ty().numel();
     let index = c.e.reshape(index, &[count]);
     // A 0-d table is one of a single element.
@@ -125,6 +127,18 @@ fn gather(c: &Call) -> Option<Vec<Value>> {
     }
     let index = checked(c, index, sizes[dim as usize], false);
     Some(vec![c.e.reshape(along(c, table, dim as usize, index), &c.result_shape(0))])
+}
+
+/// 1 where a class is the index along the last dimension. A class that there is not raises.
+fn one_hot(c: &Call) -> Option<Vec<Value>> {
+    let (classes, count, shape) = (c.tensor(0)?, c.int(1)?, c.result_shape(0));
+    let rank = classes.ty().rank();
+    if classes.ty().element() != index_type(c) || count < 1 || shape.len() != rank + 1 || shape[rank] != count {
+        return None;
+    }
+    let dims: Vec<i64> = (0..rank as i64).collect();
+    let class = c.e.broadcast(checked(c, classes, count, false), &shape, &dims);
+    Some(vec![c.e.convert(c.e.eq(class, c.e.iota(&shape, rank)), index_type(c))])
 }
 
 /// Reads the table as if it were flat.

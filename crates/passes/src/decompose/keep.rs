@@ -33,6 +33,9 @@ pub const KEEP: &[&str] = &[
     "aten.scatter_add.default",
     "aten.scatter_reduce.two",
     "aten.put.default",
+    // Losses that raise where a target is no class.
+    "aten.multi_margin_loss.default",
+    "aten.multilabel_margin_loss_forward.default",
     // Sorting.
     "aten.sort.default",
     "aten.sort.stable",

@@ -1,11 +1,12 @@
 //! Losses of two tensors of one shape, and what their reduction makes of them.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering. `binary_cross_entropy` is not here: it raises on an operand outside of [0, 1].
+/// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.binary_cross_entropy.default", bce),
     ("aten.binary_cross_entropy_with_logits.default", bce_with_logits),
     ("aten.huber_loss.default", huber),
     ("aten.l1_loss.default", l1),
@@ -84,6 +85,26 @@ fn soft_margin(c: &Call) -> Option<Vec<Value>> {
     let product = c.e.mul(c.e.neg(operand(c, 1)?), operand(c, 0)?);
     c.result_type(0).element().is_float().then_some(())?;
     reduced(c, c.e.log1p(c.e.exp(product)), 2)
+}
+
+/// `-(target · log(input) + (1 - target) · log(1 - input))`, times the weight, with logarithms of at least -100. An input
+/// outside of [0, 1] raises: that is a check of a number that says whether there is one.
+fn bce(c: &Call) -> Option<Vec<Value>> {
+    c.result_type(0).element().is_float().then_some(())?;
+    let x = c.tensor(0).filter(|x| x.ty().element().is_float() && x.ty().numel() > 0)?;
+    let wide = c.e.convert(x, wide(x.ty().element()));
+    let inside = c.e.and(c.e.ge(wide, c.e.full_like(wide, 0.0)), c.e.le(wide, c.e.full_like(wide, 1.0)));
+    let outside = c.e.convert(c.e.not(inside), Type::int(c.e.ctx(), 64));
+    let dims: Vec<i64> = (0..x.ty().rank() as i64).collect();
+    let any = c.e.reduce("max", outside, &dims, false);
+    c.e.check_range(any, 0, 1, "aten.binary_cross_entropy.default: all elements of input should be between 0 and 1");
+    let (input, target) = (operand(c, 0)?, operand(c, 1)?);
+    let least = c.e.full_like(input, -100.0);
+    let below = c.e.max(c.e.log1p(c.e.neg(input)), least);
+    let above = c.e.max(c.e.log(input), least);
+    let loss = c.e.sub(c.e.mul(c.e.sub(target, c.e.full_like(target, 1.0)), below), c.e.mul(target, above));
+    let loss = operand(c, 2).map_or(loss, |weight| c.e.mul(loss, weight));
+    reduced(c, loss, 3)
 }
 
 /// `(1 - target) · input - log_sigmoid(input) · (1 + (pos_weight - 1) · target)`, times the weight.

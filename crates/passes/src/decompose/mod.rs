@@ -31,6 +31,7 @@ pub mod join;
 pub mod keep;
 pub mod linear;
 pub mod loss;
+mod mark;
 pub mod max_pool;
 pub mod nn;
 pub mod norm;
@@ -54,6 +55,7 @@ pub mod special_normal;
 pub mod special_polynomial;
 pub mod special_ratios;
 pub mod special_tables;
+mod total;
 pub mod verify;
 pub mod view;
 mod window;
@@ -64,11 +66,11 @@ use dynamlir_dialect::{
 };
 use std::{collections::HashMap, rc::Rc};
 
-use crate::matmul::choices::Choices;
+use crate::matmul::{choices::Choices, choose::library_bits};
 
 pub use call::Call;
-use gpu::Mark;
 pub use keep::KEEP;
+use mark::Mark;
 
 /// Lowers one op: values of exactly its result types (any value of the right type for an unused result), or None to
 /// leave it. Emitted ops that end up unused are erased later, so that it may decline late.
@@ -148,19 +150,6 @@ fn run(module: Op, config: &Config) -> PassResult {
     Ok(())
 }
 
-/// Bits of the vectors that torch's products use on this processor: MKL has its code for AVX-512 on Intel's alone.
-fn library_bits(vector_bits: i64) -> i64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let vendor = std::arch::x86_64::__cpuid(0);
-        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-        if name.concat() != b"GenuineIntel" {
-            return vector_bits.min(256);
-        }
-    }
-    vector_bits
-}
-
 /// An op to lower and the decompositions that it came out of.
 struct Work {
     op: Op,
@@ -181,10 +170,12 @@ fn decompose_block(
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
-        let mark = if gpu && lowering.is_some() { Mark::before(op) } else { None };
+        // On floats alone, nothing can go wrong with elements.
+        let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
+        let mark = if (gpu || unsure) && lowering.is_some() { Mark::before(op) } else { None };
         let values = lowering.and_then(|lower| lower(&call));
-        let has_code = mark.is_none_or(Mark::keeps);
-        if let Some(values) = values.filter(|_| has_code) {
+        let keeps = mark.is_none_or(|mark| mark.keeps(|op| gpu && gpu::has_no_code(op) || mark::is_mistyped(op)));
+        if let Some(values) = values.filter(|_| keeps) {
             replace(op, call.schema(), &values)?;
             continue;
         }
@@ -247,10 +238,10 @@ fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
     Some((terminator.operands().into_iter().map(|v| mapped(&map, v)).collect(), copies))
 }
 
-/// Erases primitives that nothing uses. `ATen` ops stay: they may raise, or draw random numbers.
+/// Erases primitives that nothing uses, and `ATen` ops of which it is known that they neither raise nor draw random numbers.
 pub fn sweep(block: Block) {
     for op in block.ops().into_iter().rev() {
-        if op.is_unused() && op.num_results() > 0 && op.is_pure() {
+        if op.is_unused() && op.num_results() > 0 && (op.is_pure() || (op.is("dynamo.aten") && total::is_total(op))) {
             op.erase();
         }
     }

@@ -145,6 +145,8 @@ fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let rank = x.ty().rank();
     let keepdim = call.bool(2).unwrap_or(false);
+    // Eager refuses truth values.
+    (!x.ty().element().is_bool()).then_some(())?;
     if rank == 0 {
         return Some(vec![e.full(&[], call.result_type(0).element(), 0)]);
     }
@@ -189,7 +191,8 @@ fn count_nonzero(call: &Call) -> Option<Vec<Value>> {
     done(call, call.e.sum(call.e.convert(truth, call.result_type(0).element()), &dims, false))
 }
 
-/// Relative to the maximum, so that nothing overflows; an infinite maximum is left out.
+/// Relative to the maximum, so that nothing overflows; an infinite maximum is left out. Eager composes it, and rounds each step
+/// to a 16-bit result.
 fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let (dims, keepdim) = dims(call, x, Some(1))?;
@@ -200,8 +203,10 @@ fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     let max = e.reduce("max", x, &dims, true);
     let infinite = e.eq(e.abs(max), e.full_like(max, f64::INFINITY));
     let max = e.select(infinite, e.full_like(max, 0.0), max);
-    let sum = e.sum(e.exp(e.sub(x, e.broadcast_to(max, &x.ty().shape()))), &dims, true);
-    let value = e.add(e.log(sum), max);
+    let element = call.result_type(0).element();
+    let step = |v: Value| e.convert(e.convert(v, element), v.ty().element());
+    let exps = step(e.exp(step(e.sub(x, e.broadcast_to(max, &x.ty().shape())))));
+    let value = e.add(step(e.log(step(e.sum(exps, &dims, true)))), max);
     done(call, e.reshape(value, &call.result_shape(0)))
 }
 
@@ -221,13 +226,14 @@ fn scan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     done(call, e.scan(kind, e.convert(x, accumulator), dim))
 }
 
-/// Two passes: the mean, then the squares of what differs from it, over max(0, n - correction).
+/// Two passes: the mean, then the squares of what differs from it, over max(0, n - correction). In `f64` whatever the
+/// elements are, as in eager: the square of 1e20 is no `f32`.
 fn variance(call: &Call, root: bool) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let dims = call.dims(1, x.ty().rank())?;
     let keepdim = call.bool(3).unwrap_or(false);
     x.ty().element().is_float().then_some(())?;
-    let x = operand(call, x);
+    let x = e.convert(x, Type::f64(e.ctx()));
     let correction = call.scalar(2).unwrap_or(Scalar::Int(1)).as_f64();
     let mean = e.mean(x, &dims, true);
     let distance = e.sub(x, e.broadcast_to(mean, &x.ty().shape()));

@@ -24,7 +24,10 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_xlog1py.default", |c| x_times_log(c, Emit::log1p)),
     ("aten.special_xlog1py.other_scalar", |c| x_times_log(c, Emit::log1p)),
     ("aten.special_xlog1py.self_scalar", |c| x_times_log(c, Emit::log1p)),
-    ("aten.special_entr.default", |c| float(c, entropy)),
+    ("aten.special_entr.default", |c| {
+        let d = Domain::float_of(c, &[0])?;
+        d.done(entropy(&d, d.get(0)?))
+    }),
     ("aten.special_ndtr.default", |c| {
         // Eager composes it of 16-bit steps, whose errors are not ours to make.
         Domain::float_of(c, &[0]).filter(|d| d.compute == d.element)?;
@@ -60,10 +63,11 @@ fn x_times_log(call: &Call, log: fn(&Emit, Value) -> Value) -> Option<Vec<Value>
 }
 
 /// -x·log(x); 0 at 0, -∞ below, NaN stays.
-fn entropy(e: &Emit, x: Value) -> Value {
+fn entropy(d: &Domain, x: Value) -> Value {
+    let e = &d.e;
     let zero = e.full_like(x, 0.0);
     let rest = e.select(e.eq(x, zero), zero, e.full_like(x, f64::NEG_INFINITY));
-    let value = e.select(e.gt(x, zero), e.mul(e.neg(x), e.log(x)), rest);
+    let value = e.select(e.gt(x, zero), e.mul(e.neg(x), d.stored(e.log(x))), rest);
     e.select(e.ne(x, x), x, value)
 }
 

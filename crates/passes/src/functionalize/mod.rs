@@ -44,6 +44,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     pass::{Config, Pass, PassError, PassResult},
 };
+use dynamlir_reasons::ALIASING;
 
 use self::{base::Base, call::FunctionalCall, storage::Aliasing, window::Window};
 
@@ -91,6 +92,7 @@ fn translate(old: Op) -> PassResult {
         values: args.iter().copied().zip(block.args()).collect(),
         b: Builder::at_end(block, old.loc()),
         entry: old.attr("dynamo.entry").is_some(),
+        views: Vec::new(),
     };
     let outcome = ops.into_iter().try_for_each(|op| rewriter.op(op)).and_then(|()| {
         rewriter.b.loc = exit.loc();
@@ -100,7 +102,7 @@ fn translate(old: Op) -> PassResult {
     let leftover = if outcome.is_ok() { old } else { new };
     leftover.erase();
     if outcome.is_ok() {
-        dead::remove(block);
+        dead::remove(block, &rewriter.views);
     }
     outcome
 }
@@ -114,6 +116,8 @@ struct Rewriter {
     b: Builder,
     /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
     entry: bool,
+    /// The ops that compute nothing: all they return are views.
+    views: Vec<Op>,
 }
 
 impl Rewriter {
@@ -145,6 +149,9 @@ impl Rewriter {
         attrs.push(("operand_strides".into(), strides(self.b.ctx(), op.operands().iter().map(|v| v.ty()))));
         attrs.push(("result_strides".into(), strides(self.b.ctx(), op.results().iter().map(|v| v.ty()))));
         let new = self.b.op("dynamo.aten", &operands, &types, &by_ref(&attrs));
+        if !aliases.is_empty() && aliases.iter().all(|&alias| alias >= 0) {
+            self.views.push(new);
+        }
         for (i, result) in op.results().into_iter().enumerate() {
             if !tracked_view[i] {
                 self.values.insert(result, new.result(i));
@@ -159,7 +166,7 @@ impl Rewriter {
         let call = FunctionalCall::of(op, &objects)?;
         for &operand in &call.written {
             if Window::of(op.operand(operand).ty()).repeats() {
-                return Err(PassError::at(op, "a tensor that shows an element twice is written"));
+                return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
             }
             if !self.entry && self.is_argument_storage(op.operand(operand)) {
                 return Err(PassError::at(op, "a decomposition writes to its argument"));
@@ -168,7 +175,7 @@ impl Rewriter {
         // A functional variant returns no views, so one on what is not written would be lost.
         let is_lost = |&v: &Value| !self.aliasing.storages[self.aliasing.storage(v)].is_tracked() && !self.fresh_results(op).contains(&v);
         if op.results().iter().any(is_lost) {
-            return Err(PassError::at(op, "an op writes to one operand and returns a view of another"));
+            return Err(PassError::refusal(op, ALIASING, "an op writes to one operand and returns a view of another"));
         }
         let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
         let new_values = if let Some(value) = call::overwritten(&self.b, op, &all) {
@@ -215,7 +222,7 @@ impl Rewriter {
         if self.bases[number].is_none() {
             let storage = &self.aliasing.storages[number];
             let roots: Vec<_> = storage.roots.iter().map(|root| self.values[root]).collect();
-            let base = Base::new(&self.b, storage, &roots).map_err(|message| PassError::at(op, message))?;
+            let base = Base::new(&self.b, storage, &roots).map_err(|message| PassError::refusal(op, ALIASING, message))?;
             self.bases[number] = Some(base);
         }
         Ok(number)
@@ -235,7 +242,7 @@ impl Rewriter {
 }
 
 fn outside(op: Op) -> PassError {
-    PassError::at(op, "a view shows memory that none of the graph's tensors shows")
+    PassError::refusal(op, ALIASING, "a view shows memory that none of the graph's tensors shows")
 }
 
 /// The builtin tensor type of a `!dynamo.tensor`.

@@ -6,6 +6,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Op, Type, Value},
     pass::{PassError, PassResult},
 };
+use dynamlir_reasons::ALIASING;
 
 use super::{Rewriter, by_ref, outside};
 
@@ -92,19 +93,20 @@ impl Rewriter {
         }
         results.first.insert(object, position);
         let ty = tensor.ty();
+        let maker = tensor.def().unwrap_or(exit);
         let view = |kind: &str, index| format!("{kind} {index}, {:?}, {:?}, {}", ty.shape(), ty.strides(), ty.offset());
         let argument = self.aliasing.argument(tensor);
         let number = self.aliasing.storage(tensor);
         let storage = &self.aliasing.storages[number];
         let root = argument.map_or(storage.roots[0], |arg| self.argument_root(number, arg));
         if ty.element() != root.ty().element() {
-            return Err(PassError::at(exit, "an output shows memory of another element type"));
+            return Err(PassError::refusal(maker, ALIASING, "an output shows memory of another element type"));
         }
         if let Some(arg) = argument {
             return Ok(view("arg_view", arg));
         }
         if root.ty().offset() != 0 {
-            return Err(PassError::at(exit, "an output shows fresh memory that does not start at its tensor"));
+            return Err(PassError::refusal(maker, ALIASING, "an output shows fresh memory that does not start at its tensor"));
         }
         let (version, strides) = (version.unwrap_or(storage.bumps), root.ty().strides());
         let index = if let Some(&index) = results.of_storage.get(&number) {

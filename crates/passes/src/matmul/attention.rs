@@ -40,7 +40,11 @@ impl Heads {
     pub fn of(op: Op, strides: &[Vec<i64>]) -> Option<Self> {
         let shape = |i: usize| <[i64; 4]>::try_from(op.operand(i).ty().shape()).ok();
         let four = |i: usize| <[i64; 4]>::try_from(strides.get(i)?.as_slice()).ok();
-        let (query, value) = (shape(0)?, shape(2)?);
+        let (query, key, value) = (shape(0)?, shape(1)?, shape(2)?);
+        // Heads that share keys are left to the library.
+        if key[..2] != query[..2] || value[..2] != query[..2] || key[2..] != [value[2], query[3]] {
+            return None;
+        }
         let mask = if op.num_operands() > 3 { Some(four(3)?) } else { None };
         let strides = [four(0)?, four(1)?, four(2)?];
         let forward = strides.iter().chain(&mask).flatten().all(|&stride| stride >= 0);

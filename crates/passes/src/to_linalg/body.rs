@@ -85,11 +85,9 @@ impl Bodies<'_> {
         if let Some((_, op)) = scans.first() {
             generic.set_attr("dynamo.scan", Attr::i64(op.ctx(), op.attr_i64("dim").unwrap_or(0)));
         }
-        // What a schedule could only split along a reduction is no phase to it, if the body depends on where it stands:
-        // a scan, or an index, which LLVM 22's `tile_reduction_using_forall` counts anew in each piece.
-        let indexed = points.values().any(|value| value.def().is_some_and(|op| op.is("dynamo.iota")));
+        // A scan that a schedule could only split along its dimension is no phase to it.
         let splits = self.alone && self.kernel.row().iter().product::<i64>() == 1;
-        if !splits || (scans.is_empty() && !indexed) || self.kernel.reduced.is_empty() {
+        if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {
             generic.set_attr("dynamo.phase", number);
         }
         let (args, accumulators) = (body.block().args(), inputs.len());

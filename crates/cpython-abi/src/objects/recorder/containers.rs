@@ -57,6 +57,10 @@ impl<'py> Recorder<'py> {
     pub fn index(&mut self, spot: &Spot<'py>, index: usize) -> Reached<'py> {
         if let Ok(tuple) = spot.object.cast::<PyTuple>() {
             let object = tuple.get_item(index).ok();
+            if object.is_some() && spot.proof == Proof::Object && tuple.is_exact_instance_of::<PyTuple>() {
+                // It is this very tuple, which does not change.
+                return Reached { object, proof: Proof::Object };
+            }
             if object.is_none() || !self.length(spot) {
                 return Reached::unproven(object);
             }

@@ -7,7 +7,7 @@ use pyo3::{
 };
 
 use super::{MANAGED_DICT_FLAG, Proof, Reached, Recorder, Spot, at};
-use crate::{mapping::dict_version, types};
+use crate::{kind, mapping::dict_version, types};
 
 impl<'py> Recorder<'py> {
     /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
@@ -153,7 +153,7 @@ impl<'py> Recorder<'py> {
     /// Whether `__dict__` of an instance is what CPython gives every class that has one.
     pub(super) fn has_plain_dict(&self, spot: &Spot<'py>) -> bool {
         let found = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__dict__"));
-        found.is_some_and(|found| found.get_type().name().is_ok_and(|name| name == "getset_descriptor"))
+        found.is_some_and(|found| kind::is_getset_descriptor(&found))
     }
 
     /// What an instance stores in a slot.
@@ -162,8 +162,7 @@ impl<'py> Recorder<'py> {
     /// When the class has no such slot.
     pub fn slot(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
         let class = spot.object.get_type();
-        let descriptor =
-            types::lookup(self.abi, &class, name).filter(|found| found.get_type().name().is_ok_and(|n| n == "member_descriptor"));
+        let descriptor = types::lookup(self.abi, &class, name).filter(kind::is_member_descriptor);
         let Some(descriptor) = descriptor else { return Ok(Reached::unproven(None)) };
         let object = match descriptor.call_method1("__get__", (&spot.object, &class)) {
             Ok(object) => Some(object),
@@ -190,6 +189,14 @@ impl<'py> Recorder<'py> {
     pub fn type_attr(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> Reached<'py> {
         let Ok(class) = spot.object.cast::<PyType>() else { return Reached::unproven(None) };
         let object = types::lookup(self.abi, class, name.as_any());
+        let proven = self.trail.is_some() && spot.proof != Proof::None && self.tag(class);
+        Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
+    }
+
+    /// The classes that a class looks names up in.
+    pub fn mro(&mut self, spot: &Spot<'py>) -> Reached<'py> {
+        let Ok(class) = spot.object.cast::<PyType>() else { return Reached::unproven(None) };
+        let object = Some(class.mro().into_any());
         let proven = self.trail.is_some() && spot.proof != Proof::None && self.tag(class);
         Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
     }

@@ -1,0 +1,118 @@
+//! Answers that depend on more than the arguments: settings of the process and the thread, the exception that a caller handles,
+//! addresses of objects.
+
+use dynamlir_cpython_abi::Thread;
+use dynamlir_guards::{Constant, Source};
+use pyo3::{prelude::*, types::PyTuple};
+
+use crate::{
+    attributes::lookup,
+    calls::Keywords,
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// A call of a function of C's that reads a setting: each check asks it again.
+    pub(crate) fn ask_again(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        for arg in args {
+            self.settle(arg)?;
+        }
+        let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
+        let name: String = function.getattr("__name__")?.extract()?;
+        let Some(arguments) = Constant::new(given.as_any())?.filter(|_| kwargs.is_empty()) else {
+            return self.stop(reason::UNGUARDABLE, format!("{name} of such arguments"));
+        };
+        let answer = self.outside(|| function.call1(given))?;
+        let module: String = function.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
+        let label = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
+        let held = self.guarded(self.guards.hold(function, &label))?;
+        let source = self.guards.source(Source::Answer(held, arguments));
+        if !self.guarded(self.guards.equals(source, &answer))? {
+            return self.stop(reason::UNGUARDABLE, format!("the {} that {name} answers", type_name(&answer)));
+        }
+        Ok(Tracked::new(answer))
+    }
+
+    /// Guards that nobody who has called the function handles an exception; ends the capture where somebody does.
+    pub(crate) fn nothing_handled(&self) -> Outcome<()> {
+        let handled = self.facts.handled;
+        self.guards.handled(handled);
+        if handled {
+            return self.stop(reason::UNGUARDABLE, "the exception that a caller handles");
+        }
+        Ok(())
+    }
+
+    /// `sys.exc_info()`, `sys.exception()`.
+    pub(crate) fn handled_exception(&self, function: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+        self.nothing_handled()?;
+        self.returned(function.call0())
+    }
+
+    /// `id(value)` and `hash(value)`.
+    pub(crate) fn address_of(&self, function: &Bound<'py, PyAny>, value: &Tracked<'py>, id: bool) -> Outcome<Tracked<'py>> {
+        let object = &value.object;
+        if self.torch.is_fake(object) {
+            if !id {
+                self.tensor_member(&self.tensor_class()?, "__hash__")?;
+            }
+            let Some((real, source)) = self.real_of(object) else {
+                return self.stop(reason::TENSOR_ESCAPE, "the address of a tensor that the function makes");
+            };
+            self.pin(&real, source)?;
+            return Ok(Tracked::new(dynamlir_interpreter::suspended(|| function.call1((real,)))?));
+        }
+        if !id {
+            self.settle(value)?;
+            self.addressed([object])?;
+            return self.returned(function.call1((self.readable(value)?,)));
+        }
+        match self.source(value) {
+            // Equal numbers may be one object or two.
+            Some(_) if self.torch.is_primitive(object) && !object.is_none() => {
+                self.stop(reason::UNGUARDABLE, format!("the address of a {}", type_name(object)))
+            }
+            // `copy` only tells objects apart by it.
+            Some(source) if self.copies() => {
+                self.compared.borrow_mut().insert(source);
+                Ok(Tracked::new(function.call1((object,))?))
+            }
+            Some(source) => {
+                self.settle(value)?;
+                self.pin(object, source)?;
+                Ok(Tracked::new(function.call1((object,))?))
+            }
+            None if object.is_none() || self.copies() => Ok(Tracked::new(function.call1((object,))?)),
+            None => self.stop(reason::UNGUARDABLE, format!("the address of a {} that the function makes", type_name(object))),
+        }
+    }
+
+    /// Whether it is the `copy` module that asks: for it an address is what tells one object from another, and nothing else.
+    fn copies(&self) -> bool {
+        let code = || -> PyResult<bool> {
+            let Some(place) = dynamlir_interpreter::here() else { return Ok(false) };
+            let copy = self.py.import("copy")?;
+            for name in ["deepcopy", "_deepcopy_tuple", "_deepcopy_list", "_deepcopy_dict", "_keep_alive", "_reconstruct"] {
+                if copy.getattr(name)?.getattr("__code__")?.is(place.code(self.py)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        code().unwrap_or(false)
+    }
+}
+
+/// Whether a caller of the function that is captured handles an exception now.
+pub(crate) fn handles_an_exception(py: Python<'_>) -> bool {
+    Thread::current(py).is_ok_and(|thread| thread.topmost_handled_exception().is_some())
+}
+
+/// Whether a class of an exception has a `__context__` that is the interpreter's own.
+pub(crate) fn is_context(object: &Bound<'_, PyAny>, name: &str) -> bool {
+    let own = || lookup(&object.get_type(), name).ok().flatten();
+    name == "__context__"
+        && object.is_instance_of::<pyo3::exceptions::PyBaseException>()
+        && own().is_some_and(|own| dynamlir_cpython_abi::kind::is_getset_descriptor(&own))
+}

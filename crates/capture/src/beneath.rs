@@ -1,0 +1,101 @@
+//! C code that works on tensors: `max(t, 0)`, `any(xs)`, `math.sqrt(t)`.
+//!
+//! What C does with a tensor is seen only where torch's own Python is entered for it: an operation that the graph would not
+//! show. So that this is called what it is, each call of C code is noted while it runs.
+
+use std::rc::Rc;
+
+use dynamlir_interpreter::{Activation, Place};
+use pyo3::{prelude::*, types::PyTuple};
+
+use crate::{
+    state::{Capture, Halt, Outcome},
+    stop::{Stop, reason},
+};
+
+/// Functions, methods and operators of C that decide something by comparing, or by asking what is true.
+const DECIDING: &[&str] = &[
+    "max",
+    "min",
+    "sorted",
+    "sort",
+    "any",
+    "all",
+    "bool",
+    "not_",
+    "truth",
+    "filter",
+    "filterfalse",
+    "dropwhile",
+    "takewhile",
+    "compress",
+    "groupby",
+    "contains",
+    "__contains__",
+    "count",
+    "countOf",
+    "index",
+    "indexOf",
+    "remove",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+];
+
+/// Operations that read a number, or that torch asks before it does.
+const READING: &[&str] = &["_local_scalar_dense", "item", "is_nonzero", "prim.device", "prim::device"];
+
+/// A call of C code that runs.
+pub(crate) struct Native {
+    name: String,
+    /// The frame that makes it.
+    caller: Option<Rc<Place>>,
+}
+
+impl<'py> Capture<'py> {
+    /// Runs C code, known by the name of the function.
+    pub(crate) fn natively<T>(&self, name: &str, body: impl FnOnce() -> T) -> T {
+        let outer = self.native.replace(Some(Native { name: name.to_owned(), caller: dynamlir_interpreter::here() }));
+        let result = body();
+        self.native.replace(outer);
+        result
+    }
+
+    /// Ends the capture at a frame of torch's that is there to run an operation for C code.
+    pub(crate) fn refuse_dispatch(&self, frame: &Activation<'py>, function: &Bound<'py, PyAny>) -> Outcome<()> {
+        let (dispatch, getattr) = (self.torch.is_dispatch(function), self.torch.is_operator_getattr(function));
+        if !dispatch && !getattr {
+            return Ok(());
+        }
+        let native = self.native.borrow();
+        let native = native.as_ref().filter(|native| match (&native.caller, frame.place().outer()) {
+            (Some(caller), Some(outer)) => Rc::ptr_eq(caller, outer),
+            _ => false,
+        });
+        // A program may ask a namespace for an operator, too.
+        let Some(native) = native.map(|native| &native.name).or(dispatch.then_some(&String::new())).cloned() else { return Ok(()) };
+        let shown = |object: Option<Bound<'py, PyAny>>| object.map(|object| object.to_string()).unwrap_or_default();
+        let operation = dynamlir_interpreter::suspended(|| {
+            let (first, second) = (frame.local(0).object, frame.local(1).object);
+            match (first.as_ref().and_then(|first| first.cast::<PyTuple>().ok()), second) {
+                (Some(args), _) => shown(args.get_item(1).ok()),
+                (None, Some(name)) if getattr => format!("{}.{name}", shown(first)),
+                _ => shown(first),
+            }
+        });
+        let what = if native.is_empty() { operation.clone() } else { format!("{native}() of tensors") };
+        let (reason, message) = if DECIDING.contains(&native.as_str()) {
+            (reason::DATA_DEPENDENT_BRANCH, what)
+        } else if READING.iter().any(|read| operation.contains(read)) {
+            (reason::DATA_DEPENDENT, what)
+        } else {
+            (reason::HIDDEN_OPERATION, format!("{what}, which runs {operation}"))
+        };
+        // The frame that is about to start says nothing.
+        let location = self.location().into_iter().skip(1).collect();
+        Err(Halt::Stop(Stop { reason, message, location }))
+    }
+}

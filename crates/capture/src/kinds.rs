@@ -1,0 +1,234 @@
+//! What a callable is: told by the identity of its type, and of the function itself where that is one of torch's or of the standard
+//! library's. A name says nothing: `functools.wraps` copies it, and anybody may call a class `partial`.
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_cpython_abi::{kind, mapping::imported, objects::callable_type};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyDict, PyFunction, PyString, PyType},
+};
+
+/// How a callable is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Python function.
+    Function,
+    /// A bound method.
+    Method,
+    /// `functools.partial`.
+    Partial,
+    /// What `functools.lru_cache` makes.
+    Cached,
+    /// What `dynamlir.compile` makes of a function.
+    Compiled,
+    /// A function of C's, bound to an object or to a module.
+    Builtin,
+    /// A method or a slot of a class of C's.
+    Descriptor,
+    /// A slot of a class of C's, bound to an object.
+    BoundSlot,
+    /// An operator of `torch.ops`.
+    Overload,
+    /// `operator.itemgetter`.
+    ItemGetter,
+    /// Anything else.
+    Other,
+}
+
+/// Python functions that are not looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// An operation of the graph; of `torch.Tensor`, if it is one of its methods.
+    Leaf {
+        /// Whether it is found on `torch.Tensor`.
+        method: bool,
+    },
+    /// Only reads what it is given: looking into it would show nothing.
+    Opaque,
+    /// Of `re`: looks at text, and keeps patterns in a cache of its own.
+    Text,
+}
+
+/// Modules whose Python functions are operations of the graph, not code to look into.
+const LEAF_MODULES: &[&str] = &["torch.nn.functional", "torch.functional", "torch._tensor", "torch.special", "torch.linalg", "torch.fft"];
+
+const OPAQUE: &[(&str, &str)] = &[("inspect", "signature"), ("inspect", "getfullargspec"), ("typing", "cast")];
+
+const TEXT: &[&str] = &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"];
+
+/// The types and functions of this process, looked up once. They live as long as it does.
+pub struct Kinds {
+    partial: usize,
+    partial_call: usize,
+    cached: usize,
+    overloads: [usize; 2],
+    item_getter: usize,
+    functions: HashMap<usize, Known>,
+    /// Addresses of the globals of torch's modules: code that has them is torch's.
+    torch: HashSet<usize>,
+    /// Keeps the addresses above taken.
+    alive: Vec<Py<PyAny>>,
+}
+
+fn address(object: &Bound<'_, PyAny>) -> usize {
+    object.as_ptr() as usize
+}
+
+impl Kinds {
+    /// Looks everything up.
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let functools = py.import("functools")?;
+        let ops = py.import("torch._ops")?;
+        let partial = functools.getattr("partial")?;
+        let cached = functools.getattr("lru_cache")?.call1((py.None(),))?.call1((py.eval(c"lambda: None", None, None)?,))?.get_type();
+        let partial_call = partial.getattr("__dict__")?.get_item("__call__")?;
+        let mut found = Self {
+            partial: address(&partial),
+            partial_call: address(&partial_call),
+            cached: address(cached.as_any()),
+            overloads: [address(&ops.getattr("OpOverload")?), address(&ops.getattr("OpOverloadPacket")?)],
+            item_getter: address(&py.import("operator")?.getattr("itemgetter")?),
+            functions: HashMap::new(),
+            torch: HashSet::new(),
+            alive: vec![partial.unbind(), partial_call.unbind()],
+        };
+        found.add_leaves(py)?;
+        for name in TEXT {
+            found.add_of(py, "re", name, Known::Text)?;
+        }
+        for (module, name) in OPAQUE {
+            found.add_of(py, module, name, Known::Opaque)?;
+        }
+        Ok(found)
+    }
+
+    /// Adds what a module has under a name, if that is the module's own code.
+    fn add_of(&mut self, py: Python<'_>, module: &str, name: &str, known: Known) -> PyResult<()> {
+        let module = py.import(module)?;
+        let function = module.getattr(name)?;
+        if function.getattr_opt(intern!(py, "__globals__"))?.is_some_and(|globals| globals.is(module.dict())) {
+            self.add(&function, known);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, function: &Bound<'_, PyAny>, known: Known) {
+        if function.is_exact_instance_of::<PyFunction>() {
+            self.functions.insert(address(function), known);
+            self.alive.push(function.clone().unbind());
+        }
+    }
+
+    /// Torch's functions that are operations of the graph: those that torch's own modules, and `torch.Tensor`, have under their
+    /// names, and whose code is torch's.
+    fn add_leaves(&mut self, py: Python<'_>) -> PyResult<()> {
+        let modules = py.import("sys")?.getattr("modules")?;
+        for (name, module) in modules.cast::<PyDict>()?.iter() {
+            let own = name.cast::<PyString>().is_ok_and(|name| {
+                let name = name.to_string_lossy();
+                name == "torch" || name.starts_with("torch.")
+            });
+            if own && let Ok(dict) = module.getattr(intern!(py, "__dict__")) {
+                self.torch.insert(address(&dict));
+                self.alive.push(dict.unbind());
+            }
+        }
+        let tensor = py.import("torch")?.getattr("Tensor")?;
+        let mut members: Vec<(Bound<'_, PyAny>, bool)> = Vec::new();
+        for name in LEAF_MODULES {
+            for value in py.import(*name)?.dict().values() {
+                members.push((value, false));
+            }
+        }
+        for value in tensor.getattr("__dict__")?.call_method0("values")?.try_iter()? {
+            members.push((value?, true));
+        }
+        for (value, method) in members {
+            let Ok(function) = value.cast_exact::<PyFunction>() else { continue };
+            let listed = function.getattr("__module__")?.extract::<String>().is_ok_and(|name| LEAF_MODULES.contains(&name.as_str()));
+            if listed && self.is_torch(&value) {
+                self.add(&value, Known::Leaf { method });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a callable is.
+    pub fn of(&self, callable: &Bound<'_, PyAny>) -> Kind {
+        if kind::is_function(callable) {
+            return Kind::Function;
+        }
+        if kind::is_method(callable) {
+            return Kind::Method;
+        }
+        if kind::is_c_function(callable) || kind::is_c_method(callable) {
+            return Kind::Builtin;
+        }
+        if kind::is_method_descriptor(callable) || kind::is_slot_wrapper(callable) || kind::is_class_method_descriptor(callable) {
+            return Kind::Descriptor;
+        }
+        if kind::is_bound_slot(callable) {
+            return Kind::BoundSlot;
+        }
+        let class = callable.get_type_ptr() as usize;
+        if class == self.cached {
+            return Kind::Cached;
+        }
+        if self.overloads.contains(&class) {
+            return Kind::Overload;
+        }
+        if class == self.item_getter {
+            return Kind::ItemGetter;
+        }
+        if class == self.partial || self.inherits_partial(&callable.get_type()) {
+            return Kind::Partial;
+        }
+        if callable_type(callable.py()).is_ok_and(|kind| class == kind.as_ptr() as usize) {
+            return Kind::Compiled;
+        }
+        Kind::Other
+    }
+
+    /// Whether a class is one of `functools.partial`'s that is called as that is.
+    fn inherits_partial(&self, class: &Bound<'_, PyType>) -> bool {
+        let py = class.py();
+        let mro = class.mro();
+        mro.iter().any(|base| address(&base) == self.partial)
+            && mro
+                .iter()
+                .find_map(|base| base.getattr(intern!(py, "__dict__")).ok()?.get_item(intern!(py, "__call__")).ok())
+                .is_some_and(|call| address(&call) == self.partial_call)
+    }
+
+    /// Whether the code of a Python function is torch's.
+    pub fn is_torch(&self, function: &Bound<'_, PyAny>) -> bool {
+        let py = function.py();
+        if !function.is_exact_instance_of::<PyFunction>() {
+            return false;
+        }
+        let Ok(globals) = function.getattr(intern!(py, "__globals__")) else { return false };
+        if self.torch.contains(&address(&globals)) {
+            return true;
+        }
+        // Modules that were imported later.
+        let Ok(name) = globals.get_item(intern!(py, "__name__")).and_then(|name| Ok(name.cast_into::<PyString>()?)) else { return false };
+        let module = if name.to_string_lossy().starts_with("torch.") { imported(py, &name).ok().flatten() } else { None };
+        module.and_then(|module| module.getattr(intern!(py, "__dict__")).ok()).is_some_and(|dict| dict.is(&globals))
+    }
+
+    /// What is known of a Python function.
+    pub fn function(&self, function: &Bound<'_, PyAny>) -> Option<Known> {
+        self.functions.get(&address(function)).copied()
+    }
+}
+
+/// Whether this is what a module that somebody may have imported has at the end of a path of attributes.
+pub fn is_of(object: &Bound<'_, PyAny>, module: &str, path: &[&str]) -> PyResult<bool> {
+    let mut found = imported(object.py(), &PyString::intern(object.py(), module))?;
+    for name in path {
+        found = found.map(|found| found.getattr_opt(*name)).transpose()?.flatten();
+    }
+    Ok(found.is_some_and(|found| found.is(object)))
+}

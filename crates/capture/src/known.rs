@@ -1,0 +1,103 @@
+//! What is known of objects: existing ones by where they were reached, the frame's own by their age, and nothing else.
+//!
+//! What C code hands out may be anything: something new, a part of what it was given, an object that nobody has seen before. An
+//! object that the frame did not make and whose way here is not known can neither be guarded nor changed: it ends the capture.
+
+use dynamlir_guards::SourceId;
+use pyo3::{
+    prelude::*,
+    types::{PyCFunction, PyCode, PyFrozenSet, PyFunction, PyModule, PyTuple, PyType},
+};
+
+use crate::{
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// Takes in a result whose way here is not known: made by the frame, or met by C code among existing objects.
+    pub fn met(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_primitive(&object) || self.torch.is_fake(&object) {
+            return Ok(Tracked::new(object));
+        }
+        if let Some(source) = self.source_of(&object) {
+            return Ok(Tracked { object, source: Some(source) });
+        }
+        if let Some((original, source)) = self.original(&object) {
+            return Ok(Tracked { object: original, source: Some(source) });
+        }
+        if self.torch.is_tensor(&object) {
+            return match self.fake_of_real(&object) {
+                Some(fake) => Ok(Tracked::new(fake)),
+                None => self.stop(reason::UNGUARDABLE, "a tensor that came out of C code"),
+            };
+        }
+        if self.is_young(&object) || self.never_changes(&object)? {
+            return Ok(Tracked::new(object));
+        }
+        self.stop(reason::UNGUARDABLE, format!("a {} that existed before and came out of C code", type_name(&object)))
+    }
+
+    /// Whether the frame has made this object, or what it has called.
+    pub(crate) fn is_young(&self, object: &Bound<'py, PyAny>) -> bool {
+        self.births.as_ref().is_some_and(|births| births.is_new(object))
+    }
+
+    /// Says that an object is new; see [`Births::note`](dynamlir_cpython_abi::Births::note).
+    pub(crate) fn note_new(&self, object: &Bound<'py, PyAny>) {
+        if let Some(births) = &self.births {
+            births.note(object);
+        }
+    }
+
+    /// The existing container that C code was given this copy of.
+    pub(crate) fn original(&self, copy: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
+        let originals = self.originals.borrow();
+        originals.get(&(copy.as_ptr() as usize)).map(|(original, source)| (original.bind(self.py).clone(), *source))
+    }
+
+    /// Ends the capture unless the frame made this object, which is about to be changed.
+    pub(crate) fn own(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
+        let existing = self.source_of(object).or_else(|| self.original(object).map(|(_, source)| source));
+        if let Some(source) = existing {
+            return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
+        }
+        if self.is_young(object) {
+            return Ok(());
+        }
+        self.stop(reason::SIDE_EFFECT, format!("changes a {} that existed before", type_name(object)))
+    }
+
+    /// Whether an object of which nothing is known is what it is for good: code, what has a name, tuples of such. Those that are
+    /// used are guarded then.
+    pub(crate) fn never_changes(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
+        let mut waiting = vec![object.clone()];
+        let mut count = 0usize;
+        while let Some(object) = waiting.pop() {
+            if self.torch.is_primitive(&object) || self.torch.is_fake(&object) || self.source_of(&object).is_some() {
+                continue;
+            }
+            count += 1;
+            if count > 1000 {
+                return Ok(false);
+            }
+            if let Ok(items) = object.cast_exact::<PyTuple>() {
+                waiting.extend(items.iter());
+            } else if let Ok(items) = object.cast_exact::<PyFrozenSet>() {
+                waiting.extend(items.iter());
+            } else if !(self.has_name(&object) || self.is_young(&object)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn has_name(&self, object: &Bound<'py, PyAny>) -> bool {
+        object.is_instance_of::<PyType>()
+            || object.is_exact_instance_of::<PyFunction>()
+            || object.is_instance_of::<PyModule>()
+            || object.is_exact_instance_of::<PyCFunction>()
+            || object.is_exact_instance_of::<PyCode>()
+            || self.effects.is_descriptor(object)
+    }
+}

@@ -1,0 +1,220 @@
+//! Where attributes come from that are not stored on an instance: modules, classes and their metaclasses, descriptors, and what the
+//! frame has made of existing classes.
+//!
+//! What an attribute is depends on much that may change between two calls: whether the class has a `__getattr__`, whether its
+//! metaclass answers for it, whether what it holds has become a descriptor. Each of these is guarded where it decides.
+
+use dynamlir_cpython_abi::{kind, types};
+use dynamlir_guards::{Source, SourceId};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyAny, PyFunction, PyString, PyTuple, PyType},
+};
+
+use crate::{
+    attributes::{ClassAttr, classify, instance_dict, lookup, text},
+    state::{Capture, Outcome, Tracked},
+};
+
+/// `Py_TPFLAGS_IMMUTABLETYPE`
+const IMMUTABLE: std::ffi::c_ulong = 1 << 8;
+
+/// Whether nobody can set attributes of a class: those of C.
+pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
+    types::flags(class) & IMMUTABLE != 0
+}
+
+/// Whether a `__getattribute__` is that of `object`, or of another class of C's that looks attributes up in the same way.
+pub(crate) fn is_generic(own: &Bound<'_, PyAny>) -> bool {
+    let class = || own.getattr("__objclass__").ok()?.cast_into::<PyType>().ok();
+    kind::is_slot_wrapper(own) && class().is_some_and(|class| types::has_generic_attributes(&class))
+}
+
+/// Whether calling an object runs Python code, which is interpreted.
+fn is_python(callable: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let python = |found: Bound<'_, PyAny>| found.is_exact_instance_of::<PyFunction>();
+    Ok(callable.is_exact_instance_of::<PyFunction>() || lookup(&callable.get_type(), "__call__")?.is_some_and(python))
+}
+
+impl<'py> Capture<'py> {
+    /// Where the class of an object is reached, if it can be another one or have other attributes: that of an existing object, or
+    /// an existing class of which the frame has made an instance.
+    pub(crate) fn class_at(&self, object: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
+        if let Some(source) = self.source_of(object) {
+            return self.class_source(object, source).map(Some);
+        }
+        let class = object.get_type();
+        if is_immutable(&class) { Ok(None) } else { self.made_class(&class) }
+    }
+
+    /// Guards a descriptor that a class holds, and that it is one.
+    pub(crate) fn pin_descriptor(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
+        self.pin_class_attr(at, found)?;
+        self.pin_binding(found, at)
+    }
+
+    /// Guards whether something that a class holds binds, and by which code.
+    pub(crate) fn pin_binding(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
+        if self.torch.is_tensor(found) || self.torch.is_primitive(found) {
+            return Ok(());
+        }
+        // C code passes it to its `__get__` or `__set__`.
+        self.wrap(found.clone(), at)?;
+        if is_immutable(&found.get_type()) {
+            return Ok(());
+        }
+        for name in [intern!(self.py, "__get__"), intern!(self.py, "__set__"), intern!(self.py, "__delete__")] {
+            self.pin_class_entry(found, at, name)?;
+        }
+        Ok(())
+    }
+
+    /// An attribute of an existing object that a data descriptor of its class answers.
+    pub(crate) fn data_attr(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        descriptor: &Bound<'py, PyAny>,
+    ) -> Outcome<Tracked<'py>> {
+        let key = text(name)?;
+        if kind::is_member_descriptor(descriptor) {
+            let at = self.guards.source(Source::Slot(source, key.as_str().into()));
+            if let Ok(value) = descriptor.call_method1(intern!(self.py, "__get__"), (owner,)) {
+                return self.wrap(value, at);
+            }
+            self.guards.absent(at);
+            return self.missing_attr(owner, source, name, &key);
+        }
+        // Python code that raises an AttributeError has the class asked.
+        self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
+        if kind::is_property(descriptor) && is_python(&descriptor.getattr(intern!(self.py, "fget"))?)? {
+            return self.met(self.generic_attr(owner, name)?);
+        }
+        self.bound_attr(owner, source, name, descriptor)
+    }
+
+    /// What a descriptor makes of an existing object. Where its code is C's, it may read what no guard sees: then each check asks again.
+    pub(crate) fn bound_attr(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        source: SourceId,
+        name: &Bound<'py, PyString>,
+        descriptor: &Bound<'py, PyAny>,
+    ) -> Outcome<Tracked<'py>> {
+        let binds = [
+            kind::is_function,
+            kind::is_method_descriptor,
+            kind::is_slot_wrapper,
+            kind::is_class_method_descriptor,
+            kind::is_static_method,
+            kind::is_class_method,
+        ];
+        let python = || -> PyResult<bool> {
+            Ok(lookup(&descriptor.get_type(), "__get__")?.is_some_and(|get| get.is_exact_instance_of::<PyFunction>()))
+        };
+        if binds.iter().any(|is| is(descriptor)) || python()? {
+            return self.met(self.generic_attr(owner, name)?);
+        }
+        if owner.is_instance_of::<PyTuple>() {
+            // Such as the fields of a named tuple.
+            self.guard_contents(owner, source)?;
+        }
+        let value = self.generic_attr(owner, name)?;
+        self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())))
+    }
+
+    /// An attribute of an existing module: what it stores, else what its class or its `__getattr__` makes of the name.
+    pub(crate) fn module_attr(&self, module: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        self.pin(module, source)?;
+        let key = text(name)?;
+        // Somebody may give it another class.
+        for entry in [intern!(self.py, "__getattribute__"), name] {
+            self.pin_class_entry(module, source, entry)?;
+        }
+        let own = classify(&module.get_type(), &key)?;
+        if let ClassAttr::Data(descriptor) = &own
+            && !["__dict__", "__class__"].contains(&key.as_str())
+        {
+            return self.data_attr(module, source, name, descriptor);
+        }
+        let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
+            instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)
+        };
+        let mut value = stored()?;
+        if value.is_none() && self.torch.is_lazy(module) {
+            self.outside(|| module.getattr(name))?;
+            value = stored()?;
+        }
+        let at = self.guards.attr(source, &key);
+        if let Some(value) = value {
+            return self.wrap(value, at);
+        }
+        self.guards.absent(at);
+        if matches!(own, ClassAttr::Missing) {
+            self.pin_class_entry(module, source, intern!(self.py, "__getattr__"))?;
+            let at = self.guards.attr(source, "__getattr__");
+            match instance_dict(module).map(|dict| dict.get_item("__getattr__")).transpose()?.flatten() {
+                None => self.guards.absent(at),
+                Some(function) => {
+                    let function = self.wrap(function, at)?;
+                    if function.object.is_exact_instance_of::<PyFunction>() {
+                        self.pin_function(&function)?;
+                    } else {
+                        self.pin(&function.object, at)?;
+                    }
+                }
+            }
+        }
+        self.met(module.getattr(name)?)
+    }
+
+    /// An attribute of an existing class: of its metaclass, if that has a data descriptor for it; else what it or a base has; else
+    /// what the metaclass makes of the name.
+    pub(crate) fn class_attr(&self, class: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        self.pin(class, source)?;
+        let key = text(name)?;
+        let kind = class.cast::<PyType>().map_err(PyErr::from)?;
+        for entry in [intern!(self.py, "__getattribute__"), name] {
+            self.pin_class_entry(class, source, entry)?;
+        }
+        let metaclass = class.get_type();
+        let own = classify(&metaclass, &key)?;
+        if let ClassAttr::Data(descriptor) = &own {
+            return self.data_attr(class, source, name, descriptor);
+        }
+        let at = self.guards.type_attr(source, &key);
+        if let Some(raw) = lookup(kind, &key)? {
+            self.pin_binding(&raw, at)?;
+            let value = class.getattr(name)?;
+            if raw.is(&value) {
+                return self.wrap(value, at);
+            }
+            self.pin_class_attr(at, &raw)?;
+            return self.met(value);
+        }
+        if !is_immutable(kind) {
+            self.guards.absent(at);
+        }
+        if matches!(own, ClassAttr::Missing) {
+            self.pin_class_entry(class, source, intern!(self.py, "__getattr__"))?;
+        }
+        self.met(class.getattr(name)?)
+    }
+
+    /// Guards in which classes a class looks names up, which is also whose subclass it is.
+    pub(crate) fn pin_mro(&self, class: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let class = class.cast::<PyType>().map_err(PyErr::from)?;
+        if is_immutable(class) {
+            return Ok(());
+        }
+        let at = self.guards.source(Source::Mro(source));
+        let mro = class.mro();
+        self.guards.length(at, mro.len());
+        for (index, base) in mro.iter().enumerate().skip(1) {
+            self.guarded(self.guards.identity(self.guards.source(Source::Index(at, index as u32)), &base))?;
+        }
+        Ok(())
+    }
+}

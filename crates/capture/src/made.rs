@@ -1,0 +1,216 @@
+//! Attributes of what the frame has made. What such an object stores is the frame's own; what its class has existed before, unless
+//! the frame has made the class as well: it is guarded, and not to be changed.
+
+use dynamlir_cpython_abi::types;
+use dynamlir_guards::SourceId;
+use pyo3::{
+    prelude::*,
+    types::{PyFunction, PyString, PyType},
+};
+
+use crate::{
+    attributes::{ClassAttr, classify, lookup, text},
+    identity::is_named,
+    state::{Capture, Outcome, Tracked},
+};
+
+/// Whether Python code may put something into a class.
+pub(crate) fn is_changeable(class: &Bound<'_, PyType>) -> bool {
+    const IMMUTABLE_TYPE: std::ffi::c_ulong = 1 << 8;
+    const HEAP_TYPE: std::ffi::c_ulong = 1 << 9;
+    types::flags(class) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+}
+
+impl<'py> Capture<'py> {
+    /// Where an object is reached that has a name and existed before, but came out of C code: the guards keep it themselves.
+    pub(crate) fn named_source(&self, object: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
+        if let Some(source) = self.source_of(object) {
+            return Ok(Some(source));
+        }
+        if !is_named(object) || self.is_young(object) {
+            return Ok(None);
+        }
+        let label = object.getattr("__qualname__").or_else(|_| object.getattr("__name__")).and_then(|name| name.extract::<String>());
+        let source = self.guarded(self.guards.hold(object, &label.unwrap_or_else(|_| "?".to_owned())))?;
+        self.wrap(object.clone(), source)?;
+        Ok(Some(source))
+    }
+
+    /// Where the class of an object that the frame has made is reached; None if the frame has made the class, too.
+    pub(crate) fn made_class(&self, class: &Bound<'py, PyType>) -> Outcome<Option<SourceId>> {
+        if self.is_young(class) {
+            return Ok(None);
+        }
+        let address = class.as_ptr() as usize;
+        if let Some(known) = self.classes.borrow().get(&address) {
+            return Ok(Some(*known));
+        }
+        let source = match self.source_of(class) {
+            Some(source) => {
+                self.pin(class, source)?;
+                Some(source)
+            }
+            None => self.named_source(class)?,
+        };
+        if let Some(source) = source {
+            self.classes.borrow_mut().insert(address, source);
+        }
+        Ok(source)
+    }
+
+    /// Where a class finds what it has under a name, if that existed before the frame; what stands in the way of it is guarded.
+    fn made_class_attr(&self, class: &Bound<'py, PyType>, key: &str) -> Outcome<Option<SourceId>> {
+        if let Some(source) = self.made_class(class)? {
+            return Ok(Some(self.guards.type_attr(source, key)));
+        }
+        for base in class.mro() {
+            let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
+            let own = base.getattr("__dict__")?.contains(key)?;
+            let source = if is_changeable(&base) { self.made_class(&base)? } else { None };
+            let Some(source) = source else {
+                if own {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let at = self.guards.type_attr(source, key);
+            if own {
+                return Ok(Some(at));
+            }
+            match lookup(&base, key)? {
+                Some(found) => self.pin_class_attr(at, &found)?,
+                None => self.guards.absent(at),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the class of an object of the frame's own has under a name, guarded, and where that is if it existed before.
+    fn class_entry(&self, class: &Bound<'py, PyType>, key: &str) -> Outcome<(ClassAttr<'py>, Option<SourceId>)> {
+        let at = self.made_class_attr(class, key)?;
+        let raw = classify(class, key)?;
+        if let Some(at) = at {
+            match &raw {
+                ClassAttr::Missing => self.guards.absent(at),
+                ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) => self.pin_descriptor(found, at)?,
+                ClassAttr::Plain(found) => self.pin_binding(found, at)?,
+            }
+        }
+        Ok((raw, at))
+    }
+
+    /// `owner.name` of an object without a source.
+    pub(crate) fn made_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let class = owner.get_type();
+        if !is_changeable(&class) {
+            let value = match owner.cast::<PyType>() {
+                // A class that the frame has made, with bases that it has not.
+                Ok(made) if self.is_young(made) => {
+                    let at = self.made_class_attr(made, &text(name)?)?;
+                    let value = owner.getattr(name)?;
+                    return self.found_in_class(value, lookup(made, &text(name)?)?, at);
+                }
+                _ => owner.getattr(name)?,
+            };
+            if name.to_str()? == "__dict__" {
+                self.note_new(&value);
+            }
+            return self.met(value);
+        }
+        self.pin_getattribute(&class)?;
+        let (raw, at) = self.class_entry(&class, &text(name)?)?;
+        if matches!(raw, ClassAttr::Missing) {
+            let (getattr, at) = self.class_entry(&class, "__getattr__")?;
+            drop((getattr, at));
+        }
+        let value = owner.getattr(name)?;
+        if name.to_str()? == "__dict__" && matches!(raw, ClassAttr::Data(_)) {
+            self.note_new(&value);
+        }
+        match raw {
+            ClassAttr::Plain(found) => self.found_in_class(value, Some(found), at),
+            _ => self.met(value),
+        }
+    }
+
+    /// `object.__getattribute__(owner, name)` of an object without a source.
+    pub(crate) fn stored_made_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let class = owner.get_type();
+        let generic = self.py.get_type::<PyAny>().getattr("__getattribute__")?;
+        if self.torch.is_fake(owner) || !lookup(&class, "__getattribute__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>())
+        {
+            return self.load_attr(&Tracked::new(owner.clone()), name);
+        }
+        let (raw, at) = self.class_entry(&class, &text(name)?)?;
+        let value = generic.call1((owner, name))?;
+        if name.to_str()? == "__dict__" && matches!(raw, ClassAttr::Data(_)) {
+            self.note_new(&value);
+        }
+        match raw {
+            ClassAttr::Plain(found) => self.found_in_class(value, Some(found), at),
+            _ => self.met(value),
+        }
+    }
+
+    /// The value of an attribute: what the class has, or something else.
+    fn found_in_class(&self, value: Bound<'py, PyAny>, raw: Option<Bound<'py, PyAny>>, at: Option<SourceId>) -> Outcome<Tracked<'py>> {
+        match (raw, at) {
+            (Some(raw), Some(at)) if raw.is(&value) => self.wrap(value, at),
+            (Some(raw), Some(at)) => {
+                self.pin_class_attr(at, &raw)?;
+                self.met(value)
+            }
+            _ => self.met(value),
+        }
+    }
+
+    /// Guards who answers for the attributes of an object of the frame's own.
+    fn pin_getattribute(&self, class: &Bound<'py, PyType>) -> Outcome<()> {
+        if let Some(found) = lookup(class, "__getattribute__")?
+            && let Some(at) = self.made_class_attr(class, "__getattribute__")?
+        {
+            self.pin_class_attr(at, &found)?;
+        }
+        Ok(())
+    }
+
+    /// Before an attribute of an object of the frame's own is set or deleted: it must be the frame's own indeed, and what its class
+    /// has for that is guarded.
+    pub(crate) fn before_store(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
+        self.own(owner)?;
+        let class = owner.get_type();
+        if is_changeable(&class) {
+            self.class_entry(&class, &text(name)?)?;
+        }
+        Ok(())
+    }
+
+    /// Guards that C code finds the same Python function in the class of an object of the frame's own, or in a class itself: an
+    /// `__init__`, a `__new__`.
+    pub(crate) fn pin_made_special(&self, function: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>) -> Outcome<()> {
+        let class = owner.cast::<PyType>().map_or_else(|_| owner.get_type(), Clone::clone);
+        if !self.specials.borrow_mut().insert((class.as_ptr() as usize, function.as_ptr() as usize)) {
+            return Ok(());
+        }
+        let is_it = |found: &Bound<'py, PyAny>| {
+            found.is(function)
+                || !found.is_exact_instance_of::<PyFunction>() && found.getattr("__func__").is_ok_and(|inner| inner.is(function))
+        };
+        // Under whatever name it was put there.
+        for base in class.mro() {
+            let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
+            if !is_changeable(&base) {
+                continue;
+            }
+            for entry in base.getattr("__dict__")?.call_method0("items")?.try_iter()? {
+                let (name, found): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
+                if is_it(&found)
+                    && let Ok(name) = name.cast::<PyString>()
+                {
+                    self.class_entry(&class, &text(name)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! Calls of C functions, by what the effect table says that they do.
+
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyFunction, PyTuple, PyType},
+};
+
+use crate::{
+    callbacks,
+    calls::{Keywords, describe, receiver},
+    effects::Effect,
+    made::is_changeable,
+    state::{Capture, Halt, Outcome, Tracked},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// Arguments for C code: existing containers as guarded copies, primitives guarded.
+    pub(crate) fn native_arguments(
+        &self,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let given: Vec<_> = args.iter().map(|arg| self.readable(arg)).collect::<Outcome<_>>()?;
+        let keywords = PyDict::new(self.py);
+        for (name, value) in kwargs {
+            keywords.set_item(name, self.readable(value)?)?;
+        }
+        Ok((PyTuple::new(self.py, given)?, keywords))
+    }
+
+    pub(crate) fn call_native(
+        &self,
+        callable: &Tracked<'py>,
+        effect: Effect,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        let object = &callable.object;
+        if let Some(source) = self.source(callable)
+            && !self.torch.is_primitive(object)
+            && self.guards.identity(source, object).is_err()
+        {
+            self.pin_type(object, source)?;
+        }
+        match effect {
+            Effect::Special(special) => self.call_special(callable, special, args, kwargs),
+            Effect::Torch => self.torch_call(object, args, kwargs),
+            Effect::SetsState => self.state_call(object, args, kwargs),
+            Effect::Outside => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let result = self.outside(|| object.call(given, Some(&keywords)))?;
+                self.met(result)
+            }
+            Effect::ReadsState => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                self.returned(object.call(given, Some(&keywords)))
+            }
+            Effect::Asked => self.ask_again(object, args, kwargs),
+            Effect::MutatesFirst => {
+                let target = match receiver(object) {
+                    Some(target) => target,
+                    None => match args.first() {
+                        Some(first) => first.object.clone(),
+                        None => return self.stop(reason::C_FUNCTION, describe(object)),
+                    },
+                };
+                self.own(&target)?;
+                let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+                self.guard_beneath(&name, receiver(object).as_ref(), args, kwargs.iter().any(|(name, _)| name == "key"))?;
+                self.note_compared(object, &name, args)?;
+                let (args, kwargs) = self.called_back(&name, args, kwargs)?;
+                let bound = usize::from(receiver(object).is_none());
+                let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(&name, at >= bound, arg)).collect::<Outcome<Vec<_>>>()?;
+                self.natively(&name, || self.enter(object, &args, &kwargs))
+            }
+            Effect::Refused(why) => self.stop(why, describe(object)),
+            Effect::Pure => self.call_pure(object, args, kwargs),
+            Effect::Numbers => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
+                    return self.stop(reason::C_FUNCTION, describe(object));
+                }
+                let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
+                self.met(result)
+            }
+        }
+    }
+
+    /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is
+    /// stored.
+    fn taken_in(&self, name: &str, counts: bool, arg: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        const ITERATED: &[&str] = &[
+            "__iadd__",
+            "__iand__",
+            "__init__",
+            "__ior__",
+            "__isub__",
+            "__ixor__",
+            "_count_elements",
+            "difference_update",
+            "extend",
+            "extendleft",
+            "intersection_update",
+            "symmetric_difference_update",
+            "update",
+        ];
+        if counts && ITERATED.contains(&name) { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
+    }
+
+    /// Ends the capture where a `defaultdict` would call C code that nobody knows.
+    fn refuse_factory(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<()> {
+        let Some(factory) = args.first().map(|factory| &factory.object) else { return Ok(()) };
+        let known = factory.is_none()
+            || factory.is_exact_instance_of::<PyFunction>()
+            || factory.cast::<PyType>().is_ok_and(|class| is_changeable(class) || self.effects.knows_type(class));
+        if known { Ok(()) } else { self.stop(reason::C_FUNCTION, describe(object)) }
+    }
+
+    fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+        let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
+        self.compared_by(name, receiver(object).as_ref(), &given)
+    }
+
+    pub(crate) fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+        if self.torch.is_weak_reference_class(object) {
+            self.refuse_callback(args)?;
+        }
+        if name == "abs" && args.len() == 1 && self.torch.is_fake(&args[0].object) {
+            return self.operator("abs", args);
+        }
+        if name == "defaultdict" {
+            self.refuse_factory(object, args)?;
+        }
+        if callbacks::calls_back(&name) {
+            self.guard_beneath(&name, receiver(object).as_ref(), args, kwargs.iter().any(|(name, _)| name == "key"))?;
+            let (args, kwargs) = self.called_back(&name, args, kwargs)?;
+            let (given, keywords) = self.native_arguments(&args, &kwargs)?;
+            return self.returned(self.natively(&name, || object.call(given, Some(&keywords))));
+        }
+        if matches!(name.as_str(), "str" | "repr" | "ascii" | "format") && args.iter().any(|arg| self.torch.any_fake(&arg.object)) {
+            return self.stop(reason::DATA_DEPENDENT_TEXT, format!("{name}() of a tensor"));
+        }
+        if object.is_instance_of::<PyType>()
+            && matches!(name.as_str(), "int" | "float" | "bool" | "complex")
+            && args.iter().any(|arg| self.torch.is_fake(&arg.object))
+        {
+            let why = if name == "bool" { reason::DATA_DEPENDENT_BRANCH } else { reason::DATA_DEPENDENT };
+            return self.stop(why, format!("{name}() of a tensor"));
+        }
+        self.guard_beneath(&name, receiver(object).as_ref(), args, false)?;
+        for (_, value) in kwargs {
+            self.guard_beneath(&name, None, std::slice::from_ref(value), false)?;
+        }
+        self.note_compared(object, &name, args)?;
+        if let Some(target) = receiver(object)
+            && let Some(source) = self.source_of(&target)
+            && self.torch.is_container(&target)
+        {
+            if let ("get" | "__getitem__", [key, rest @ ..]) = (name.as_str(), args)
+                && target.is_instance_of::<PyDict>()
+            {
+                let found = self.get_item(&Tracked { object: target, source: Some(source) }, key);
+                return match found {
+                    Err(Halt::Raise(error)) if name == "get" && error.is_instance_of::<pyo3::exceptions::PyKeyError>(self.py) => {
+                        Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))))
+                    }
+                    other => other,
+                };
+            }
+            let copy = self.snapshot(&target, source)?;
+            // Its elements are known now.
+            self.note_compared(object, &name, args)?;
+            let (given, keywords) = self.native_arguments(args, kwargs)?;
+            let method = copy.getattr(name.as_str())?;
+            return self.returned(self.natively(&name, || method.call(given, Some(&keywords))));
+        }
+        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let result = self.natively(&name, || object.call(given, Some(&keywords)));
+        // What a constructor or a copy gives is new, even where the collector does not know of it.
+        let makes = object.is_instance_of::<PyType>() || matches!(name.as_str(), "copy" | "fromkeys" | "__or__" | "__ror__");
+        if let Ok(made) = &result
+            && makes
+            && !self.torch.is_primitive(made)
+            && self.source_of(made).is_none()
+        {
+            self.note_new(made);
+        }
+        self.returned(result)
+    }
+}

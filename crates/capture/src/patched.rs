@@ -1,0 +1,265 @@
+//! Torch's own Python code and the methods of its tensors, which anybody may patch.
+//!
+//! A function of `torch.nn.functional` is one node of the graph, and what `+` does on a tensor is known without looking. Both hold
+//! only as long as nobody has put something else there. What a class of tensors has under a name is guarded when it is used; of a
+//! function that is not looked into, all that it can reach by name: globals, attributes of modules, defaults, and the same of
+//! torch's functions among them.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashSet},
+};
+
+use dynamlir_cpython_abi::kind;
+use dynamlir_guards::{Source, SourceId};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyCode, PyDict, PyFunction, PyModule, PyString, PyTuple, PyType},
+};
+
+use crate::{
+    asked::handles_an_exception,
+    attributes::lookup,
+    calls::Keywords,
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+/// What a capture has guarded of torch, and how it began.
+pub struct Facts {
+    /// Whether a caller handles an exception.
+    pub(crate) handled: bool,
+    /// Methods of classes of tensors, by the address of the class.
+    members: RefCell<HashSet<(usize, String)>>,
+    /// Functions of torch's, by address.
+    leaves: RefCell<HashSet<usize>>,
+}
+
+impl Facts {
+    /// As a capture begins.
+    pub fn new(py: Python<'_>) -> Self {
+        Self { handled: handles_an_exception(py), members: RefCell::default(), leaves: RefCell::default() }
+    }
+}
+
+/// The methods that an operator looks up, by its name in `operator`.
+const METHODS: &[(&str, &[&str])] = &[
+    ("add", &["__add__", "__radd__"]),
+    ("sub", &["__sub__", "__rsub__"]),
+    ("mul", &["__mul__", "__rmul__"]),
+    ("matmul", &["__matmul__", "__rmatmul__"]),
+    ("truediv", &["__truediv__", "__rtruediv__"]),
+    ("floordiv", &["__floordiv__", "__rfloordiv__"]),
+    ("mod", &["__mod__", "__rmod__"]),
+    ("pow", &["__pow__", "__rpow__"]),
+    ("lshift", &["__lshift__", "__rlshift__"]),
+    ("rshift", &["__rshift__", "__rrshift__"]),
+    ("and_", &["__and__", "__rand__"]),
+    ("or_", &["__or__", "__ror__"]),
+    ("xor", &["__xor__", "__rxor__"]),
+    ("iadd", &["__iadd__", "__add__", "__radd__"]),
+    ("isub", &["__isub__", "__sub__", "__rsub__"]),
+    ("imul", &["__imul__", "__mul__", "__rmul__"]),
+    ("imatmul", &["__imatmul__", "__matmul__", "__rmatmul__"]),
+    ("itruediv", &["__itruediv__", "__truediv__", "__rtruediv__"]),
+    ("ifloordiv", &["__ifloordiv__", "__floordiv__", "__rfloordiv__"]),
+    ("imod", &["__imod__", "__mod__", "__rmod__"]),
+    ("ipow", &["__ipow__", "__pow__", "__rpow__"]),
+    ("ilshift", &["__ilshift__", "__lshift__", "__rlshift__"]),
+    ("irshift", &["__irshift__", "__rshift__", "__rrshift__"]),
+    ("iand", &["__iand__", "__and__", "__rand__"]),
+    ("ior", &["__ior__", "__or__", "__ror__"]),
+    ("ixor", &["__ixor__", "__xor__", "__rxor__"]),
+    ("neg", &["__neg__"]),
+    ("pos", &["__pos__"]),
+    ("invert", &["__invert__"]),
+    ("inv", &["__invert__"]),
+    ("lt", &["__lt__", "__gt__"]),
+    ("le", &["__le__", "__ge__"]),
+    ("eq", &["__eq__"]),
+    ("ne", &["__ne__"]),
+    ("ge", &["__ge__", "__le__"]),
+    ("gt", &["__gt__", "__lt__"]),
+    ("getitem", &["__getitem__"]),
+    ("setitem", &["__setitem__"]),
+    ("delitem", &["__delitem__"]),
+    ("contains", &["__contains__"]),
+    ("not_", &["__bool__"]),
+    ("truth", &["__bool__"]),
+];
+
+impl<'py> Capture<'py> {
+    /// Guards what an operator finds on the tensors among its operands.
+    pub(crate) fn pin_operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+        let Some((_, methods)) = METHODS.iter().find(|(known, _)| *known == name) else {
+            return self.stop(reason::C_FUNCTION, format!("operator.{name} of a tensor"));
+        };
+        for arg in args.iter().filter(|arg| self.torch.is_fake(&arg.object)) {
+            let class = self.class_of_tensor(&arg.object)?;
+            for method in *methods {
+                self.tensor_member(&class, method)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards what a tensor's class has under the name of a slot.
+    pub(crate) fn tensor_slot(&self, fake: &Bound<'py, PyAny>, name: &str) -> Outcome<()> {
+        self.tensor_member(&self.class_of_tensor(fake)?, name)
+    }
+
+    /// The class of the tensor that a fake stands for.
+    fn class_of_tensor(&self, fake: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyType>> {
+        match self.real_of(fake) {
+            Some((real, _)) => Ok(real.get_type()),
+            None => self.tensor_class(),
+        }
+    }
+
+    /// Guards what a class of tensors has under a name, which must be torch's own: it is called without being looked into.
+    pub(crate) fn tensor_member(&self, class: &Bound<'py, PyType>, name: &str) -> Outcome<()> {
+        if !self.facts.members.borrow_mut().insert((class.as_ptr() as usize, name.to_owned())) {
+            return Ok(());
+        }
+        let label: String = class.fully_qualified_name()?.extract()?;
+        let at = self.guards.type_attr(self.guarded(self.guards.hold(class, &label))?, name);
+        let Some(member) = lookup(class, name)? else {
+            self.guards.absent(at);
+            return Ok(());
+        };
+        self.guarded(self.guards.identity(at, &member))?;
+        if self.is_torch_member(&member)? {
+            return Ok(());
+        }
+        self.stop(reason::C_FUNCTION, format!("{label}.{name}, which was patched,"))
+    }
+
+    /// Whether a member of a class of tensors is torch's own: C code, or Python of torch's modules.
+    pub(crate) fn is_torch_member(&self, member: &Bound<'py, PyAny>) -> Outcome<bool> {
+        if self.effects.is_of_tensors(member) || self.effects.kinds.is_torch(member) {
+            return Ok(true);
+        }
+        if kind::is_property(member) {
+            return Ok(self.effects.kinds.is_torch(&member.getattr("fget")?));
+        }
+        if kind::is_static_method(member) || kind::is_class_method(member) {
+            let inner = member.getattr("__func__")?;
+            return Ok(self.effects.kinds.is_torch(&inner) || kind::is_c_function(&inner));
+        }
+        // Slots that all classes have from `object`.
+        let of_object = kind::is_slot_wrapper(member) || kind::is_method_descriptor(member) || kind::is_getset_descriptor(member);
+        Ok(of_object && member.getattr("__objclass__")?.is(self.py.get_type::<PyAny>()))
+    }
+
+    /// A call of one of torch's Python functions that are methods of tensors, which is a node.
+    pub(crate) fn call_method(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let name: String = function.getattr("__name__")?.extract()?;
+        let class = self.class_of_tensor(&args[0].object)?;
+        if lookup(&class, &name)?.is_some_and(|found| found.is(function)) {
+            self.tensor_member(&class, &name)?;
+            return self.torch_call(&args[0].object.getattr(name.as_str())?, &args[1..], kwargs);
+        }
+        self.stop(reason::C_FUNCTION, format!("Tensor.{name}, which was patched,"))
+    }
+
+    /// Guards what one of torch's functions, which is guarded to be this one and is not looked into, can reach.
+    pub(crate) fn pin_leaf(&self, function: &Bound<'py, PyAny>) -> Outcome<()> {
+        let label: String = function.getattr(intern!(self.py, "__qualname__"))?.extract()?;
+        let source = match self.source_of(function) {
+            Some(source) => source,
+            None => self.guarded(self.guards.hold(function, &label))?,
+        };
+        self.pin_reach(function, source)
+    }
+
+    fn pin_reach(&self, function: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        if !self.facts.leaves.borrow_mut().insert(function.as_ptr() as usize) {
+            return Ok(());
+        }
+        let py = self.py;
+        let code = function.getattr(intern!(py, "__code__"))?;
+        self.guarded(self.guards.code(source, &code))?;
+        let mut names = BTreeSet::new();
+        names_in(&code, &mut names)?;
+        // Modules are met again and again; each is looked at once for these names.
+        let mut modules = HashSet::new();
+        let globals = function.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>().map_err(PyErr::from)?;
+        for name in &names {
+            if let Some(value) = globals.get_item(name)?
+                && !value.is(function)
+            {
+                self.pin_reached(&value, self.guards.source(Source::GlobalOf(source, name.as_str().into())), &names, &mut modules)?;
+            }
+        }
+        if let Ok(cells) = function.getattr(intern!(py, "__closure__"))?.cast_into::<PyTuple>() {
+            let variables: Vec<String> = code.getattr(intern!(py, "co_freevars"))?.extract()?;
+            for (index, (cell, name)) in cells.iter().zip(variables).enumerate() {
+                let Some(value) = cell.getattr_opt(intern!(py, "cell_contents"))? else { continue };
+                let at = Source::Closure { base: source, index: index as u32, name: name.as_str().into() };
+                self.pin_reached(&value, self.guards.source(at), &names, &mut modules)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards something that torch's code reaches by one of these names.
+    fn pin_reached(&self, value: &Bound<'py, PyAny>, at: SourceId, names: &BTreeSet<String>, modules: &mut HashSet<usize>) -> Outcome<()> {
+        if value.is_exact_instance_of::<PyFunction>() {
+            self.pin(value, at)?;
+            // Only for subclasses and modes, which end the capture.
+            let overrides = self.py.import("torch.overrides")?;
+            if value.getattr(intern!(self.py, "__globals__"))?.is(overrides.dict()) {
+                return Ok(());
+            }
+            if !self.effects.kinds.is_torch(value) {
+                return self.guarded(self.guards.code(at, &value.getattr(intern!(self.py, "__code__"))?));
+            }
+            for (source, attribute) in [(Source::Defaults(at), "__defaults__"), (Source::KwDefaults(at), "__kwdefaults__")] {
+                let held = value.getattr(attribute)?;
+                if !held.is_instance_of::<PyDict>() {
+                    // What is not made of constants is not what anybody patches.
+                    self.guarded(self.guards.equals(self.guards.source(source), &held))?;
+                }
+            }
+            return self.pin_reach(value, at);
+        }
+        if value.is_instance_of::<PyModule>() {
+            self.pin(value, at)?;
+            if !modules.insert(value.as_ptr() as usize) {
+                return Ok(());
+            }
+            let Some(dict) = crate::attributes::instance_dict(value) else { return Ok(()) };
+            for name in names {
+                if let Some(found) = dict.get_item(name)?
+                    && !found.is(value)
+                {
+                    self.pin_reached(&found, self.guards.attr(at, name), names, modules)?;
+                }
+            }
+            return Ok(());
+        }
+        // Functions of C's, classes, numbers. Of what else a module holds nothing is known to be patched.
+        drop(self.guards.identity(at, value));
+        Ok(())
+    }
+
+    /// As `describe`, for a tensor's attribute that is neither torch's nor a function to look into.
+    pub(crate) fn refuse_patched<T>(&self, class: &Bound<'py, PyType>, name: &str, member: &Bound<'py, PyAny>) -> Outcome<T> {
+        self.stop(reason::C_FUNCTION, format!("{}.{name}, a {} that was patched in,", class.name()?, type_name(member)))
+    }
+}
+
+/// All names that code and the code in it looks up.
+fn names_in(code: &Bound<'_, PyAny>, names: &mut BTreeSet<String>) -> PyResult<()> {
+    let py = code.py();
+    for name in code.getattr(intern!(py, "co_names"))?.cast_into::<PyTuple>()? {
+        names.insert(name.cast::<PyString>()?.to_str()?.to_owned());
+    }
+    for constant in code.getattr(intern!(py, "co_consts"))?.cast_into::<PyTuple>()? {
+        if constant.is_instance_of::<PyCode>() {
+            names_in(&constant, names)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! What C code is given in place of existing containers: copies with fakes for tensors, all of whose contents are guarded.
+
+use dynamlir_guards::{Source, SourceId};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use crate::{
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
+
+impl<'py> Capture<'py> {
+    /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
+    /// Everything in them is guarded, since what the code looks at is not seen.
+    pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
+        self.settle(value)?;
+        match self.source_of(&value.object) {
+            Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
+            Some(source) if self.guard_contents(&value.object, source)? => {
+                self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
+            }
+            _ => Ok(value.object.clone()),
+        }
+    }
+
+    /// The guarded copy of an existing container.
+    pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        self.refuse_written(container)?;
+        let key = container.as_ptr() as usize;
+        if let Some(known) = self.snapshots.borrow().get(&key) {
+            return Ok(known.bind(self.py).clone());
+        }
+        let _deeper = self.deeper(container)?;
+        self.pin_type(container, source)?;
+        let py = self.py;
+        let made: Bound<'py, PyAny> = if let Ok(items) = container.cast_exact::<PyList>() {
+            self.guards.length(source, items.len());
+            let copy = PyList::empty(py);
+            for (at, item) in items.iter().enumerate() {
+                copy.append(self.element(item, Source::Index(source, at as u32))?)?;
+            }
+            copy.into_any()
+        } else if let Ok(items) = container.cast_exact::<PyTuple>() {
+            self.guards.length(source, items.len());
+            let copy: Vec<_> =
+                items.iter().enumerate().map(|(at, item)| self.element(item, Source::Index(source, at as u32))).collect::<Outcome<_>>()?;
+            PyTuple::new(py, copy)?.into_any()
+        } else if let Ok(items) = container.cast::<PyDict>() {
+            self.guarded(self.guards.dict_keys(source, items))?;
+            // OrderedDict and defaultdict stay what they are.
+            let copy = container.call_method0("copy")?;
+            let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
+            for (at, (key, item)) in items.iter().enumerate() {
+                let from = match self.guards.item(source, &key) {
+                    Ok(id) => return_element(self, item, id),
+                    Err(_) => self.element(item, Source::DictValue(source, at as u32)),
+                }?;
+                copy_dict.set_item(key, from)?;
+            }
+            copy
+        } else {
+            let known = self.guarded(self.guards.set_order(source, container))?;
+            let frozen = container.is_exact_instance_of::<pyo3::types::PyFrozenSet>();
+            if !known && (!frozen || self.guards.identity(source, container).is_err()) {
+                return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
+            }
+            container.clone()
+        };
+        // Where no tensor was replaced the container itself will do, and stays the same object for `is`.
+        let made = if same_items(container, &made) { container.clone() } else { made };
+        if !made.is(container) {
+            self.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
+        }
+        self.snapshots.borrow_mut().insert(key, made.clone().unbind());
+        Ok(made)
+    }
+
+    /// One element of an existing container, guarded.
+    fn element(&self, item: Bound<'py, PyAny>, source: Source) -> Outcome<Bound<'py, PyAny>> {
+        return_element(self, item, self.guards.source(source))
+    }
+}
+
+fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+    let wrapped = capture.wrap(item, source)?;
+    capture.settle(&wrapped)?;
+    if capture.source_of(&wrapped.object).is_some() {
+        if capture.torch.is_container(&wrapped.object) {
+            return capture.snapshot(&wrapped.object, source);
+        }
+        capture.guard_element(&wrapped.object, source)?;
+    }
+    Ok(wrapped.object)
+}
+
+/// Whether a copy holds the same objects as the original, in the same places.
+fn same_items(container: &Bound<'_, PyAny>, copy: &Bound<'_, PyAny>) -> bool {
+    let pairs = |lhs: &Bound<'_, PyAny>, rhs: &Bound<'_, PyAny>| -> PyResult<bool> {
+        for (left, right) in lhs.try_iter()?.zip(rhs.try_iter()?) {
+            if !left?.is(&right?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match (container.cast::<PyDict>(), copy.cast::<PyDict>()) {
+        (Ok(lhs), Ok(rhs)) => pairs(lhs.values().as_any(), rhs.values().as_any()).unwrap_or(false),
+        _ => pairs(container, copy).unwrap_or(false),
+    }
+}

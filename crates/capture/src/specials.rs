@@ -1,0 +1,236 @@
+//! Builtins that the policy does itself, because they look inside objects or at fakes.
+
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyByteArray, PyBytes, PyList, PyString, PyType},
+};
+
+use crate::{
+    calls::{COMPARISONS, Keywords, describe, receiver},
+    effects::Special,
+    state::{Capture, Halt, Outcome, Tracked},
+    stop::reason,
+    tensors::rows,
+};
+
+impl<'py> Capture<'py> {
+    pub(crate) fn call_special(
+        &self,
+        callable: &Tracked<'py>,
+        special: Special,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        let py = self.py;
+        let boolean = |value: bool| Tracked::new(pyo3::types::PyBool::new(py, value).to_owned().into_any());
+        let name_of = |value: &Tracked<'py>| -> Outcome<Bound<'py, PyString>> {
+            self.settle(value)?;
+            Ok(value.object.cast::<PyString>().map_err(PyErr::from)?.clone())
+        };
+        if !kwargs.is_empty() && !takes_keywords(special) {
+            // Python says best what is wrong with it.
+            let (given, keywords) = self.native_arguments(args, kwargs)?;
+            return self.returned(callable.object.call(given, Some(&keywords)));
+        }
+        match (special, args) {
+            (Special::True, _) => Ok(boolean(true)),
+            (Special::False, _) => Ok(boolean(false)),
+            (Special::None, _) => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Zero, _) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
+            (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
+            (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
+                Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(default.clone()),
+                other => other,
+            },
+            (Special::HasAttr, [owner, name]) => Ok(boolean(self.has_attr(owner, &name_of(name)?)?)),
+            (Special::GenericGetAttr, args) => {
+                let bound = receiver(&callable.object).map(Tracked::new);
+                let args: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
+                let [owner, name] = &args[..] else {
+                    return self.stop(reason::C_FUNCTION, describe(&callable.object));
+                };
+                match self.source(owner) {
+                    Some(source) if !self.torch.is_fake(&owner.object) => self.stored_attr(&owner.object, source, &name_of(name)?),
+                    _ => self.stored_made_attr(&owner.object, &name_of(name)?),
+                }
+            }
+            (Special::SetAttr, [owner, name, value]) => {
+                self.store_attr(owner, &name_of(name)?, Some(value))?;
+                Ok(Tracked::new(py.None().into_bound(py)))
+            }
+            (Special::DelAttr, [owner, name]) => {
+                self.store_attr(owner, &name_of(name)?, None)?;
+                Ok(Tracked::new(py.None().into_bound(py)))
+            }
+            (Special::GenericSetAttr | Special::GenericDelAttr, args) => {
+                // Bound by `super()`, or called on the class.
+                let bound = receiver(&callable.object).map(Tracked::new);
+                let args: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
+                match (special, &args[..]) {
+                    (Special::GenericSetAttr, [owner, name, value]) => {
+                        self.store_generic_attr(owner, &name_of(name)?, Some(value))?;
+                    }
+                    (Special::GenericDelAttr, [owner, name]) => self.store_generic_attr(owner, &name_of(name)?, None)?,
+                    _ => return self.stop(reason::C_FUNCTION, describe(&callable.object)),
+                }
+                Ok(Tracked::new(py.None().into_bound(py)))
+            }
+            (Special::IsInstance, [value, class]) => {
+                let class = self.classes(class)?;
+                if self.torch.is_fake(&value.object) {
+                    let builtins = py.import("builtins")?;
+                    let answer = match self.real_of(&value.object) {
+                        Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
+                        None => builtins.call_method1("issubclass", (self.tensor_class()?, &class))?,
+                    };
+                    self.registered_tensor(&value.object, &class)?;
+                    return Ok(Tracked::new(answer));
+                }
+                if let Some(source) = self.source(value) {
+                    self.pin_type(&value.object, source)?;
+                }
+                if let Some(source) = self.class_at(&value.object)? {
+                    let kind = value.object.get_type();
+                    self.pin_mro(kind.as_any(), source)?;
+                    self.pin_entry(&kind, source, intern!(py, "__class__"))?;
+                }
+                self.returned(callable.object.call1((&value.object, class)))
+            }
+            (Special::IsSubclass, [value, class]) => {
+                let (value, class) = (self.readable(value)?, self.classes(class)?);
+                if let Some(source) = self.source_of(&value).filter(|_| value.is_instance_of::<PyType>()) {
+                    self.pin_mro(&value, source)?;
+                }
+                self.returned(callable.object.call1((value, class)))
+            }
+            (Special::Registered, [base, value]) => self.registered(&callable.object, base, value),
+            (Special::Type, [value]) => self.class_of(value),
+            (Special::Iter, [_, _]) => {
+                let (args, kwargs) = self.called_back("iter", args, kwargs)?;
+                let (given, keywords) = self.native_arguments(&args, &kwargs)?;
+                self.returned(callable.object.call(given, Some(&keywords)))
+            }
+            (Special::Iter, [value]) => self.iter(value),
+            (Special::Len, [value]) if self.torch.is_fake(&value.object) => {
+                self.tensor_slot(&value.object, "__len__")?;
+                rows(&value.object)
+            }
+            (Special::Len, [value]) => {
+                if let Some(source) = self.source_of(&value.object)
+                    && self.torch.is_container(&value.object)
+                {
+                    self.refuse_written(&value.object)?;
+                    self.pin_type(&value.object, source)?;
+                    self.guards.length(source, value.object.len()?);
+                    return Ok(Tracked::new(value.object.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
+                }
+                self.call_pure(&callable.object, args, kwargs)
+            }
+            (Special::Sum, [values, start @ ..]) if args.len() + kwargs.len() <= 2 => {
+                let start = start.first().or_else(|| kwargs.iter().find(|(name, _)| name == "start").map(|(_, start)| start));
+                self.sum(&callable.object, values, start, args, kwargs)
+            }
+            (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
+            (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
+            (Special::Reduce, _) => self.reduce(&callable.object, args),
+            (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
+            (Special::AutocastCache, _) => Ok(Tracked::new(self.session().getattr("autocast_cache")?)),
+            (Special::Handled, []) => self.handled_exception(&callable.object),
+            (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
+            (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
+            (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
+            (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
+            _ => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                self.returned(callable.object.call(given, Some(&keywords)))
+            }
+        }
+    }
+
+    fn call_operator(
+        &self,
+        function: &Bound<'py, PyAny>,
+        name: &'static str,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        match (name, args) {
+            ("getitem", [container, key]) => self.get_item(container, key),
+            ("setitem", [container, key, value]) => {
+                self.set_item(container, key, Some(value))?;
+                Ok(Tracked::new(self.py.None().into_bound(self.py)))
+            }
+            ("is_" | "is_not", [lhs, rhs]) => {
+                let same = self.is_same(lhs, rhs)? == (name == "is_");
+                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
+            }
+            ("truth" | "not_", [value]) if self.torch.is_fake(&value.object) => {
+                let answer = self.truth(value)? == (name == "truth");
+                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, answer).to_owned().into_any()))
+            }
+            _ if args.iter().any(|arg| self.torch.is_fake(&arg.object)) => self.operator(name, args),
+            _ if COMPARISONS.contains(&name) && args.len() == 2 => self.binary(name, &args[0], &args[1]),
+            ("contains", [container, item]) => {
+                let found = self.contains(container, item)?;
+                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))
+            }
+            _ => {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                self.returned(self.natively(name, || function.call(given, Some(&keywords))))
+            }
+        }
+    }
+
+    /// `sum(values, start)`, by the additions that it is.
+    fn sum(
+        &self,
+        function: &Bound<'py, PyAny>,
+        values: &Tracked<'py>,
+        start: Option<&Tracked<'py>>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        let odd = |start: &Tracked<'py>| {
+            start.object.is_instance_of::<PyString>()
+                || start.object.is_instance_of::<PyBytes>()
+                || start.object.is_instance_of::<PyByteArray>()
+        };
+        if kwargs.iter().any(|(name, _)| name != "start") || start.is_some_and(odd) {
+            // It raises, in words of its own.
+            let (given, keywords) = self.native_arguments(args, kwargs)?;
+            return self.returned(function.call(given, Some(&keywords)));
+        }
+        let mut total = match start {
+            Some(start) => start.clone(),
+            None => Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any()),
+        };
+        let items = self.unpack_any(values, None)?;
+        if !std::iter::once(&total).chain(&items).any(|value| self.torch.is_fake(&value.object)) {
+            // Floats are added with more precision since CPython 3.12.
+            let items = PyList::new(self.py, items.iter().map(|item| self.readable(item)).collect::<Outcome<Vec<_>>>()?)?;
+            return self.returned(function.call1((items, self.readable(&total)?)));
+        }
+        for value in items {
+            total = self.binary("add", &total, &value)?;
+        }
+        Ok(total)
+    }
+}
+
+/// Whether one of these builtins takes keyword arguments, or has its own way with them.
+fn takes_keywords(special: Special) -> bool {
+    matches!(
+        special,
+        Special::Sum
+            | Special::True
+            | Special::False
+            | Special::None
+            | Special::Zero
+            | Special::Operator(_)
+            | Special::FunctionApply
+            | Special::InferenceMode
+            | Special::IsInference
+            | Special::ContextVarGet
+    )
+}

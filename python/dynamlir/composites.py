@@ -1,0 +1,100 @@
+"""Torch's composite functions that take another path on fakes than on tensors: run as eager runs them.
+
+Some of torch's own functions look whether an operand is a subclass of tensors, which fakes are, and then compute in
+another way: without the checks of contents that eager makes, with another layout, or in other memory. Both front doors
+call torch's functions through `run`. A function is known by its identity.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .device import device_of
+from .reasons import Fallback
+from .recorder import OpRecorder, is_stranger
+
+Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call one of torch's functions on fakes."""
+    recorder.builtin = builtin_name(target)
+    special = _SPECIAL.get(id(target))
+    return target(*args, **kwargs) if special is None else special(recorder, target, args, kwargs)
+
+
+def builtin_name(target: Any) -> str | None:
+    """The name of a builtin function; None where Python code may call several."""
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target)
+    known = isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType))
+    return target.__name__ if known else None
+
+
+def _one_hot(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Fakes are compared with all classes; eager writes by index into zeros, after a look at the smallest and the
+    largest."""
+    classes = dict(zip(("self", "num_classes"), args)) | {"self" if k == "input" else k: v for k, v in kwargs.items()}
+    index, count = classes.get("self"), classes.get("num_classes", -1)
+    if index is not None and is_stranger(index):
+        index = recorder.adopt(index)
+    if (
+        not (isinstance(index, FakeTensor) and type(count) is int and set(classes) <= {"self", "num_classes"})
+        or count == -1
+        or index.dtype is not torch.int64
+    ):
+        return target(*args, **kwargs)
+    if count <= 0:
+        raise Fallback("tracing-error", f"one_hot with {count} classes", recorder.location)
+    shape = (*index.shape, count)
+    if not index.numel():
+        return torch.empty(shape, dtype=torch.int64, device=device_of(index))
+    return recorder.note(
+        torch.ops.aten.one_hot.default, (index, count), shape, torch.int64, device_of(index), version=2
+    )
+
+
+def _max_pool1d(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Eager squeezes an image without batch in place; its result is row-major and not a view."""
+    result = target(*args, **kwargs)
+    if isinstance(result, torch.Tensor):
+        result = result.contiguous()
+        recorder.eager_facts[id(result)] = {"is_view": False}
+        _set_version(result, int(result.dim() == 2))
+    return result
+
+
+def _matrix_rank(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Eager writes into the result."""
+    result = target(*args, **kwargs)
+    if isinstance(result, torch.Tensor):
+        _set_version(result, 1)
+    return result
+
+
+def _set_version(tensor: torch.Tensor, version: int) -> None:
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+_FUNCTIONS: list[tuple[Any, Run]] = [
+    (torch._C._nn.one_hot, _one_hot),
+    (torch.ops.aten.one_hot, _one_hot),
+    (torch.ops.aten.one_hot.default, _one_hot),
+    (torch.max_pool1d, _max_pool1d),
+    (torch.nn.functional.max_pool1d, _max_pool1d),
+    (torch.ops.aten.max_pool1d, _max_pool1d),
+    (torch.ops.aten.max_pool1d.default, _max_pool1d),
+    (torch.linalg.matrix_rank, _matrix_rank),
+]
+_SPECIAL: dict[int, Run] = {id(function): special for function, special in _FUNCTIONS}

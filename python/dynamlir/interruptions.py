@@ -1,0 +1,68 @@
+"""Exceptions that come from outside of what is captured or compiled: Ctrl-C, and whatever a signal handler raises.
+
+They are the caller's, at whatever line they hit: no reason is counted for them, nothing runs as plain eager because of
+them, and no handler of the function that is captured sees them.
+"""
+
+from __future__ import annotations
+
+import signal
+import types
+from typing import Any
+
+
+def of(error: BaseException) -> BaseException | None:
+    """The interruption behind an exception: itself, or what it was raised from; None for one of the program's own."""
+    codes: set[types.CodeType] | None = None
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, KeyboardInterrupt):
+            return current
+        if current.__traceback__ is not None:
+            codes = _handlers() if codes is None else codes
+            if codes and _passes(current.__traceback__, codes):
+                return current
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise the interruption behind an exception that would be taken for a failure of ours."""
+    found = of(error)
+    if found is not None:
+        raise found
+
+
+def _passes(traceback: types.TracebackType | None, codes: set[types.CodeType]) -> bool:
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _handlers() -> set[types.CodeType]:
+    """The code of the handlers that are written in Python."""
+    codes = set()
+    for number in signal.valid_signals():
+        code = _code(signal.getsignal(number))
+        if code is not None:
+            codes.add(code)
+    return codes
+
+
+def _code(handler: Any) -> types.CodeType | None:
+    for _ in range(10):
+        if isinstance(handler, types.FunctionType):
+            return handler.__code__
+        if isinstance(handler, types.MethodType):
+            handler = handler.__func__
+        elif hasattr(handler, "func"):
+            handler = handler.func
+        elif isinstance(handler, signal.Handlers) or not callable(handler):
+            return None
+        else:
+            handler = vars(type(handler)).get("__call__")
+    return None

@@ -1,0 +1,83 @@
+"""What one compilation is asked to do: the process's settings and ``torch.compile(options=...)`` in one."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import difflib
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from . import config
+
+MODES: Mapping[str, str] = {
+    "default": "the cost model decides how products are computed",
+    "reduce-overhead": "as default: no CUDA graphs are made",
+    "max-autotune": "measures how products are computed fastest; no CUDA graphs are made",
+    "max-autotune-no-cudagraphs": "as max-autotune, which makes no CUDA graphs either",
+}
+"""torch's four names, and what they do here: there are two behaviours."""
+AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What one compilation is asked to do. Field names are the keys of ``options=``."""
+
+    dump: str | None = None
+    """Directory that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it."""
+    no_cache: bool = False
+    """Compile every kernel anew, also those that this process has compiled before."""
+    threads: int | None = None
+    """How many threads compile kernels; as many as the process may run at a time where this is None."""
+    mode: str = "default"
+    """torch's mode. Four names, two behaviours: ``default`` and ``reduce-overhead`` compile alike, and so do
+    ``max-autotune`` and ``max-autotune-no-cudagraphs``, which measure. No mode makes CUDA graphs."""
+    max_autotune: bool = False
+    """Measure which way is fastest for each product and convolution, whatever the mode; see `dynamlir.autotune`."""
+    cache_dir: str | None = None
+    """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether measurements decide, not the cost model."""
+        return self.max_autotune or self.mode in AUTOTUNING
+
+    def native(self) -> dict[str, Any]:
+        """The plain dictionary handed to the native compiler, one call per compilation."""
+        dump = None if self.dump is None else _dump_folder(self.dump)
+        return {"dump": dump, "no_cache": self.no_cache, "threads": self.threads}
+
+
+_dumps: collections.Counter[str] = collections.Counter()
+_lock = threading.Lock()
+
+
+def _dump_folder(folder: str) -> str:
+    """The folder itself for this process's first graph, a numbered one in it for each later graph."""
+    with _lock:
+        number = _dumps[folder]
+        _dumps[folder] += 1
+    return folder if number == 0 else os.path.join(folder, f"graph-{number}")
+
+
+def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -> Options:
+    """The settings of the process now, overridden by what the user passed for one function."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"dynamlir: options is {options!r}, expected a dictionary such as {{'dump': 'folder'}}")
+    known = {field.name for field in dataclasses.fields(Options)}
+    given = dict(options or {})
+    if unknown := [str(name) for name in given if name not in known]:
+        close = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"dynamlir: unknown option(s) {names}{hint}; known: {', '.join(sorted(known))}")
+    if mode is not None:
+        given["mode"] = mode
+    if given.get("mode", "default") not in MODES:
+        raise ValueError(f"dynamlir: unknown mode {given['mode']!r}; known: {', '.join(MODES)}")
+    values = {name: value for name, value in config.read_all().items() if name in known}
+    values |= {name: value if name == "mode" else config.checked(name, value) for name, value in given.items()}
+    return Options(**values)

@@ -1,0 +1,171 @@
+"""Tells the user of plain runs: what was to be compiled and runs as plain Python is slow, and nothing else shows it.
+
+A warning is given before anything of the user's runs, once for each function and reason; or an `Unsupported` is raised
+each time; or nothing is said (`dynamlir.config.on_plain`). Where a filter makes an exception of the warning, nothing
+has been done, and the next call says it again. No registry of the user's modules is written to: what has been said is
+kept here, and goes to forked children as everything does.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+
+import torch.fx
+
+from . import config, reasons
+from .places import innermost, is_users
+
+RAISES = frozenset({"raised", "tracing-error"})
+"""Plain Python is expected to raise, and its exception is what the user needs to see."""
+
+_OF_THE_PROCESS = frozenset({"unsupported-torch", "native-missing", "unknown-python", "no-cuda"})
+"""No function is the cause: said once for all."""
+
+_AT_THE_CALL = frozenset(
+    {
+        "autograd",
+        "thread-state",
+        "dispatch-mode",
+        "function-mode",
+        "transform",
+        "tracing",
+        "forward-ad",
+        "dispatch-keys",
+    }
+)
+"""What is to be changed is the call."""
+
+Place = tuple[str, int]
+
+
+class PlainRunWarning(UserWarning):
+    """What was to be compiled runs as plain Python. The message says why, and what to do; it is given once."""
+
+
+class Unsupported(RuntimeError):
+    """A function cannot be captured and compiled whole, and must not run as plain Python.
+
+    That is so under ``fullgraph=True``, and where `dynamlir.config.on_plain` is ``"error"``. The message has the
+    reason, the Python line and what to do.
+    """
+
+
+class Subject:
+    """What was to be compiled, as far as warnings are concerned."""
+
+    def __init__(self, name: str, code: types.CodeType | None = None) -> None:
+        self.name = name
+        self.place: Place | None = None
+        """Where it is, if it is the user's code."""
+        self.function = ""
+        """The name that its frame has there."""
+        self.key: object = object()
+        """Equal for what the user takes for one function. None: what one line calls."""
+        if code is not None and is_users(code.co_filename):
+            self.place = (code.co_filename, code.co_firstlineno)
+            self.function = code.co_name
+            self.key = (code.co_filename, hash(code))
+
+    @staticmethod
+    def of_graph(gm: torch.fx.GraphModule) -> Subject:
+        """The function that a graph of torch.compile's comes from, as its nodes tell."""
+        from .recorder import parse_stack
+
+        stacks = (parse_stack(node.stack_trace) for node in gm.graph.nodes if node.stack_trace)
+        file, line, function = next((frames[-1] for frames in stacks if frames), ("", 0, ""))
+        subject = Subject(f"a graph of {function}" if function else "a graph")
+        subject.key = None
+        if file and is_users(file):
+            subject.place, subject.function = (file, line), function
+            subject.key = (file, function)
+        return subject
+
+
+_ONCE = "(Said once; dynamlir.config.on_plain = 'error' raises, 'ignore' is silent.)"
+
+_said: dict[tuple[object, str], object] = {}
+
+
+def tell(subject: Subject, event: reasons.Event) -> None:
+    """Says that ``subject`` is about to run as plain Python, or raises."""
+    action = config.on_plain
+    if action == "error":
+        raise Unsupported(_text(subject, event))
+    if action == "ignore":
+        return
+    owner = subject.key if subject.key is not None else _caller(subject)
+    key = (None if event.reason in _OF_THE_PROCESS else owner, event.reason)
+    me = object()
+    if _said.setdefault(key, me) is not me:
+        return
+    try:
+        place = _place(subject, event)
+        text = f"{_text(subject, event, place)} {_ONCE}"
+        file, line = place or ("<unknown>", 1)
+        warnings.warn_explicit(text, PlainRunWarning, file, line, _module_of(file))
+    except BaseException:
+        _said.pop(key, None)
+        raise
+
+
+def reset() -> None:
+    """Forget what has been said."""
+    _said.clear()
+    config.touch()
+
+
+def _text(subject: Subject, event: reasons.Event, place: Place | None = None) -> str:
+    """What has happened and what to do; at which line, where that is not the ``place`` that is shown anyway."""
+    reason = reasons.REASONS[event.reason]
+    detail = f" ({' '.join(event.message.split())})" if event.message else ""
+    cause = users_line(event.location) or subject.place
+    at = f" at {cause[0]}:{cause[1]}" if cause and cause != place else ""
+    hint = f" {reason.hint}" if reason.hint else ""
+    return f"{subject.name} runs as plain Python: {reason.id}{at}{detail}. {reason.explanation}{hint}"
+
+
+def users_line(location: tuple[tuple[str, int, str], ...]) -> Place | None:
+    """The innermost line that is the user's own."""
+    found = innermost(location)
+    return None if found is None else found[:2]
+
+
+def _place(subject: Subject, event: reasons.Event) -> Place | None:
+    """The line that a warning is about."""
+    cause = users_line(event.location)
+    if event.reason in _AT_THE_CALL:
+        return _caller(subject) or cause or subject.place
+    return cause or subject.place or _caller(subject)
+
+
+def _caller(subject: Subject) -> Place | None:
+    """The line of the user's that calls what was compiled."""
+    for code, line in _stack():
+        is_itself = subject.place is not None and (code.co_filename, code.co_name) == (
+            subject.place[0],
+            subject.function,
+        )
+        if is_users(code.co_filename) and not is_itself:
+            return code.co_filename, line
+    return None
+
+
+def _stack() -> Iterator[tuple[types.CodeType, int]]:
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
+
+
+def _module_of(file: str) -> str:
+    """The module that a file is, as filters name it."""
+    for name, module in list(sys.modules.items()):
+        if (
+            isinstance(module, types.ModuleType)
+            and types.ModuleType.__getattribute__(module, "__dict__").get("__file__") == file
+        ):
+            return name
+    return file.removesuffix(".py")  # as Python has it; with None it would say nothing

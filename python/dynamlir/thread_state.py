@@ -1,0 +1,77 @@
+"""The state of a thread that a recorded function may set: noted before, compared and put back after."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+def _knows_autocast(device: str) -> bool:
+    try:
+        torch.is_autocast_enabled(device)
+        torch.get_autocast_dtype(device)
+    except RuntimeError:
+        return False
+    return True
+
+
+_DEVICES = tuple(
+    device
+    for device in ("cpu", "cuda", "xla", "xpu", "mps", "hpu", "ipu", "mtia", "maia", "privateuseone")
+    if _knows_autocast(device)
+)
+
+
+def _autocast_nesting() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+class ThreadState:
+    """How the state was when this was made.
+
+    While a function is recorded, autocast caches no casts: it would keep those of fakes.
+    """
+
+    def __init__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        self.autocast = {
+            device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
+        }
+        self.cache = torch.is_autocast_cache_enabled()
+        self.nesting = _autocast_nesting()
+        self.transforms = len(torch._C._functorch.get_interpreter_stack() or ())
+        self.random = torch.get_rng_state()
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Put the state back in the end, whatever is set meanwhile."""
+        torch.set_autocast_cache_enabled(False)
+        try:
+            yield
+        finally:
+            functorch = torch._C._functorch
+            while len(functorch.get_interpreter_stack() or ()) > self.transforms:
+                functorch.pop_dynamic_layer_stack()
+            for device, (enabled, dtype) in self.autocast.items():
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
+            torch.set_autocast_cache_enabled(self.cache)
+            for _ in range(_autocast_nesting() - self.nesting):
+                torch.autocast_decrement_nesting()
+            for _ in range(self.nesting - _autocast_nesting()):
+                torch.autocast_increment_nesting()
+            torch._C._set_grad_enabled(self.grad)
+            torch.set_rng_state(self.random)
+
+    def changed(self) -> list[str]:
+        """What is set otherwise now, in words."""
+        found = ["grad mode"] if torch.is_grad_enabled() != self.grad else []
+        for device, (enabled, dtype) in self.autocast.items():
+            if torch.is_autocast_enabled(device) != enabled or torch.get_autocast_dtype(device) != dtype:
+                found.append(f"autocast for {device}")
+        if _autocast_nesting() != self.nesting:
+            found.append("the nesting of autocast")
+        return found

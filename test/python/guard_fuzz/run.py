@@ -1,0 +1,172 @@
+"""Runs a program of the guard fuzzer plain and compiled, with changes between the calls, and says what differs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import re
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import torch
+
+from . import changes, programs
+
+CALLS = 6
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+class Numbers(list):
+    """What is in a tensor: generated kernels round otherwise than torch's."""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two outcomes are alike."""
+    if isinstance(a, Numbers) and isinstance(b, Numbers):
+        return len(a) == len(b) and all(
+            x == y or (x != x and y != y) or math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-5)
+            for x, y in zip(a, b, strict=True)
+        )
+    if isinstance(a, (list, tuple)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def shown(value: Any, places: dict[int, str], depth: int = 0) -> Any:
+    """A value to the last bit: contents, layout, types, and which object of the world it is."""
+    if isinstance(value, torch.Tensor):
+        layout = (str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset(), value.requires_grad)
+        return type(value).__name__, layout, Numbers(value.detach().double().flatten().tolist()), places.get(id(value))
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return type(value).__name__, ADDRESS.sub("", repr(value))
+    if depth > 4:
+        return "…"
+    known = places.get(id(value))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return type(value).__name__, known, [shown(item, places, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return type(value).__name__, known, [(repr(k), shown(v, places, depth + 1)) for k, v in value.items()]
+    return type(value).__qualname__, known
+
+
+def roots(world: Any, text: str) -> list[changes.Place]:
+    """What the function of a program names, and its arguments."""
+    names = dict.fromkeys(NAMES.findall(text + "CONFIG"))
+    named = [(name, vars(world)[name]) for name in names if name in vars(world) and name not in ("torch", "F", "main")]
+    named = [
+        (name, value) for name, value in named if not isinstance(value, types.ModuleType) or "fuzzed" in value.__name__
+    ]
+    return [("main", world.main), *named, ("x", world.X), ("o", world.O), ("items", world.ITEMS)]
+
+
+def state(world: Any, text: str, places: dict[int, str]) -> Any:
+    """What a program's module holds after a call."""
+    return [(path, shown(value, places, 3)) for path, value in changes.reach(roots(world, text))]
+
+
+def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
+    """What a call comes to, with what it leaves."""
+    # Two runs of one program share `sys.modules`, and everything else of the process.
+    if "fuzzed_import" not in sys.modules or getattr(sys.modules["fuzzed_import"], "k", 0) == 3:
+        sys.modules["fuzzed_import"] = world.fuzzed_import
+    places = {id(value): path for path, value in changes.reach(roots(world, text))}
+    args = programs.arguments(world)
+    torch.manual_seed(0)
+    try:
+        result = shown(call(*args), places)
+    except RecursionError:
+        # How deep, and where, is not the same through C.
+        result = ("raised", "RecursionError")
+    except Exception as error:
+        result = "raised", type(error).__name__, ADDRESS.sub("", str(error))
+    return result, list(args[-1]), state(world, text, places)
+
+
+def differs(seed: int, calls: int = CALLS) -> str | None:
+    """How a seed's compiled program differs from the plain one, in words."""
+    text = programs.main(seed)
+    chance = random.Random(seed)
+    plain, ours = programs.world(text), programs.world(text)
+    # Most run what was captured as it is: nothing is compiled, and the last bit is torch's.
+    compiled = dynamlir.compile(ours.main, backend="dynamlir" if seed % 4 == 0 else "eager")
+    history: list[str] = []
+    with contextlib.ExitStack() as undo, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        undo.callback(sys.modules.pop, "fuzzed_import", None)
+        if chance.random() < 0.9:
+            undo.enter_context(torch.no_grad())
+        shared: list[str] = []
+        for number in range(calls):
+            handling = chance.random() < 0.05
+            if number:
+                history.append(_change(chance, plain, ours, text, shared))
+            for _ in range(chance.choice([1, 1, 2, 3])):
+                both = ((plain, plain.main), (ours, compiled))
+                expected, seen = (_called(world, call, text, handling, shared) for world, call in both)
+                if not same(expected, seen):
+                    handled = f", handling {handling}"
+                    return "\n".join([text, *history, f"call {number}{handled}", *_difference(expected, seen)])
+    return None
+
+
+def _called(world: Any, call: Callable[..., Any], text: str, handling: bool, shared: list[str]) -> Any:
+    def within(*args: Any) -> Any:
+        with contextlib.ExitStack() as undo:
+            for name in shared:
+                undo.callback(changes.SHARED[name]())
+            return call(*args)
+
+    if not handling:
+        return outcome(world, within, text)
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        return outcome(world, within, text)
+
+
+def _change(chance: random.Random, plain: Any, ours: Any, text: str, shared: list[str]) -> str:
+    """Makes one change in both worlds; what it was."""
+    seed, kind = chance.randrange(1 << 30), chance.random()
+    if kind < 0.03 and shared:
+        return f"no more: {shared.pop(chance.randrange(len(shared)))}"
+    if kind < 0.12:
+        name = chance.choice([name for name in changes.SHARED if name not in shared])
+        shared.append(name)
+        return f"shared: {name}"
+    if kind < 0.15:
+        name, _ = (changes.hide(seed, world) for world in (plain, ours))
+        return f"builtin: {name} ({seed})"
+    if kind < 0.3:
+        names = [name for name, _ in roots(plain, text) if name not in ("main", "x", "o", "items")] or ["NUMBER"]
+        name = chance.choice(names)
+        for world in (plain, ours):
+            changes.rebind(seed, world, name)
+        return f"rebind: {name} ({seed})"
+    if kind < 0.42:
+        name = chance.choice(["X", "O", "ITEMS"])
+        for world in (plain, ours):
+            changes.rebind(seed, world, name) if random.Random(seed).random() >= 0.1 else None
+        return f"argument: {name} ({seed})"
+    here, there = (changes.reach(roots(world, text)) for world in (plain, ours))
+    if [path for path, _ in here] != [path for path, _ in there]:
+        return "nothing: the worlds have parted"
+    at = chance.randrange(len(here))
+    for places, world in ((here, plain), (there, ours)):
+        changes.make(seed, places[at][1], world)
+    return f"change: {here[at][0]} ({seed})"
+
+
+def _difference(expected: Any, seen: Any) -> list[str]:
+    lines = []
+    for what, a, b in zip(("result", "iterator", "state"), expected, seen, strict=True):
+        if not same(a, b) and what != "state":
+            lines += [f"{what}: plain {a}", f"{what}: ours  {b}"]
+        elif not same(a, b):
+            lines += [f"state: plain {p}\nstate: ours  {o}" for p, o in zip(a, b, strict=False) if not same(p, o)][:3]
+    return lines

@@ -1,0 +1,70 @@
+"""Functions that run plain, for `test_plain_runs`, with what is known of them: reason, line, what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import torch
+from torch import Tensor
+
+X = torch.arange(4.0)
+
+
+def theirs(function: Any) -> Any:
+    return torch.compile(function, backend="dynamlir")
+
+
+DOORS = {"dynamlir.compile": dynamlir.compile, "torch.compile": theirs}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A function of one tensor; ``line`` is a text that only the line has that a warning is to be about."""
+
+    make: Callable[[], Callable[[Tensor], Any]]
+    reason: str
+    line: str
+    hint: str
+    doors: tuple[str, ...] = tuple(DOORS)
+
+    def place(self) -> tuple[str, int]:
+        lines, first = inspect.getsourcelines(inspect.getmodule(Case))  # type: ignore[arg-type]
+        (at,) = [at for at, line in enumerate(lines, max(first, 1)) if self.line in line and "Case(" not in line]
+        return __file__, at
+
+
+def complex_numbers(x: Tensor) -> Tensor:
+    y = x + 1
+    return torch.view_as_real(y * 1j)
+
+
+def draws_bits(x: Tensor) -> Tensor:
+    x = x.mul(2)
+    return x.view(torch.uint16)
+
+
+def prints(x: Tensor) -> Tensor:
+    print("printed")
+    return x + 1
+
+
+def reads_contents(x: Tensor) -> Tensor:
+    first = x[1].item()
+    return x * first
+
+
+def generates(x: Tensor) -> Any:
+    yield x + 1
+
+
+OURS = ("dynamlir.compile",)
+CASES = {
+    "complex": Case(lambda: complex_numbers, "complex", "view_as_real(y * 1j)", "view_as_real()"),
+    "dtype": Case(lambda: draws_bits, "dtype", "x.view(torch.uint16)", "Convert it."),
+    "contents": Case(lambda: reads_contents, "data-dependent", "x[1].item()", "Keep it a tensor", OURS),
+    "generator": Case(lambda: generates, "output", "def generates", "Return tensors", OURS),
+}

@@ -1,0 +1,55 @@
+"""Anything that captured functions reach, changed between their calls. `scripts/fuzz guards` goes on for longer."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import dynamlir
+import pytest
+from guard_fuzz import programs, run
+
+pytestmark = pytest.mark.native
+
+# The time that the programs may take, in seconds; how many run is the machine's business.
+SECONDS = 60
+
+
+def test_changes_between_calls() -> None:
+    whole = ran = 0
+    stop = time.monotonic() + SECONDS
+    for seed in itertools.count():
+        if time.monotonic() > stop:
+            break
+        dynamlir.reset()
+        found = run.differs(seed)
+        assert found is None, f"seed {seed}\n{found}"
+        whole += not dynamlir.fallbacks()
+        ran += 1
+    # What runs as plain Python is right by itself.
+    assert whole > ran / 4
+
+
+def test_a_seed_is_a_program() -> None:
+    assert programs.main(3) == programs.main(3) != programs.main(4)
+
+
+def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the guards of what a program reads, its changes are not seen."""
+    kept: list[object] = []
+
+    def careless(function: object, **_options: object) -> object:
+        """Answers the second call as the first."""
+
+        def call(*args: object) -> object:
+            kept[:] = kept or [function(*args)]
+            return kept[0]
+
+        return call
+
+    monkeypatch.setattr(dynamlir, "compile", careless)
+    found = []
+    for seed in range(5):
+        kept.clear()
+        found.append(run.differs(seed))
+    assert any(found)

@@ -1,0 +1,126 @@
+"""What a signal handler raises while a call is captured or compiled reaches the caller as it is."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.native,
+    pytest.mark.skipif(
+        threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread"
+    ),
+]
+
+
+class Deadline(Exception):
+    """What a handler of the user's raises."""
+
+
+class Halt(BaseException):
+    """What no `except Exception` catches."""
+
+
+def body(x):
+    for _ in range(60):
+        x = torch.sin(x) * 1.01 + x.sum(0, keepdim=True)
+    return x
+
+
+@pytest.fixture
+def alarm():
+    before = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+class Handler:
+    """A handler that is no function."""
+
+    def __init__(self, kind, hits):
+        self.kind, self.hits = kind, hits
+
+    def __call__(self, *_):
+        self.hits.append(1)
+        raise self.kind("late")
+
+    def method(self, *args):
+        self(*args)
+
+
+def swallowing(x):
+    try:
+        return body(x)
+    except BaseException:
+        return x - 1000
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Deadline, Halt, TimeoutError])
+@pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
+def test_an_interruption_reaches_the_caller(kind, door, alarm):
+    hits: list[int] = []
+    handler = Handler(kind, hits)
+    signal.signal(signal.SIGALRM, handler.method if kind is Halt else lambda *_: handler())
+    x = torch.ones(2, 3)
+    plain = [body(x) + n for n in range(12)]
+    swallowed, raised = 0, 0
+    for n in range(12):
+        hits.clear()
+        function = lambda x: body(x) + n  # noqa: B023, E731
+        compiled = (
+            dynamlir.compile(function) if door == "dynamlir.compile" else torch.compile(function, backend="dynamlir")
+        )
+        signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.011 * n)
+        try:
+            result = compiled(x)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            swallowed += len(hits)
+            torch.testing.assert_close(result, plain[n])
+        except kind as error:
+            assert kind is KeyboardInterrupt or error.args == ("late",)
+            raised += 1
+        except Exception as error:
+            # TorchDynamo wraps what it meets in its own code.
+            assert door == "torch.compile" and kind is not KeyboardInterrupt, error
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        # Nothing half done stays: the next call is right.
+        torch.testing.assert_close(compiled(x), plain[n])
+        assert torch._C._len_torch_dispatch_stack() == 0
+    if door == "dynamlir.compile":
+        assert swallowed == 0
+        assert raised > 0
+
+
+def test_the_function_does_not_handle_what_interrupts_its_capture(alarm):
+    """Else the graph of the handler would stand for the function."""
+    x = torch.ones(2, 3)
+    expected = body(x)
+    for n in range(8):
+        hits: list[int] = []
+        signal.signal(signal.SIGALRM, Handler(Deadline, hits))
+        compiled = dynamlir.compile(lambda x: swallowing(x) + 0 * n)  # noqa: B023
+        signal.setitimer(signal.ITIMER_REAL, 0.004 + 0.01 * n)
+        try:
+            compiled(x)
+        except Deadline:
+            assert hits
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        torch.testing.assert_close(compiled(x), expected)
+
+
+def test_an_interrupt_that_the_function_raises_is_its_own():
+    def function(x):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            return x + 1
+
+    x = torch.ones(2)
+    compiled = dynamlir.compile(function)
+    assert [compiled(x).tolist() for _ in range(2)] == [[2.0, 2.0]] * 2
+    assert {event.reason for event in dynamlir.fallbacks()} <= {"raised"}

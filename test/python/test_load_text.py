@@ -1,0 +1,91 @@
+"""Texts at which MLIR's parser ends the process are a `ValueError` of `dynamlir.load`, which has a child try them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import dynamlir
+import pytest
+from dynamlir import parsing
+
+DEADLY = {
+    "an array of an odd type": "module attributes {a = array<index: 1>} {}",
+    "a result of a huge number": (
+        "func.func @main() -> i32 { %0:2 = func.call @g() : () -> (i32, i32)  return %0#2147483648 : i32 }"
+    ),
+    "an iterator that is a number": (
+        "func.func @main(%a: memref<2xf32>) { linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], "
+        "iterator_types = [0]} outs(%a : memref<2xf32>) { ^bb0(%o: f32): linalg.yield %o : f32 } return }"
+    ),
+    "attributes nested deep": f"module attributes {{a = {'[' * 300_000}{']' * 300_000}}} {{}}",
+    "types nested deep": f"func.func private @f({'tuple<' * 300_000}i32{'>' * 300_000})",
+    "regions nested deep": "module {" * 100_000 + "}" * 100_000,
+}
+
+WRONG = {
+    "nothing": "",
+    "no module": "let there be light",
+    "no graph": "module {}",
+    "cut off": "func.func @main(",
+    "bytes": "\x00\x01\x02",
+}
+
+
+def written(folder: Path, text: str, name: str = "05-linalg.mlir") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", DEADLY)
+def test_a_text_that_the_parser_does_not_survive(name, tmp_path):
+    path = written(tmp_path, DEADLY[name])
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"05-linalg\.mlir: "):
+            dynamlir.load(path)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_others_are_told_about_as_before(name, tmp_path):
+    with pytest.raises(ValueError) as caught:
+        dynamlir.load(written(tmp_path, WRONG[name]))
+    assert "survive" not in str(caught.value)
+
+
+def test_the_message_names_the_file_and_what_happened(tmp_path):
+    path = written(tmp_path, DEADLY["an array of an odd type"])
+    with pytest.raises(ValueError, match=r"parser does not survive this text \(SIG[A-Z]+\)") as caught:
+        dynamlir.load(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_names_of_files_may_be_odd(tmp_path):
+    for name in ("two\nlines.mlir", "ünïcode.mlir", "a 'quote'.mlir", os.fsdecode(b"\xff.mlir")):
+        path = written(tmp_path, DEADLY["an array of an odd type"], name)
+        with pytest.raises(ValueError, match="survive"):
+            dynamlir.load(path, "linalg")
+
+
+def test_one_child_serves_many_texts_and_another_follows_it_when_it_is_gone(tmp_path):
+    path = written(tmp_path, WRONG["no graph"])
+    children = []
+    for number in range(4):
+        with pytest.raises(ValueError):
+            dynamlir.load(path)
+        child = parsing._child
+        assert child is not None
+        children.append(child.pid)
+        if number == 1:
+            os.kill(child.pid, signal.SIGTERM)
+            child.wait()
+    assert children[0] == children[1] != children[2] == children[3]
+
+
+def test_without_a_python_to_start_nothing_is_tried(tmp_path, monkeypatch):
+    parsing._stop()
+    monkeypatch.setattr("sys.executable", "")
+    with pytest.raises(ValueError, match="no function has the attribute"):
+        dynamlir.load(written(tmp_path, WRONG["no graph"]))
+    assert parsing._child is None

@@ -1,0 +1,168 @@
+"""Values that hold themselves or are nested without end, and functions that call themselves, end no process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import dynamlir
+import pytest
+import torch
+from worlds import X, alike
+
+pytestmark = pytest.mark.native
+
+DEEP = 100_000
+
+MAKERS = {
+    "list": "value = [1]\nvalue.append(value)",
+    "dict": "value = {'a': 1}\nvalue['d'] = value",
+    "tuple": "inner = []\nvalue = (inner,)\ninner.append(value)",
+    "object": "value = Box()\nvalue.next = [value]",
+    "deep list": f"value = []\nfor _ in range({DEEP}): value = [value]",
+    "deep tuple": f"value = (1,)\nfor _ in range({DEEP}): value = (value,)",
+    "deep tuple of numbers": f"value = 1\nfor _ in range({DEEP}): value = (value,)",
+    "deep dict": f"value = {{}}\nfor _ in range({DEEP}): value = {{'k': value}}",
+    "deep objects": f"value = Box()\nfor _ in range({DEEP}): value = Box(value)",
+    "deep slice": f"value = 1\nfor _ in range({DEEP}): value = slice(value)",
+}
+
+USES = [
+    "len(list(q)) if isinstance(q, (list, tuple)) else 0",
+    "len(repr(q))",
+    "len(list(q.values())) if isinstance(q, dict) else 0",
+    "len(q + (1,)) if isinstance(q, tuple) else 0",
+    "int(q == q)",
+    "int([q] == [q])",
+    "int(q in [q])",
+    "len([*q]) if isinstance(q, (list, tuple)) else 0",
+    "len(copy.copy(q)) if isinstance(q, (list, dict, tuple)) else 0",
+    "walked(q)",
+    "x.new_zeros(1).add(torch.ones(1), alpha=len([q]))",
+    "int(bool(q)) + (q is q)",
+    "int(isinstance(q, (list, (dict, (tuple,)))))",
+    "len((lambda *given: given)(q))",
+]
+
+SCRIPT = """
+import copy, sys
+import torch, dynamlir
+dynamlir.config.on_plain = "ignore"
+
+class Box:
+    def __init__(self, inner=None):
+        self.inner = inner
+
+def walked(q):
+    count = 0
+    while isinstance(q, (list, tuple, Box)) and count < 5000:
+        q = q.inner if isinstance(q, Box) else q[-1]
+        count += 1
+    return count
+
+def outcome(function, *args):
+    try:
+        return repr(function(*args))
+    except Exception as error:
+        return type(error).__name__
+
+sys.setrecursionlimit(1000)
+{make}
+for use in {uses!r}:
+    function = eval("lambda x, q: x + " + use)
+    compiled = dynamlir.compile(function)
+    expected = outcome(function, torch.zeros(1), value)
+    for _ in range(2):
+        got = outcome(compiled, torch.zeros(1), value)
+        assert got == expected, (use, got, expected)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_existing_values(make):
+    """In a process of its own, which an overflow would end."""
+    code = SCRIPT.format(make=MAKERS[make], uses=USES)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and done.stdout == "done\n", done.stderr[-2000:]
+
+
+MADE = """
+import torch, dynamlir
+dynamlir.config.on_plain = "ignore"
+torch.set_grad_enabled(False)
+
+def nested(x, depth, kind):
+    value = x + 1
+    for _ in range(depth):
+        value = [value] if kind == "list" else (value,) if kind == "tuple" else {{"k": value}}
+    return value
+
+def cyclic(x):
+    value = [x + 1]
+    value.append(value)
+    return value
+
+def depth(value):
+    count = 0
+    while not isinstance(value, torch.Tensor):
+        value = value["k"] if isinstance(value, dict) else value[0]
+        assert type(value) is not torch.Tensor or True
+        count += 1
+    return count, type(value).__name__
+
+x = torch.ones(1)
+for kind in ("list", "tuple", "dict"):
+    for deep in (3, 150, 3000):
+        compiled = dynamlir.compile(lambda x: nested(x, deep, kind))
+        assert depth(compiled(x)) == (deep, "Tensor"), (kind, deep)
+        used = dynamlir.compile(lambda x: x + len(nested(x, deep, kind)))
+        assert used(x).item() == 2
+got = dynamlir.compile(cyclic)(x)
+assert got[1] is got and type(got[0]) is torch.Tensor
+print("done")
+"""
+
+
+def test_values_that_the_function_makes():
+    code = MADE.format()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and done.stdout == "done\n", done.stderr[-2000:]
+
+
+def test_an_element_that_is_the_list_itself():
+    def world(compile_):
+        root = []
+        root[:] = [root, root, None, None]
+        return compile_(lambda: root[0])() is root
+
+    alike(world)
+
+
+@pytest.fixture
+def deep_stack():
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+def count(n, x):
+    return x if n == 0 else count(n - 1, x) + 1
+
+
+def seconds_of(depth):
+    dynamlir.reset()
+    start = time.perf_counter()
+    with torch.no_grad():
+        result = dynamlir.compile(lambda x: count(depth, x), backend="python", fullgraph=True)(X)
+    assert result.tolist() == (X + depth).tolist()
+    return time.perf_counter() - start
+
+
+def test_recursion_is_captured_in_linear_time(deep_stack):
+    """Four times as deep takes four times as long, and not sixteen times."""
+    few = min(seconds_of(500) for _ in range(2))
+    many = min(seconds_of(2000) for _ in range(2))
+    assert many < 9 * few, (few, many)

@@ -1,0 +1,251 @@
+"""State of the thread that a function sets and does not set back is set after each call, as plain Python leaves it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+
+X = torch.ones(2, 2)
+DEVICES = ("cpu", "cuda", "mps")
+
+
+def grad_off(x):
+    torch.set_grad_enabled(False)
+    return x * 2
+
+
+def grad_on(x):
+    torch.set_grad_enabled(True)
+    return x * 2
+
+
+def no_grad_entered(x):
+    torch.no_grad().__enter__()
+    return x * 2
+
+
+def autocast_on(x):
+    torch.set_autocast_enabled("cpu", True)
+    return x @ x
+
+
+def autocast_dtype(x):
+    torch.set_autocast_dtype("cpu", torch.float16)
+    return x * 2
+
+
+def autocast_of_another_device(x):
+    torch.set_autocast_enabled("mps", True)
+    return x * 2
+
+
+def autocast_cache(x):
+    torch.set_autocast_cache_enabled(False)
+    return x * 2
+
+
+def autocast_entered(x):
+    torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+    return x @ x
+
+
+def autocast_cache_switched(x):
+    torch.set_autocast_cache_enabled(not torch.is_autocast_cache_enabled())
+    return x * (2 if torch.is_autocast_cache_enabled() else 3)
+
+
+def nesting(x):
+    torch.autocast_increment_nesting()
+    return x * 2
+
+
+def default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    return x + torch.ones(2)
+
+
+def default_device(x):
+    torch.set_default_device("meta")
+    return x * 2
+
+
+def deterministic(x):
+    torch.use_deterministic_algorithms(True)
+    return x * 2
+
+
+def random_state(x):
+    torch.manual_seed(7)
+    return x + torch.rand(2)
+
+
+def inference_entered(x):
+    torch.inference_mode(False).__enter__()
+    return x * 2
+
+
+def raises_after_setting(x):
+    torch.set_grad_enabled(not torch.is_grad_enabled())
+    raise ValueError("after it was set")
+
+
+LEAVE = [
+    grad_off,
+    grad_on,
+    no_grad_entered,
+    autocast_on,
+    autocast_dtype,
+    autocast_of_another_device,
+    autocast_cache,
+    autocast_cache_switched,
+    autocast_entered,
+    nesting,
+    default_dtype,
+    default_device,
+    deterministic,
+    random_state,
+    inference_entered,
+    raises_after_setting,
+]
+
+
+def nested() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def state() -> tuple[Any, ...]:
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        tuple(
+            (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda", "mps")
+        ),
+        torch.is_autocast_cache_enabled(),
+        nested(),
+        torch.get_default_dtype(),
+        str(torch.get_default_device()),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_rng_state().tolist(),
+    )
+
+
+def restore(wanted: tuple[Any, ...]) -> None:
+    grad, _, autocast, cache, depth, dtype, _, deterministic, random = wanted
+    torch.set_default_device(None)
+    torch.set_grad_enabled(grad)
+    for device, (enabled, kind) in zip(DEVICES, autocast):
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, kind)
+    torch.set_autocast_cache_enabled(cache)
+    while nested() > depth:
+        torch.autocast_decrement_nesting()
+    torch.set_default_dtype(dtype)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.set_rng_state(torch.tensor(random, dtype=torch.uint8))
+
+
+def outcome(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """What a call returns, or raises, and the state after it; the state before it is put back."""
+    before = state()
+    try:
+        result = function(X)
+        told: Any = (result.dtype, str(result.device), result.requires_grad)
+        told += (result.tolist(),) if result.device.type == "cpu" else ()
+    except ValueError as error:
+        told = str(error)
+    after = state()
+    restore(before)
+    return told, after
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    dynamlir.reset()
+    before = state()
+    yield
+    restore(before)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["dynamlir", "eager", "python"])
+@pytest.mark.parametrize("function", LEAVE, ids=lambda function: function.__name__)
+def test_what_is_left_set_is_set_after_every_call(function, backend, grad):
+    compiled = dynamlir.compile(function, backend=backend)
+    torch.set_grad_enabled(grad)
+    for _ in range(3):
+        assert outcome(compiled) == outcome(function)
+
+
+@pytest.mark.parametrize("function", [grad_off, grad_on, no_grad_entered], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("grad", [False, True])
+def test_as_a_backend_it_leaves_what_torch_compile_leaves(function, grad):
+    compiled, expected = (torch.compile(function, backend=backend) for backend in ("dynamlir", "eager"))
+    torch.set_grad_enabled(grad)
+    for _ in range(3):
+        assert outcome(compiled) == outcome(expected)
+
+
+def test_the_reason_names_the_state_and_the_line():
+    dynamlir.compile(grad_off)(X)
+    (event,) = dynamlir.fallbacks()
+    assert event.reason == "state-left-set"
+    assert "grad mode" in str(event)
+    assert f"{__file__}:{grad_off.__code__.co_firstlineno + 1}" in str(event)
+
+
+def test_what_is_set_back_is_captured():
+    def balanced(x):
+        with torch.no_grad():
+            y = x * 2
+        torch.set_autocast_enabled("cpu", True)
+        y = y @ x
+        torch.set_autocast_enabled("cpu", False)
+        return y + 1
+
+    compiled = dynamlir.compile(balanced, fullgraph=True)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(balanced)
+    assert not dynamlir.fallbacks()
+
+
+@pytest.mark.parametrize("function", [autocast_entered, no_grad_entered, nesting, grad_off])
+def test_explaining_and_stepping_leave_nothing_set(function):
+    before = state()
+    dynamlir.explain(function)(X)
+    with pytest.raises(RuntimeError):
+        dynamlir.trace_steps(function)(X)
+    assert state() == before
+
+
+def draws_and_looks_up(x, table, index):
+    noise = torch.rand(4)
+    return x + noise + table[index]
+
+
+@pytest.mark.parametrize(
+    "door", [dynamlir.compile, functools.partial(torch.compile, backend="dynamlir")], ids=["own", "torch.compile"]
+)
+def test_a_call_that_fails_leaves_the_random_state_that_eager_leaves(door):
+    x, table, index = torch.ones(4), torch.randn(6), torch.tensor([0, 1, 2, 3])
+    compiled = door(draws_and_looks_up)
+    with torch.no_grad():
+        compiled(x, table, index)
+        for bad in (index, index + 3, index):
+            after = []
+            for function in (draws_and_looks_up, compiled):
+                torch.manual_seed(3)
+                try:
+                    result = function(x, table, bad)
+                except IndexError as error:
+                    result = str(error)
+                after.append(
+                    (result.tolist() if isinstance(result, torch.Tensor) else result, torch.get_rng_state().tolist())
+                )
+            assert after[0] == after[1]

@@ -1,0 +1,53 @@
+"""`TraceBuilder`: what it is told is checked before anything changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dynamlir import native
+from dynamlir.recording import TensorMeta
+
+pytestmark = pytest.mark.native
+
+META = TensorMeta("f32", (2, 3), (3, 1), 0)
+
+
+def builder() -> Any:
+    """One with an input, value 7."""
+    made = native.module().TraceBuilder("main")
+    made.input(7, "x", META, 0)
+    return made
+
+
+def relu(made: Any, operand: int, values: list[int], results: list[TensorMeta], aliases: list[int]) -> None:
+    """Adds an operation."""
+    made.op("aten.relu.default", [("t", operand)], values, results, aliases, [], None, False, None, [])
+
+
+def test_values_have_the_numbers_that_they_are_given_with() -> None:
+    made = builder()
+    relu(made, 7, [-3], [META], [-1])
+    relu(made, -3, [100], [META], [-1])
+    made.output("value", 100, 0)
+    assert made.text().count("aten.relu.default") == 2
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (lambda made: relu(made, 7, [7], [META], [-1]), "value 7 is given twice"),
+        (lambda made: made.input(7, "y", META, 1), "value 7 is given twice"),
+        (lambda made: relu(made, 8, [9], [META], [-1]), "value 8 is used before it is given"),
+        (lambda made: made.output("value", 8, 0), "value 8 is used before it is given"),
+        (lambda made: relu(made, 7, [8, 9], [META], [-1]), "1 results, 2 values and 1 aliases"),
+        (lambda made: relu(made, 7, [8], [META], []), "1 results, 1 values and 0 aliases"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(add: Any, message: str) -> None:
+    made = builder()
+    relu(made, 7, [1], [META], [-1])
+    before = made.text()
+    with pytest.raises(ValueError, match=message):
+        add(made)
+    assert made.text() == before
