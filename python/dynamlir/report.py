@@ -12,7 +12,7 @@ from .options import MODES
 from .reasons import REASONS, Event
 
 _KEPT = 256
-_DEAREST = 6
+_SLOWEST = 6
 """How many passes a printed report names."""
 _LINES = 3
 """How many lines it names of each kernel."""
@@ -109,9 +109,9 @@ class CompileReport:
         if self.stages:
             lines.append("  milliseconds by stage: " + _milliseconds(self.stages.items()))
         if self.passes:
-            dearest = sorted(self.passes.items(), key=lambda item: -item[1])[:_DEAREST]
+            slowest = sorted(self.passes.items(), key=lambda item: -item[1])[:_SLOWEST]
             threads = f" on {self.threads} threads" if self.threads > 1 else ""
-            lines.append(f"  slowest passes{threads}, in milliseconds: " + _milliseconds(dearest))
+            lines.append(f"  slowest passes{threads}, in milliseconds: " + _milliseconds(slowest))
         lines += _table(
             ("kernel", "launches", "bytes", "line"),
             [

@@ -537,7 +537,7 @@ def test_where_the_record_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_without_a_home_the_process_remembers(
     monkeypatch: pytest.MonkeyPatch, quick: list[str], warned: list[str]
 ) -> None:
-    monkeypatch.setattr(record, "_folder", lambda given: None)
+    monkeypatch.setattr(record, "cache_folder", lambda given: None)
     monkeypatch.setattr(record, "_unsaved", {})
     assert [check().source for _ in range(2)] == ["measured", "record"]
 

@@ -157,9 +157,16 @@ def test_functions_are_looked_at_as_what_was_compiled(compiled):
 def test_a_function_has_the_parts_of_what_was_compiled():
     for part in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__"):
         assert getattr(shifted, part) is getattr(scaled, part)
-    with pytest.raises(AttributeError):
-        shifted.__defaults__ = (1,)
     assert not isinstance(dynamlir.compile(Scale(1.0)), types.FunctionType)
+
+
+def test_what_is_set_is_set_on_what_was_compiled(monkeypatch):
+    monkeypatch.setattr(scaled, "__defaults__", scaled.__defaults__)
+    shifted.__defaults__ = (5.0,)
+    assert scaled.__defaults__ == (5.0,)
+    assert torch.equal(shifted(X), X * 5 + 1)
+    with pytest.raises(AttributeError):
+        shifted.__globals__ = {}
 
 
 def test_fx_traces_through():

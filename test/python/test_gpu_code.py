@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,9 @@ def test_a_device_without_a_number_is_the_graphs_own() -> None:
 
         def device(self, device: str) -> None:
             lines.append(device)
+
+        def libraries(self, folders: Sequence[str]) -> None:
+            pass
 
         def input(self, *args: Any) -> int:
             return 0

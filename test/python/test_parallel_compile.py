@@ -47,7 +47,7 @@ def test_the_report_says_what_passes_take() -> None:
     _, report = compile_on(2)
     assert {"dynamo-fuse", "dynamo-schedule", "canonicalize", "dynamo-alias-scopes"} <= set(report.passes)
     assert all(seconds >= 0 for seconds in report.passes.values())
-    assert "dearest passes on 2 threads: " in str(report)
+    assert "slowest passes on 2 threads, in milliseconds: " in str(report)
 
 
 def test_a_dump_shows_all_kernels_in_one_file(tmp_path) -> None:

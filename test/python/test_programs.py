@@ -14,7 +14,7 @@ def test_programs_given_to_the_backend(block: int) -> None:
         found = programs.wrong(program)
         assert not found, f"seed {seed}\n{program.text()}\n{found}\n{dynamlir.explain_last()}"
     counts = dynamlir.counters()
-    assert counts["graphs_compiled"] >= 12, counts
+    assert counts["graphs_compiled"] >= 10, counts
     assert not {"internal-error", "run-error", "unknown-tensor"} & counts["fallbacks"].keys(), dynamlir.fallbacks()
 
 

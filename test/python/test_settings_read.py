@@ -91,8 +91,8 @@ SETTINGS: dict[str, tuple[Callable[..., Any], Callable[[], Any], Callable[[], An
     ),
     "cudnn": (
         lambda x: x + torch.backends.cudnn.enabled,
-        lambda: setattr(torch.backends.cudnn, "enabled", False),
-        lambda: setattr(torch.backends.cudnn, "enabled", True),
+        lambda: torch._C._set_cudnn_enabled(False),
+        lambda: torch._C._set_cudnn_enabled(True),
     ),
     "mkldnn": (
         lambda x: x + torch._C._get_mkldnn_enabled(),

@@ -1,6 +1,6 @@
 //! Exact classes of builtin kinds whose type objects the stable ABI lacks; every version exports them.
 
-use pyo3::{ffi, prelude::*};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::PyType};
 
 /// Declares one test per type object.
 macro_rules! kinds {
@@ -40,8 +40,6 @@ kinds! {
     is_class_method_descriptor = PyClassMethodDescr_Type;
     /// Whether an object is a slot of a class of C's, not bound.
     is_slot_wrapper = PyWrapperDescr_Type;
-    /// Whether an object is a slot of a class of C's, bound to an object.
-    is_bound_slot = _PyMethodWrapper_Type;
     /// Whether an object is a field of a class of C's, or a slot that a class of Python's declares.
     is_member_descriptor = PyMemberDescr_Type;
     /// Whether an object is an attribute that C code gets and sets.
@@ -52,4 +50,12 @@ kinds! {
     is_static_method = PyStaticMethod_Type;
     /// Whether an object is a class method of a class of Python's.
     is_class_method = PyClassMethod_Type;
+}
+
+/// Whether an object is a slot of a class of C's, bound to an object. CPython 3.13 exports no name for this class.
+pub fn is_bound_slot(object: &Bound<'_, PyAny>) -> bool {
+    static CLASS: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
+    let py = object.py();
+    let find = || py.None().bind(py).getattr("__str__").ok().map(|slot| slot.get_type().unbind());
+    CLASS.get_or_init(py, find).as_ref().is_some_and(|class| object.get_type().is(class))
 }
