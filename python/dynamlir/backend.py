@@ -12,7 +12,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import autotune, device, interruptions, logs, native, plain, reasons, report, reproducer
+from . import autotune, device, interruptions, logs, native, plain, progress, reasons, report, reproducer
 from .identity import aliases, root_of
 from .options import Options
 from .options import resolve as resolve_options
@@ -80,9 +80,10 @@ def compile_graph(
     """Record and compile one variant; `Fallback` when it cannot be."""
     started = time.perf_counter()
     logs.logger("graph").debug("%s", gm.graph)
-    mode = fresh_fake_mode()
-    recording = record(gm, inputs, mode)
-    return compile_recording(recording, mode, settings, name, time.perf_counter() - started)
+    with progress.Shown(progress.label(name)):
+        mode = fresh_fake_mode()
+        recording = record(gm, inputs, mode)
+        return compile_recording(recording, mode, settings, name, time.perf_counter() - started)
 
 
 def compile_recording(

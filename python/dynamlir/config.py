@@ -32,6 +32,7 @@ no_cache: bool
 max_autotune: bool
 cache_dir: str | None
 reproducers: str | None
+progress: bool
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,7 @@ def _number(default: int | None, environment: str, doc: str) -> Setting:
     )
 
 
-def _flag(environment: str, doc: str) -> Setting:
+def _flag(environment: str, doc: str, default: bool = False) -> Setting:
     words = {"1": True, "true": True, "0": False, "false": False}
 
     def read(text: str) -> bool:
@@ -71,7 +72,7 @@ def _flag(environment: str, doc: str) -> Setting:
             raise ValueError(text)
         return words[text.lower()]
 
-    return Setting(False, environment, "True or False", read, lambda value: isinstance(value, bool), doc)
+    return Setting(default, environment, "True or False", read, lambda value: isinstance(value, bool), doc)
 
 
 def _folder(environment: str, doc: str) -> Setting:
@@ -130,6 +131,11 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             "DYNAMLIR_REPRODUCERS",
             "Folder for what replays a failure of the compiler; None: ``reproducers`` in the folder for dumps, if "
             "there is one, else in the one for measurements.",
+        ),
+        "progress": _flag(
+            "DYNAMLIR_PROGRESS",
+            "Say on the terminal what is being compiled, and for how long, where that takes more than two seconds.",
+            default=True,
         ),
     }
 )
@@ -289,6 +295,7 @@ __all__ = [
     "no_cache",
     "on_plain",
     "patch",
+    "progress",
     "recompile_limit",
     "threads",
 ]

@@ -88,5 +88,8 @@ class _StderrHandler(logging.StreamHandler):
         super().__init__(sys.stderr)
 
     def emit(self, record: logging.LogRecord) -> None:
+        from . import progress
+
         self.stream = sys.stderr
-        super().emit(record)
+        with progress.aside():
+            super().emit(record)

@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "max_autotune": False,
         "cache_dir": None,
         "reproducers": None,
+        "progress": True,
     }
 
 

@@ -109,7 +109,7 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     code = f"import sys; sys.path.insert(0, {source!r}); import dynamlir"
     # -S: without site-packages, so without torch.
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
-    (requirement,) = project()["dependencies"]
+    requirement, *_ = project()["dependencies"]
     assert f"ImportError: dynamlir needs torch, which is not installed: pip install '{requirement}'" in done.stderr
 
 
@@ -144,7 +144,9 @@ def test_the_wheel_holds_the_package_and_nothing_else() -> None:
         text=True,
         check=True,
     )
-    package = {path.removeprefix("python/") for path in listed.stdout.split()} | {NATIVE}
+    # What pip puts beside Python lies in a folder of its own.
+    data = f"dynamlir-{version()}.data"
+    package = {path.removeprefix("python/").replace("data/", f"{data}/", 1) for path in listed.stdout.split()} | {NATIVE}
     info = f"dynamlir-{version()}.dist-info"
     with zipfile.ZipFile(WHEEL) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
@@ -212,3 +214,25 @@ def test_an_environment_with_torch_alone(version: str, tmp_path: Path) -> None:
     assert all(eager is None and kernels for eager, kernels in found["compiles"])
     assert max(found["torch.compile"], found["dynamlir.compile"]) < 1e-6
     assert found["llvm"] == []
+
+
+@needs_wheel
+def test_the_wheel_brings_dynamlir_opt(tmp_path: Path) -> None:
+    """With our pipelines, and without torch."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", WHEEL]
+    subprocess.run([tmp_path / "bin" / "python", "-m", "pip", *install], check=True)
+    opt, example = tmp_path / "bin" / "dynamlir-opt", ROOT / "test" / "codegen" / "named-pipelines.mlir"
+
+    def lowered(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([opt, *arguments], capture_output=True, text=True, timeout=300)
+
+    whole = lowered(str(example), "--dynamlir-to-llvm")
+    assert whole.returncode == 0 and "llvm.func" in whole.stdout, whole.stderr
+    assert "--dynamo-fuse" in lowered("--help").stdout
+    wrong = lowered(str(example), "--dynamlir-to-nowhere")
+    assert wrong.returncode == 1 and "Unknown command line argument" in wrong.stderr
+    text = tmp_path / "bad.mlir"
+    text.write_text("func.func @f(")
+    bad = lowered(str(text))
+    assert bad.returncode == 1 and "bad.mlir:1:" in bad.stderr

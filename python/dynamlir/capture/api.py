@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import torch
 
-from .. import config, logs, machinery, native, places, plain, reasons, report
+from .. import config, logs, machinery, native, places, plain, progress, reasons, report
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
@@ -109,7 +109,9 @@ class Compiler:
         captured = backends.Captured.of(self.name, frame)
         self.log(frame)
         try:
-            return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
+            label = progress.label(self.name, self.function.__code__)
+            with progress.Shown(label, since=captured.session.began):
+                return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
         except Fallback as failure:
             return self.stopped(failure.reason, failure.message, failure.location)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch.fx
 
-from .. import native, reasons, report
+from .. import native, progress, reasons, report
 from ..options import resolve as resolve_options
 from .api import entry_point
 from .backends import Captured
@@ -98,7 +98,8 @@ def explain(model: Any) -> Callable[..., Explanation]:
 
             recording, mode = captured.session.recording, captured.session.mode
             try:
-                return compile_recording(recording, mode, resolve_options(), captured.name)[1]
+                with progress.Shown(progress.label(captured.name, function.__code__)):
+                    return compile_recording(recording, mode, resolve_options(), captured.name)[1]
             except reasons.Fallback as failure:
                 event = reasons.Event(failure.reason, failure.message, tuple(failure.location))
                 return report.CompileReport(graph=captured.name, eager=event)

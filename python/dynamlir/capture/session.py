@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import composites, machinery, memo
+from .. import composites, machinery, memo, progress
 from ..fakes import Faker
 from ..identity import Base
 from ..reasons import Fallback, Location
@@ -49,11 +50,13 @@ class Session:
         """Whether autocast keeps casts, as the frame sees it."""
         self._setter: Location = []
         """Where the frame has set state of the thread last."""
+        self.began = time.monotonic()
         self._stack = contextlib.ExitStack()
         self._depth = torch._C._len_torch_dispatch_stack()
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(progress.silent())
             stack.enter_context(_disable_current_modes())
             if self.inference:
                 stack.enter_context(_ordinary_tensors())
