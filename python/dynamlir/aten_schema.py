@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
+from . import functional_ops
 from .reasons import Fallback
 
 # Operators whose schema hides a mutation: names of the arguments written, and the variant that returns them instead.
@@ -200,7 +201,7 @@ def functional_variant(op: OpOverload) -> OpOverload | None:
     for candidate in candidates:
         if _fits(candidate, written_kept, op):
             return candidate
-    return None
+    return functional_ops.variant(op)
 
 
 def is_out_argument(argument: Argument) -> bool:

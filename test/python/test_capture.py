@@ -252,19 +252,11 @@ def slice_assignment(x):
     return y
 
 
-# Dicts have no version there: objects that C code makes without the collector's knowledge are not known to be new.
-ON_313 = pytest.mark.xfail(sys.version_info >= (3, 13), reason="runs plain, with a counted reason", strict=True)
-
-
-def plain_on_313(function):
-    return pytest.param(function, marks=ON_313)
-
-
 @pytest.mark.parametrize(
     "function",
     [
-        branches, loops, containers, comprehension, generator, closure, handled, plain_on_313(with_block), strings,
-        plain_on_313(partials), lambdas,
+        branches, loops, containers, comprehension, generator, closure, handled, with_block, strings,
+        partials, lambdas,
         pattern, named_tuple, split, math_calls, operators, slice_assignment,
     ],
 )  # fmt: skip
@@ -460,7 +452,6 @@ def test_what_torch_says_to_a_handler_is_about_tensors_not_fakes(capfd):
     assert capfd.readouterr().err == ""
 
 
-@ON_313
 def test_modules_made_in_a_frame_after_torch_compile_was_used():
     """It changes `nn.Module.__init__`, to note modules for itself."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -41,6 +42,10 @@ def alarm():
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    # What a handler raises may come after `logging` has taken a lock and before it would release it again.
+    for lock in [logging._lock, *(handler().lock for handler in logging._handlerList if handler())]:
+        while lock is not None and lock._is_owned():
+            lock.release()
 
 
 class Handler:

@@ -46,7 +46,8 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         compiled(x)
     gc.collect()
     assert sys.getrefcount(x) == references
-    assert abs(len(gc.get_objects()) - objects) < 100
+    # What other tests have left behind may go meanwhile.
+    assert len(gc.get_objects()) - objects < 100
     # Each call makes a tensor of some 300 bytes: a leak of one in thirty would show.
     assert resident() - memory < 10_000
 
@@ -78,7 +79,7 @@ def test_calls_that_miss_raise_or_are_refused_leave_nothing_behind() -> None:
         all_ways()
     gc.collect()
     assert (sys.getrefcount(x), sys.getrefcount(scale)) == references
-    assert abs(len(gc.get_objects()) - objects) < 100
+    assert len(gc.get_objects()) - objects < 100
 
 
 class Model(nn.Module):

@@ -146,7 +146,8 @@ def test_the_wheel_holds_the_package_and_nothing_else() -> None:
     )
     # What pip puts beside Python lies in a folder of its own.
     data = f"dynamlir-{version()}.data"
-    package = {path.removeprefix("python/").replace("data/", f"{data}/", 1) for path in listed.stdout.split()} | {NATIVE}
+    files = [path.removeprefix("python/") for path in listed.stdout.split()]
+    package = {path.replace("data/", f"{data}/", 1) for path in files} | {NATIVE}
     info = f"dynamlir-{version()}.dist-info"
     with zipfile.ZipFile(WHEEL) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}

@@ -114,11 +114,7 @@ impl<'py> Capture<'py> {
         }
         match self.effects.kinds.function(object) {
             Some(Known::Opaque) => return self.call_opaque(object, args, kwargs),
-            Some(Known::Text) if self.all_primitive(args, kwargs) => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
-                let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
-                return self.met(result);
-            }
+            Some(Known::Data) if self.all_data(args, kwargs) => return self.call_on_data(object, args, kwargs),
             Some(Known::Leaf { method }) if self.touches_tensors(args, kwargs) => {
                 self.pin_leaf(object)?;
                 self.settle_defaults(function, args.len(), kwargs)?;
@@ -181,8 +177,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    fn all_primitive(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
-        args.iter().chain(kwargs.iter().map(|(_, value)| value)).all(|value| self.torch.is_primitive(&value.object))
+    pub(crate) fn all_data(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
+        args.iter().chain(kwargs.iter().map(|(_, value)| value)).all(|value| self.torch.is_data(&value.object))
     }
 
     fn touches_tensors(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
@@ -266,6 +262,7 @@ impl<'py> Capture<'py> {
             self.guard_inside([&left, &right])?;
             self.compared([&left, &right])?;
         }
+        self.pin_operands(name, [&left, &right])?;
         let function = self.py.import("operator")?.getattr(name)?;
         let result = self.natively(name, || function.call1((left, right)));
         if let Ok(made) = &result

@@ -16,7 +16,7 @@ use pyo3::{
 };
 
 use self::table::{
-    ASKED, DESCRIPTORS, EXAMPLES, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, REFUSED, SETS_STATE, SPECIAL,
+    ASKED, DATA, DESCRIPTORS, EXAMPLES, MEMBERS, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, REFUSED, SETS_STATE, SPECIAL,
     TORCH_NAMESPACES, TYPES,
 };
 use crate::kinds::{Kind, Kinds};
@@ -30,6 +30,8 @@ pub enum Effect {
     Outside,
     /// As `Pure`, where it is given nothing but numbers and text: numpy's functions.
     Numbers,
+    /// As `Pure`, where it is given nothing but numbers, text, and lists, tuples and dicts of such.
+    Data,
     /// As `Pure`, but changes its first argument: allowed on what the frame made.
     MutatesFirst,
     /// Answers from the state of the thread that the global guard covers.
@@ -91,6 +93,12 @@ pub enum Special {
     FunctionApply,
     /// `ContextVar.get`
     ContextVarGet,
+    /// `itertools.chain.from_iterable`
+    ChainOf,
+    /// `RLock.__enter__`
+    Lock,
+    /// `RLock.__exit__`
+    Unlock,
     /// `sys.exc_info()` and `sys.exception()`: the exception being handled, perhaps by a caller
     Handled,
     /// `id(x)`
@@ -148,6 +156,7 @@ impl Effects {
             (PURE, Effect::Pure),
             (OUTSIDE, Effect::Outside),
             (MUTATES_FIRST, Effect::MutatesFirst),
+            (DATA, Effect::Data),
             (READS_STATE, Effect::ReadsState),
             (ASKED, Effect::Asked),
             (SETS_STATE, Effect::SetsState),
@@ -167,6 +176,7 @@ impl Effects {
                 table.add_path(py, module, name, Effect::Refused(why));
             }
         }
+        table.add_path(py, "builtins", "str.maketrans", Effect::Data);
         for name in OPERATORS {
             table.add(py, "operator", name, Effect::Special(Special::Operator(name)));
         }
@@ -201,9 +211,11 @@ impl Effects {
             table.functions.insert(address(&slot), Effect::Special(special));
             table.alive.push(slot.unbind());
         }
-        if let Some(get) = find(py, "_contextvars", "ContextVar").and_then(|kind| kind.getattr("get").ok()) {
-            table.functions.insert(address(&get), Effect::Special(Special::ContextVarGet));
-            table.alive.push(get.unbind());
+        for (module, class, name, special) in MEMBERS {
+            if let Some(raw) = find(py, module, class).and_then(|class| class.getattr("__dict__").ok()?.get_item(*name).ok()) {
+                table.functions.insert(address(&raw), Effect::Special(*special));
+                table.alive.push(raw.unbind());
+            }
         }
         for name in DESCRIPTORS {
             if let Some(object) = find(py, "types", name) {
@@ -297,6 +309,11 @@ impl Effects {
             Kind::ItemGetter => Some(Effect::Pure),
             _ => None,
         }
+    }
+
+    /// Whether this very object has an entry that says that it only reads.
+    pub fn is_pure(&self, callable: &Bound<'_, PyAny>) -> bool {
+        self.functions.get(&address(callable)) == Some(&Effect::Pure)
     }
 
     fn builtin(&self, callable: &Bound<'_, PyAny>) -> Option<Effect> {

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use dynamlir_guards::{Guard, Relation, SourceId};
 use pyo3::{
+    intern,
     prelude::*,
     types::{PyDict, PyFrozenSet, PyFunction, PyList, PyModule, PySet, PyTuple, PyType},
 };
@@ -136,11 +137,19 @@ impl<'py> Capture<'py> {
             }
             if let Some(items) = elements(&value) {
                 waiting.extend(items);
-            } else if let Some(source) = self.source_of(&value) {
+                continue;
+            }
+            if let Some(source) = self.source_of(&value) {
                 if self.guard_equality(&value, source)? {
                     found.push(value);
                 }
-            } else if !is_named(&value) && compares_contents(&value)? {
+                continue;
+            }
+            if let Some(class) = self.class_at(&value)? {
+                // Somebody may give it an `__eq__`.
+                self.pin_entry(&value.get_type(), class, intern!(self.py, "__eq__"))?;
+            }
+            if !is_named(&value) && compares_contents(&value)? {
                 let inside = self.py.import("gc")?.call_method1("get_referents", (&value,))?;
                 waiting.extend(inside.try_iter()?.collect::<PyResult<Vec<_>>>()?);
             }

@@ -47,8 +47,8 @@ pub enum Known {
     },
     /// Only reads what it is given: looking into it would show nothing.
     Opaque,
-    /// Of `re`: looks at text, and keeps patterns in a cache of its own.
-    Text,
+    /// Looks at nothing but what it is given, where that is data, and keeps nothing but caches of its own: `re`'s, `json`'s.
+    Data,
 }
 
 /// Modules whose Python functions are operations of the graph, not code to look into.
@@ -56,7 +56,10 @@ const LEAF_MODULES: &[&str] = &["torch.nn.functional", "torch.functional", "torc
 
 const OPAQUE: &[(&str, &str)] = &[("inspect", "signature"), ("inspect", "getfullargspec"), ("typing", "cast")];
 
-const TEXT: &[&str] = &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"];
+const DATA: &[(&str, &[&str])] = &[
+    ("re", &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"]),
+    ("json", &["dumps", "loads"]),
+];
 
 /// The types and functions of this process, looked up once. They live as long as it does.
 pub struct Kinds {
@@ -65,6 +68,8 @@ pub struct Kinds {
     cached: usize,
     overloads: [usize; 2],
     item_getter: usize,
+    /// The code of `functools.cached_property.__get__`.
+    cached_property: usize,
     functions: HashMap<usize, Known>,
     /// Addresses of the globals of torch's modules: code that has them is torch's.
     torch: HashSet<usize>,
@@ -84,7 +89,9 @@ impl Kinds {
         let partial = functools.getattr("partial")?;
         let cached = functools.getattr("lru_cache")?.call1((py.None(),))?.call1((py.eval(c"lambda: None", None, None)?,))?.get_type();
         let partial_call = partial.getattr("__dict__")?.get_item("__call__")?;
+        let fills = functools.getattr("cached_property")?.getattr("__get__")?.getattr("__code__")?;
         let mut found = Self {
+            cached_property: address(&fills),
             partial: address(&partial),
             partial_call: address(&partial_call),
             cached: address(cached.as_any()),
@@ -92,11 +99,13 @@ impl Kinds {
             item_getter: address(&py.import("operator")?.getattr("itemgetter")?),
             functions: HashMap::new(),
             torch: HashSet::new(),
-            alive: vec![partial.unbind(), partial_call.unbind()],
+            alive: vec![partial.unbind(), partial_call.unbind(), fills.unbind()],
         };
         found.add_leaves(py)?;
-        for name in TEXT {
-            found.add_of(py, "re", name, Known::Text)?;
+        for (module, names) in DATA {
+            for name in *names {
+                found.add_of(py, module, name, Known::Data)?;
+            }
         }
         for (module, name) in OPAQUE {
             found.add_of(py, module, name, Known::Opaque)?;
@@ -189,6 +198,16 @@ impl Kinds {
             return Kind::Compiled;
         }
         Kind::Other
+    }
+
+    /// Whether code is that of `functools.cached_property`.
+    pub fn is_cached_property(&self, code: &Bound<'_, PyAny>) -> bool {
+        address(code) == self.cached_property
+    }
+
+    /// Whether an object is the class `functools.partial` itself.
+    pub fn is_partial_class(&self, object: &Bound<'_, PyAny>) -> bool {
+        address(object) == self.partial
     }
 
     /// Whether a class is one of `functools.partial`'s that is called as that is.

@@ -203,6 +203,14 @@ impl<'py> Capture<'py> {
         self.met(class.getattr(name)?)
     }
 
+    /// Guards which classes an object is of.
+    pub(crate) fn pin_bases(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
+        match self.class_at(object)? {
+            Some(source) => self.pin_mro(object.get_type().as_any(), source),
+            None => Ok(()),
+        }
+    }
+
     /// Guards in which classes a class looks names up, which is also whose subclass it is.
     pub(crate) fn pin_mro(&self, class: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let class = class.cast::<PyType>().map_err(PyErr::from)?;

@@ -2,7 +2,7 @@
 
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyList, PyTuple, PyType},
 };
 
 use crate::{
@@ -84,7 +84,25 @@ impl<'py> Capture<'py> {
                 let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
                 self.met(result)
             }
+            Effect::Data if self.all_data(args, kwargs) => self.call_on_data(object, args, kwargs),
+            Effect::Data => self.stop(reason::C_FUNCTION, describe(object)),
         }
+    }
+
+    /// A call of a function that looks at nothing but data: what it returns is new.
+    pub(crate) fn call_on_data(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
+        let mut waiting = vec![result.clone()];
+        while let Some(value) = waiting.pop() {
+            if let Ok(items) = value.cast_exact::<PyDict>() {
+                self.note_new(&value);
+                waiting.extend(items.values());
+            } else if let Ok(items) = value.cast_exact::<PyList>() {
+                waiting.extend(items.iter());
+            }
+        }
+        self.met(result)
     }
 
     /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is
@@ -179,13 +197,19 @@ impl<'py> Capture<'py> {
         let (given, keywords) = self.native_arguments(args, kwargs)?;
         let result = self.natively(&name, || object.call(given, Some(&keywords)));
         // What a constructor or a copy gives is new, even where the collector does not know of it.
-        let makes = object.is_instance_of::<PyType>() || matches!(name.as_str(), "copy" | "fromkeys" | "__or__" | "__ror__");
+        let makes = object.is_instance_of::<PyType>() || matches!(name.as_str(), "copy" | "fromkeys" | "groupdict" | "__or__" | "__ror__");
         if let Ok(made) = &result
             && makes
             && !self.torch.is_primitive(made)
             && self.source_of(made).is_none()
         {
             self.note_new(made);
+            // A partial always has a dict of its own.
+            if self.effects.kinds.is_partial_class(object)
+                && let Ok(keywords) = made.getattr("keywords")
+            {
+                self.note_new(&keywords);
+            }
         }
         self.returned(result)
     }

@@ -71,6 +71,7 @@ const METHODS: &[(&str, &[&str])] = &[
     ("iand", &["__iand__", "__and__", "__rand__"]),
     ("ior", &["__ior__", "__or__", "__ror__"]),
     ("ixor", &["__ixor__", "__xor__", "__rxor__"]),
+    ("abs", &["__abs__"]),
     ("neg", &["__neg__"]),
     ("pos", &["__pos__"]),
     ("invert", &["__invert__"]),
@@ -99,6 +100,22 @@ impl<'py> Capture<'py> {
             let class = self.class_of_tensor(&arg.object)?;
             for method in *methods {
                 self.tensor_member(&class, method)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Guards what an operator finds in the classes of these values, where it may be something else at the next call.
+    pub(crate) fn pin_operands(&self, name: &str, values: [&Bound<'py, PyAny>; 2]) -> Outcome<()> {
+        for value in values {
+            if self.torch.is_primitive(value) || self.torch.is_tensor(value) {
+                continue;
+            }
+            if let Some(class) = self.class_at(value)? {
+                let methods = METHODS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, methods)| methods);
+                for method in methods {
+                    self.pin_entry(&value.get_type(), class, &PyString::new(self.py, method))?;
+                }
             }
         }
         Ok(())

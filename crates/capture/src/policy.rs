@@ -190,6 +190,7 @@ impl Policy for CapturePolicy {
     fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         if !capture.concerns(lhs) && !capture.concerns(rhs) {
+            capture.run(capture.pin_operands(operator_name(op, in_place), [lhs.get(), rhs.get()]))?;
             let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
             if made.is_exact_instance_of::<PyDict>() {
                 capture.note_new(&made);
@@ -212,12 +213,6 @@ impl Policy for CapturePolicy {
     fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
-        if apart(lhs) && apart(rhs) {
-            // What the frame made may hold what it did not.
-            capture.run(capture.guard_inside([lhs.get(), rhs.get()]))?;
-            capture.run(capture.compared([lhs.get(), rhs.get()]))?;
-            return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
-        }
         let name = match op {
             Comparison::Lt => "lt",
             Comparison::Le => "le",
@@ -226,6 +221,13 @@ impl Policy for CapturePolicy {
             Comparison::Gt => "gt",
             Comparison::Ge => "ge",
         };
+        if apart(lhs) && apart(rhs) {
+            // What the frame made may hold what it did not.
+            capture.run(capture.guard_inside([lhs.get(), rhs.get()]))?;
+            capture.run(capture.compared([lhs.get(), rhs.get()]))?;
+            capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
+            return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
+        }
         capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
     }
 
@@ -511,12 +513,14 @@ impl Policy for CapturePolicy {
     fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Run<bool> {
         let capture = self.at(exception.get().py());
         let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        capture.run(capture.pin_bases(exception.get()))?;
         Ok(semantics::exception_matches(exception.get(), &classes)?)
     }
 
     fn group_match<'py>(&self, group: &Value<'py>, class: &Value<'py>) -> Run<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let capture = self.at(group.get().py());
         let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        capture.run(capture.pin_bases(group.get()))?;
         Ok(semantics::group_match(group.get(), &classes)?)
     }
 

@@ -140,12 +140,32 @@ impl<'py> Capture<'py> {
             (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
             (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
             (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
+            (Special::ChainOf, [iterables]) => self.chain_of(&callable.object, iterables),
+            // What the frame has made is in no other thread's hands.
+            (Special::Lock, _) if self.fills_a_cache() => Ok(boolean(true)),
+            (Special::Unlock, _) if self.fills_a_cache() => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Lock | Special::Unlock, _) => self.stop(reason::C_FUNCTION, describe(&callable.object)),
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 self.returned(callable.object.call(given, Some(&keywords)))
             }
         }
+    }
+
+    /// `chain.from_iterable(iterables)`: as `chain(*iterables)` where what it goes through is there already.
+    fn chain_of(&self, function: &Bound<'py, PyAny>, iterables: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let chain = function.getattr("__self__")?;
+        if !self.torch.is_container(&iterables.object) || !self.effects.is_pure(&chain) {
+            return self.stop(reason::C_FUNCTION, describe(function));
+        }
+        let each = self.unpack_any(iterables, None)?;
+        self.call_pure(&chain, &each, &Vec::new())
+    }
+
+    /// Whether the innermost frame is `functools.cached_property`'s, which locks all its properties before CPython 3.12.
+    fn fills_a_cache(&self) -> bool {
+        dynamlir_interpreter::here().is_some_and(|place| self.effects.kinds.is_cached_property(place.code(self.py)))
     }
 
     fn call_operator(

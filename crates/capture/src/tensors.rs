@@ -10,7 +10,7 @@ use pyo3::{
 use dynamlir_guards::{Constant, Source, SourceId};
 
 use crate::{
-    attributes::{lookup, text},
+    attributes::{ClassAttr, classify, instance_dict, lookup, text},
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -359,7 +359,17 @@ impl<'py> Capture<'py> {
                     self.guards.absent(self.guards.attr(source, &key));
                     return self.wrap(value, self.guards.type_attr(class, &key));
                 }
-                Some(member) => self.pin_member(&real.get_type(), &key, &member)?,
+                Some(member) => {
+                    self.pin_member(&real.get_type(), &key, &member)?;
+                    // What is stored on a tensor goes before what only its class has: a method, but not its shape.
+                    let hidden = matches!(classify(&real.get_type(), &key)?, ClassAttr::Function(_) | ClassAttr::Descriptor(_));
+                    if hidden && instance_dict(&real).is_some_and(|dict| dict.contains(name).unwrap_or(true)) {
+                        return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
+                    }
+                    if hidden {
+                        self.guards.absent(self.guards.attr(source, &key));
+                    }
+                }
             }
         } else {
             let class = self.tensor_class()?;
@@ -419,7 +429,11 @@ impl<'py> Capture<'py> {
         let class = self.class_source(real, source)?;
         self.guards.absent(self.guards.type_attr(class, key));
         match real.getattr(name) {
-            Ok(value) => self.wrap(value, self.guards.source(Source::GetAttr(source, key.into()))),
+            Ok(value) => {
+                let at = self.guards.source(Source::GetAttr(source, key.into()));
+                self.guards.present(at);
+                self.wrap(value, at)
+            }
             Err(error) => {
                 if error.is_instance_of::<PyAttributeError>(self.py) {
                     self.guards.absent(self.guards.attr(source, key));

@@ -126,6 +126,26 @@ impl Torch {
         self.is_primitive(value) || items && depth > 0 && value.try_iter().is_ok_and(|mut items| items.all(plain))
     }
 
+    /// Whether a value is plain, or a dict of such, as JSON has them: nothing runs when it is looked at.
+    pub fn is_data(&self, value: &Bound<'_, PyAny>) -> bool {
+        self.is_data_within(value, 20)
+    }
+
+    fn is_data_within(&self, value: &Bound<'_, PyAny>, depth: usize) -> bool {
+        if self.is_primitive(value) {
+            return true;
+        }
+        if depth == 0 {
+            return false;
+        }
+        if let Ok(items) = value.cast_exact::<PyDict>() {
+            return items.iter().all(|(key, item)| self.is_primitive(&key) && self.is_data_within(&item, depth - 1));
+        }
+        let is_sequence = value.is_exact_instance_of::<pyo3::types::PyList>() || value.is_exact_instance_of::<PyTuple>();
+        is_sequence
+            && value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_data_within(&item, depth - 1))))
+    }
+
     /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.
     pub fn is_container(&self, value: &Bound<'_, PyAny>) -> bool {
         self.containers.contains(&(value.get_type_ptr() as usize))

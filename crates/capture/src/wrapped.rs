@@ -95,6 +95,15 @@ impl<'py> Capture<'py> {
                 }
             }
         }
+        let annotations = function.getattr("__annotations__")?.cast_into::<PyDict>().map_err(PyErr::from)?;
+        let at = self.guards.source(Source::GetAttr(source, "__annotations__".into()));
+        self.guarded(self.guards.dict_keys(at, &annotations))?;
+        for (name, value) in annotations.iter() {
+            let item = self.guarded(self.guards.item(at, &name))?;
+            if !self.guarded(self.guards.equals(item, &value))? {
+                self.pin_whole(item, &value)?;
+            }
+        }
         for name in ["__wrapped__", "__signature__"] {
             let at = self.guards.attr(source, name);
             match function.getattr_opt(name)? {

@@ -59,6 +59,13 @@ pub struct Session {
     verify_each: bool,
 }
 
+/// Registers the passes of upstream that our pipelines use; safe to call more than once.
+pub(crate) fn register_upstream_passes() {
+    static PASSES: Once = Once::new();
+    // SAFETY: called once.
+    PASSES.call_once(|| unsafe { ffi::dynamoRegisterUpstreamPasses() });
+}
+
 impl Default for Session {
     fn default() -> Self {
         Self::new()
@@ -69,9 +76,7 @@ impl Session {
     /// A context with our dialect and the upstream ones that our pipelines use (`UpstreamDialects.cpp`, `UpstreamPasses.cpp`);
     /// single-threaded, since kernels are small and the two-core machines of CI would only pay for the pool.
     pub fn new() -> Self {
-        static PASSES: Once = Once::new();
-        // SAFETY: called once.
-        PASSES.call_once(|| unsafe { ffi::dynamoRegisterUpstreamPasses() });
+        register_upstream_passes();
 
         let registry = DialectRegistry::new();
         // SAFETY: the registry is alive.

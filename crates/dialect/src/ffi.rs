@@ -39,5 +39,6 @@ unsafe extern "C" {
     pub fn dynamoPassManagerNoteTimes(manager: MlirPassManager, note: PassTimeCallback, user_data: *mut c_void);
     pub fn dynamoSetLoopStrengthReduction(enabled: bool) -> bool;
     pub fn dynamoFindDeepNesting(text: MlirStringRef) -> isize;
-    pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub fn dynamoRegisterAllOfUpstream(registry: MlirDialectRegistry);
+    pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char, registry: MlirDialectRegistry) -> c_int;
 }

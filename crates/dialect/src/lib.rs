@@ -13,6 +13,7 @@ pub mod ffi;
 pub mod ir;
 pub mod llvm;
 pub mod ods;
+pub mod opt;
 pub mod pass;
 pub mod transform;
 

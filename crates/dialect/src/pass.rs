@@ -147,16 +147,6 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without a message".into())
 }
 
-/// Runs `mlir-opt`'s main with our dialect and the passes registered so far; returns the exit code.
-pub fn opt_main(args: impl IntoIterator<Item = String>) -> i32 {
-    let owned: Vec<_> = args.into_iter().filter_map(|arg| std::ffi::CString::new(arg).ok()).collect();
-    let mut pointers: Vec<_> = owned.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
-    let count = pointers.len() as i32;
-    pointers.push(std::ptr::null_mut());
-    // SAFETY: a null-terminated array of terminated strings that live through the call.
-    unsafe { ffi::dynamoOptMain(count, pointers.as_mut_ptr()) }
-}
-
 /// The location of a value's definition, for error messages.
 pub fn loc_of(value: ir::Value, fallback: Loc) -> Loc {
     value.def().map_or(fallback, Op::loc)

@@ -7,6 +7,7 @@
 //! - [`gpu`]: kernels for a GPU,
 //! - [`kernels`]: what reports say of each kernel,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
+//! - [`opt`]: `dynamlir-opt` of the wheel,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one way to compute,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
@@ -22,6 +23,7 @@ mod error;
 pub mod gpu;
 pub mod kernels;
 pub mod memory;
+pub mod opt;
 pub mod parts;
 pub mod plan;
 pub mod problems;

@@ -2,7 +2,8 @@
 
 use dynamlir_dialect::{
     ir::Op,
-    pass::{Config, Pass, PassResult, opt_main, register},
+    opt::{self, Upstream},
+    pass::{Config, Pass, PassResult, register},
 };
 use std::process::exit;
 
@@ -19,5 +20,5 @@ fn main() {
     dynamlir_codegen::pipelines::register_all();
     dynamlir_nvptx::pipelines::register_all();
     register(&PANIC);
-    exit(opt_main(std::env::args()));
+    exit(opt::main(std::env::args(), Upstream::ALL));
 }

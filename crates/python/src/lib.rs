@@ -99,6 +99,13 @@ fn stages() -> Vec<(String, Option<String>)> {
     dynamlir_driver::stages::pipelines()
 }
 
+/// `dynamlir-opt`, with what the extension has of MLIR; the first word is the program's name. The exit code. To be called once per
+/// process.
+#[pyfunction]
+fn opt_main(py: Python<'_>, args: Vec<String>) -> i32 {
+    py.detach(|| dynamlir_driver::opt::main(args))
+}
+
 /// Forgets the kernels compiled so far in this process.
 #[pyfunction]
 fn clear_kernel_cache() {
@@ -130,6 +137,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;
+    module.add_function(wrap_pyfunction!(opt_main, module)?)?;
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
     module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;

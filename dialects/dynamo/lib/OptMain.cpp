@@ -1,4 +1,4 @@
-//===- OptMain.cpp - mlir-opt with everything registered ------------------===//
+//===- OptMain.cpp - mlir-opt's main with our guard ------------------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,13 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "dynamo-c/Dynamo.h"
-#include "dynamo/Dynamo.h"
 #include "mlir/Bytecode/BytecodeReader.h"
+#include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Support.h"
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
-#include "mlir/InitAllPasses.h"
-#include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/InitLLVM.h"
@@ -42,14 +38,9 @@ static llvm::LogicalResult run(llvm::StringRef input, llvm::StringRef output, ml
   return llvm::success();
 }
 
-int dynamoOptMain(int argc, char **argv) {
+int dynamoOptMain(int argc, char **argv, MlirDialectRegistry known) {
   llvm::InitLLVM crashReports(argc, argv);
-  mlir::registerAllPasses();
-  mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  mlir::registerAllExtensions(registry);
-  mlir::registerAllGPUToLLVMIRTranslations(registry);
-  registry.insert<dynamlir::dynamo::DynamoDialect>();
+  mlir::DialectRegistry &registry = *unwrap(known);
   auto [input, output] = mlir::registerAndParseCLIOptions(argc, argv, "dynamlir optimizer driver\n", registry);
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
   if (config.shouldShowDialects() || config.shouldListPasses())

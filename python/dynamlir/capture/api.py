@@ -40,6 +40,8 @@ class Compiler:
         self.asked = asked
         self.subject = plain.Subject(name, getattr(function, "__code__", None))
         self.backend = backends.resolve(backend)
+        self.of_module = False
+        """Whether the function is the ``forward`` of a module, whose ``__call__`` is what is captured."""
         self.steps: Callable[..., None] | None = None
         self.callable: Any = None
         self._under: dict[str | int, Compiler] = {}
@@ -95,7 +97,7 @@ class Compiler:
         known = self._under.get(key)
         if known is None:
             known = self._under[key] = Compiler(self.function, self.name, backend, self.fullgraph, self.asked)
-            known.subject = self.subject
+            known.subject, known.of_module = self.subject, self.of_module
         return known
 
     def reset(self) -> None:
@@ -106,7 +108,7 @@ class Compiler:
 
     def compile(self, frame: Any) -> backends.Runner | tuple[reasons.Event, bool]:
         """A callable for a captured frame; what `stopped` says when it is for plain Python."""
-        captured = backends.Captured.of(self.name, frame)
+        captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
         self.log(frame)
         try:
             label = progress.label(self.name, self.function.__code__)
@@ -282,7 +284,8 @@ def compile(
             plain.tell(plain.Subject(name, getattr(model, "__code__", None)), event)
         return model
     if isinstance(model, torch.nn.Module):
-        compiler = Compiler(_forward(model), type(model).__qualname__, backend, fullgraph, asked)
+        compiler = Compiler(forward_of(model), type(model).__qualname__, backend, fullgraph, asked)
+        compiler.of_module = True
         return _compile_module(model, compiler, made_with)
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
@@ -335,7 +338,7 @@ def _caller() -> types.FunctionType:
     return types.FunctionType(call.__code__.replace(), call.__globals__, "call")
 
 
-def _forward(module: torch.nn.Module) -> types.FunctionType:
+def forward_of(module: torch.nn.Module) -> types.FunctionType:
     """The function that says what a module does."""
     forward: Any = module.forward
     return getattr(forward, "__func__", forward)

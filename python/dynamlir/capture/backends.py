@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import operator
 import traceback
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +20,7 @@ import torch.fx
 from .. import interruptions, logs, report
 from ..options import Options
 from ..reasons import Fallback
-from . import fx
+from . import fx, naming
 from .session import Session
 
 Runner = Callable[..., Sequence[Any]]
@@ -37,17 +39,42 @@ class Captured:
     """The real tensors of the first call, as example inputs."""
     text: str
     """The torch-level graph."""
+    forward: Any = None
+    """The module's, where one was called."""
 
     @staticmethod
-    def of(name: str, frame: Any) -> Captured:
+    def of(name: str, frame: Any, forward: types.FunctionType | None = None) -> Captured:
         """From a native ``CapturedFrame``."""
-        return Captured(name, frame.session, frame, frame.inputs, frame.text)
+        return Captured(name, frame.session, frame, frame.inputs, frame.text, forward)
 
     @functools.cached_property
     def module(self) -> torch.fx.GraphModule:
-        """The graph for torch's tools."""
+        """The graph for torch's tools, with Dynamo's names and order of inputs."""
         fakes = [self.session.faker.known(real) for real in self.inputs]
-        return fx.export(self.frame.nodes(), fakes, "Captured")
+        kinds = [type(real) for real in self.inputs]
+        return fx.export(self.frame.nodes(), fakes, "GraphModule", self.names, kinds, self.order)
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """What `module` calls the inputs."""
+        return naming.names(self.frame.sources, self.inputs, self.forward)
+
+    @functools.cached_property
+    def order(self) -> list[int]:
+        """Which of the inputs comes where in `module`."""
+        return naming.order(self.frame.nodes(), self.names)
+
+    @property
+    def examples(self) -> list[torch.Tensor]:
+        """The inputs as `module` takes them."""
+        return [self.inputs[at] for at in self.order]
+
+    def runner(self, compiled: Any) -> Any:
+        """What was made of `module`, taking the inputs as the capture has them."""
+        if not callable(compiled) or self.order == sorted(self.order):
+            return compiled
+        arrange = operator.itemgetter(*self.order)
+        return lambda *inputs: compiled(*arrange(inputs))
 
 
 def _native(captured: Captured, settings: Options) -> Runner:
@@ -80,20 +107,20 @@ def _jit(captured: Captured, settings: Options) -> Runner:
 
 
 def _eager(captured: Captured, settings: Options) -> Runner:
-    return captured.module.forward
+    return captured.runner(captured.module.forward)
 
 
 def _aot_eager(captured: Captured, settings: Options) -> Runner:
     from torch._functorch.aot_autograd import aot_module_simplified
 
-    return aot_module_simplified(captured.module, tuple(captured.inputs), fw_compiler=lambda gm, _: gm.forward)
+    compiled = aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=lambda gm, _: gm.forward)
+    return captured.runner(compiled)
 
 
 def _inductor(captured: Captured, settings: Options) -> Runner:
     from torch._inductor.compile_fx import compile_fx
 
-    compiled: Any = compile_fx(captured.module, list(captured.inputs))
-    return compiled
+    return captured.runner(compile_fx(captured.module, captured.examples))
 
 
 BACKENDS: dict[str, Callable[[Captured, Options], Runner]] = {
@@ -119,7 +146,7 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
     compiler = backend
 
     def custom(captured: Captured, settings: Options) -> Runner:
-        return compiler(captured.module, list(captured.inputs))
+        return captured.runner(compiler(captured.module, captured.examples))
 
     custom.__name__ = getattr(compiler, "__name__", "?")
     return custom

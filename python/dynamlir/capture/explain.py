@@ -13,7 +13,7 @@ import torch.fx
 
 from .. import native, progress, reasons, report
 from ..options import resolve as resolve_options
-from .api import entry_point
+from .api import entry_point, forward_of
 from .backends import Captured
 
 
@@ -91,7 +91,8 @@ def explain(model: Any) -> Callable[..., Explanation]:
             place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name),)
             return Explanation((), ((str(reasons.Event(reason, message, place)), place),), (), (), seconds)
         lines = [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
-        captured = Captured.of(function.__qualname__, frame)
+        forward = forward_of(model) if isinstance(model, torch.nn.Module) else None
+        captured = Captured.of(function.__qualname__, frame, forward)
 
         def compile_it() -> report.CompileReport:
             from ..backend import compile_recording

@@ -31,13 +31,22 @@ class GraphNode:
     location: Sequence[tuple[str, int, str]]
 
 
-def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Captured") -> torch.fx.GraphModule:
-    """Build the module; ``examples`` are the placeholders' fakes, in order."""
+def export(
+    nodes: Sequence[GraphNode],
+    examples: Sequence[Any],
+    name: str = "Captured",
+    names: Sequence[str] = (),
+    kinds: Sequence[type] = (),
+    order: Sequence[int] = (),
+) -> torch.fx.GraphModule:
+    """Build the module; ``examples`` are the placeholders' fakes, as the nodes have them.
+
+    ``names`` are what the placeholders are called, ``kinds`` what types they have, ``order`` says which comes where.
+    """
     graph = torch.fx.Graph()
     root = torch.nn.Module()
-    made: list[torch.fx.Node] = []
+    made: dict[int, torch.fx.Node] = {}
     constants: list[tuple[Any, torch.fx.Node]] = []
-    supply = iter(examples)
 
     def value(argument: Any) -> Any:
         if type(argument) is Ref:
@@ -66,13 +75,15 @@ def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Cap
         constants.append((constant, graph.create_node("get_attr", name)))
         return constants[-1][1]
 
-    for node in nodes:
+    for at in order or range(len(examples)):
+        made[at] = graph.placeholder(names[at] if names else f"L_{nodes[at].base}_", kinds[at] if kinds else None)
+        made[at].meta["example_value"] = examples[at]
+    for position, node in enumerate(nodes):
+        if position in made:
+            continue
         args = tuple(value(argument) for argument in node.args)
         kwargs = {key: value(argument) for key, argument in node.kwargs.items()}
-        if node.kind == "placeholder":
-            new = graph.placeholder(f"L_{node.base}_")
-            new.meta["example_value"] = next(supply, None)
-        elif any(map(keyword.iskeyword, kwargs)):
+        if any(map(keyword.iskeyword, kwargs)):
             target = node.object if node.kind == "call_function" else node.target
             new = graph.call_function(WithKeywords(target), (*args, kwargs))
         elif node.kind == "call_function":
@@ -85,7 +96,7 @@ def export(nodes: Sequence[GraphNode], examples: Sequence[Any], name: str = "Cap
         else:
             raise ValueError(f"a node of kind {node.kind} cannot be exported")
         new.meta["stack_trace"] = _stack_trace(node.location)
-        made.append(new)
+        made[position] = new
     graph.lint()
     return torch.fx.GraphModule(root, graph, name)
 

@@ -270,20 +270,23 @@ def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
     raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
 
 
+# Asked for once: `getLogger` takes a lock, which an interruption may leave taken.
+_FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
 @contextlib.contextmanager
 def _quiet_fakes() -> Iterator[None]:
     """Without torch's log entries for operators that refuse fakes: such a frame runs as plain Python, which says it."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
     thread = threading.get_ident()
 
     def is_of_another(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    log.addFilter(is_of_another)
+    _FAKES_LOG.addFilter(is_of_another)
     try:
         yield
     finally:
-        log.removeFilter(is_of_another)
+        _FAKES_LOG.removeFilter(is_of_another)
 
 
 _told = threading.Lock()

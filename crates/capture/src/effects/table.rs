@@ -157,6 +157,9 @@ pub(super) const OUTSIDE: Names = &[("torch", &["promote_types", "can_cast"])];
 
 pub(super) const MUTATES_FIRST: Names = &[("_collections", &["_count_elements"])];
 
+/// Functions that look at nothing but what they are given, where that is data: else they may call back, or compare.
+pub(super) const DATA: Names = &[("posix", &["fspath"]), ("sys", &["intern"]), ("_bisect", &["bisect_left", "bisect_right"])];
+
 /// Functions of numpy that compute a number from numbers.
 pub(super) const NUMPY: &[&str] = &["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "round", "sum"];
 
@@ -368,6 +371,14 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._C", "_log_api_usage_once", Special::None),
     // The capture's own modes are nobody's business.
     ("torch._C", "_len_torch_dispatch_stack", Special::Zero),
+];
+
+/// Methods that the policy does itself, by the class that has them.
+pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
+    ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
+    ("itertools", "chain", "from_iterable", Special::ChainOf),
+    ("_thread", "RLock", "__enter__", Special::Lock),
+    ("_thread", "RLock", "__exit__", Special::Unlock),
 ];
 
 /// Types whose methods, slots and constructors only read their arguments, but for the listed mutators of the object itself.

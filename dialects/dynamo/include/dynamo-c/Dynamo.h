@@ -68,9 +68,14 @@ MLIR_CAPI_EXPORTED bool dynamoSetLoopStrengthReduction(bool enabled);
 /// parser should be trusted with, or 0.
 MLIR_CAPI_EXPORTED intptr_t dynamoFindDeepNesting(MlirStringRef text);
 
-/// `mlir-opt` with every upstream dialect and pass, this dialect, and whatever
-/// passes were registered before. Returns the process's exit code.
-MLIR_CAPI_EXPORTED int dynamoOptMain(int argc, char **argv);
+/// Registers every upstream pass, and with `registry` every upstream dialect
+/// and this one. A program that refers to this function links all of MLIR.
+MLIR_CAPI_EXPORTED void dynamoRegisterAllOfUpstream(MlirDialectRegistry registry);
+
+/// `mlir-opt` with the dialects of `registry`, which stays the caller's, and
+/// the passes registered so far. Returns the process's exit code. Call it once
+/// per process.
+MLIR_CAPI_EXPORTED int dynamoOptMain(int argc, char **argv, MlirDialectRegistry registry);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,79 @@
+"""What the inputs of an exported graph are called, and their order: as Dynamo has them for the same function.
+
+A name is the source with all that is no letter or digit as ``_``: ``L_x_``, ``L_self_modules_fc_parameters_weight_``,
+``G_scale_``. Dynamo makes an input of a local or a global when an operation takes it, of a module's parameter or buffer
+already when it is read. Where one operation takes several, that is what tells them apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .. import places
+from .fx import GraphNode, Ref
+
+
+def names(
+    sources: Sequence[str], inputs: Sequence[torch.Tensor], forward: types.FunctionType | None = None
+) -> list[str]:
+    """Names for inputs that are found by these expressions. ``forward`` is the module's, where one was called."""
+    return [
+        re.sub(r"[^a-zA-Z0-9]+", "_", _of_module(_of_forward(source, forward), tensor))
+        for source, tensor in zip(sources, inputs, strict=True)
+    ]
+
+
+def order(nodes: Sequence[GraphNode], names: Sequence[str]) -> list[int]:
+    """The inputs, by their places among the nodes' first ones, in order of first use; these are their `names`."""
+    found: dict[int, None] = {}
+    read = [bool(re.search("_(parameters|buffers)_", name)) for name in names]
+    for node in nodes[len(names) :]:
+        used = [at for at in _refs((node.args, node.kwargs)) if at < len(names)]
+        if node.kind != "output":
+            found |= dict.fromkeys(sorted(at for at in used if read[at]))
+        found |= dict.fromkeys(used)
+    return [*found, *(at for at in range(len(names)) if at not in found)]
+
+
+def _refs(argument: Any) -> Iterator[int]:
+    if type(argument) is Ref:
+        yield int(argument)
+    elif isinstance(argument, (list, tuple)):
+        for item in argument:
+            yield from _refs(item)
+    elif isinstance(argument, dict):
+        yield from _refs(tuple(argument.values()))
+    elif isinstance(argument, slice):
+        yield from _refs((argument.start, argument.stop, argument.step))
+
+
+def _of_module(source: str, tensor: torch.Tensor) -> str:
+    """``L['self']._modules['fc'].weight`` with the dictionary that a module finds it in."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return re.sub(r"\.(\w+)$", r"._parameters['\1']", source)
+    return re.sub(r"(\._modules\['[^']*'\])\.(\w+)$", r"\1._buffers['\2']", source)
+
+
+def _of_forward(source: str, forward: types.FunctionType | None) -> str:
+    """What was found in a call of a module, by the names that its ``forward`` has for it."""
+    if forward is None:
+        return source
+    if not places.is_users(forward.__code__.co_filename):
+        # torch's own modules have no code that Dynamo would call by its parameters.
+        return re.sub(r"^L\['self'\]", "L['fn']", source)
+    parameters = [
+        name
+        for name, parameter in inspect.signature(forward).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if found := re.match(r"L\['args'\]\[(\d+)\]", source):
+        at = int(found[1]) + 1
+        return f"L['{parameters[at]}']{source[found.end() :]}" if at < len(parameters) else source
+    source = re.sub(r"^L\['kwargs'\]\['(\w+)'\]", r"L['\1']", source)
+    return re.sub(r"^L\['self'\]", f"L['{parameters[0]}']", source) if parameters else source

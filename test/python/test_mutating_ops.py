@@ -1,0 +1,105 @@
+"""Operators of users' that write their arguments stay operators of the graph: they are called on copies, whose new
+values go where the operator would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from both import DOORS
+from harness import differences, run
+from torch import Tensor
+
+pytestmark = pytest.mark.native
+
+
+@torch.library.custom_op("dynamlir_test::add_to", mutates_args=("x",))
+def add_to(x: Tensor, y: Tensor, by: float = 1.0, sizes: list[int] | None = None) -> None:
+    x.add_(y, alpha=by)
+
+
+@torch.library.custom_op("dynamlir_test::swap", mutates_args=("x", "y"))
+def swap(x: Tensor, y: Tensor, *, note: str = "a (note)") -> Tensor:
+    was = x.clone()
+    x.copy_(y)
+    y.copy_(was)
+    return x + 2 * y
+
+
+@swap.register_fake
+def _(x: Tensor, y: Tensor, *, note: str = "a (note)") -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("dynamlir_test::add_to_all", mutates_args=("xs",))
+def add_to_all(xs: list[Tensor], y: Tensor) -> None:
+    for x in xs:
+        x.add_(y)
+
+
+def of_what_is_made(x: Tensor) -> Tensor:
+    y = x.sin()
+    add_to(y, x, by=0.5)
+    return y * 2
+
+
+def of_an_input(x: Tensor) -> Tensor:
+    add_to(x, x.cos(), sizes=[1, 2])
+    return x + 1
+
+
+def of_a_view(x: Tensor) -> Tensor:
+    y = x * 2
+    add_to(y[0], x[1])
+    return y
+
+
+def of_two(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x.sin(), x.cos()
+    return swap(y, z, note="b"), y, z
+
+
+def of_two_that_nobody_reads(x: Tensor) -> Tensor:
+    y = x.sin()
+    swap(y, x)
+    return y
+
+
+@pytest.mark.parametrize(
+    "function", [of_what_is_made, of_an_input, of_a_view, of_two, of_two_that_nobody_reads], ids=lambda f: f.__name__
+)
+def test_as_eager(function: Callable[[Tensor], Any]) -> None:
+    """Values and what was written; nothing runs plain. How often the operator's own code counts a version up is not
+    known: here it is once."""
+    for door in DOORS.values():
+        torch._dynamo.reset()
+        dynamlir.reset()
+        compiled, x = door(function), torch.rand(3, 4)
+        with torch.no_grad():
+            for _ in range(2):
+                eager, ours = run(function, (x.clone(),), {}), run(compiled, (x.clone(),), {})
+                assert not [found for found in differences(eager, ours) if "version" not in found]
+        assert not dynamlir.fallbacks()
+
+
+def test_the_graph_has_the_operator() -> None:
+    dynamlir.reset()
+    dynamlir.compile(of_two)(torch.rand(3, 4))
+    made = dynamlir.last_compile()
+    assert made is not None
+    assert [extern.schema for extern in made.externs] == ["dynamlir_functional.dynamlir_test_swap_default.default"]
+
+
+def test_lists_that_are_written_run_plain() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x.sin()
+        add_to_all([y, x], x.cos())
+        return y
+
+    x, other = torch.rand(3, 4), torch.rand(3, 4)
+    other.copy_(x)
+    assert torch.equal(dynamlir.compile(function)(x), function(other)) and torch.equal(x, other)
+    assert dynamlir.counters()["fallbacks"] == {"no-functional-variant": 1}
