@@ -495,7 +495,7 @@ def an_eq_that_comes_later_beneath_in() -> Made:
 
 @case
 def a_ne_that_comes_later() -> Made:
-    return gaining(lambda x, new: x * (2 if new() != 1 and not new() != None else 3), "__ne__")  # noqa: E711
+    return gaining(lambda x, new: x * (2 if new() != 1 and not new() != None else 3), "__ne__")  # noqa: E711, SIM202
 
 
 @case

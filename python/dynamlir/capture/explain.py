@@ -66,6 +66,11 @@ class Explanation:
         """How often a graph was broken off."""
         return len(self.break_reasons)
 
+    def print_tabular(self) -> None:
+        """Print each graph as a table, as torch's ``Graph.print_tabular`` does, with the names of `ops`."""
+        for table in self.tables:
+            print(table)
+
     def __str__(self) -> str:
         lines = [
             f"graphs: {self.graph_count}, breaks: {self.graph_break_count}, operations: {len(self.ops)}, "
