@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from suite import agree, catalog, cli, contestants, fresh, gpu, kernels, measure, plot, record, targets
+from suite import agree, catalog, chain, cli, contestants, fresh, gpu, kernels, measure, plot, record, targets
 
 TINY = catalog.Entry(
     "torch",
@@ -204,3 +204,18 @@ def test_a_gpus_kernel_is_held_against_a_copy_of_as_many_bytes() -> None:
 def test_without_a_device_the_part_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     gpu.run(record.Record({}, None), contestants.Field(), "", 0.0)
     assert "there is no CUDA device" in capsys.readouterr().out
+
+
+@pytest.mark.native
+def test_a_chain_by_each_backend(tmp_path: Path) -> None:
+    made = record.Record({}, tmp_path / "record.json")
+    chain.run(made, contestants.Field(inductor=False), 0.0)
+    whole, one, layers = made.document["parts"]["chain"]["lines"]
+    assert whole["right"] and one["right"] and made.right
+    assert set(whole["times"]) == {"plain", "python", "jit", "eager", "dynamlir"}
+    assert len(layers["figures"]) == 4
+    import dynamlir
+
+    (graph,) = dynamlir.explain(chain.chain)(torch.ones(2, 2), torch.ones(2, 2)).graphs
+    assert len(graph.graph.find_nodes(op="placeholder")) == 2
+    assert len(graph.graph.nodes) - 3 == chain.OPERATIONS

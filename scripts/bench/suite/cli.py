@@ -23,6 +23,7 @@ PARTS = {
     "layers": "compilation of 4 and of 48 equal layers",
     "memory": "most memory resident in fresh processes",
     "calls": "what a call costs that does almost nothing",
+    "chain": "eleven elementwise operations by each backend, and what each layer costs",
     "gpu": "single kernels on a CUDA device, and its bandwidth",
 }
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(options.cache.resolve())
-    from . import calls, catalog, contestants, fresh, gemm, gpu, kernels, models, plot, profile, record, targets
+    from . import calls, catalog, chain, contestants, fresh, gemm, gpu, kernels, models, plot, profile, record, targets
 
     unknown = set(options.model or ()) - set(catalog.MODELS)
     if unknown:
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "layers": lambda: fresh.layers(output, field, rounds),
         "memory": lambda: fresh.memory(output, field, chosen, options.batch, first),
         "calls": lambda: calls.run(output, field, chosen, seconds),
+        "chain": lambda: chain.run(output, field, seconds),
         "gpu": lambda: gpu.run(output, field, options.only, seconds),
     }
     for part in runs if "all" in options.part else options.part:
