@@ -115,6 +115,7 @@ def test_topics_without_a_plus_show_what_they_are() -> None:
 
 def test_an_explanation_tells_what_the_compiler_makes_of_the_graph() -> None:
     explanation = dynamlir.explain(norm_and_more)(X)
+    assert explanation.eager_ops == 0 and "outside of graphs" not in str(explanation)
     assert not explanation.runs_plain and dynamlir.last_compile() is None
     assert explanation.extern_ops == {"aten._linalg_det.default": 1}
     assert explanation.compile_seconds > 0 and explanation.compiled is explanation.compiled
@@ -124,6 +125,7 @@ def test_an_explanation_tells_what_the_compiler_makes_of_the_graph() -> None:
 
 def test_an_explanation_of_a_branch() -> None:
     explanation = dynamlir.explain(branches)(X)
+    assert explanation.eager_ops is None and "outside of graphs: not known" in str(explanation)
     assert explanation.runs_plain and explanation.compiled is None and explanation.extern_ops == {}
     ((reason, traceback),) = explanation.break_reasons
     assert reason.startswith("data-dependent-branch") and traceback[0][0] == __file__

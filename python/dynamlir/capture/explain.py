@@ -57,6 +57,14 @@ class Explanation:
         return not self.graphs
 
     @property
+    def eager_ops(self) -> int | None:
+        """How many operations run outside of graphs: none where the call was captured whole, else None.
+
+        What a capture has not come to is known by running it only, which `explain` does not do.
+        """
+        return None if self.break_reasons or not self.graphs else 0
+
+    @property
     def graph_count(self) -> int:
         """How many graphs there are."""
         return len(self.graphs)
@@ -79,6 +87,8 @@ class Explanation:
         for reason, traceback in self.break_reasons:
             lines.append(f"break: {reason}")
             lines += [f"  {file}:{line} in {function}" for file, line, function in traceback]
+        if self.eager_ops is None:
+            lines.append("operations outside of graphs: not known, since only a run of the call would tell")
         return "\n".join(lines)
 
 
