@@ -1,0 +1,172 @@
+"""A capture touches nothing: whatever a program reads, the world is afterwards as it was, and so is the process.
+
+What a capture may do is to run the program's own code, each part as often as plain Python would. A function that
+writes runs as plain Python: its effects are those of one call.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from untouched import compare, known, programs, watch
+
+pytestmark = pytest.mark.native
+
+HERE = Path(__file__).parent
+
+
+def drawn(examples: int) -> Any:
+    """The settings of a test of random programs, the same at each run."""
+    checks = [HealthCheck.function_scoped_fixture]
+    return settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=checks)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def used_before() -> None:
+    """What is made and imported once, is."""
+    for read in ("LIST[0]", "copy.deepcopy(LIST)[0]", "print(end='')", "len(inspect.signature(helper).parameters)"):
+        world = programs.world(f"y = BLOCK(y) * {read}")
+        compiled = [dynamlir.compile(world.main, backend=backend) for backend in ("eager", "dynamlir")]
+        for function in (world.main, dynamlir.explain(world.main), *compiled):
+            with torch.no_grad():
+                programs.called(function, world)
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def silent(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    capfd.readouterr()
+    yield
+    assert capfd.readouterr() == ("", "")
+
+
+def touched(body: str) -> list[str]:
+    """What a capture alone changes."""
+    world = programs.world(body)
+    with programs.imported(world):
+        return compare.changes(world, lambda: programs.called(dynamlir.explain(world.main), world))
+
+
+def cases(expressions: list[str], expected: dict[str, str]) -> list[Any]:
+    """One test each; some are expected to fail."""
+    marks = {each: [pytest.mark.xfail(reason=why, strict=True)] for each, why in expected.items()}
+    return [pytest.param(each, marks=marks.get(each, ())) for each in expressions]
+
+
+@pytest.mark.parametrize("read", programs.entries("reads.txt"))
+def test_what_is_read_is_not_touched(read: str, silent: None) -> None:
+    assert touched(f"y = y * ({read})") == []
+
+
+@pytest.mark.parametrize("write", cases(programs.WRITES, known.TOUCHED))
+def test_what_would_be_written_is_not(write: str, silent: None) -> None:
+    assert touched(f"y = y + 1\n{write}") == []
+
+
+@drawn(60)
+@given(programs.bodies())
+def test_programs_that_read(silent: None, body: str) -> None:
+    assert touched(body) == []
+
+
+@drawn(40)
+@given(programs.writing())
+def test_programs_that_write(silent: None, body: str) -> None:
+    assert touched(body) == []
+
+
+@pytest.mark.parametrize("write", cases([each for each in programs.WRITES if each not in known.TOUCHED], known.UNLIKE))
+def test_effects_are_those_of_plain_python(write: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compare.unlike(f"y = y + 1\n{write}", capfd.readouterr) == []
+
+
+@pytest.mark.parametrize("backend, examples", [("eager", 25), ("dynamlir", 10)])
+def test_what_was_called_and_dropped_leaves_nothing(backend: str, examples: int) -> None:
+    """Compared with what another plain call changes, as random numbers do."""
+
+    @drawn(examples)
+    @given(programs.bodies())
+    def check(body: str) -> None:
+        world = programs.world(body)
+
+        def act() -> None:
+            compiled = dynamlir.compile(world.main, backend=backend)
+            for _ in range(2):
+                programs.called(compiled, world)
+
+        with programs.imported(world):
+            programs.called(world.main, world)
+            plain = compare.changes(world, lambda: programs.called(world.main, world))
+            changed = [each.partition(":")[0] for each in plain]
+            seen = compare.changes(world, act)
+            assert [each for each in seen if each.partition(":")[0] not in changed] == []
+
+    check()
+
+
+def test_nothing_runs_more_often_than_in_plain_python() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "untouched.counts"]
+    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
+    *found, methods = done.stdout.splitlines()
+    assert done.returncode == 0 and done.stderr == ""
+    assert {line.partition("\t")[0] for line in found} == known.OFTEN, found
+    assert int(methods) > 10
+
+
+TOUCHES: dict[str, Callable[[Any], Any]] = {
+    "an item and back": lambda w: (w.TABLE.update(a=5), w.TABLE.update(a=1)),
+    "order": lambda w: w.TABLE.update(a=w.TABLE.pop("a")),
+    "a list": lambda w: w.LIST.append(1),
+    "an equal object": lambda w: setattr(w, "TUPLE", (1, 2, int("3"))),
+    "a class": lambda w: (setattr(w.Config, "k", 3), delattr(w.Config, "k")),
+    "a slot": lambda w: setattr(w.SLOTS, "number", 4),
+    "a cell": lambda w: w.MORE(),
+    "a cache": lambda w: w.remembered(1),
+    "an iterator": lambda w: next(w.ITERATOR),
+    "a generator": lambda w: next(w.GENERATOR),
+    "a count": lambda w: next(w.COUNT),
+    "a tensor": lambda w: w.TENSOR.add_(0),
+    "data beneath": lambda w: w.TENSOR.data.mul_(2),
+    "bytes": lambda w: w.BYTES.append(1),
+    "a hook": lambda w: w.HOOKED._forward_hooks.clear(),
+    "a context variable": lambda w: w.VARIABLE.set(7),
+    "a thread's own": lambda w: setattr(w.LOCAL, "k", 7),
+    "a lock": lambda w: w.LOCK.acquire(),
+    "a reference": lambda w: KEPT.append(w.CONFIG),
+    "a reference that is weak": lambda w: KEPT.append(w.weakref.ref(w.HOLDER)),
+    "random numbers": lambda w: torch.rand(1),
+    "a module": lambda w: sys.modules.update(fuzzed_other=w.MODULE),
+}
+KEPT: list[Any] = []
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_every_touch_is_seen(touch: str) -> None:
+    if touch == "an item and back" and sys.version_info >= (3, 13):
+        pytest.skip("CPython 3.13 gives dicts no version")
+    world = programs.world("")
+    with programs.imported(world):
+        assert compare.changes(world, lambda: TOUCHES[touch](world))
+    KEPT.clear()
+
+
+def test_what_looking_at_a_world_does_is_not_seen() -> None:
+    world = programs.world("")
+    assert compare.changes(world, lambda: len(watch.parts(world))) == []

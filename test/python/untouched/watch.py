@@ -1,0 +1,205 @@
+"""What a world consists of, read without running any code of it: contents by identity, versions, reference counts.
+
+Contents come from `gc.get_referents`, which sees what the collector sees, in order. What is not made of objects –
+bytes, positions of iterators, versions – comes from C functions and from memory.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextvars
+import ctypes
+import dataclasses
+import enum
+import functools
+import gc
+import itertools
+import sys
+import threading
+import types
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+TYPE_FLAGS, TYPE_VERSION, DICT_VERSION = 168, 384, 24
+"""Where CPython keeps them in objects."""
+VALID_VERSION = 1 << 19
+WATCHERS = 8
+"""Bits of a dict's version that say who watches it, from 3.12 on."""
+
+ATOMS = (str, bytes, int, float, complex, type(None), types.CodeType, torch.dtype, range)
+EMPTY: Any = ()
+SHARED = {id(value) for module in (dataclasses, functools, typing, enum) for value in vars(module).values()}
+"""What modules of the library give to all."""
+ITERATORS = tuple(
+    {
+        type(made)
+        for made in (
+            *map(iter, ([], (), "", b"", range(1), {}, set(), {}.values(), {}.items())),
+            *map(reversed, ([], {})),  # type: ignore[arg-type]
+        )
+    }
+)
+
+
+def word(place: int, size: type = ctypes.c_uint64) -> int:
+    """What memory holds."""
+    return int(size.from_address(place).value)
+
+
+def is_foreign(value: Any, name: str) -> bool:
+    """Whether something is no part of the module of that name, which others use as well."""
+    if isinstance(value, ATOMS) or type(value) in (object, types.MappingProxyType) or id(value) in SHARED:
+        return True
+    if issubclass(type(value), type):
+        return type.__getattribute__(value, "__module__") != name
+    if issubclass(type(value), types.ModuleType):
+        return not str(types.ModuleType.__getattribute__(value, "__name__")).startswith(name)
+    if type(value) is types.FunctionType:
+        return value.__globals__.get("__name__") != name
+    if type(value) is types.BuiltinFunctionType:
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    return False
+
+
+def parts(world: types.ModuleType) -> list[Any]:
+    """Everything that a module reaches and that is its own."""
+    name = world.__name__
+    seen = {id(world.__dict__["__builtins__"])}
+    found: list[Any] = []
+    waiting: list[Any] = [world]
+    for value in waiting:
+        if id(value) in seen or value is EMPTY or is_foreign(value, name):
+            continue
+        seen.add(id(value))
+        found.append(value)
+        waiting += gc.get_referents(value)
+        if "__dict__" in dir_of(type(value)):
+            # Made here, where it had not been yet; that is no change that anybody could see.
+            waiting.append(object.__getattribute__(value, "__dict__"))
+        if type(value) is types.FunctionType:
+            waiting.append(value.__annotations__)
+    return found
+
+
+def dir_of(kind: type) -> set[str]:
+    return {name for base in type.__dict__["__mro__"].__get__(kind) for name in base.__dict__}
+
+
+def of_tensor(value: torch.Tensor) -> Any:
+    with torch._C.DisableTorchFunctionSubclass():
+        contents = bytes(value.detach().untyped_storage()) if not value.is_meta else b""  # type: ignore[arg-type]
+        layout = value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.data_ptr()
+        return value._version, value.requires_grad, id(value.grad), layout, contents
+
+
+def of_dict(value: Any) -> Any:
+    version = word(id(value) + DICT_VERSION) if sys.version_info < (3, 13) else 0
+    return version >> (WATCHERS if sys.version_info >= (3, 12) else 0), tuple(map(id, dict.keys(value)))
+
+
+def of_type(value: Any) -> Any:
+    valid = word(id(value) + TYPE_FLAGS) & VALID_VERSION
+    version = word(id(value) + TYPE_VERSION, ctypes.c_uint32) if valid else 0
+    return Version(version), tuple(map(id, type.__subclasses__(value)))
+
+
+class Version(int):
+    """Of a type. It has none before it is first asked for one."""
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == 0 or super().__eq__(other)
+
+    __hash__ = int.__hash__
+
+
+def of_generator(value: Any) -> Any:
+    return None if value.gi_frame is None else value.gi_frame.f_lasti
+
+
+def of_iterator(value: Any) -> Any:
+    return type(value).__length_hint__(value)
+
+
+def of_local(value: Any) -> Any:
+    held = type(value).__getattribute__(value, "__dict__")
+    return [(name, id(item)) for name, item in held.items()]
+
+
+READERS: list[tuple[Any, Callable[[Any], Any]]] = [
+    (dict, of_dict),
+    (type, of_type),
+    (torch.Tensor, of_tensor),
+    (torch.Generator, lambda value: bytes(value.get_state())),
+    ((bytearray, array.array), bytes),
+    (memoryview, bytes),
+    (types.GeneratorType, of_generator),
+    (ITERATORS, of_iterator),
+    ((itertools.count,), repr),
+    (type(functools.lru_cache(lambda: 0)), lambda value: tuple(value.cache_info())),
+    (contextvars.ContextVar, lambda value: id(value.get(None))),
+    (threading.local, of_local),
+    (type(threading.Lock()), lambda value: value.locked()),
+    (collections.deque, collections.deque.__len__),
+]
+
+
+PLACES = (bytearray, array.array, memoryview, types.GeneratorType, *ITERATORS, itertools.count, torch.Generator)
+"""Of these the readers say the same of two worlds alike."""
+
+
+def positions(world: types.ModuleType) -> list[Any]:
+    """Contents and positions of what a world has that has no attributes to compare."""
+    held = [(name, value) for name, value in world.__dict__.items() if isinstance(value, PLACES)]
+    found: list[Any] = [
+        (name, [reader(value) for kinds, reader in READERS if isinstance(value, kinds)]) for name, value in held
+    ]
+    return found + [value.get() for value in world.__dict__.values() if isinstance(value, contextvars.ContextVar)]
+
+
+def own_state(value: Any) -> Any:
+    """What a value holds besides references."""
+    kind = type(value)
+    held = tuple(reader(value) for types_, reader in READERS if issubclass(kind, types_))
+    return id(kind), held, weakref.getweakrefcount(value)
+
+
+class Snapshot:
+    """A world at one moment."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.states = [(own_state(value), tuple(map(id, gc.get_referents(value)))) for value in values]
+        # Last, when all of the above has let go what it was given.
+        self.counts = [sys.getrefcount(value) for value in values]
+
+
+def differences(values: list[Any], before: Snapshot, after: Snapshot) -> list[str]:
+    """What has changed, in words."""
+    found = []
+    for value, was, now, held, holds in zip(
+        values, before.states, after.states, before.counts, after.counts, strict=True
+    ):
+        if was[0] != now[0]:
+            found.append(f"{label(value, values)}: {was[0]} became {now[0]}")
+        if was[1] != now[1]:
+            found.append(f"{label(value, values)} referred to other things")
+        if held != holds:
+            found.append(f"{label(value, values)}: {held} references became {holds}")
+    return found
+
+
+def label(value: Any, values: list[Any]) -> str:
+    """What to call a part of a world: its name there, or that of what it belongs to."""
+    kind = type(value).__qualname__
+    for name, held in values[0].__dict__.items():
+        if held is value:
+            return str(name)
+    for other in values:
+        if any(held is value for held in gc.get_referents(other)):
+            name = next((name for name, held in values[0].__dict__.items() if held is other), type(other).__qualname__)
+            return f"a {kind} of {name}"
+    return f"a {kind}"
