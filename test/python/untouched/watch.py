@@ -53,6 +53,8 @@ def word(place: int, size: type = ctypes.c_uint64) -> int:
 
 def is_foreign(value: Any, name: str) -> bool:
     """Whether something is no part of the module of that name, which others use as well."""
+    if type(value).__name__ == "_localdummy":  # in the thread's dict, of any `threading.local`
+        return True
     if isinstance(value, ATOMS) or type(value) in (object, types.MappingProxyType) or id(value) in SHARED:
         return True
     if issubclass(type(value), type):
