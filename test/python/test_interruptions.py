@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 
 import dynamlir
@@ -85,8 +86,11 @@ def swallowing(x):
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Deadline, Halt, TimeoutError])
 @pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
-def test_an_interruption_reaches_the_caller(kind, door, alarm):
+def test_an_interruption_reaches_the_caller(kind, door, alarm, monkeypatch):
     hits: list[int] = []
+    # What a handler raises inside a `__del__` or a weak reference's callback, CPython itself reports and drops.
+    dropped: list[type] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: dropped.append(report.exc_type))
     handler = Handler(kind, hits, ours=door == "torch.compile")
     signal.signal(signal.SIGALRM, handler.method if kind is Halt else lambda *args: handler(*args))
     x = torch.ones(2, 3)
@@ -115,7 +119,7 @@ def test_an_interruption_reaches_the_caller(kind, door, alarm):
         # Nothing half done stays: the next call is right.
         torch.testing.assert_close(compiled(x), plain[n])
         assert torch._C._len_torch_dispatch_stack() == 0
-    assert swallowed == 0
+    assert swallowed == dropped.count(kind)
     assert raised > 0
 
 
