@@ -214,6 +214,28 @@ def partials(x):
     return functools.partial(torch.add, alpha=2)(x, x)
 
 
+class Countdown:
+    def __init__(self, left):
+        self.left = left
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return self.left
+
+
+class Holder:
+    def __iter__(self):
+        return Countdown(3)
+
+
+def iterators_without_iter(x):
+    """What `__iter__` returns needs a `__next__` only."""
+    first, _, _ = Holder()
+    return x * sum(Holder()) + first + (lambda a, b, c: a)(*Holder())
+
+
 def lambdas(x):
     return (lambda y, *rest, scale=2, **more: y * scale + len(rest) + len(more))(x, 1, 2, a=3)
 
@@ -256,7 +278,7 @@ def slice_assignment(x):
     "function",
     [
         branches, loops, containers, comprehension, generator, closure, handled, with_block, strings,
-        partials, lambdas,
+        partials, iterators_without_iter, lambdas,
         pattern, named_tuple, split, math_calls, operators, slice_assignment,
     ],
 )  # fmt: skip

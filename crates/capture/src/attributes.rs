@@ -4,6 +4,7 @@
 //! guard: the type, what its classes hold under the name, what the instance stores. Whatever runs Python on the way (a
 //! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
 
+use dynamlir_cpython_abi::types;
 use dynamlir_guards::{ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
@@ -153,13 +154,13 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source_of(&class) {
             self.pin_mro(&class, source)?;
         }
-        let behind = class.mro().iter().skip_while(|base| !base.is(&asking)).skip(1).collect::<Vec<_>>();
+        let behind = types::mro(&class)?.into_iter().skip_while(|base| !base.is(&asking)).skip(1).collect::<Vec<_>>();
         for base in behind {
             let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
             let label: String = base.getattr("__qualname__")?.extract()?;
             let held = self.guarded(self.guards.hold(&base, &label))?;
             let at = self.guards.type_attr(held, &key);
-            let own = base.getattr("__dict__")?.contains(name)?;
+            let own = types::dict(&base)?.contains(name)?;
             match lookup(&base, &key)? {
                 None => self.guards.absent(at),
                 Some(raw) => {
@@ -242,8 +243,8 @@ impl<'py> Capture<'py> {
             return self.pin_entry(&class, source, &own);
         }
         // It may have been put there under another name.
-        for base in class.mro() {
-            for entry in base.getattr("__dict__")?.call_method0("items")?.try_iter()? {
+        for base in types::mro(&class)? {
+            for entry in types::dict(&base)?.call_method0("items")?.try_iter()? {
                 let (name, found): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
                 if found.is(function)
                     && let Ok(name) = name.cast::<PyString>()
@@ -337,6 +338,12 @@ impl<'py> Capture<'py> {
         if let Some(value) = value {
             self.settle(value)?;
         }
+        if value.is_none() && !self.is_stored(owner, dict.as_ref(), name)? {
+            // It raises, in words of its own.
+            let raised = self.py.get_type::<PyAny>().call_method1("__delattr__", (owner, name));
+            self.guards.absent(self.guards.attr(source, &key));
+            return self.returned(raised).map(|_| ());
+        }
         let value = value.map(|value| value.object.clone().unbind());
         let mut written = self.written.borrow_mut();
         if let Some(entry) = written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
@@ -360,6 +367,15 @@ impl<'py> Capture<'py> {
             written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before, location, deleted });
         }
         Ok(())
+    }
+
+    /// Whether an existing object holds something under a name, as far as the frame knows.
+    fn is_stored(&self, owner: &Bound<'py, PyAny>, dict: Option<&Bound<'py, PyDict>>, name: &Bound<'py, PyString>) -> Outcome<bool> {
+        match self.written_attr(owner, name.to_str()?) {
+            Overlay::Untouched => Ok(dict.is_some_and(|dict| dict.contains(name).unwrap_or(false))),
+            Overlay::Deleted => Ok(false),
+            Overlay::Set(_) => Ok(true),
+        }
     }
 
     /// Whether the frame has written to an existing object, which itself is not touched.
@@ -449,8 +465,8 @@ pub(crate) fn text(name: &Bound<'_, PyString>) -> Outcome<String> {
 
 /// What a class finds under a name along its MRO, unbound.
 pub(crate) fn lookup<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-    for base in class.mro() {
-        let dict = base.getattr("__dict__")?;
+    for base in types::mro(class)? {
+        let dict = types::dict(&base)?;
         if let Ok(found) = dict.get_item(name) {
             return Ok(Some(found));
         }

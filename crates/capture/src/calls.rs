@@ -230,12 +230,7 @@ impl<'py> Capture<'py> {
 
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        let in_place = match name {
-            "iand" => Some("and_"),
-            "ior" => Some("or_"),
-            "invert" => None,
-            _ => name.strip_prefix('i'),
-        };
+        let in_place = in_place(name);
         if self.torch.is_fake(&lhs.object) {
             return self.operator(name, &[lhs.clone(), rhs.clone()]);
         }
@@ -245,10 +240,8 @@ impl<'py> Capture<'py> {
         }
         if in_place.is_some()
             && let Some(source) = self.source_of(&lhs.object)
-            && self.torch.is_container(&lhs.object)
-            // These make new ones.
-            && !lhs.object.is_instance_of::<PyTuple>()
-            && !lhs.object.is_instance_of::<pyo3::types::PyFrozenSet>()
+            // Other types make something new. What is written in Python is looked into.
+            && lookup(&lhs.object.get_type(), &format!("__{name}__"))?.is_some_and(|own| !own.is_exact_instance_of::<PyFunction>())
         {
             return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
@@ -280,6 +273,18 @@ impl<'py> Capture<'py> {
         }
         let object = self.readable(value)?;
         self.returned(self.py.import("operator")?.getattr(name)?.call1((object,)))
+    }
+}
+
+/// The operator without the writing, if this is one that writes to its first operand.
+pub(crate) fn in_place(name: &str) -> Option<&str> {
+    match name {
+        "iand" => Some("and_"),
+        "ior" => Some("or_"),
+        "iadd" | "isub" | "imul" | "imatmul" | "itruediv" | "ifloordiv" | "imod" | "ipow" | "ilshift" | "irshift" | "ixor" => {
+            name.strip_prefix('i')
+        }
+        _ => None,
     }
 }
 

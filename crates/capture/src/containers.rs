@@ -5,7 +5,7 @@ use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyKeyError, PyValueError},
     prelude::*,
-    types::{PyDict, PyList, PySet, PySlice, PyString, PyTuple, PyType},
+    types::{PyDict, PyIterator, PyList, PySet, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -337,7 +337,8 @@ impl<'py> Capture<'py> {
             other => other?,
         };
         let mut items = Vec::new();
-        for item in iterator.object.try_iter()? {
+        // Not asked for an iterator again: it need not have an `__iter__`.
+        for item in iterator.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
             items.push(self.met(item?)?);
             if limit.is_some_and(|limit| items.len() > limit) {
                 break;

@@ -199,7 +199,7 @@ impl Effects {
         for example in EXAMPLES {
             let text = std::ffi::CString::new(*example)?;
             let object = py.eval(&text, None, None)?.get_type();
-            table.types.insert(object.as_ptr() as usize, &[]);
+            table.types.insert(object.as_ptr() as usize, &["__next__", "__setstate__"]);
             table.alive.push(object.into_any().unbind());
         }
         for (name, special) in [

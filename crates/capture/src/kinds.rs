@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_cpython_abi::{kind, mapping::imported, objects::callable_type};
+use dynamlir_cpython_abi::{kind, mapping::imported, objects::callable_type, types};
 use pyo3::{
     intern,
     prelude::*,
@@ -213,11 +213,11 @@ impl Kinds {
     /// Whether a class is one of `functools.partial`'s that is called as that is.
     fn inherits_partial(&self, class: &Bound<'_, PyType>) -> bool {
         let py = class.py();
-        let mro = class.mro();
+        let Ok(mro) = types::mro(class) else { return false };
         mro.iter().any(|base| address(&base) == self.partial)
             && mro
                 .iter()
-                .find_map(|base| base.getattr(intern!(py, "__dict__")).ok()?.get_item(intern!(py, "__call__")).ok())
+                .find_map(|base| types::dict(&base).ok()?.get_item(intern!(py, "__call__")).ok())
                 .is_some_and(|call| address(&call) == self.partial_call)
     }
 

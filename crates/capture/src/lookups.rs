@@ -218,7 +218,7 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         let at = self.guards.source(Source::Mro(source));
-        let mro = class.mro();
+        let mro = types::mro(class)?;
         self.guards.length(at, mro.len());
         for (index, base) in mro.iter().enumerate().skip(1) {
             self.guarded(self.guards.identity(self.guards.source(Source::Index(at, index as u32)), &base))?;

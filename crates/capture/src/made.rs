@@ -63,9 +63,8 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.made_class(class)? {
             return Ok(Some(self.guards.type_attr(source, key)));
         }
-        for base in class.mro() {
-            let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
-            let own = base.getattr("__dict__")?.contains(key)?;
+        for base in types::mro(class)? {
+            let own = types::dict(&base)?.contains(key)?;
             let source = if is_changeable(&base) { self.made_class(&base)? } else { None };
             let Some(source) = source else {
                 if own {
@@ -197,12 +196,11 @@ impl<'py> Capture<'py> {
                 || !found.is_exact_instance_of::<PyFunction>() && found.getattr("__func__").is_ok_and(|inner| inner.is(function))
         };
         // Under whatever name it was put there.
-        for base in class.mro() {
-            let base = base.cast_into::<PyType>().map_err(PyErr::from)?;
+        for base in types::mro(&class)? {
             if !is_changeable(&base) {
                 continue;
             }
-            for entry in base.getattr("__dict__")?.call_method0("items")?.try_iter()? {
+            for entry in types::dict(&base)?.call_method0("items")?.try_iter()? {
                 let (name, found): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
                 if is_it(&found)
                     && let Ok(name) = name.cast::<PyString>()

@@ -3,6 +3,7 @@
 //! C code answers it, from everything that an object holds. What the frame made it may read; for an object that existed
 //! before, what it looks at is guarded first: the class, the methods of the protocol, and the dictionary it hands out.
 
+use dynamlir_cpython_abi::types;
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
@@ -33,14 +34,13 @@ impl<'py> Layout<'py> {
         const IMMUTABLE_TYPE: u64 = 1 << 8;
         const HEAP_TYPE: u64 = 1 << 9;
         let mut slots = false;
-        for base in class.mro() {
-            let base = base.cast_into::<PyType>()?;
+        for base in types::mro(class)? {
             // Classes of C are static, or made at run time and then locked; Python's never are.
-            if base.getattr("__flags__")?.extract::<u64>()? & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE {
+            if types::flags(&base) & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE {
                 return Ok(Self { base, slots });
             }
             // Abstract base classes declare that they have none.
-            slots |= base.getattr("__dict__")?.get_item("__slots__").is_ok_and(|slots| slots.is_truthy().unwrap_or(true));
+            slots |= types::dict(&base)?.get_item("__slots__").is_ok_and(|slots| slots.is_truthy().unwrap_or(true));
         }
         Ok(Self { base: class.py().get_type::<PyAny>(), slots })
     }

@@ -7,7 +7,7 @@ use pyo3::{
 };
 
 use crate::{
-    calls::{COMPARISONS, Keywords, describe, receiver},
+    calls::{COMPARISONS, Keywords, describe, in_place, receiver},
     effects::Special,
     state::{Capture, Halt, Outcome, Tracked},
     stop::reason,
@@ -181,6 +181,10 @@ impl<'py> Capture<'py> {
                 self.set_item(container, key, Some(value))?;
                 Ok(Tracked::new(self.py.None().into_bound(self.py)))
             }
+            ("delitem", [container, key]) => {
+                self.set_item(container, key, None)?;
+                Ok(Tracked::new(self.py.None().into_bound(self.py)))
+            }
             ("is_" | "is_not", [lhs, rhs]) => {
                 let same = self.is_same(lhs, rhs)? == (name == "is_");
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
@@ -191,6 +195,7 @@ impl<'py> Capture<'py> {
             }
             _ if args.iter().any(|arg| self.torch.is_fake(&arg.object)) => self.operator(name, args),
             _ if COMPARISONS.contains(&name) && args.len() == 2 => self.binary(name, &args[0], &args[1]),
+            (_, [lhs, rhs]) if in_place(name).is_some() => self.binary(name, lhs, rhs),
             ("contains", [container, item]) => {
                 let found = self.contains(container, item)?;
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))

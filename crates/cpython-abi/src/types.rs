@@ -2,7 +2,12 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
-use pyo3::{ffi, prelude::*, types::PyType};
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyTuple, PyType},
+};
 
 use crate::Abi;
 
@@ -30,6 +35,30 @@ pub fn name_of(class: &Bound<'_, PyType>) -> String {
     // SAFETY: the type is alive and its name is a NUL-terminated string that lives as long as the type.
     let name = unsafe { CStr::from_ptr(class.as_ptr().byte_add(offset).cast::<*const c_char>().read()) };
     name.to_string_lossy().into_owned()
+}
+
+/// What `type` itself has under a name, bound to a class: a metaclass may answer otherwise, with Python code.
+fn of_type<'py>(class: &Bound<'py, PyType>, name: &str, getter: &'static PyOnceLock<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let kind = py.get_type::<PyType>();
+    if class.get_type().is(&kind) {
+        return class.getattr(name);
+    }
+    let made = getter.get_or_try_init(py, || Ok::<_, PyErr>(kind.getattr("__dict__")?.get_item(name)?.getattr("__get__")?.unbind()));
+    made?.bind(py).call1((class,))
+}
+
+/// The classes in which a class looks names up, in order.
+pub fn mro<'py>(class: &Bound<'py, PyType>) -> PyResult<Vec<Bound<'py, PyType>>> {
+    static GETTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let classes = of_type(class, "__mro__", &GETTER)?;
+    classes.cast::<PyTuple>()?.iter().map(|class| Ok(class.cast_into::<PyType>()?)).collect()
+}
+
+/// What a class itself holds, as a read-only mapping.
+pub fn dict<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+    static GETTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    of_type(class, "__dict__", &GETTER)
 }
 
 /// The flags of a class.

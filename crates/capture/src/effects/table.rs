@@ -395,8 +395,8 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
     ("builtins", "frozenset", &[]),
     ("builtins", "range", &[]),
     ("builtins", "slice", &[]),
-    ("builtins", "property", &[]),
-    ("builtins", "BaseException", &["__setstate__", "with_traceback", "add_note"]),
+    ("builtins", "property", &["__init__"]),
+    ("builtins", "BaseException", &["__init__", "__setstate__", "with_traceback", "add_note"]),
     (
         "builtins",
         "list",
@@ -437,7 +437,24 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
             "__init__",
         ],
     ),
-    ("builtins", "bytearray", &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "__setitem__", "__delitem__"]),
+    (
+        "builtins",
+        "bytearray",
+        &[
+            "append",
+            "clear",
+            "extend",
+            "insert",
+            "pop",
+            "remove",
+            "reverse",
+            "__setitem__",
+            "__delitem__",
+            "__iadd__",
+            "__imul__",
+            "__init__",
+        ],
+    ),
     (
         "collections",
         "OrderedDict",
@@ -467,11 +484,11 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("types", "MappingProxyType", &[]),
-    ("types", "GeneratorType", &[]),
+    ("types", "GeneratorType", &["send", "throw", "close", "__next__"]),
     ("types", "MethodType", &[]),
     ("types", "SimpleNamespace", &["__init__"]),
     ("types", "FunctionType", &[]),
-    ("functools", "partial", &[]),
+    ("functools", "partial", &["__setstate__"]),
     ("operator", "itemgetter", &[]),
     ("re", "Pattern", &[]),
     ("re", "Match", &[]),
@@ -480,7 +497,8 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
     ("torch", "dtype", &[]),
 ];
 
-/// Builtin types that have no name in a module: reached through an example of them.
+/// Builtin types that have no name in a module: reached through an example of them. Iterators among them are changed by being
+/// stepped and set.
 pub(super) const EXAMPLES: &[&str] = &[
     "iter([])",
     "iter(())",
