@@ -214,10 +214,10 @@ impl Kinds {
     fn inherits_partial(&self, class: &Bound<'_, PyType>) -> bool {
         let py = class.py();
         let Ok(mro) = types::mro(class) else { return false };
-        mro.iter().any(|base| address(&base) == self.partial)
+        mro.iter().any(|base| address(base) == self.partial)
             && mro
                 .iter()
-                .find_map(|base| types::dict(&base).ok()?.get_item(intern!(py, "__call__")).ok())
+                .find_map(|base| types::dict(base).ok()?.get_item(intern!(py, "__call__")).ok())
                 .is_some_and(|call| address(&call) == self.partial_call)
     }
 

@@ -221,7 +221,7 @@ impl<'py> Capture<'py> {
         let mro = types::mro(class)?;
         self.guards.length(at, mro.len());
         for (index, base) in mro.iter().enumerate().skip(1) {
-            self.guarded(self.guards.identity(self.guards.source(Source::Index(at, index as u32)), &base))?;
+            self.guarded(self.guards.identity(self.guards.source(Source::Index(at, index as u32)), base))?;
         }
         Ok(())
     }
