@@ -287,7 +287,10 @@ def test_a_log_is_not_written_into_the_line(terminal: Terminal) -> None:
 
 
 SLOW = """
-import time, torch, dynamlir
+import signal, time, torch, dynamlir
+
+# A shell's background jobs ignore it, and so do their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def slow(graph, _):
     print("now", flush=True)
@@ -311,14 +314,12 @@ def test_nothing_is_left_after_an_interruption(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None and child.stdout.readline() == "now\n"
         started, written = time.monotonic(), ""
-        while "... 3 s" not in written and time.monotonic() < started + 30:
+        while written.count(" s") < 2 and time.monotonic() < started + 30:
             written += made.written()
-            if "compiling" not in written:
-                assert time.monotonic() < started + 5
-        assert "dynamlir: compiling <lambda> (slow.py:9) ... 2 s" in written
+        assert "dynamlir: compiling <lambda> (slow.py:12) ... " in written
         os.write(made.other, b"^C")
         child.send_signal(signal.SIGINT)
-        child.wait(30)
+        child.wait(60)
         shown = screen(written + made.written())
     finally:
         child.kill()
