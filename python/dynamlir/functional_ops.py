@@ -6,6 +6,7 @@ results. It is an operator like any other, so that graphs, dumps and the runtime
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def variant(op: OpOverload) -> OpOverload | None:
         return None
     if any(result.alias_info is not None or str(result.type) != "Tensor" for result in schema.returns):
         return None
-    name = "_".join([op.namespace, schema.name.split("::")[-1], op._overloadname])
+    name = _free("_".join([op.namespace, schema.name.split("::")[-1], op._overloadname]))
     text = str(schema)
     # Such as `Tensor(a0!) x, int[] sizes=[1], *, float by=1.0`.
     arguments = re.sub(r"\(\w+!\)", "", text[text.index("(") + 1 : text.rindex(") ->")])
@@ -39,6 +40,16 @@ def variant(op: OpOverload) -> OpOverload | None:
     library.define(f"{name}({arguments}) -> {f'({results})' if ',' in results else results}")
     library.impl(name, _implementation(op, written), "CompositeExplicitAutograd")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+_taken: collections.Counter[str] = collections.Counter()
+
+
+def _free(name: str) -> str:
+    """A name that no variant has yet. An operator that is defined again gets another variant: what was compiled before
+    goes on calling the old one."""
+    _taken[name] += 1
+    return name if _taken[name] == 1 else _free(f"{name}_{_taken[name]}")
 
 
 @functools.cache

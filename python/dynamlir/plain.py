@@ -18,8 +18,12 @@ import torch.fx
 from . import config, reasons
 from .places import innermost, is_users
 
-RAISES = frozenset({"raised", "tracing-error"})
-"""Plain Python is expected to raise, and its exception is what the user needs to see."""
+PASSES = frozenset({"first-call"})
+"""Plain Python changes what was in the way, so that the next call is captured."""
+
+ONCE = PASSES | {"raised", "tracing-error"}
+"""Nothing is said unless plain Python returns and is called a second time like this: it is expected to raise, and its
+exception is what the user needs to see; or to change what was in the way."""
 
 _OF_THE_PROCESS = frozenset({"unsupported-torch", "native-missing", "unknown-python", "no-cuda"})
 """No function is the cause: said once for all."""

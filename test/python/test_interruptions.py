@@ -6,18 +6,12 @@ import logging
 import os
 import signal
 import sys
-import threading
 
 import dynamlir
 import pytest
 import torch
 
-pytestmark = [
-    pytest.mark.native,
-    pytest.mark.skipif(
-        threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread"
-    ),
-]
+pytestmark = pytest.mark.native
 
 
 OURS = os.path.dirname(dynamlir.__file__) + os.sep

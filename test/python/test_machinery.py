@@ -85,17 +85,22 @@ class Calls(TorchFunctionMode):
         return out * 2 if func is torch.Tensor.sin else out
 
 
+def same_under(make_mode, compiled):
+    """Assert that the mode sees and changes what it does in plain Python, twice."""
+    for _ in range(2):
+        with make_mode() as expected:
+            right = product(X)
+        with make_mode() as mode:
+            seen = compiled(X)
+        assert torch.equal(seen, right)
+        assert mode.seen == expected.seen
+
+
 @DOORS
 @WARM
 def test_a_dispatch_mode_sees_and_changes_the_operations_and_nothing_else(door, warm):
     compiled = ready(door, product, warm)
-    for _ in range(2):
-        with Names() as expected:
-            right = product(X)
-        with Names() as mode:
-            seen = compiled(X)
-        assert torch.equal(seen, right)
-        assert mode.seen == expected.seen
+    same_under(Names, compiled)
     assert torch.allclose(compiled(X), product(X)), "without the mode all is as before"
 
 
@@ -141,13 +146,7 @@ def test_flops_are_counted(door, warm):
 @WARM
 def test_a_function_mode_sees_and_changes_the_calls(warm):
     compiled = ready(own, product, warm)
-    for _ in range(2):
-        with Calls() as expected:
-            right = product(X)
-        with Calls() as mode:
-            seen = compiled(X)
-        assert torch.equal(seen, right)
-        assert mode.seen == expected.seen
+    same_under(Calls, compiled)
     assert reasons() == {"function-mode"}
 
 

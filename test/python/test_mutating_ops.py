@@ -93,6 +93,24 @@ def test_the_graph_has_the_operator() -> None:
     assert [extern.schema for extern in made.externs] == ["dynamlir_functional.dynamlir_test_swap_default.default"]
 
 
+def test_an_operator_that_is_defined_again() -> None:
+    """As by a notebook's cell that runs twice. What was compiled before does not stand for the new one."""
+    for by in (1.0, 2.0):
+
+        @torch.library.custom_op("dynamlir_test::again", mutates_args=("x",))
+        def again(x: Tensor) -> None:
+            x.add_(by)  # noqa: B023
+
+        def function(x: Tensor) -> Tensor:
+            y = x.sin()
+            again(y)
+            return y
+
+        x = torch.rand(3)
+        assert torch.equal(dynamlir.compile(function)(x), x.sin() + by)
+        assert not dynamlir.fallbacks()
+
+
 def test_lists_that_are_written_run_plain() -> None:
     def function(x: Tensor) -> Tensor:
         y = x.sin()

@@ -426,7 +426,7 @@ def the_signature_of_a_function() -> Made:
     return function, [lambda: (X,), lambda: (setattr(target, "__wrapped__", shorter), (X,))[1]]
 
 
-@case
+@plain
 def a_cache_that_is_cleared() -> Made:
     state = [2]
 

@@ -44,10 +44,10 @@ impl<'py> Capture<'py> {
                 return self.call(&inner, args, kwargs);
             }
             Kind::Cached => {
-                if let Some(known) = self.cached(callable, args, kwargs)? {
-                    return Ok(known);
+                if let Some(source) = self.source(callable) {
+                    return self.cached(callable, source, args, kwargs);
                 }
-                // Calling it would leave a fake in the user's cache.
+                // Made in the frame, it remembers nothing.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
             }
@@ -231,6 +231,12 @@ impl<'py> Capture<'py> {
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let in_place = in_place(name);
+        if (self.torch.is_fake(&lhs.object) || self.torch.is_fake(&rhs.object))
+            && in_place.is_none()
+            && let Some(result) = self.by_operand(name, lhs, rhs)?
+        {
+            return Ok(result);
+        }
         if self.torch.is_fake(&lhs.object) {
             return self.operator(name, &[lhs.clone(), rhs.clone()]);
         }

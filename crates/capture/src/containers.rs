@@ -34,8 +34,13 @@ impl<'py> Capture<'py> {
         let object = &container.object;
         if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
             self.pin_type(object, source)?;
-            let value = object.get_item(&key.object)?;
-            let index = key.object.extract::<i64>()?;
+            // Asked once, as Python does; what is no index raises below.
+            let index = match lookup(&key.object.get_type(), "__index__")? {
+                Some(_) => self.py.import("operator")?.call_method1("index", (&key.object,))?,
+                None => key.object.clone(),
+            };
+            let value = object.get_item(&index)?;
+            let index = index.extract::<i64>()?;
             let length = object.len()?;
             let at = if index < 0 {
                 self.guards.length(source, length);

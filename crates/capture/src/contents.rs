@@ -119,7 +119,7 @@ impl<'py> Capture<'py> {
     }
 
     /// The items of an instance of a subclass of tuple or list, as C stores them.
-    fn sequence(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    pub(crate) fn sequence(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let kind = if object.is_instance_of::<PyTuple>() { self.py.get_type::<PyTuple>() } else { self.py.get_type::<PyList>() };
         kind.getattr("__iter__")?.call1((object,))?.try_iter()?.collect()
     }

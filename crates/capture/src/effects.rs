@@ -8,7 +8,7 @@ mod table;
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{kind, types};
 use pyo3::{
     exceptions::PyBaseException,
     prelude::*,
@@ -270,15 +270,8 @@ impl Effects {
 
     /// Whether this is a method, slot or attribute that torch's C code gives all tensors.
     pub fn is_of_tensors(&self, descriptor: &Bound<'_, PyAny>) -> bool {
-        let descriptors = [
-            kind::is_method_descriptor,
-            kind::is_slot_wrapper,
-            kind::is_getset_descriptor,
-            kind::is_member_descriptor,
-            kind::is_class_method_descriptor,
-        ];
         let own = || descriptor.getattr("__objclass__").is_ok_and(|class| address(&class) == self.tensor_base);
-        descriptors.iter().any(|is| is(descriptor)) && own()
+        kind::is_class_member(descriptor) && own()
     }
 
     /// As `add`, by a name with dots: `Logger._log`.
@@ -330,8 +323,8 @@ impl Effects {
     /// What the method `name`, found on `kind`, means: by the first type in its MRO that the table knows.
     fn method(&self, kind: &Bound<'_, PyAny>, name: &Bound<'_, PyAny>) -> Option<Effect> {
         let name = name.extract::<String>().ok()?;
-        for base in kind.getattr("__mro__").ok()?.try_iter().ok()? {
-            let base = base.ok()?;
+        for base in types::mro(kind.cast::<PyType>().ok()?).ok()? {
+            let base = base.into_any();
             if address(&base) == self.tensor_base {
                 return Some(Effect::Torch);
             }

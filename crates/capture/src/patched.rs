@@ -43,91 +43,14 @@ impl Facts {
     }
 }
 
-/// The methods that an operator looks up, by its name in `operator`.
-const METHODS: &[(&str, &[&str])] = &[
-    ("add", &["__add__", "__radd__"]),
-    ("sub", &["__sub__", "__rsub__"]),
-    ("mul", &["__mul__", "__rmul__"]),
-    ("matmul", &["__matmul__", "__rmatmul__"]),
-    ("truediv", &["__truediv__", "__rtruediv__"]),
-    ("floordiv", &["__floordiv__", "__rfloordiv__"]),
-    ("mod", &["__mod__", "__rmod__"]),
-    ("pow", &["__pow__", "__rpow__"]),
-    ("lshift", &["__lshift__", "__rlshift__"]),
-    ("rshift", &["__rshift__", "__rrshift__"]),
-    ("and_", &["__and__", "__rand__"]),
-    ("or_", &["__or__", "__ror__"]),
-    ("xor", &["__xor__", "__rxor__"]),
-    ("iadd", &["__iadd__", "__add__", "__radd__"]),
-    ("isub", &["__isub__", "__sub__", "__rsub__"]),
-    ("imul", &["__imul__", "__mul__", "__rmul__"]),
-    ("imatmul", &["__imatmul__", "__matmul__", "__rmatmul__"]),
-    ("itruediv", &["__itruediv__", "__truediv__", "__rtruediv__"]),
-    ("ifloordiv", &["__ifloordiv__", "__floordiv__", "__rfloordiv__"]),
-    ("imod", &["__imod__", "__mod__", "__rmod__"]),
-    ("ipow", &["__ipow__", "__pow__", "__rpow__"]),
-    ("ilshift", &["__ilshift__", "__lshift__", "__rlshift__"]),
-    ("irshift", &["__irshift__", "__rshift__", "__rrshift__"]),
-    ("iand", &["__iand__", "__and__", "__rand__"]),
-    ("ior", &["__ior__", "__or__", "__ror__"]),
-    ("ixor", &["__ixor__", "__xor__", "__rxor__"]),
-    ("abs", &["__abs__"]),
-    ("neg", &["__neg__"]),
-    ("pos", &["__pos__"]),
-    ("invert", &["__invert__"]),
-    ("inv", &["__invert__"]),
-    ("lt", &["__lt__", "__gt__"]),
-    ("le", &["__le__", "__ge__"]),
-    ("eq", &["__eq__"]),
-    ("ne", &["__ne__"]),
-    ("ge", &["__ge__", "__le__"]),
-    ("gt", &["__gt__", "__lt__"]),
-    ("getitem", &["__getitem__"]),
-    ("setitem", &["__setitem__"]),
-    ("delitem", &["__delitem__"]),
-    ("contains", &["__contains__"]),
-    ("not_", &["__bool__"]),
-    ("truth", &["__bool__"]),
-];
-
 impl<'py> Capture<'py> {
-    /// Guards what an operator finds on the tensors among its operands.
-    pub(crate) fn pin_operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
-        let Some((_, methods)) = METHODS.iter().find(|(known, _)| *known == name) else {
-            return self.stop(reason::C_FUNCTION, format!("operator.{name} of a tensor"));
-        };
-        for arg in args.iter().filter(|arg| self.torch.is_fake(&arg.object)) {
-            let class = self.class_of_tensor(&arg.object)?;
-            for method in *methods {
-                self.tensor_member(&class, method)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Guards what an operator finds in the classes of these values, where it may be something else at the next call.
-    pub(crate) fn pin_operands(&self, name: &str, values: [&Bound<'py, PyAny>; 2]) -> Outcome<()> {
-        for value in values {
-            if self.torch.is_primitive(value) || self.torch.is_tensor(value) {
-                continue;
-            }
-            if let Some(class) = self.class_at(value)? {
-                let methods = METHODS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, methods)| methods);
-                for method in methods {
-                    self.pin_entry(&value.get_type(), class, &PyString::new(self.py, method))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Guards what a tensor's class has under the name of a slot.
     pub(crate) fn tensor_slot(&self, fake: &Bound<'py, PyAny>, name: &str) -> Outcome<()> {
         self.tensor_member(&self.class_of_tensor(fake)?, name)
     }
 
     /// The class of the tensor that a fake stands for.
-    fn class_of_tensor(&self, fake: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyType>> {
+    pub(crate) fn class_of_tensor(&self, fake: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyType>> {
         match self.real_of(fake) {
             Some((real, _)) => Ok(real.get_type()),
             None => self.tensor_class(),

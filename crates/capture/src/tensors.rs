@@ -4,14 +4,14 @@ use dynamlir_graph::{Argument, Line, NodeId, Target};
 use pyo3::{
     exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
-    types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
 };
 
 use dynamlir_guards::{Constant, Source, SourceId};
 
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
-    state::{Capture, Outcome, Tracked, type_name},
+    state::{Capture, Outcome, Tracked},
     stop::reason,
 };
 
@@ -226,6 +226,11 @@ impl<'py> Capture<'py> {
         form: Form,
     ) -> Outcome<Tracked<'py>> {
         let py = self.py;
+        if form != Form::Whole {
+            // What the user has marked as one node is the user's code anyway.
+            let operation = if form == Form::Method { format!("Tensor.{}", target.base) } else { target.qualified.clone() };
+            self.refuse_called(&target.base, &operation, args.iter().chain(kwargs.iter().map(|(_, value)| value)))?;
+        }
         let mut objects = Vec::with_capacity(args.len());
         let mut arguments = Vec::with_capacity(args.len());
         for arg in args {
@@ -441,57 +446,6 @@ impl<'py> Capture<'py> {
                 Err(error.into())
             }
         }
-    }
-
-    /// A Python value as an argument of a node.
-    pub fn argument(&self, value: &Bound<'py, PyAny>) -> Outcome<Argument<Py<PyAny>>> {
-        if self.torch.is_fake(value) {
-            return match self.node(value) {
-                Some(node) => Ok(Argument::Node(node)),
-                None => self.stop(reason::HIDDEN_OPERATION, "a tensor that no node of the graph made"),
-            };
-        }
-        if value.is_none() {
-            return Ok(Argument::None);
-        }
-        if value.is_exact_instance_of::<PyBool>() {
-            return Ok(Argument::Bool(value.is_truthy()?));
-        }
-        if value.is_exact_instance_of::<PyInt>()
-            && let Ok(number) = value.extract::<i64>()
-        {
-            return Ok(Argument::Int(number));
-        }
-        if value.is_exact_instance_of::<PyFloat>() {
-            return Ok(Argument::Float(value.extract()?));
-        }
-        if value.is_exact_instance_of::<PyString>() {
-            return Ok(Argument::Str(value.extract()?));
-        }
-        let _deeper = self.deeper(value)?;
-        if let Ok(items) = value.cast_exact::<PyList>() {
-            return Ok(Argument::List(items.iter().map(|item| self.argument(&item)).collect::<Outcome<_>>()?));
-        }
-        if let Ok(items) = value.cast_exact::<PyTuple>() {
-            return Ok(Argument::Tuple(items.iter().map(|item| self.argument(&item)).collect::<Outcome<_>>()?));
-        }
-        if let Ok(items) = value.cast_exact::<PyDict>() {
-            let entries = items.iter().map(|(key, item)| Ok((self.argument(&key)?, self.argument(&item)?)));
-            return Ok(Argument::Dict(entries.collect::<Outcome<_>>()?));
-        }
-        if value.is_exact_instance_of::<PySlice>() {
-            let part = |name: &str| self.argument(&value.getattr(name)?);
-            return Ok(Argument::Slice(Box::new([part("start")?, part("stop")?, part("step")?])));
-        }
-        if self.torch.is_numpy_scalar(value) {
-            // Torch takes it for the number it is.
-            return self.argument(&value.call_method0("item")?);
-        }
-        // A `__repr__` in Python is the user's code, which nobody has called.
-        let quiet = !lookup(&value.get_type(), "__repr__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>());
-        let shown = if quiet { dynamlir_interpreter::suspended(|| value.repr()).ok() } else { None };
-        let shown = shown.map_or_else(|| format!("<{}>", type_name(value)), |text| text.to_string());
-        Ok(Argument::Object(value.clone().unbind(), shown))
     }
 }
 

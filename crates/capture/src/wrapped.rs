@@ -1,49 +1,54 @@
 //! Callables around a Python function: what `functools.lru_cache` keeps, `torch.inference_mode`, `torch.autograd.Function`.
 
+use dynamlir_cpython_abi::remembered::remembered;
 use dynamlir_guards::{Constant, Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyString, PyTuple},
+    types::{PyBool, PyDict, PyFunction, PyString, PyTuple},
 };
 
 use crate::{
-    calls::Keywords,
+    calls::{Keywords, describe},
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
 
 impl<'py> Capture<'py> {
-    /// A call of a function under `functools.lru_cache` as the cache answers it, such as a warning that is given once. None
-    /// where an argument or the answer is more than numbers, text and existing objects: then the function is looked into.
-    pub(crate) fn cached(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Tracked<'py>>> {
-        let given = || args.iter().chain(kwargs.iter().map(|(_, value)| value));
-        let plain = |value: &Tracked<'py>| {
-            self.torch.is_primitive(&value.object)
-                || self.source(value).is_some() && !self.torch.is_fake(&value.object) && !self.torch.is_container(&value.object)
-        };
-        let Some(source) = self.source(callable).filter(|_| given().all(plain)) else { return Ok(None) };
-        for value in given() {
-            self.settle(value)?;
-            if let Some(source) = self.source_of(&value.object)
-                && self.guards.identity(source, &value.object).is_err()
-            {
-                return Ok(None);
-            }
-        }
-        if self.guards.identity(source, &callable.object).is_err() {
-            return Ok(None);
-        }
+    /// A call of an existing function under `functools.lru_cache`, as the cache answers it. What it does not remember yet, plain
+    /// Python asks for: the function may do anything, at its time and once, and the next call finds the answer. To look into it
+    /// would be wrong, for what it reads may change and the cache still says what it said.
+    pub(crate) fn cached(
+        &self,
+        callable: &Tracked<'py>,
+        source: SourceId,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        self.guarded(self.guards.identity(source, &callable.object))?;
         let keywords = PyDict::new(self.py);
+        for (_, value) in kwargs {
+            self.settle(value)?;
+        }
         for (name, value) in kwargs {
             keywords.set_item(name, &value.object)?;
         }
+        for value in args {
+            self.settle(value)?;
+        }
         let positional = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
-        let answer = self.outside(|| callable.object.call(&positional, Some(&keywords)))?;
-        // Somebody may clear the cache, and then the function may say something else. So each check calls it as this call would.
-        let (Some(given), true) = (Constant::new(positional.as_any())?, kwargs.is_empty()) else { return Ok(None) };
-        let asked = self.guards.source(Source::Answer(source, given));
-        let known = self.torch.is_plain(&answer) && self.guarded(self.guards.equals(asked, &answer))?;
-        Ok(known.then(|| Tracked::new(answer)))
+        let named = PyTuple::new(self.py, keywords.iter())?;
+        let given = PyTuple::new(self.py, [positional.as_any(), named.as_any()])?;
+        let Some(given) = Constant::new(given.as_any())? else {
+            return self.stop(reason::C_FUNCTION, "functools.lru_cache, of more than numbers and text");
+        };
+        if let Some(answer) = dynamlir_interpreter::suspended(|| remembered(&callable.object, &positional, &keywords))? {
+            let asked = self.guards.source(Source::Remembered(source, given));
+            self.guards.present(asked);
+            return self.wrap(answer, asked);
+        }
+        let asked = self.guards.source(Source::Remembers(source, given));
+        self.guarded(self.guards.equals(asked, PyBool::new(self.py, false).as_any()))?;
+        self.stop(reason::FIRST_CALL, describe(&callable.object))
     }
 
     /// A call of a `functools.partial`: of its function, with its arguments before those of the call.

@@ -52,6 +52,12 @@ kinds! {
     is_class_method = PyClassMethod_Type;
 }
 
+/// Whether an object is what a class of C's holds under a name, not bound: it says whose it is, as `__objclass__`.
+pub fn is_class_member(object: &Bound<'_, PyAny>) -> bool {
+    let kinds = [is_method_descriptor, is_slot_wrapper, is_getset_descriptor, is_member_descriptor, is_class_method_descriptor];
+    kinds.iter().any(|is| is(object))
+}
+
 /// Whether an object is a slot of a class of C's, bound to an object. CPython 3.13 exports no name for this class.
 pub fn is_bound_slot(object: &Bound<'_, PyAny>) -> bool {
     static CLASS: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();

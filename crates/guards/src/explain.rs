@@ -7,7 +7,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use dynamlir_cpython_abi::objects::{Reached, Recorder, Spot};
+use dynamlir_cpython_abi::{
+    objects::{Reached, Recorder, Spot},
+    shown,
+};
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
 use pyo3::prelude::*;
 
@@ -241,8 +244,7 @@ fn key_list(keys: &[DictKey]) -> String {
 
 fn text_of(object: &Bound<'_, PyAny>) -> String {
     const LONGEST: usize = 100;
-    let text = object.repr().map_or_else(|_| format!("<{}>", object.get_type()), |text| text.to_string_lossy().into_owned());
-    let line = text.replace('\n', " ");
+    let line = shown(object).replace('\n', " ");
     if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).chain("…".chars()).collect() }
 }
 

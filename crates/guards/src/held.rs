@@ -58,14 +58,7 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
         let of_module = owner.is_none() || owner.is_instance_of::<PyModule>();
         return Ok(if of_module { Plan::Weak } else { Plan::Parts(&["__self__", "__name__"]) });
     }
-    let descriptors = [
-        kind::is_method_descriptor,
-        kind::is_slot_wrapper,
-        kind::is_getset_descriptor,
-        kind::is_member_descriptor,
-        kind::is_class_method_descriptor,
-    ];
-    if descriptors.iter().any(|is| is(object)) {
+    if kind::is_class_member(object) {
         let owner = object.getattr("__objclass__")?;
         let heap = owner.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE != 0;
         return Ok(if heap { Plan::Parts(&["__objclass__", "__name__"]) } else { Plan::Strong });

@@ -113,6 +113,11 @@ pub enum Source {
     Mro(SourceId),
     /// `base(*arguments)`: what a function of C's answers, which is asked on every check. It must change nothing.
     Answer(SourceId, Constant),
+    /// Whether a function under `functools.lru_cache` remembers a call with these `(arguments, keywords)`.
+    Remembers(SourceId, Constant),
+    /// What it remembers of that call; nothing where that is nothing. It is called, so that the call counts, but only when it will
+    /// answer from its memory.
+    Remembered(SourceId, Constant),
     /// What a cell of a function's closure holds; the name is for printing.
     Closure {
         /// The function.
@@ -162,6 +167,8 @@ macro_rules! step {
             | Source::KwDefaults($base)
             | Source::Mro($base)
             | Source::Answer($base, _)
+            | Source::Remembers($base, _)
+            | Source::Remembered($base, _)
             | Source::Closure { base: $base, .. }
             | Source::Cell($base)
             | Source::Code($base)
@@ -267,6 +274,8 @@ impl Sources {
             Source::KwDefaults(b) => format!("{}.__kwdefaults__", base(b)),
             Source::Mro(b) => format!("{}.__mro__", base(b)),
             Source::Answer(b, arguments) => format!("{}(*{arguments})", base(b)),
+            Source::Remembers(b, given) => format!("___remembers({}, {given})", base(b)),
+            Source::Remembered(b, given) => format!("___remembered({}, {given})", base(b)),
             Source::Closure { base: b, index, .. } => format!("{}.__closure__[{index}].cell_contents", base(b)),
             Source::Cell(b) => format!("{}.cell_contents", base(b)),
             Source::Code(b) => format!("{}.__code__", base(b)),

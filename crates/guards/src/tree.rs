@@ -5,11 +5,14 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use dynamlir_cpython_abi::objects::{Pin, Pins, Reached, Recorder, Spot};
+use dynamlir_cpython_abi::{
+    objects::{Pin, Pins, Reached, Recorder, Spot},
+    remembered,
+};
 use dynamlir_torch_abi::{Pattern, TorchError};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyBool, PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held};
@@ -35,6 +38,8 @@ pub(crate) enum Step {
     KwDefaults,
     Mro,
     Answer(Py<PyTuple>),
+    Remembers(Call),
+    Remembered(Call),
     Closure,
     Cell,
     Code,
@@ -43,6 +48,26 @@ pub(crate) enum Step {
     ContextVar,
     ContextValue,
     Referent,
+}
+
+/// What a function is called with.
+pub(crate) struct Call {
+    args: Py<PyTuple>,
+    kwargs: Py<PyDict>,
+}
+
+impl Call {
+    /// From `(arguments, items of the keywords)`.
+    fn new(py: Python<'_>, given: &Constant) -> PyResult<Self> {
+        let (args, kwargs): (Bound<'_, PyTuple>, Bound<'_, PyTuple>) = given.object().bind(py).extract()?;
+        Ok(Self { args: args.unbind(), kwargs: PyDict::from_sequence(&kwargs)?.unbind() })
+    }
+
+    fn is_remembered<'py>(&self, cached: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = cached.py();
+        let known = remembered::remembers(cached, self.args.bind(py), self.kwargs.bind(py))?;
+        Ok(PyBool::new(py, known).to_owned().into_any())
+    }
 }
 
 /// A guard, ready to be checked.
@@ -320,6 +345,14 @@ impl<'a> Builder<'a, '_> {
                 let given = arguments.object().bind(py).cast::<PyTuple>().map_err(PyErr::from)?.clone().unbind();
                 self.child(base, Key::Named("answer", arguments.canon()), || Step::Answer(given))
             }
+            Source::Remembers(_, given) => {
+                let call = Call::new(py, given)?;
+                self.child(base, Key::Named("remembers", given.canon()), || Step::Remembers(call))
+            }
+            Source::Remembered(_, given) => {
+                let call = Call::new(py, given)?;
+                self.child(base, Key::Named("remembered", given.canon()), || Step::Remembered(call))
+            }
             Source::Cell(_) => self.child(base, Key::Only("cell"), || Step::Cell),
             Source::Code(_) => self.child(base, Key::Only("code"), || Step::Code),
             Source::MethodFunction(_) => self.child(base, Key::Only("function"), || Step::MethodFunction),
@@ -436,6 +469,11 @@ impl Step {
             Self::KwDefaults => recorder.kwdefaults(from),
             Self::Mro => Ok(recorder.mro(from)),
             Self::Answer(arguments) => Ok(Reached::unproven(Some(from.object().call1(arguments.bind(py))?))),
+            Self::Remembers(call) => Ok(Reached::unproven(Some(call.is_remembered(from.object())?))),
+            Self::Remembered(call) => {
+                let known = call.is_remembered(from.object())?.is_truthy()?;
+                Ok(Reached::unproven(if known { Some(from.object().call(call.args.bind(py), Some(call.kwargs.bind(py)))?) } else { None }))
+            }
             Self::Closure => recorder.closure(from),
             Self::Cell => recorder.cell(from),
             Self::Code => recorder.code(from),

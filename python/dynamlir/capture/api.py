@@ -149,13 +149,14 @@ class Compiler:
     def stopped(self, reason: str, message: str, location: reasons.Location) -> tuple[reasons.Event, bool]:
         """A frame could not be captured whole: it is for plain Python, if it does not raise here.
 
-        Returns what happened, and whether the user has been told: not where plain Python is expected to raise.
+        Returns what happened, and whether the user has been told: not where plain Python is expected to run
+        like this only once.
         """
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
             log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
         event = self._note(reason, message, location)
-        return event, reason not in plain.RAISES
+        return event, reason not in plain.ONCE
 
     def unforeseen(self, reason: str, message: str) -> None:
         """A call runs as plain Python for a reason that no entry of the cache has, if this does not raise."""
@@ -167,6 +168,8 @@ class Compiler:
 
     def tell(self, event: reasons.Event) -> None:
         """The call runs as plain Python next, if this does not raise."""
+        if self.fullgraph and event.reason in plain.PASSES:
+            raise Unsupported(str(event))
         if not self._is_meant(event):
             plain.tell(self.subject, event)
 
@@ -174,9 +177,9 @@ class Compiler:
         event = reasons.note(reason, message, location or self.defined())
         if reason != "cache-limit":
             report.add(report.CompileReport(graph=self.name, eager=event))
-        if self.fullgraph:
+        if self.fullgraph and reason not in plain.PASSES:
             raise Unsupported(str(event))
-        if reason not in plain.RAISES:
+        if reason not in plain.ONCE:
             self.tell(event)
         return event
 

@@ -1,0 +1,136 @@
+//! Objects as texts for people, made without running Python code: nobody has called the user's `__repr__`.
+
+use std::ffi::c_ulong;
+
+use pyo3::{
+    prelude::*,
+    types::{PyFunction, PyList, PyModule, PyTuple, PyType},
+};
+
+use crate::{kind, types};
+
+/// `Py_TPFLAGS_HAVE_GC`: instances may refer to other objects, whose `repr` theirs calls.
+const HAVE_GC: c_ulong = 1 << 14;
+
+/// As deep as tuples and lists are shown.
+const DEEPEST: usize = 3;
+
+/// As many items of a tuple or list are shown.
+const LONGEST: usize = 16;
+
+/// What `repr` says where that is C code which asks no other object; else the class and the address, as `<Class object at 0x…>`.
+pub fn shown(object: &Bound<'_, PyAny>) -> String {
+    within(object, DEEPEST)
+}
+
+fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
+    let class = object.get_type();
+    let unknown = || match object.cast::<PyType>() {
+        Ok(class) => format!("<class '{}'>", types::name_of(class)),
+        Err(_) => format!("<{} object at {:p}>", types::name(object), object.as_ptr()),
+    };
+    let items = |open: &str, items: Vec<Bound<'_, PyAny>>, end: &str| {
+        let rest = items.len().saturating_sub(LONGEST);
+        let mut texts: Vec<_> = items.iter().take(LONGEST).map(|item| within(item, depth - 1)).collect();
+        if rest > 0 {
+            texts.push(format!("… {rest} more"));
+        }
+        format!("{open}{}{end}", texts.join(", "))
+    };
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        return if depth > 0 { items("[", list.iter().collect(), "]") } else { unknown() };
+    }
+    if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        let end = if tuple.len() == 1 { ",)" } else { ")" };
+        return if depth > 0 { items("(", tuple.iter().collect(), end) } else { unknown() };
+    }
+    // Such as torch.Size([2, 3]).
+    let inherited = || match (object.cast::<PyTuple>(), object.cast::<PyList>()) {
+        (Ok(tuple), _) => Some(tuple.iter().collect()),
+        (_, Ok(list)) => Some(list.iter().collect()),
+        _ => None,
+    };
+    if let Some(parts) = (depth > 0).then(inherited).flatten() {
+        return items(&format!("{}([", types::name(object)), parts, "])");
+    }
+    if let Ok(Some((name, value))) = member(object) {
+        return format!("<{}.{name}: {}>", types::name(object), if depth > 0 { within(&value, depth - 1) } else { "…".to_owned() });
+    }
+    let defined = types::mro(&class).ok().and_then(|mro| {
+        mro.into_iter().find_map(|base| {
+            let found = types::dict(&base).ok()?.get_item("__repr__").ok()?;
+            Some((base, found))
+        })
+    });
+    let safe = defined.is_some_and(|(base, found)| {
+        let alone = types::flags(&base) & HAVE_GC == 0
+            || object.is_instance_of::<PyType>()
+            || object.is_exact_instance_of::<PyFunction>()
+            || object.is_exact_instance_of::<PyModule>()
+            || kind::is_c_function(object)
+            || kind::is_class_member(object);
+        kind::is_class_member(&found) && alone
+    });
+    let text = if safe { object.repr().ok() } else { None };
+    text.map_or_else(unknown, |text| text.to_string_lossy().into_owned())
+}
+
+/// The name and the value of a member of an enumeration, whose `repr` is Python code.
+fn member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
+    let class = object.get_type();
+    let enumerations = object.py().import("enum")?.getattr("EnumMeta")?;
+    if !class.get_type().is_subclass(&enumerations)? || !types::has_generic_attributes(&class) {
+        return Ok(None);
+    }
+    Ok(Some((object.getattr("_name_")?.extract()?, object.getattr("_value_")?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &std::ffi::CStr = c"
+import collections, enum, functools
+
+class Color(enum.Enum):
+    RED = 1
+
+    def __repr__(self):
+        raise SystemExit('called')
+
+class Loud:
+    def __repr__(self):
+        raise SystemExit('called')
+
+class Meta(type):
+    def __repr__(self):
+        raise SystemExit('called')
+
+class Quiet(metaclass=Meta): pass
+class Number(int): pass
+class Pair(collections.namedtuple('Pair', 'x y')): pass
+
+def function(): pass
+
+CASES = [
+    (1.5, '1.5'), ('text', \"'text'\"), ((1, [2]), '(1, [2])'), ((1,), '(1,)'), (int, \"<class 'int'>\"),
+    (Loud(), '<Loud object at'), ([Loud()], '[<Loud object at'), ({1: Loud()}, '<dict object at'), (Loud().__init__, '<method-wrapper object at'),
+    (functools.partial(print, Loud()), '<functools.partial object at'), (Quiet, \"<class 'Quiet'>\"), (Number(3), '3'), (Pair(1, 2), 'Pair([1, 2])'),
+    (list(range(20)), '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, … 4 more]'), ((((((),),),),), '(((<tuple object at'),
+    (Color.RED, '<Color.RED: 1>'), (len, '<built-in function len>'),
+]
+";
+
+    #[test]
+    fn nothing_of_the_users_is_called() -> PyResult<()> {
+        Python::initialize();
+        Python::attach(|py| {
+            let module = PyModule::from_code(py, SOURCE, c"shown.py", c"shown")?;
+            let cases: Vec<(Bound<'_, PyAny>, String)> = module.getattr("CASES")?.extract()?;
+            for (object, text) in cases {
+                assert!(shown(&object).starts_with(&text), "{} is not {text}", shown(&object));
+            }
+            Ok(())
+        })
+    }
+}

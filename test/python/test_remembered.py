@@ -1,0 +1,141 @@
+"""Functions under `functools.lru_cache`: their cache says what they answer, whatever the function would say by now.
+
+A call that the cache does not know is plain Python's, once, where and when the program makes it; the next call of the
+program is captured with the answer as it is in the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = pytest.mark.native
+
+X = torch.ones(2)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamlir.reset()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", dynamlir.PlainRunWarning)
+        yield
+
+
+def reasons() -> list[str]:
+    return [event.reason for event in dynamlir.fallbacks()]
+
+
+def scaled(**options: Any) -> Any:
+    """A function under a cache that notes its calls, and that depends on what the cache does not see."""
+
+    @functools.lru_cache(**options)
+    def scale(k: int, *more: int, **named: int) -> float:
+        scale.calls.append(k)
+        return k * scale.factor + sum(more) + sum(named.values())
+
+    scale.calls, scale.factor = [], 3
+    return scale
+
+
+@pytest.mark.parametrize("options", [{}, {"maxsize": None}, {"maxsize": 2}, {"typed": True}], ids=str)
+@pytest.mark.parametrize("call", ["(2)", "(2, 5)", "(2, b=4)", "(2, 5, b=4, c=1)"])
+def test_the_function_is_called_once_and_its_answer_stays(options: dict[str, Any], call: str) -> None:
+    scale = scaled(**options)
+    compiled = dynamlir.compile(eval(f"lambda x: x * scale{call}", {"scale": scale}))
+    right = eval(f"other{call}", {"other": scaled()})
+    for again in range(3):
+        assert torch.equal(compiled(X), X * right)
+        assert scale.calls == [2]
+        assert scale.cache_info().hits == again, "each call of the program counts once"
+        scale.factor = 100
+    assert reasons() == ["first-call"]
+    assert len(compiled._cache) == 2
+
+
+def test_a_cleared_cache_is_asked_anew() -> None:
+    scale = scaled()
+    compiled = dynamlir.compile(lambda x: x * scale(2))
+    scale(2)
+    assert torch.equal(compiled(X), X * 6) and not reasons()
+    scale.factor = 5
+    assert torch.equal(compiled(X), X * 6)
+    scale.cache_clear()
+    assert torch.equal(compiled(X), X * 10) and scale.calls == [2, 2]
+    assert torch.equal(compiled(X), X * 10) and scale.calls == [2, 2]
+    assert reasons() == ["first-call"]
+
+
+def test_an_answer_that_is_forgotten_for_others() -> None:
+    dynamlir.config.on_plain = "ignore"
+    scale = scaled(maxsize=1)
+    compiled = dynamlir.compile(lambda x: x * scale(2))
+    for factor in (3, 4, 5):
+        scale.factor = factor
+        scale(7)
+        for _ in range(2):
+            assert torch.equal(compiled(X), X * 2 * factor)
+    assert scale.calls == [7, 2] * 3
+
+
+def test_an_answer_of_any_kind() -> None:
+    @functools.cache
+    def table(n: int) -> torch.Tensor:
+        return torch.arange(n).float()
+
+    @functools.cache
+    def names() -> dict[str, float]:
+        return {"a": 2.0}
+
+    compiled = dynamlir.compile(lambda x: (x + table(2)) * names()["a"], fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(X), (X + table(2)) * 2.0)
+    names()["a"] = 3.0
+    assert torch.equal(compiled(X), (X + table(2)) * 3.0)
+
+
+def test_what_is_raised_is_raised_each_time() -> None:
+    calls = []
+
+    @functools.lru_cache
+    def picky(k: int) -> int:
+        calls.append(k)
+        raise ValueError(k)
+
+    compiled = dynamlir.compile(lambda x: x * picky(2))
+    for count in (1, 2):
+        with pytest.raises(ValueError, match="2"):
+            compiled(X)
+        assert calls == [2] * count
+
+
+def test_a_cache_that_keeps_nothing_is_told() -> None:
+    scale = scaled(maxsize=0)
+    compiled = dynamlir.compile(lambda x: x * scale(2))
+    assert torch.equal(compiled(X), X * 6)
+    with pytest.raises(dynamlir.PlainRunWarning, match="first-call"):
+        compiled(X)
+    assert scale.calls == [2], "raised before anything ran"
+    whole = dynamlir.compile(lambda x: x * scale(2), fullgraph=True)
+    whole(X)
+    with pytest.raises(dynamlir.Unsupported, match="first-call"):
+        whole(X)
+
+
+def test_arguments_that_are_objects_run_plain() -> None:
+    class Layer:
+        @functools.lru_cache  # noqa: B019
+        def factor(self, k: int) -> int:
+            return k
+
+    layer = Layer()
+    dynamlir.config.on_plain = "ignore"
+    compiled = dynamlir.compile(lambda x: x * layer.factor(2))
+    for _ in range(2):
+        assert torch.equal(compiled(X), X * 2)
+    assert set(reasons()) == {"c-function"}
