@@ -179,10 +179,7 @@ impl<'py> Capture<'py> {
 
     /// `owner.name` past a `__getattribute__` in Python, which has had its say.
     pub(crate) fn generic_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-        if lookup(&owner.get_type(), "__getattribute__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>()) {
-            return self.py.get_type::<PyAny>().getattr("__getattribute__")?.call1((owner, name));
-        }
-        owner.getattr(name)
+        types::attribute_past_python(owner, name)
     }
 
     pub(crate) fn missing_attr(

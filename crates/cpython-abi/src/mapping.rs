@@ -6,12 +6,12 @@ use std::{
 };
 
 use pyo3::{
-    ffi,
+    ffi, intern,
     prelude::*,
     types::{PyDict, PySet, PyString},
 };
 
-use crate::Abi;
+use crate::{Abi, types};
 
 fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
@@ -47,6 +47,29 @@ pub fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<O
 pub fn modules(py: Python<'_>) -> Bound<'_, PyDict> {
     // SAFETY: borrows the interpreter's own dict, which it always has.
     unsafe { Bound::from_borrowed_ptr(py, ffi::PyImport_GetModuleDict()).cast_into_unchecked() }
+}
+
+/// Whether a dict iterates over its keys and values in the order in which `dict` keeps them: an `OrderedDict` has an order of its own.
+///
+/// # Errors
+/// What Python raised.
+pub fn iterates_as_dict(dict: &Bound<'_, PyDict>) -> PyResult<bool> {
+    if dict.is_exact_instance_of::<PyDict>() {
+        return Ok(true);
+    }
+    let classes = types::mro(&dict.get_type())?;
+    let general = dict.py().get_type::<PyDict>();
+    for name in [intern!(dict.py(), "__iter__"), intern!(dict.py(), "keys"), intern!(dict.py(), "values")] {
+        for class in &classes {
+            if types::dict(class)?.contains(name)? {
+                if !class.is(&general) {
+                    return Ok(false);
+                }
+                break;
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// A number that changes whenever the dict does, where the version has one.

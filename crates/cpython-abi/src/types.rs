@@ -3,13 +3,13 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
 use pyo3::{
-    ffi,
+    ffi, intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyTuple, PyType},
+    types::{PyString, PyTuple, PyType},
 };
 
-use crate::Abi;
+use crate::{Abi, kind};
 
 /// `Py_TPFLAGS_SEQUENCE`: `match` takes instances for sequences.
 pub const SEQUENCE: c_ulong = 1 << 5;
@@ -76,6 +76,38 @@ pub fn slot(class: &Bound<'_, PyType>, number: c_int) -> *mut c_void {
 /// Whether attributes of instances of a class are looked up as `object` does it, without Python code.
 pub fn has_generic_attributes(class: &Bound<'_, PyType>) -> bool {
     std::ptr::eq(slot(class, ffi::Py_tp_getattro), ffi::PyObject_GenericGetAttr as *const c_void)
+}
+
+/// `object.name`, past a `__getattribute__` in Python.
+///
+/// # Errors
+/// What Python raised, such as that there is no such attribute.
+pub fn attribute_past_python<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let class = object.get_type();
+    if !has_generic_attributes(&class) && attribute_getters(&class)?.first().is_some_and(|(_, found)| kind::is_function(found)) {
+        return object.py().get_type::<PyAny>().getattr(intern!(object.py(), "__getattribute__"))?.call1((object, name));
+    }
+    object.getattr(name)
+}
+
+/// Whether attributes of instances of a class are looked up as `object` does it, once each `__getattribute__` in Python has had its
+/// say.
+///
+/// # Errors
+/// What Python raised.
+pub fn is_generic_past_python(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    if has_generic_attributes(class) {
+        return Ok(true);
+    }
+    let getters = attribute_getters(class)?;
+    Ok(getters.iter().find(|(_, found)| !kind::is_function(found)).is_some_and(|(base, _)| base.is(class.py().get_type::<PyAny>())))
+}
+
+/// Each `__getattribute__` that a class has, in the order of its bases, with the base that holds it.
+fn attribute_getters<'py>(class: &Bound<'py, PyType>) -> PyResult<Vec<(Bound<'py, PyType>, Bound<'py, PyAny>)>> {
+    let name = intern!(class.py(), "__getattribute__");
+    let own = |base: Bound<'py, PyType>| dict(&base).and_then(|dict| dict.get_item(name)).ok().map(|found| (base, found));
+    Ok(mro(class)?.into_iter().filter_map(own).collect())
 }
 
 /// Whether a class fills a slot.

@@ -8,6 +8,7 @@
 
 use dynamlir_cpython_abi::{
     Thread,
+    mapping::iterates_as_dict,
     objects::{Attributes, Proof, Reached, Recorder, Spot, Trail},
 };
 use dynamlir_torch_abi::State as TorchState;
@@ -504,7 +505,7 @@ fn dict_keys(expected: &[DictKey], object: &Bound<'_, PyAny>) -> PyResult<bool> 
         DictKey::Constant(constant) => constant.matches(&seen),
         DictKey::Any => Ok(true),
     };
-    if dict.is_exact_instance_of::<PyDict>() {
+    if iterates_as_dict(dict)? {
         return dict.keys().iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?));
     }
     // An OrderedDict has an order of its own.

@@ -39,6 +39,7 @@ mod at {
     pub const LIST_ITEMS: usize = 24;
     pub const TUPLE_ITEMS: usize = 24;
     pub const TYPE: usize = 8;
+    pub const TYPE_NAME: usize = 24;
     pub const TYPE_DICT_OFFSET: usize = 288;
     /// `PyMemberDescrObject.d_member`, then `PyMemberDef.offset`.
     pub const MEMBER: usize = 40;

@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use pyo3::{ffi, prelude::*};
+use pyo3::{ffi, prelude::*, types::PyString};
 
 /// A word that was read.
 #[derive(Clone, Copy)]
@@ -29,6 +29,8 @@ pub struct Trail {
     words: Vec<Word>,
     /// Objects that the words prove to be alive, for the caller to go on from.
     exposed: Vec<*mut ffi::PyObject>,
+    /// Text that a word points into: as long as it is there, no other text has its address.
+    kept: Vec<Py<PyString>>,
     /// The group of pinned objects that the walk started from, too.
     pins: Option<Arc<AtomicBool>>,
 }
@@ -40,7 +42,7 @@ unsafe impl Sync for Trail {}
 
 impl Trail {
     pub(super) fn new(root: &Bound<'_, PyAny>) -> Self {
-        Self { root: root.as_ptr(), words: Vec::new(), exposed: Vec::new(), pins: None }
+        Self { root: root.as_ptr(), words: Vec::new(), exposed: Vec::new(), kept: Vec::new(), pins: None }
     }
 
     pub(super) fn rely_on(&mut self, pins: &Arc<AtomicBool>) -> bool {
@@ -49,6 +51,11 @@ impl Trail {
         }
         self.pins = Some(pins.clone());
         true
+    }
+
+    /// Keeps text that a word points into.
+    pub(super) fn keep(&mut self, text: &Bound<'_, PyString>) {
+        self.kept.push(text.clone().unbind());
     }
 
     /// Records that `address` holds `expected`; false if it does not.

@@ -6,8 +6,12 @@ use pyo3::{
     types::{PyDict, PyString, PyType},
 };
 
-use super::{MANAGED_DICT_FLAG, Proof, Reached, Recorder, Spot, at};
-use crate::{kind, mapping::dict_version, types};
+use super::{HEAP_TYPE_FLAG, MANAGED_DICT_FLAG, Proof, Reached, Recorder, Spot, at};
+use crate::{
+    kind,
+    mapping::{dict_version, iterates_as_dict},
+    types,
+};
 
 impl<'py> Recorder<'py> {
     /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
@@ -35,7 +39,8 @@ impl<'py> Recorder<'py> {
     /// Records a dict's content and order; false where that is not possible.
     pub fn dict_unchanged(&mut self, spot: &Spot<'py>) -> bool {
         // An OrderedDict keeps its order elsewhere.
-        spot.object.is_exact_instance_of::<PyDict>() && self.dict_state(spot, false)
+        let ordered = spot.object.cast::<PyDict>().is_ok_and(|dict| iterates_as_dict(dict).unwrap_or(false));
+        ordered && self.dict_state(spot, false)
     }
 
     /// Records a dict's content, not its order; false where that is not possible.
@@ -71,12 +76,13 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// What Python raised.
     pub fn dict_entry(&mut self, spot: &Spot<'py>, position: usize, value: bool) -> PyResult<Reached<'py>> {
-        if spot.object.is_exact_instance_of::<PyDict>() {
+        let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
+        if iterates_as_dict(dict)? {
+            // pyo3 iterates over a dict as C does.
             let entry = |dict: &Bound<'py, PyDict>| Ok(dict.iter().nth(position).map(|(k, v)| if value { v } else { k }));
             return self.in_dict(spot, false, entry);
         }
         // In the order that a subclass of C's gives.
-        let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
         let list = if value { dict.call_method0("values")? } else { dict.call_method0("keys")? };
         Ok(Reached::unproven(list.try_iter()?.nth(position).transpose()?))
     }
@@ -116,16 +122,27 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// What Python raised.
     pub fn dict_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
-        let object = match spot.object.getattr(pyo3::intern!(self.py, "__dict__")) {
-            Ok(object) => object,
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => return Ok(Reached::unproven(None)),
-            Err(error) => return Err(error),
-        };
-        // A class that looks attributes up in its own way may answer differently the next time.
-        let ordinary = self.inherits(spot, pyo3::intern!(self.py, "__getattribute__")) && self.has_plain_dict(spot);
-        let stored = if ordinary && self.trail.is_some() { self.instance_dict(spot)? } else { None };
-        let proof = stored.filter(|(dict, _)| dict.is(&object)).map_or(Proof::None, |(_, proof)| proof);
-        Ok(Reached { object: Some(object), proof })
+        // C code that looks attributes up in its own way may answer differently the next time.
+        if types::is_generic_past_python(&spot.object.get_type())?
+            && self.has_plain_dict(spot)
+            && let Some((dict, proof)) = self.instance_dict(spot)?
+        {
+            return Ok(Reached { object: Some(dict), proof });
+        }
+        self.attribute(spot, pyo3::intern!(self.py, "__dict__"))
+    }
+
+    /// What an object answers for a name, which nothing proves. A `__getattribute__` in Python is passed over: who guards what it
+    /// reads has looked into it.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn attribute(&self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
+        match types::attribute_past_python(&spot.object, name) {
+            Ok(value) => Ok(Reached::unproven(Some(value))),
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(self.py) => Ok(Reached::unproven(None)),
+            Err(error) => Err(error),
+        }
     }
 
     /// `object.__class__`
@@ -199,6 +216,32 @@ impl<'py> Recorder<'py> {
         let object = Some(class.mro().into_any());
         let proven = self.trail.is_some() && spot.proof != Proof::None && self.tag(class);
         Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
+    }
+
+    /// `class.__name__`. `tp_name` of a class made in Python points into the text that this is.
+    ///
+    /// # Errors
+    /// What Python raised.
+    pub fn class_name(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
+        let name = pyo3::intern!(self.py, "__name__");
+        let reached = self.attribute(spot, name)?;
+        let (Ok(class), Some(text)) = (spot.object.cast::<PyType>(), &reached.object) else { return Ok(reached) };
+        let general = self.py.get_type::<PyType>();
+        let ordinary = [name, pyo3::intern!(self.py, "__getattribute__")].into_iter().all(|name| {
+            let (own, general) = (types::lookup(self.abi, &class.get_type(), name), types::lookup(self.abi, &general, name));
+            own.zip(general).is_some_and(|(own, general)| own.is(&general))
+        });
+        let Ok(text) = text.cast_exact::<PyString>() else { return Ok(reached) };
+        if !ordinary || types::flags(class) & HEAP_TYPE_FLAG == 0 || !self.class(spot) {
+            return Ok(reached);
+        }
+        let address = text.to_str()?.as_ptr() as usize;
+        // SAFETY: the class of the class is recorded, and all classes have their name there.
+        let proven = unsafe { self.word(spot, at::TYPE_NAME as isize, address) };
+        if proven && let Some(trail) = &mut self.trail {
+            trail.keep(text);
+        }
+        Ok(Reached { proof: if proven { Proof::Object } else { Proof::None }, ..reached })
     }
 
     /// The class of an object.
