@@ -121,7 +121,9 @@ impl<'py> Capture<'py> {
             }
             return self.wrap(value, stored);
         }
-        self.guards.absent(stored);
+        if types::has_instance_dict(&class) {
+            self.guards.absent(stored);
+        }
         match raw {
             ClassAttr::Data(_) => self.stop(reason::UNGUARDABLE, format!("{}.{key}", type_name(owner))),
             ClassAttr::Function(function) => {

@@ -67,6 +67,24 @@ pub fn flags(class: &Bound<'_, PyType>) -> c_ulong {
     unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) }
 }
 
+/// `Py_TPFLAGS_MANAGED_DICT`: the instance dict, and what stands for it before there is one, lie in front of the object.
+pub(crate) fn has_managed_dict(class: &Bound<'_, PyType>) -> bool {
+    const MANAGED_DICT: c_ulong = 1 << 4;
+    flags(class) & MANAGED_DICT != 0
+}
+
+/// `tp_dictoffset`: where instances keep their dict, if it is not managed; 0 if they have none.
+pub(crate) fn dict_offset(class: &Bound<'_, PyType>) -> isize {
+    const OFFSET: usize = 288;
+    // SAFETY: a type is longer than that, and the field is there in all supported versions.
+    unsafe { class.as_ptr().byte_add(OFFSET).cast::<ffi::Py_ssize_t>().read() }
+}
+
+/// Whether instances of a class have a dict for attributes of their own.
+pub fn has_instance_dict(class: &Bound<'_, PyType>) -> bool {
+    has_managed_dict(class) || dict_offset(class) != 0
+}
+
 /// A slot of a class; NULL if it is empty.
 pub fn slot(class: &Bound<'_, PyType>, number: c_int) -> *mut c_void {
     // SAFETY: the type is alive, and the numbers are those of the stable ABI.

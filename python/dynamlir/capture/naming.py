@@ -23,10 +23,14 @@ def names(
     sources: Sequence[str], inputs: Sequence[torch.Tensor], forward: types.FunctionType | None = None
 ) -> list[str]:
     """Names for inputs that are found by these expressions. ``forward`` is the module's, where one was called."""
+    known = None if forward is None else _parameters(forward)
     return [
-        re.sub(r"[^a-zA-Z0-9]+", "_", _of_module(_of_forward(source, forward), tensor))
+        _NO_NAME.sub("_", _of_module(source if known is None else _of_forward(source, known), tensor))
         for source, tensor in zip(sources, inputs, strict=True)
     ]
+
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9]+")
 
 
 def order(nodes: Sequence[GraphNode], names: Sequence[str]) -> list[int]:
@@ -60,20 +64,26 @@ def _of_module(source: str, tensor: torch.Tensor) -> str:
     return re.sub(r"(\._modules\['[^']*'\])\.(\w+)$", r"\1._buffers['\2']", source)
 
 
-def _of_forward(source: str, forward: types.FunctionType | None) -> str:
-    """What was found in a call of a module, by the names that its ``forward`` has for it."""
-    if forward is None:
-        return source
+def _parameters(forward: types.FunctionType) -> list[str]:
+    """The names of a module's ``forward`` for what it is given by position, the module first.
+
+    None for torch's own modules: they have no code that Dynamo would call by its parameters.
+    """
     if not places.is_users(forward.__code__.co_filename):
-        # torch's own modules have no code that Dynamo would call by its parameters.
-        return re.sub(r"^L\['self'\]", "L['fn']", source)
-    parameters = [
+        return []
+    return [
         name
         for name, parameter in inspect.signature(forward).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
+
+
+def _of_forward(source: str, parameters: Sequence[str]) -> str:
+    """What was found in a call of a module, by the names that its ``forward`` has for it."""
+    if not parameters:
+        return re.sub(r"^L\['self'\]", "L['fn']", source)
     if found := re.match(r"L\['args'\]\[(\d+)\]", source):
         at = int(found[1]) + 1
         return f"L['{parameters[at]}']{source[found.end() :]}" if at < len(parameters) else source
     source = re.sub(r"^L\['kwargs'\]\['(\w+)'\]", r"L['\1']", source)
-    return re.sub(r"^L\['self'\]", f"L['{parameters[0]}']", source) if parameters else source
+    return re.sub(r"^L\['self'\]", f"L['{parameters[0]}']", source)

@@ -40,7 +40,6 @@ mod at {
     pub const TUPLE_ITEMS: usize = 24;
     pub const TYPE: usize = 8;
     pub const TYPE_NAME: usize = 24;
-    pub const TYPE_DICT_OFFSET: usize = 288;
     /// `PyMemberDescrObject.d_member`, then `PyMemberDef.offset`.
     pub const MEMBER: usize = 40;
     pub const MEMBER_OFFSET: usize = 16;
@@ -48,7 +47,6 @@ mod at {
     pub const MANAGED_DICT: isize = -24;
 }
 
-const MANAGED_DICT_FLAG: std::ffi::c_ulong = 1 << 4;
 const HEAP_TYPE_FLAG: std::ffi::c_ulong = 1 << 9;
 
 /// Makes steps, and records them if it was asked to.

@@ -194,8 +194,6 @@ impl TensorClass {
 const DICT_ITEMS: usize = 2;
 const DICT_KEYS: usize = 4;
 
-/// `Py_TPFLAGS_MANAGED_DICT`: the instance dict, and what stands for it before there is one, lie in front of the object.
-const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 /// `Py_TPFLAGS_INLINE_VALUES`, where values lie in the object itself. Not so for tensors.
 const INLINE_VALUES: std::ffi::c_ulong = 1 << 2;
 
@@ -203,7 +201,7 @@ impl Storage {
     fn of(class: &Bound<'_, PyType>) -> Self {
         let flags = types::flags(class);
         let version = class.py().version_info();
-        if flags & MANAGED_DICT == 0 {
+        if !types::has_managed_dict(class) {
             return Self::Unknown;
         }
         match (version.major, version.minor) {

@@ -6,7 +6,7 @@ use pyo3::{
     types::{PyDict, PyString, PyType},
 };
 
-use super::{HEAP_TYPE_FLAG, MANAGED_DICT_FLAG, Proof, Reached, Recorder, Spot, at};
+use super::{HEAP_TYPE_FLAG, Proof, Reached, Recorder, Spot, at};
 use crate::{
     kind,
     mapping::{dict_version, iterates_as_dict},
@@ -102,8 +102,8 @@ impl<'py> Recorder<'py> {
     /// The dict of an instance; inline values become one. None if its class gives it none.
     pub(super) fn instance_dict(&mut self, spot: &Spot<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Proof)>> {
         let class = spot.object.get_type();
-        let managed = types::flags(&class) & MANAGED_DICT_FLAG != 0;
-        let offset: isize = if managed { at::MANAGED_DICT } else { dict_offset(&class) };
+        let managed = types::has_managed_dict(&class);
+        let offset: isize = if managed { at::MANAGED_DICT } else { types::dict_offset(&class) };
         if offset == 0 {
             return Ok(None);
         }
@@ -253,10 +253,4 @@ impl<'py> Recorder<'py> {
 
 fn get_item<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     dict.get_item(key)
-}
-
-/// `tp_dictoffset`
-fn dict_offset(class: &Bound<'_, PyType>) -> isize {
-    // SAFETY: a type is longer than that, and the field is there in all supported versions.
-    unsafe { class.as_ptr().byte_add(at::TYPE_DICT_OFFSET).cast::<ffi::Py_ssize_t>().read() }
 }
