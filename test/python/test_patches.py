@@ -56,6 +56,18 @@ PATCHES: dict[str, tuple[Callable[..., Any], Any, str, Any]] = {
         "max_pool1d",
         lambda x, *args: torch.mul(x, 100),
     ),
+    "a method that a function calls": (
+        lambda x: F.softmax(x, 0),
+        torch.Tensor,
+        "softmax",
+        lambda x, *args, **named: torch.mul(x, 100),
+    ),
+    "an operator that a function uses": (
+        lambda x: F.normalize(x, dim=0),
+        torch.Tensor,
+        "__truediv__",
+        lambda x, y: torch.mul(x, 100),
+    ),
     "a builtin": (lambda x: x * len((1, 2)), builtins, "len", lambda a: 100),
 }
 

@@ -179,11 +179,6 @@ impl<'py> Capture<'py> {
         self.met(value)
     }
 
-    /// `owner.name` past a `__getattribute__` in Python, which has had its say.
-    pub(crate) fn generic_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-        types::attribute_past_python(owner, name)
-    }
-
     pub(crate) fn missing_attr(
         &self,
         owner: &Bound<'py, PyAny>,
@@ -207,7 +202,7 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        self.met(self.generic_attr(owner, name)?)
+        self.met(types::attribute_past_python(owner, name)?)
     }
 
     /// Guards what the class of an existing object holds under a name, or that it holds nothing.

@@ -2,7 +2,6 @@
 
 use dynamlir_cpython_abi::kind;
 use dynamlir_guards::Source;
-use dynamlir_interpreter::BinaryOp;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
@@ -313,37 +312,5 @@ pub(crate) fn describe(callable: &Bound<'_, PyAny>) -> String {
         (Some(module), Some(name)) => format!("{module}.{name}"),
         (None, Some(name)) => name,
         _ => format!("an object of type {}", type_name(callable)),
-    }
-}
-
-/// The name in `operator` of a binary operator.
-pub(crate) fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
-    match (op, in_place) {
-        (BinaryOp::Add, false) => "add",
-        (BinaryOp::And, false) => "and_",
-        (BinaryOp::FloorDivide, false) => "floordiv",
-        (BinaryOp::LeftShift, false) => "lshift",
-        (BinaryOp::MatrixMultiply, false) => "matmul",
-        (BinaryOp::Multiply, false) => "mul",
-        (BinaryOp::Remainder, false) => "mod",
-        (BinaryOp::Or, false) => "or_",
-        (BinaryOp::Power, false) => "pow",
-        (BinaryOp::RightShift, false) => "rshift",
-        (BinaryOp::Subtract, false) => "sub",
-        (BinaryOp::TrueDivide, false) => "truediv",
-        (BinaryOp::Xor, false) => "xor",
-        (BinaryOp::Add, true) => "iadd",
-        (BinaryOp::And, true) => "iand",
-        (BinaryOp::FloorDivide, true) => "ifloordiv",
-        (BinaryOp::LeftShift, true) => "ilshift",
-        (BinaryOp::MatrixMultiply, true) => "imatmul",
-        (BinaryOp::Multiply, true) => "imul",
-        (BinaryOp::Remainder, true) => "imod",
-        (BinaryOp::Or, true) => "ior",
-        (BinaryOp::Power, true) => "ipow",
-        (BinaryOp::RightShift, true) => "irshift",
-        (BinaryOp::Subtract, true) => "isub",
-        (BinaryOp::TrueDivide, true) => "itruediv",
-        (BinaryOp::Xor, true) => "ixor",
     }
 }

@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
         // Python code that raises an AttributeError has the class asked.
         self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
         if kind::is_property(descriptor) && is_python(&descriptor.getattr(intern!(self.py, "fget"))?)? {
-            return self.met(self.generic_attr(owner, name)?);
+            return self.met(types::attribute_past_python(owner, name)?);
         }
         self.bound_attr(owner, source, name, descriptor)
     }
@@ -115,13 +115,13 @@ impl<'py> Capture<'py> {
             Ok(lookup(&descriptor.get_type(), "__get__")?.is_some_and(|get| get.is_exact_instance_of::<PyFunction>()))
         };
         if binds.iter().any(|is| is(descriptor)) || python()? {
-            return self.met(self.generic_attr(owner, name)?);
+            return self.met(types::attribute_past_python(owner, name)?);
         }
         if owner.is_instance_of::<PyTuple>() {
             // Such as the fields of a named tuple.
             self.guard_contents(owner, source)?;
         }
-        let value = self.generic_attr(owner, name)?;
+        let value = types::attribute_past_python(owner, name)?;
         self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())))
     }
 

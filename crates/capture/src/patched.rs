@@ -22,6 +22,7 @@ use crate::{
     asked::handles_an_exception,
     attributes::lookup,
     calls::Keywords,
+    operands::methods_of,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -122,6 +123,15 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.code(source, &code))?;
         let mut names = BTreeSet::new();
         names_in(&code, &mut names)?;
+        // `F.softmax` calls `input.softmax`, `F.normalize` divides.
+        let tensors = self.tensor_class()?;
+        let operators = dynamlir_interpreter::operators(&code);
+        let methods = operators.iter().flat_map(|operator| methods_of(operator)).copied();
+        for name in names.iter().map(String::as_str).chain(methods) {
+            if lookup(&tensors, name)?.is_some() {
+                self.tensor_member(&tensors, name)?;
+            }
+        }
         // Modules are met again and again; each is looked at once for these names.
         let mut modules = HashSet::new();
         let globals = function.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>().map_err(PyErr::from)?;

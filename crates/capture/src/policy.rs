@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dynamlir_guards::SourceId as Origin;
 use dynamlir_interpreter::{
     Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, SourceId, UnaryOp, Unwind,
-    Value, abort, escape_each, semantics,
+    Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -14,7 +14,7 @@ use pyo3::{
 };
 
 use crate::{
-    calls::{Keywords, operator_name},
+    calls::Keywords,
     names::parameter_names,
     state::{Capture, Halt, State, Tracked},
     stop::{Stop, reason},
@@ -213,14 +213,7 @@ impl Policy for CapturePolicy {
     fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
-        let name = match op {
-            Comparison::Lt => "lt",
-            Comparison::Le => "le",
-            Comparison::Eq => "eq",
-            Comparison::Ne => "ne",
-            Comparison::Gt => "gt",
-            Comparison::Ge => "ge",
-        };
+        let name = comparison_name(op);
         if apart(lhs) && apart(rhs) {
             // What the frame made may hold what it did not.
             capture.run(capture.guard_inside([lhs.get(), rhs.get()]))?;

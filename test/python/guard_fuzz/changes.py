@@ -18,6 +18,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+NAN = float("nan")
+"""One object, since its hash is its address."""
+
 Undo = Callable[[], Any]
 Place = tuple[str, Any]
 DEEPEST = 4
@@ -110,7 +113,7 @@ def other(chance: random.Random, value: Any, world: Any) -> Any:
     if isinstance(value, int):
         return chance.choice([value + 1, value - 1, 0, 2, float(value), True])
     if isinstance(value, float):
-        return chance.choice([value + 1, -value, 1, float("nan")])
+        return chance.choice([value + 1, -value, 1, NAN])
     if isinstance(value, str):
         return chance.choice([value + "d", "", "k"])
     if isinstance(value, torch.nn.Parameter):
