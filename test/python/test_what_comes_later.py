@@ -23,6 +23,77 @@ def case(make: Callable[[], Made]) -> Callable[[], Made]:
     return make
 
 
+# What is looked up must be there, also where nobody uses what is found.
+
+
+class Holder:
+    """Has a value, which may go."""
+
+
+@case
+def a_global_that_goes() -> Made:
+    space: dict[str, Any] = {"SCALE": 2}
+    exec("def function(x):\n    SCALE\n    return x + 1", space)
+    return space["function"], [lambda: (X,), lambda: (space.pop("SCALE"), (X,))[1]]
+
+
+@case
+def a_variable_of_a_closure_that_goes() -> Made:
+    scale = 2
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        scale  # noqa: B018
+        return x + 1
+
+    def step() -> tuple[Any, ...]:
+        nonlocal scale
+        del scale
+        return (X,)
+
+    return function, [lambda: (X,), step]
+
+
+@case
+def an_attribute_that_goes() -> Made:
+    holder = Holder()
+    holder.scale = 2
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        holder.scale  # noqa: B018
+        return x + 1
+
+    return function, [lambda: (X,), lambda: (delattr(holder, "scale"), (X,))[1]]
+
+
+@case
+def a_key_that_goes() -> Made:
+    table = {"scale": 2, "other": 3}
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        table["scale"]
+        return x + 1
+
+    return function, [lambda: (X,), lambda: (table.pop("scale"), (X,))[1]]
+
+
+@case
+def an_item_that_goes() -> Made:
+    items = [1, 2]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        items[1]
+        return x + 1
+
+    return function, [lambda: (X,), lambda: (items.pop(), (X,))[1]]
+
+
+@case
+def an_object_that_goes() -> Made:
+    space: dict[str, Any] = {"holder": Holder(), "torch": torch}
+    exec("def function(x, flag=False):\n    kept = holder, torch\n    return x + 1", space)
+    return space["function"], [lambda: (X,), lambda: (space.pop("holder"), (X,))[1]]
+
+
 # Classes of what the function makes, and of what it raises.
 
 

@@ -349,6 +349,7 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(object));
         }
         self.refuse_far(&object, source)?;
+        self.guards.looked_up(source);
         if !self.torch.is_primitive(&object) {
             let key = object.as_ptr() as usize;
             let first = {

@@ -52,6 +52,24 @@ pub struct Checkpoint {
     collected: usize,
 }
 
+impl State {
+    /// Drops guards that something is there, where another guard of it or of what is reached from it says more.
+    fn drop_implied(&mut self) {
+        let mut reached = HashSet::new();
+        for (id, guard) in &self.guards {
+            if matches!(guard, Guard::Absent) {
+                // What is not reached lacks everything.
+                continue;
+            }
+            let mut at = if matches!(guard, Guard::Present) { self.sources.get(*id).base() } else { Some(*id) };
+            while let Some(id) = at.filter(|id| reached.insert(*id)) {
+                at = self.sources.get(id).base();
+            }
+        }
+        self.guards.retain(|(id, guard)| !matches!(guard, Guard::Present) || !reached.contains(id));
+    }
+}
+
 impl GuardBuilder {
     /// An empty one.
     #[must_use]
@@ -185,6 +203,30 @@ impl GuardBuilder {
         self.add(id, Guard::Tensor(expected));
     }
 
+    /// Notes that a program has looked something up: without it, Python would raise. What is guarded anyway is there, so only what
+    /// nobody looks at costs a guard.
+    pub fn looked_up(&self, id: SourceId) {
+        let stored = matches!(
+            self.state.borrow().sources.get(id),
+            Source::Global(_)
+                | Source::Builtin(_)
+                | Source::Free { .. }
+                | Source::GlobalOf(..)
+                | Source::BuiltinOf(..)
+                | Source::Attr(..)
+                | Source::Slot(..)
+                | Source::TypeAttr(..)
+                | Source::Item(..)
+                | Source::Index(..)
+                | Source::Closure { .. }
+                | Source::Cell(_)
+                | Source::Member(..)
+        );
+        if stored {
+            self.present(id);
+        }
+    }
+
     /// Guards that a source reaches something.
     pub fn present(&self, id: SourceId) {
         self.add(id, Guard::Present);
@@ -305,6 +347,8 @@ impl GuardBuilder {
     /// # Errors
     /// When something cannot be held weakly, or Python is out of memory.
     pub fn build(self, py: Python<'_>) -> Result<GuardSet, GuardError> {
-        GuardSet::new(py, self.state.into_inner())
+        let mut state = self.state.into_inner();
+        state.drop_implied();
+        GuardSet::new(py, state)
     }
 }
