@@ -124,6 +124,10 @@ class Decomposer:
                 interruptions.pass_on(error)
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
                 continue
+            if any(meta.dtype.startswith("complex") for meta in recording.metas.values()):
+                # Of complex numbers nothing is generated: there is nothing to gain.
+                log.info("%s: not decomposed: complex numbers", overload)
+                return None
             if self.covered(recording):
                 log.info("%s: %s", overload, dict(recording.histogram()))
                 return recording

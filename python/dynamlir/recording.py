@@ -26,6 +26,8 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.int8: "i8",
     torch.uint8: "ui8",
     torch.bool: "i1",
+    torch.complex64: "complex<f32>",
+    torch.complex128: "complex<f64>",
 }
 
 

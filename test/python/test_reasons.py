@@ -371,7 +371,7 @@ def windows() -> tuple[Tensor, Tensor]:
         (overlaps, lambda: (torch.arange(8.0),), "overlap"),
         (as_integers, lambda: (torch.arange(8.0),), "aliasing"),
         (of_two_types, windows, "aliasing"),
-        (lambda x: torch.fft.fft(x), lambda: (X,), "complex"),
+        (lambda x: x * 1j, lambda: (X,), "complex"),
     ],
 )
 def test_reasons_of_the_recorder_and_of_passes_stay_what_they_are(

@@ -7,7 +7,7 @@ use dynamlir_dialect::ir::{Attr, Block, Builder, Ctx, Loc, Type, Value};
 use crate::{Arg, Error, Frame, OpCall, Output, TensorType, Trace};
 
 /// Element types that the stages after this one know.
-const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "ui8", "i1"];
+const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "ui8", "i1", "complex<f32>", "complex<f64>"];
 
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
@@ -244,7 +244,7 @@ mod tests {
         let error = trace.write(body, session.ctx()).expect_err("value 9 does not exist");
         assert_eq!(error.location[0].line, 12);
         let mut trace = add_in_place();
-        trace.inputs[0].1.dtype = "c64".into();
-        assert!(trace.write(body, session.ctx()).expect_err("no complex").message.contains("c64"));
+        trace.inputs[0].1.dtype = "f8".into();
+        assert!(trace.write(body, session.ctx()).expect_err("no such type").message.contains("f8"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::ffi::Functions;
 
-/// An element type. `Bool` is torch's bool: one byte holding 0 or 1.
+/// An element type. `Bool` is torch's bool: one byte holding 0 or 1. The complex ones are values of torch's operators alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum DType {
@@ -16,18 +16,33 @@ pub enum DType {
     I8,
     U8,
     Bool,
+    C64,
+    C128,
 }
 
 impl DType {
     /// Every element type, in the order of [`DTypeCodes`].
-    pub const ALL: [Self; 10] =
-        [Self::F64, Self::F32, Self::BF16, Self::F16, Self::I64, Self::I32, Self::I16, Self::I8, Self::U8, Self::Bool];
+    pub const ALL: [Self; 12] = [
+        Self::F64,
+        Self::F32,
+        Self::BF16,
+        Self::F16,
+        Self::I64,
+        Self::I32,
+        Self::I16,
+        Self::I8,
+        Self::U8,
+        Self::Bool,
+        Self::C64,
+        Self::C128,
+    ];
 
     /// Bytes per element.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
-            Self::F64 | Self::I64 => 8,
+            Self::C128 => 16,
+            Self::F64 | Self::I64 | Self::C64 => 8,
             Self::F32 | Self::I32 => 4,
             Self::BF16 | Self::F16 | Self::I16 => 2,
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -54,6 +69,8 @@ impl DType {
             Self::I8 => "i8",
             Self::U8 => "ui8",
             Self::Bool => "i1",
+            Self::C64 => "complex<f32>",
+            Self::C128 => "complex<f64>",
         }
     }
 
@@ -71,6 +88,8 @@ impl DType {
             Self::I8 => "int8",
             Self::U8 => "uint8",
             Self::Bool => "bool",
+            Self::C64 => "complex64",
+            Self::C128 => "complex128",
         }
     }
 
@@ -82,7 +101,7 @@ impl DType {
 }
 
 /// Torch's numbers for [`DType::ALL`], asked once: they are no part of the ABI.
-pub(crate) struct DTypeCodes([i32; 10]);
+pub(crate) struct DTypeCodes([i32; 12]);
 
 impl DTypeCodes {
     pub(crate) fn read(f: &Functions) -> Self {
@@ -99,6 +118,8 @@ impl DTypeCodes {
                 (f.dtype_int8)(),
                 (f.dtype_uint8)(),
                 (f.dtype_bool)(),
+                (f.dtype_complex64)(),
+                (f.dtype_complex128)(),
             ])
         }
     }

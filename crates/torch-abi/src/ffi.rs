@@ -48,6 +48,8 @@ functions! {
         dtype_int8 = c"aoti_torch_dtype_int8": Code;
         dtype_uint8 = c"aoti_torch_dtype_uint8": Code;
         dtype_bool = c"aoti_torch_dtype_bool": Code;
+        dtype_complex64 = c"aoti_torch_dtype_complex64": Code;
+        dtype_complex128 = c"aoti_torch_dtype_complex128": Code;
         device_cpu = c"aoti_torch_device_type_cpu": Code;
         device_cuda = c"aoti_torch_device_type_cuda": Code;
         layout_strided = c"aoti_torch_layout_strided": Code;

@@ -230,7 +230,11 @@ static std::optional<Reach> reachOf(MemRefType type, bool &overflow) {
   return reach;
 }
 
-static int64_t bytesOf(Type element) { return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8); }
+static int64_t bytesOf(Type element) {
+  if (auto complex = dyn_cast<ComplexType>(element))
+    return 2 * bytesOf(complex.getElementType());
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
 
 LogicalResult WorkspaceOp::verify() {
   if (getResult().getType().hasStaticShape())
@@ -243,7 +247,7 @@ LogicalResult BufferOp::verify() {
   if (offset < 0)
     return emitOpError() << "expected a byte offset that is not negative";
   auto type = cast<MemRefType>(getResult().getType()), workspace = cast<MemRefType>(getWorkspace().getType());
-  if (!type.getElementType().isIntOrFloat())
+  if (!type.getElementType().isIntOrFloat() && !isa<ComplexType>(type.getElementType()))
     return emitOpError() << "expected elements of a torch type, got " << type;
   int64_t width = bytesOf(type.getElementType());
   if (offset % width != 0)

@@ -124,6 +124,10 @@ impl Type {
     pub fn is_float(self) -> bool {
         unsafe { mlirTypeIsAFloat(self.0) }
     }
+    /// Whether this is a type of complex numbers.
+    pub fn is_complex(self) -> bool {
+        unsafe { mlirTypeIsAComplex(self.0) }
+    }
     /// Whether this is an integer type, bool included.
     pub fn is_int(self) -> bool {
         unsafe { mlirTypeIsAInteger(self.0) }
@@ -144,9 +148,11 @@ impl Type {
     pub fn is_unsigned(self) -> bool {
         self.is_int() && unsafe { mlirIntegerTypeIsUnsigned(self.0) }
     }
-    /// Bits of an integer or float type; 64 for `index`; 0 for others.
+    /// Bits of an integer, float or complex type; 64 for `index`; 0 for others.
     pub fn width(self) -> u32 {
-        if self.is_int() {
+        if self.is_complex() {
+            2 * Self(unsafe { mlirComplexTypeGetElementType(self.0) }).width()
+        } else if self.is_int() {
             unsafe { mlirIntegerTypeGetWidth(self.0) }
         } else if self.is_float() {
             unsafe { mlirFloatTypeGetWidth(self.0) }

@@ -166,6 +166,11 @@ fn decompose_block(
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     while let Some(Work { op, within }) = work.pop() {
+        if has_complex(op) {
+            // There is no code for complex numbers: they pass between torch's operators.
+            op.remove_attr("decomposition");
+            continue;
+        }
         let Some(call) = Call::new(op, bits, choices) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
@@ -251,6 +256,12 @@ pub fn sweep(block: Block) {
 fn is_static(op: Op) -> bool {
     let is_static = |value: &Value| !value.ty().shape().contains(&DYNAMIC);
     op.operands().iter().all(is_static) && op.results().iter().all(is_static)
+}
+
+/// Whether an op takes or gives complex numbers.
+fn has_complex(op: Op) -> bool {
+    let is_complex = |value: &Value| value.ty().element().is_complex();
+    op.operands().iter().any(is_complex) || op.results().iter().any(is_complex)
 }
 
 fn decomposition(op: Op) -> Option<String> {

@@ -23,6 +23,10 @@ struct Rectangle {
 pub fn read(b: &Builder, value: Value, window: &Window) -> Value {
     let (element, ctx) = (value.ty().element(), b.ctx());
     let result = Type::tensor(&window.sizes, element);
+    if element.is_complex() {
+        let whole = Window::row_major(&value.ty().shape()) == *window;
+        return if whole { value } else { by_torch(b, "aten.as_strided_copy.default", &[value], window, result) };
+    }
     if window.numel() == 0 {
         return b.value("dynamo.full", &[], result, &[("value", Attr::scalar(element, 0.0))]);
     }
@@ -54,6 +58,12 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value
         return value;
     }
     let ctx = b.ctx();
+    if value.ty().element().is_complex() {
+        if Window::row_major(&value.ty().shape()) == *window {
+            return source;
+        }
+        return by_torch(b, "aten.as_strided_scatter.default", &[value, source], window, value.ty());
+    }
     if window.numel() == value.ty().numel()
         && let Some(found) = rectangle(&value.ty().shape(), window)
     {
@@ -70,6 +80,22 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value
     }
     let attrs = [("strides", Attr::i64s(ctx, &window.strides)), ("offset", Attr::i64(ctx, window.offset))];
     b.value("dynamo.as_strided_scatter", &[value, source], value.ty(), &attrs)
+}
+
+/// What primitives have no types for: an operator of torch's that takes a window after its operands.
+fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, result: Type) -> Value {
+    let ctx = b.ctx();
+    let mut args: Vec<_> = (0..operands.len()).map(|i| Attr::operand(ctx, i)).collect();
+    let list = |numbers: &[i64]| Attr::array(ctx, &numbers.iter().map(|&n| Attr::i64(ctx, n)).collect::<Vec<_>>());
+    args.extend([list(&window.sizes), list(&window.strides), Attr::i64(ctx, window.offset)]);
+    let dense = |ty: Type| Attr::i64s(ctx, &row_major(&ty.shape()));
+    let attrs = [
+        ("schema", Attr::str(ctx, schema)),
+        ("args", Attr::array(ctx, &args)),
+        ("operand_strides", Attr::array(ctx, &operands.iter().map(|value| dense(value.ty())).collect::<Vec<_>>())),
+        ("result_strides", Attr::array(ctx, &[dense(result)])),
+    ];
+    b.value("dynamo.aten", operands, result, &attrs)
 }
 
 /// `dynamo.reshape`, unless the shape is right already.

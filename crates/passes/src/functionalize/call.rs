@@ -65,6 +65,11 @@ pub fn overwritten(b: &Builder, op: Op, operands: &[Value]) -> Option<Value> {
     let schema = op.attr_str("schema")?;
     let args = op.attr("args")?.as_array()?;
     let (target, ctx) = (operands.first()?.ty(), b.ctx());
+    if operands.iter().any(|value| value.ty().element().is_complex()) {
+        // No primitive makes complex numbers, but they may be copied as they are.
+        let same = operands.len() == 2 && operands[1].ty() == target && schema == "aten.copy_.default";
+        return same.then(|| operands[1]);
+    }
     let full = |value| b.value("dynamo.full", &[], target, &[("value", value)]);
     match schema.as_str() {
         "aten.zero_.default" => Some(full(Attr::scalar(target.element(), 0.0))),

@@ -1,6 +1,9 @@
 //! What an extern op says of the memory that it reads and writes.
 
-use dynamlir_dialect::ir::{Attr, Block, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Type, Value},
+    pass::PassError,
+};
 
 /// The layouts in which extern ops want their operands.
 pub fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
@@ -23,4 +26,18 @@ pub fn has_out_form(schema: &str, result: Type) -> bool {
     matches!(schema, "aten.mm.default" | "aten.addmm.default" | "aten.bmm.default" | "aten.baddbmm.default")
         && result.element().is_float()
         && result.numel() > 0
+}
+
+/// A copy between memrefs of what has no kernels.
+pub fn copy_by_torch(b: &Builder, from: Value, to: Value) -> Result<(), PassError> {
+    let ctx = b.ctx();
+    let attribute = |text| Attr::parse(ctx, text).ok_or_else(|| PassError::module(format!("cannot write {text}")));
+    let attrs = [
+        ("route", attribute("#dynamo<route dispatcher>")?),
+        ("schema", Attr::str(ctx, "aten.alias_copy.default")),
+        ("args", Attr::array(ctx, &[Attr::operand(ctx, 0)])),
+        ("operandSegmentSizes", attribute("array<i32: 1, 1>")?),
+    ];
+    b.op("dynamo.extern", &[from, to], &[], &attrs);
+    Ok(())
 }

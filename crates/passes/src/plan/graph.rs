@@ -6,10 +6,11 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     pass::PassError,
 };
+use dynamlir_reasons::COMPLEX;
 
 use super::{
     convolution::{takes_operand, takes_result},
-    externs::{extern_operands, has_out_form, strides_attr},
+    externs::{copy_by_torch, extern_operands, has_out_form, strides_attr},
     functions,
     kernels::{Kernels, Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
@@ -306,6 +307,10 @@ impl Planner {
 
     /// Copies between windows of equal shape.
     fn copy(&mut self, from: &Place, to: &Place, element: Type) -> Result<(), PassError> {
+        if element.is_complex() {
+            let (from, to) = (self.show(from, element), self.show(to, element));
+            return copy_by_torch(&self.b, from, to);
+        }
         let source = Place { window: from.window.squeeze(), ..from.clone() };
         let target = Place { window: to.window.squeeze(), ..to.clone() };
         let template = copy_template(self.scratch, &source.window.sizes, element, None, self.b.loc);
@@ -528,6 +533,10 @@ impl Planner {
         for (i, target) in mutates.iter().enumerate() {
             let Some(arg) = *target else { continue };
             let value = ret.operand(i);
+            if value.ty().element().is_complex() {
+                // Only kernels write what the caller has given: an operator might raise half-way.
+                return Err(PassError::refusal(ret, COMPLEX, "complex numbers of an argument are written"));
+            }
             let mut place = self.place_of(value, ret)?;
             // What is read from an argument that is written below must be read before.
             if let Owner::Arg(source) = self.buffers[place.buffer].owner

@@ -1,0 +1,48 @@
+// RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-verify-functional | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-decompose --dynamo-fuse --dynamo-plan | FileCheck %s --check-prefix=PLAN
+
+// Complex numbers have no primitives and no kernels: they are values of torch's operators. What a view shows is read, and what is
+// written through it is put in its place, by operators that take a window.
+
+// CHECK-LABEL: func.func @main(%arg0: tensor<2x3xcomplex<f32>>
+// CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Tensor"(%arg0, %arg0)
+// CHECK: %[[R:.*]] = dynamo.aten "aten.as_strided_scatter.default"(%[[Y]], %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>, [3], [1], 3]
+// CHECK-SAME: operand_strides = [array<i64: 3, 1>, array<i64: 1>], result_strides = [array<i64: 3, 1>]
+// CHECK: return %[[R]]
+
+// PLAN-LABEL: func.func @main(
+// PLAN: %[[Y:.*]] = dynamo.extern c_shim "aten.mul.Tensor"
+// PLAN: dynamo.extern c_shim "aten.as_strided_scatter.default"(%[[Y]],
+// PLAN-NOT: dynamo.launch
+// PLAN-NOT: as_strided_copy
+func.func @main(%x: !dynamo.tensor<2x3xcomplex<f32>, [3, 1]> {dynamo.name = "x"}, %r: !dynamo.tensor<3xcomplex<f32>, [1]> {dynamo.name = "r"})
+    -> !dynamo.tensor<2x3xcomplex<f32>, [3, 1]> attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  %y = dynamo.aten "aten.mul.Tensor"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<2x3xcomplex<f32>, [3, 1]>, !dynamo.tensor<2x3xcomplex<f32>, [3, 1]>) -> !dynamo.tensor<2x3xcomplex<f32>, [3, 1]>
+  %row = dynamo.aten "aten.select.int"(%y) args [#dynamo.operand<0>, 0, 1] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<2x3xcomplex<f32>, [3, 1]>) -> !dynamo.tensor<3xcomplex<f32>, [1], 3>
+  %0 = dynamo.aten "aten.copy_.default"(%row, %r) args [#dynamo.operand<0>, #dynamo.operand<1>, false]
+    {aliases = array<i64: 0>, functional = "aten.copy.default", mutates = array<i64: 0>}
+    : (!dynamo.tensor<3xcomplex<f32>, [1], 3>, !dynamo.tensor<3xcomplex<f32>, [1]>) -> !dynamo.tensor<3xcomplex<f32>, [1], 3>
+  return %y : !dynamo.tensor<2x3xcomplex<f32>, [3, 1]>
+}
+
+// -----
+
+// Where a value must lie elsewhere, torch copies it: into the memory of a result, dense where eager's is transposed.
+
+// PLAN-LABEL: func.func @main(
+// PLAN: %[[N:.*]] = dynamo.extern c_shim "aten.neg.default"(%arg0)
+// PLAN: %[[OUT:.*]] = dynamo.output_buffer : memref<2x3xcomplex<f64>>
+// PLAN: dynamo.extern dispatcher "aten.alias_copy.default"(%[[N]]) outs(%[[OUT]])
+func.func @main(%x: !dynamo.tensor<2x3xcomplex<f64>, [1, 2]> {dynamo.name = "x"}, %y: !dynamo.tensor<2x3xcomplex<f64>, [3, 1]> {dynamo.name = "y"})
+    -> !dynamo.tensor<2x3xcomplex<f64>, [3, 1]> attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  %0 = dynamo.aten "aten.neg.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<2x3xcomplex<f64>, [1, 2]>) -> !dynamo.tensor<2x3xcomplex<f64>, [1, 2]>
+  %1 = dynamo.aten "aten.clone.default"(%y) args [#dynamo.operand<0>, unit] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<2x3xcomplex<f64>, [3, 1]>) -> !dynamo.tensor<2x3xcomplex<f64>, [3, 1]>
+  %2 = dynamo.aten "aten.copy_.default"(%1, %0) args [#dynamo.operand<0>, #dynamo.operand<1>, false]
+    {aliases = array<i64: 0>, functional = "aten.copy.default", mutates = array<i64: 0>}
+    : (!dynamo.tensor<2x3xcomplex<f64>, [3, 1]>, !dynamo.tensor<2x3xcomplex<f64>, [1, 2]>) -> !dynamo.tensor<2x3xcomplex<f64>, [3, 1]>
+  return %1 : !dynamo.tensor<2x3xcomplex<f64>, [3, 1]>
+}
