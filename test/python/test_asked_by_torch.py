@@ -24,9 +24,8 @@ LOG: list[str] = []
 @pytest.fixture(autouse=True)
 def fresh():
     dynamlir.reset()
-    dynamlir.config.on_plain = "ignore"
     LOG.clear()
-    with torch.no_grad():
+    with torch.no_grad(), dynamlir.config.patch(on_plain="ignore"):
         yield
 
 

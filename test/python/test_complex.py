@@ -136,9 +136,9 @@ def test_what_runs_plain(function: Callable[..., Any], reason: str) -> None:
 
 @pytest.mark.native
 @torch.no_grad()
+@dynamlir.config.patch(on_plain="ignore")
 def test_a_conjugated_argument_is_another_call() -> None:
     """Its bit is not data: the guards tell it from a tensor that holds what it shows."""
-    dynamlir.config.on_plain = "ignore"
     z = torch.fft.fft(X)
     compiled = dynamlir.compile(lambda z: z * 2)
     for given in (z, z.conj(), z, z.conj().resolve_conj()):

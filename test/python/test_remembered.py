@@ -71,8 +71,8 @@ def test_a_cleared_cache_is_asked_anew() -> None:
     assert reasons() == ["first-call"]
 
 
+@dynamlir.config.patch(on_plain="ignore")
 def test_an_answer_that_is_forgotten_for_others() -> None:
-    dynamlir.config.on_plain = "ignore"
     scale = scaled(maxsize=1)
     compiled = dynamlir.compile(lambda x: x * scale(2))
     for factor in (3, 4, 5):
@@ -127,6 +127,7 @@ def test_a_cache_that_keeps_nothing_is_told() -> None:
         whole(X)
 
 
+@dynamlir.config.patch(on_plain="ignore")
 def test_arguments_that_are_objects_run_plain() -> None:
     class Layer:
         @functools.lru_cache  # noqa: B019
@@ -134,7 +135,6 @@ def test_arguments_that_are_objects_run_plain() -> None:
             return k
 
     layer = Layer()
-    dynamlir.config.on_plain = "ignore"
     compiled = dynamlir.compile(lambda x: x * layer.factor(2))
     for _ in range(2):
         assert torch.equal(compiled(X), X * 2)

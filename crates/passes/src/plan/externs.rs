@@ -4,6 +4,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
     pass::PassError,
 };
+use dynamlir_reasons::COMPLEX;
 
 /// The layouts in which extern ops want their operands.
 pub fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
@@ -26,6 +27,14 @@ pub fn has_out_form(schema: &str, result: Type) -> bool {
     matches!(schema, "aten.mm.default" | "aten.addmm.default" | "aten.bmm.default" | "aten.baddbmm.default")
         && result.element().is_float()
         && result.numel() > 0
+}
+
+/// Refuses results that only an operator could copy into what the caller has given: it might raise half-way.
+pub fn may_write(ret: Op, value: Value) -> Result<(), PassError> {
+    if value.ty().element().is_complex() {
+        return Err(PassError::refusal(ret, COMPLEX, "complex numbers of an argument are written"));
+    }
+    Ok(())
 }
 
 /// A copy between memrefs of what has no kernels.

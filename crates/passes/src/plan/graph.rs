@@ -6,11 +6,10 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     pass::PassError,
 };
-use dynamlir_reasons::COMPLEX;
 
 use super::{
     convolution::{takes_operand, takes_result},
-    externs::{copy_by_torch, extern_operands, has_out_form, strides_attr},
+    externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides_attr},
     functions,
     kernels::{Kernels, Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
@@ -533,10 +532,7 @@ impl Planner {
         for (i, target) in mutates.iter().enumerate() {
             let Some(arg) = *target else { continue };
             let value = ret.operand(i);
-            if value.ty().element().is_complex() {
-                // Only kernels write what the caller has given: an operator might raise half-way.
-                return Err(PassError::refusal(ret, COMPLEX, "complex numbers of an argument are written"));
-            }
+            may_write(ret, value)?;
             let mut place = self.place_of(value, ret)?;
             // What is read from an argument that is written below must be read before.
             if let Owner::Arg(source) = self.buffers[place.buffer].owner
