@@ -164,8 +164,20 @@ def capture(
     kwargs: dict[str, Any] | None = None,
     steps: Callable[..., None] | None = None,
 ) -> CapturedFrame | tuple[str, str, Location]: ...
+
+@final
+class Share:
+    """The entries of a function's code that all callables have in common which are made with it."""
+
+    def __new__(cls, function: Callable[..., Any]) -> Share: ...
+
 def compiled_function(
-    function: Callable[..., Any], bound: list[Any], plain: Callable[..., Any], compiler: Any, skip_first: bool = False
+    function: Callable[..., Any],
+    bound: list[Any],
+    plain: Callable[..., Any],
+    compiler: Any,
+    share: Share | None = None,
+    skip_first: bool = False,
 ) -> CompiledFunction: ...
 def decompile(function: Callable[..., Any] | CodeType) -> str: ...
 def disassemble(function: Callable[..., Any] | CodeType) -> str: ...

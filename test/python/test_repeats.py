@@ -10,7 +10,7 @@ import dynamlir
 import pytest
 import torch
 from dynamlir import memo, native, repeat
-from dynamlir.capture import api, session
+from dynamlir.capture import session, sharing
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
@@ -27,7 +27,7 @@ def no_gradients():
 
 def captured(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """All that a capture leaves, and the classes of modules whose calls were repeated in it."""
-    frame = native.module().capture(api._caller(), (module, *args), kwargs)
+    frame = native.module().capture(sharing.caller(), (module, *args), kwargs)
     if isinstance(frame, tuple):
         return {"stop": frame[:2]}, []
     recording = frame.session.recording

@@ -86,7 +86,7 @@ impl Run {
 
 /// One specialization.
 pub struct Entry {
-    /// Who made it: entries are used by callables of the same key only.
+    /// Whose it is: the [`Share`] of the callables that use it.
     pub key: u64,
     /// When it holds.
     pub guards: GuardSet,
@@ -104,10 +104,46 @@ pub struct Cache {
     recent: AtomicUsize,
 }
 
+/// The entries of a code object that callables have in common which were compiled alike. They go with the last of its owners.
+pub struct Share {
+    cache: Arc<Cache>,
+    key: u64,
+}
+
+impl Share {
+    /// A share of the cache of a code object, with no entries yet.
+    pub fn new(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self { cache: Cache::of(abi, code), key: NEXT.fetch_add(1, Ordering::Relaxed) })
+    }
+
+    /// Whether it is one of this code object's cache.
+    pub fn is_of(&self, abi: &'static Abi, code: &Bound<'_, PyAny>) -> bool {
+        Arc::ptr_eq(&self.cache, &Cache::of(abi, code))
+    }
+
+    /// The cache of the code object.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// By which its entries are known.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // The code may live longer, and there are other shares of its cache.
+        self.cache.forget(self.key);
+    }
+}
+
 /// How many entries a code object may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For callables of one key.
+    /// For callables of one share.
     pub entries: usize,
     /// In all.
     pub accumulated: usize,

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bind::{Owned, Signature, Slots},
-    cache::{Cache, Entry, Run, forgotten},
+    cache::{Cache, Entry, Run, Share, forgotten},
     graph::{Failed, Objects},
     recipe::{Recipe, Supply},
     settings,
@@ -123,8 +123,8 @@ pub struct Callable {
     /// What plain Python calls, with the arguments as given.
     plain: Py<PyAny>,
     signature: Signature,
-    cache: Arc<Cache>,
-    key: u64,
+    /// The entries that it uses.
+    share: Arc<Share>,
     abi: &'static Abi,
     compiler: Box<dyn Compiler>,
     compiling: Mutex<Option<(ThreadId, usize)>>,
@@ -156,8 +156,8 @@ pub struct Description<'py> {
     pub skips_first: bool,
     /// What plain Python calls, with the same arguments.
     pub plain: Bound<'py, PyAny>,
-    /// Which entries of the code's cache are its own. They go with it.
-    pub key: u64,
+    /// Which entries of the code's cache it uses: None for its own.
+    pub share: Option<Arc<Share>>,
     /// Whether its backend is the one that a stance forces: it is used under that stance only.
     pub forced: bool,
 }
@@ -180,18 +180,19 @@ impl Callable {
     /// # Errors
     /// When the function is none of Python's.
     pub fn new(description: Description<'_>, compiler: Box<dyn Compiler>) -> PyResult<Self> {
-        let Description { function, bound, skips_first, plain, key, forced } = description;
+        let Description { function, bound, skips_first, plain, share, forced } = description;
         let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
         let code = function.getattr("__code__")?;
+        // One of other code was made before the function was given this one.
+        let share = share.filter(|share| share.is_of(abi, &code)).unwrap_or_else(|| Share::new(abi, &code));
         Ok(Self {
             signature: Signature::of(&function)?,
-            cache: Cache::of(abi, &code),
             code: code.as_ptr() as usize,
             function: function.unbind(),
             bound: bound.into_iter().map(Bound::unbind).collect(),
             skips_first,
             plain: plain.unbind(),
-            key,
+            share,
             abi,
             compiler,
             compiling: Mutex::new(None),
@@ -211,24 +212,24 @@ impl Callable {
     }
 
     /// The cache of its code.
-    pub fn cache(&self) -> &Arc<Cache> {
-        &self.cache
+    pub fn cache(&self) -> &Cache {
+        self.share.cache()
     }
 
-    /// Whose entries it uses.
+    /// By which its entries are known.
     pub fn key(&self) -> u64 {
-        self.key
+        self.share.key()
     }
 
     /// What it was made of, for another one with the same arguments as [`Callee::call`] sees them.
-    pub fn description<'py>(&self, py: Python<'py>, key: u64, forced: bool) -> Description<'py> {
+    pub fn description<'py>(&self, py: Python<'py>, forced: bool) -> Description<'py> {
         let (function, plain) = (self.function.bind(py).clone(), self.plain.bind(py).clone());
-        Description { function, bound: self.bound(py).to_vec(), skips_first: false, plain, key, forced }
+        Description { function, bound: self.bound(py).to_vec(), skips_first: false, plain, share: None, forced }
     }
 
     /// Forgets its entries.
     pub fn reset(&self, py: Python<'_>) {
-        self.cache.forget(self.key);
+        self.cache().forget(self.key());
         self.delayed.store(NEVER, Ordering::Relaxed);
         self.compiler.reset(py);
     }
@@ -263,15 +264,16 @@ impl Callable {
     /// Asks the entries.
     fn look_up<'py>(&self, roots: Roots<'_, 'py>) -> PyResult<Hit<'py>> {
         let mut inputs = Inputs::default();
-        let entries = self.cache.entries();
-        for at in self.cache.order(entries.len()) {
+        let (cache, key) = (self.cache(), self.key());
+        let entries = cache.entries();
+        for at in cache.order(entries.len()) {
             let entry = &entries[at];
-            if entry.key != self.key {
+            if entry.key != key {
                 continue;
             }
             match entry.guards.check(roots, &mut inputs) {
                 Outcome::Pass => {
-                    self.cache.hit(at);
+                    cache.hit(at);
                     return self.run(roots.function.py(), entry, &inputs);
                 }
                 // What raises while it is looked at does not fit; Python raises it again, or something else matches.
@@ -337,13 +339,6 @@ impl Callable {
         let result = self.call_plain(arguments)?;
         self.compiler.repeated(arguments.py())?;
         Ok(result)
-    }
-}
-
-impl Drop for Callable {
-    fn drop(&mut self) {
-        // The code may live longer, and other callables of it have entries of their own.
-        self.cache.forget(self.key);
     }
 }
 

@@ -16,7 +16,7 @@ pub mod settings;
 mod stance;
 
 pub use bind::{Owned, Signature, Slots};
-pub use cache::{Cache, Entry, Limits, Plain, Run, forget_all};
+pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
 pub use graph::{Failed, Graph, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use dynamlir_capture::{
@@ -10,10 +10,12 @@ use dynamlir_capture::{
     stop::{Stop, reason},
 };
 use dynamlir_cpython_abi::{
-    collector,
+    abi, collector,
     objects::{Arguments, callable, callable_type, callee_of},
 };
-use dynamlir_frame::{Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Unforeseen, settings};
+use dynamlir_frame::{
+    Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Share, Unforeseen, settings,
+};
 use dynamlir_guards::{Failure, GuardBuilder, GuardSet, Inputs, Outcome, Roots};
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
@@ -27,12 +29,6 @@ use crate::{
     graph::{Held, NativeGraph},
     guards::{self, Told, told},
 };
-
-/// The key of a new callable.
-fn next_key() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
 
 /// A `dynamlir.capture.api.Compiler` behind a callable.
 struct PythonCompiler {
@@ -154,7 +150,7 @@ impl Compiler for PythonCompiler {
             return Ok(known);
         }
         let compiler = PythonCompiler::new(other.clone().unbind());
-        let made = callable(py, Box::new(Callable::new(original.description(py, next_key(), true), Box::new(compiler))?))?;
+        let made = callable(py, Box::new(Callable::new(original.description(py, true), Box::new(compiler))?))?;
         other.setattr("callable", &made)?;
         Ok(made)
     }
@@ -194,19 +190,34 @@ impl Compiler for PythonCompiler {
     }
 }
 
+/// The entries of a function's code that all callables have in common which are made with it.
+#[pyclass(frozen, name = "Share")]
+pub struct SharedEntries(Arc<Share>);
+
+#[pymethods]
+impl SharedEntries {
+    #[new]
+    fn new(function: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+        Ok(Self(Share::new(abi, &function.getattr("__code__")?)))
+    }
+}
+
 /// Makes a callable: `plain` is what plain Python calls, `function` what is captured, with `bound` before the arguments. With
-/// `skip_first` the first argument of each call is dropped.
+/// `skip_first` the first argument of each call is dropped. Without `share` it has entries of its own.
 #[pyfunction]
-#[pyo3(signature = (function, bound, plain, compiler, skip_first=false))]
+#[pyo3(signature = (function, bound, plain, compiler, share=None, skip_first=false))]
 pub fn compiled_function<'py>(
     function: Bound<'py, PyAny>,
     bound: Vec<Bound<'py, PyAny>>,
     plain: Bound<'py, PyAny>,
     compiler: Py<PyAny>,
+    share: Option<&Bound<'py, SharedEntries>>,
     skip_first: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
-    let description = Description { function, bound, skips_first: skip_first, plain, key: next_key(), forced: false };
+    let share = share.map(|share| share.get().0.clone());
+    let description = Description { function, bound, skips_first: skip_first, plain, share, forced: false };
     let compiler = PythonCompiler::new(compiler);
     callable(py, Box::new(Callable::new(description, Box::new(compiler))?))
 }

@@ -142,6 +142,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;
     module.add("CompiledFunction", compiled::function_type(py)?)?;
+    module.add_class::<compiled::SharedEntries>()?;
     module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;

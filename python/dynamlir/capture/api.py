@@ -16,7 +16,7 @@ from .. import config, logs, machinery, native, places, plain, progress, reasons
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
-from . import backends
+from . import backends, sharing
 from .typed import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -254,7 +254,8 @@ def compile(
 
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
     frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
-    Where nothing can be captured at all, on a CPython that is not known, the model itself is returned.
+    Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
+    once more with the same arguments has the entries that are there already, unless ``backend`` is a callable.
 
     Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
@@ -294,8 +295,9 @@ def compile(
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
     name = str(getattr(model, "__qualname__", type(model).__qualname__))
+    function, share = sharing.shared(model, function, backend, options, fullgraph, dynamic, mode)
     compiler = Compiler(function, name, backend, fullgraph, asked)
-    compiled = native.module().compiled_function(function, list(bound), model, compiler)
+    compiled = native.module().compiled_function(function, list(bound), model, compiler, share)
     if isinstance(model, (types.FunctionType, types.MethodType)):
         vars(compiled).update(model.__dict__)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
@@ -319,8 +321,11 @@ def _refusal() -> Fallback | None:
     return None if why is None else Fallback("unknown-python", why)
 
 
-def entry_point(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
-    """The Python function whose frame is captured for a callable, and the arguments it is bound to."""
+def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, ...]]:
+    """The Python function whose frame is captured for a callable, and the arguments it is bound to.
+
+    None stands for a `sharing.caller`.
+    """
     if isinstance(callable_, native.module().CompiledFunction):
         callable_ = callable_.__wrapped__
     elif isinstance(callable_, torch.nn.Module):
@@ -329,16 +334,7 @@ def entry_point(callable_: Any) -> tuple[types.FunctionType, tuple[Any, ...]]:
         return callable_, ()
     if isinstance(callable_, types.MethodType) and isinstance(callable_.__func__, types.FunctionType):
         return callable_.__func__, (callable_.__self__,)
-    return _caller(), (callable_,)
-
-
-def _caller() -> types.FunctionType:
-    """``lambda self, *args, **kwargs: self(*args, **kwargs)`` with a code object, and so a cache, of its own."""
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self(*args, **kwargs)
-
-    return types.FunctionType(call.__code__.replace(), call.__globals__, "call")
+    return None, (callable_,)
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:
@@ -351,7 +347,9 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict
     """The same module with another ``__call__``: it shares the attributes, parameters and hooks of ``module``."""
     kind: Any = type(module)
     # Python calls it with the view first, which stands for the module that it is bound to.
-    run = native.module().compiled_function(_caller(), [module], module, compiler, skip_first=True)
+    wish = (made_with[name] for name in ("backend", "options", "fullgraph", "dynamic", "mode"))
+    caller, share = sharing.shared(module, None, *wish)
+    run = native.module().compiled_function(caller, [module], module, compiler, share, skip_first=True)
 
     def reduce(self: torch.nn.Module, protocol: Any = None) -> Any:
         return compiled_again, (module, made_with)

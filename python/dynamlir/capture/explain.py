@@ -13,6 +13,7 @@ import torch.fx
 
 from .. import native, progress, reasons, report
 from ..options import resolve as resolve_options
+from . import sharing
 from .api import entry_point, forward_of
 from .backends import Captured
 
@@ -94,7 +95,8 @@ class Explanation:
 
 def explain(model: Any) -> Callable[..., Explanation]:
     """``explain(fn)(*args)`` captures one call of a function or module and says what came of it."""
-    function, bound = entry_point(model)
+    entry, bound = entry_point(model)
+    function = entry or sharing.caller()
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         started = time.perf_counter()

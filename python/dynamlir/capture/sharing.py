@@ -1,0 +1,61 @@
+"""Entries that compiled objects have in common: those of one function, method or module that were asked for alike.
+
+``dynamlir.compile(f)(x)`` in a loop compiles once. The entries live as long as what was compiled, or what uses them.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from .. import native
+
+
+def caller() -> types.FunctionType:
+    """``lambda self, *args, **kwargs: self(*args, **kwargs)`` with a code object, and so a cache, of its own."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self(*args, **kwargs)
+
+    return types.FunctionType(call.__code__.replace(), call.__globals__, "call")
+
+
+_Known = dict[tuple[Any, ...], tuple[types.FunctionType | None, Any]]
+_known: dict[int, tuple[weakref.ref[Any], _Known]] = {}
+"""Callers and shares by what was asked for, for each thing that was compiled, by its identity: modules may compare as
+they like. Nothing in here keeps what was compiled alive."""
+
+
+def shared(
+    model: Any, function: types.FunctionType | None, backend: Any, options: Mapping[str, Any] | None, *asked: Any
+) -> tuple[types.FunctionType, Any]:
+    """The function whose frame is captured for ``model``, and its share of the cache of that code.
+
+    ``function`` is the one of a function or method; for None it is a `caller`. The share is None where nothing is
+    shared: with a backend that is the user's own callable, of which nobody knows what its results keep alive, and with
+    ``no_cache``.
+    """
+    options = options or {}
+    alone = function or caller(), None
+    if not isinstance(backend, str) or options.get("no_cache"):
+        return alone
+    try:
+        # An object's method is another object each time, and may refer to its object.
+        method = weakref.ref(function) if isinstance(model, types.MethodType) and function else None
+        known = _of(model if method is None else model.__self__)
+        wish = (method, backend, tuple(sorted(options.items())), *asked)
+        if wish not in known:
+            known[wish] = (None if function else alone[0], native.module().Share(alone[0]))
+        made, share = known[wish]
+    except TypeError:  # an object without weak references, or an option without a hash
+        return alone
+    return made or alone[0], share
+
+
+def _of(model: Any) -> _Known:
+    place = id(model)
+    if place not in _known:
+        _known[place] = (weakref.ref(model, lambda _: _known.pop(place, None)), {})
+    return _known[place][1]
