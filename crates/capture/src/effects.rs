@@ -4,6 +4,8 @@
 //! returns something new, and it is harmless when what it changes was made by the frame itself. Python that it calls back
 //! (`__eq__`, `key=`) comes through the frame hook and is interpreted.
 
+pub mod claim;
+mod functions;
 mod table;
 
 use std::collections::{HashMap, HashSet};
@@ -15,9 +17,10 @@ use pyo3::{
     types::{PyFunction, PyString, PyType},
 };
 
-use self::table::{
-    ASKED, DATA, DESCRIPTORS, EXAMPLES, MEMBERS, MUTATES_FIRST, NUMPY, OPERATORS, OUTSIDE, PURE, READS_STATE, REFUSED, SETS_STATE, SPECIAL,
-    TORCH_NAMESPACES, TYPES,
+use self::{
+    claim::{Claim, METHODS, MUTATORS},
+    functions::FUNCTIONS,
+    table::{DESCRIPTORS, EXAMPLES, MEMBERS, NUMPY, OPERATORS, REFUSED, SPECIAL, TORCH_NAMESPACES, TYPES},
 };
 use crate::kinds::{Kind, Kinds};
 
@@ -152,18 +155,10 @@ impl Effects {
             kinds: Kinds::new(py)?,
             alive: Vec::new(),
         };
-        for (names, effect) in [
-            (PURE, Effect::Pure),
-            (OUTSIDE, Effect::Outside),
-            (MUTATES_FIRST, Effect::MutatesFirst),
-            (DATA, Effect::Data),
-            (READS_STATE, Effect::ReadsState),
-            (ASKED, Effect::Asked),
-            (SETS_STATE, Effect::SetsState),
-        ] {
-            for (module, names) in names {
+        for row in FUNCTIONS {
+            for (module, names) in row.names {
                 for name in *names {
-                    table.add(py, module, name, effect);
+                    table.add(py, module, name, row.effect);
                 }
             }
         }
@@ -368,6 +363,22 @@ impl Effects {
     pub fn knows_type(&self, kind: &Bound<'_, PyAny>) -> bool {
         self.types.contains_key(&address(kind))
     }
+}
+
+/// All functions, and the methods that change an object of the known types, each with its module and what is claimed of it. Of the
+/// other methods of those types, and of those that come with an example, [`METHODS`] is claimed.
+pub fn claims() -> Vec<(&'static str, String, Effect, Claim)> {
+    let mut claims = Vec::new();
+    for row in FUNCTIONS {
+        for (module, names) in row.names {
+            claims.extend(names.iter().map(|name| (*module, (*name).to_owned(), row.effect, row.claim)));
+        }
+    }
+    for (module, class, mutators) in TYPES {
+        claims.extend(mutators.iter().map(|name| (*module, format!("{class}.{name}"), Effect::MutatesFirst, MUTATORS)));
+        claims.push((*module, format!("{class}.*"), Effect::Pure, METHODS));
+    }
+    claims
 }
 
 fn find<'py>(py: Python<'py>, module: &str, name: &str) -> Option<Bound<'py, PyAny>> {

@@ -68,13 +68,28 @@ impl<'py> Capture<'py> {
             }
             container.clone()
         };
-        // Where no tensor was replaced the container itself will do, and stays the same object for `is`.
-        let made = if same_items(container, &made) { container.clone() } else { made };
+        // Where no tensor was replaced the container itself will do, and stays the same object for `is`. A dict with defaults is
+        // written by who looks into it.
+        let made = if same_items(container, &made) && !has_defaults(container) { container.clone() } else { made };
         if !made.is(container) {
             self.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
         }
         self.snapshots.borrow_mut().insert(key, made.clone().unbind());
         Ok(made)
+    }
+
+    /// Ends the capture where C code has looked for a key that an existing `defaultdict` does not have: a default is in the copy.
+    pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
+        for copy in self.snapshots.borrow().values() {
+            let copy = copy.bind(self.py);
+            if has_defaults(copy)
+                && let Some((original, source)) = self.originals.borrow().get(&(copy.as_ptr() as usize))
+                && copy.len()? != original.bind(self.py).len()?
+            {
+                return self.stop(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(*source)));
+            }
+        }
+        Ok(())
     }
 
     /// One element of an existing container, guarded.
@@ -93,6 +108,13 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         capture.guard_element(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
+}
+
+/// Whether a look for a key that a dict does not have puts it there, and no Python does that.
+fn has_defaults(container: &Bound<'_, PyAny>) -> bool {
+    !container.is_exact_instance_of::<PyDict>()
+        && container.is_instance_of::<PyDict>()
+        && container.getattr("default_factory").is_ok_and(|factory| !factory.is_none())
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.

@@ -2,7 +2,15 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use dynamlir_capture::{Captured, Tables, stop::Stop};
+use dynamlir_capture::{
+    Captured, Tables,
+    effects::{
+        Effect,
+        claim::{Calls, Claim},
+        claims,
+    },
+    stop::Stop,
+};
 use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Graph, Kind};
 use dynamlir_guards::Texts;
@@ -26,6 +34,22 @@ pub fn tables(py: Python<'_>) -> PyResult<Tables> {
         let made = Tables::new(py)?;
         Ok(cell.get_or_init(|| made).clone())
     })
+}
+
+/// What is claimed of the C functions that may be called while capturing, for tests: module, name, effect, what it reads and writes,
+/// which special methods it may call, whether it may call functions, what keeps its arguments.
+#[pyfunction]
+#[allow(clippy::type_complexity, reason = "a row, for Python")]
+pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'static [&'static str], bool, String)> {
+    let row = |(module, name, effect, claim): (_, _, Effect, Claim)| {
+        let (specials, functions) = match claim.calls {
+            Calls::Specials(names) => (names, false),
+            Calls::Functions(names) => (names, true),
+        };
+        let (reads, writes, keeps) = (format!("{:?}", claim.reads), format!("{:?}", claim.writes), format!("{:?}", claim.keeps));
+        (module, name, format!("{effect:?}"), reads, writes, specials, functions, keeps)
+    };
+    claims().into_iter().map(row).collect()
 }
 
 /// A frame that was captured whole.
