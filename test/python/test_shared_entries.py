@@ -190,3 +190,18 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not seen and len(dynamlir.compile(double)._cache) >= 1
+
+
+def test_a_reset_releases_at_once() -> None:
+    def local(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    compiled = dynamlir.compile(local)
+    gone = weakref.ref(local)
+    gc.disable()
+    try:
+        compiled.reset()
+        del compiled, local
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -113,6 +113,8 @@ def test_what_was_called_and_forgotten_leaves_nothing(backend: str, examples: in
 
         with programs.imported(world):
             programs.called(world.main, world)
+            # What is compiled is referred to, weakly, from the first time on.
+            dynamlir.compile(world.main, backend=backend)
             plain = compare.changes(world, lambda: programs.called(world.main, world))
             changed = [each.partition(":")[0] for each in plain]
             seen = compare.changes(world, act)

@@ -276,15 +276,18 @@ fn cache_of(compiled: Bound<'_, PyAny>) -> PyResult<CacheView> {
     Ok(CacheView { owner: compiled.unbind() })
 }
 
+/// What forgets all entries, as a method: what a closure holds would be released when Rust is called the next time.
+#[pyfunction]
+fn reset_of<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = compiled.py();
+    py.import("types")?.getattr("MethodType")?.call1((wrap_pyfunction!(reset, py)?, compiled))
+}
+
 /// Forgets all entries.
 #[pyfunction]
-fn reset_of(compiled: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyCFunction>> {
-    of(&compiled)?;
-    let (py, owner) = (compiled.py(), compiled.unbind());
-    PyCFunction::new_closure(py, None, None, move |args, _| {
-        of(owner.bind(args.py()))?.reset(args.py());
-        Ok::<_, PyErr>(())
-    })
+fn reset(compiled: &Bound<'_, PyAny>) -> PyResult<()> {
+    of(compiled)?.reset(compiled.py());
+    Ok(())
 }
 
 /// The entries of a compiled function, as a sequence.
