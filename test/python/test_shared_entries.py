@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dynamlir
@@ -84,9 +85,13 @@ def test_asked_for_otherwise(other: Callable[[], Any]) -> None:
     assert torch.equal(theirs(X), X * 2) and len(theirs._cache) == len(ours._cache) == 1
 
 
-def test_what_may_not_be_shared_is_its_own() -> None:
-    """Somebody who wants kernels compiled anew, or has a backend of which nobody knows what it keeps."""
-    wishes: list[dict[str, Any]] = [{"options": {"no_cache": True}}, {"backend": lambda graph, _: graph}]
+def test_what_may_not_be_shared_is_its_own(tmp_path: Path) -> None:
+    """Somebody who wants something compiled, or has a backend of which nobody knows what it keeps."""
+    wishes: list[dict[str, Any]] = [
+        {"options": {"no_cache": True}},
+        {"options": {"dump": str(tmp_path)}},
+        {"backend": lambda graph, _: graph},
+    ]
     for wish in wishes:
         for _ in range(2):
             compiled = dynamlir.compile(double, **wish)

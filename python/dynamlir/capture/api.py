@@ -255,7 +255,8 @@ def compile(
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
     frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
     Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
-    once more with the same arguments has the entries that are there already, unless ``backend`` is a callable.
+    once more with the same arguments has the entries that are there already, unless ``backend`` is a callable or
+    ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
     Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on

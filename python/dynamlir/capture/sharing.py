@@ -35,11 +35,11 @@ def shared(
 
     ``function`` is the one of a function or method; for None it is a `caller`. The share is None where nothing is
     shared: with a backend that is the user's own callable, of which nobody knows what its results keep alive, and with
-    ``no_cache``.
+    the options ``no_cache`` and ``dump``, which ask for a compilation.
     """
     options = options or {}
     alone = function or caller(), None
-    if not isinstance(backend, str) or options.get("no_cache"):
+    if not isinstance(backend, str) or options.get("no_cache") or options.get("dump"):
         return alone
     try:
         # An object's method is another object each time, and may refer to its object.
