@@ -1,14 +1,20 @@
-"""The exported graph against Dynamo's: names, types and order of inputs; nodes, where no variable names them."""
+"""The exported graph against Dynamo's: names, types and order of inputs; names, targets, types and lines of nodes.
+
+The programs whose variables name nodes are in `named_programs`.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from named_programs import OTHERWISE, PROGRAMS, Program
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 pytestmark = pytest.mark.native
 
@@ -59,7 +65,7 @@ UNNAMED: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "not used": (lambda x, y: y.relu(), (X, Y)),
 }
 
-NAMED: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
+MODULES: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "module": (LAYERS, (X,)),
     "torch's module": (SEQUENCE, (X,)),
     "global module": (lambda x: LAYERS(x), (X,)),
@@ -67,21 +73,90 @@ NAMED: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", [*UNNAMED, *NAMED])
+@pytest.mark.parametrize("name", [*UNNAMED, *MODULES])
 def test_inputs_are_dynamos(name: str) -> None:
-    function, args = {**UNNAMED, **NAMED}[name]
+    function, args = {**UNNAMED, **MODULES}[name]
     assert inputs(dynamlir.explain(function)(*args).graphs[0]) == inputs(dynamos(function, args))
 
 
+NODES: dict[str, Program] = {**UNNAMED, **MODULES, **PROGRAMS}
+
+
+def nodes(graph: torch.fx.GraphModule) -> list[tuple[str, str, Any]]:
+    return [(node.op, node.name, node.target) for node in graph.graph.nodes]
+
+
+def text(graph: torch.fx.GraphModule) -> list[str]:
+    """Nodes with types and lines; the first line names the class, which has another name."""
+    return graph.print_readable(print_output=False).splitlines()[1:]
+
+
+def exported(function: Callable[..., Any], args: Sequence[Any]) -> torch.fx.GraphModule:
+    seen: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        seen.append(graph)
+        return graph.forward
+
+    dynamlir.compile(function, backend=backend, fullgraph=True)(*args)
+    return seen[0]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("name", UNNAMED)
+@pytest.mark.parametrize("name", NODES)
 def test_nodes_are_dynamos(name: str) -> None:
-    function, args = UNNAMED[name]
+    function, args = NODES[name]
     ours, theirs = dynamlir.explain(function)(*args).graphs[0], dynamos(function, args)
+    assert nodes(ours) == nodes(theirs)
     assert ours.code == theirs.code
-    text = ours.print_readable(print_output=False)
-    lines = [line.strip() for line in theirs.print_readable(print_output=False).splitlines() if "# File: " in line]
-    assert lines and all(line in text for line in lines)
+    assert text(ours) == text(theirs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["stored_again", "equal layers", "equal layers that unpack"])
+def test_backends_get_what_is_explained(name: str) -> None:
+    function, args = PROGRAMS[name]
+    assert text(exported(function, args)) == text(dynamlir.explain(function)(*args).graphs[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_is_otherwise_is_known(name: str) -> None:
+    """An entry that has become Dynamo's belongs to the others."""
+    (function, args), _ = OTHERWISE[name]
+    ours, theirs = exported(function, args), dynamos(function, args)
+    assert text(ours) != text(theirs)
+    inputs = {node.target: node.meta["example_value"] for node in theirs.graph.find_nodes(op="placeholder")}
+    assert set(inputs) == {node.target for node in ours.graph.find_nodes(op="placeholder")}
+    torch.testing.assert_close(dynamlir.compile(function, backend="eager", fullgraph=True)(*args), function(*args))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NODES)
+def test_examples_look_like_the_values(name: str) -> None:
+    function, args = NODES[name]
+    ours, theirs = exported(function, args), dynamos(function, args)
+    for own, other in zip(ours.graph.nodes, theirs.graph.nodes, strict=True):
+        seen, expected = own.meta.get("example_value"), other.meta.get("example_value")
+        if isinstance(expected, torch.Tensor):
+            assert type(seen) is FakeTensor, own
+            assert (seen.shape, seen.dtype, seen.stride()) == (expected.shape, expected.dtype, expected.stride()), own
+
+
+@torch.no_grad()
+def test_an_exported_graph_keeps_no_tensor_of_the_users() -> None:
+    weights = [torch.randn(4, 4) for _ in range(3)]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for weight in weights:
+            x = x @ weight
+        return x
+
+    graph = dynamlir.explain(function)(X).graphs[0]
+    gone = [weakref.ref(tensor) for tensor in weights]
+    weights.clear()
+    assert [ref() for ref in gone] == [None] * 3
+    assert "x_1" in graph.code
 
 
 @torch.no_grad()

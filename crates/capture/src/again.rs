@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_graph::{Argument, Kind, Line, Node, NodeId, Target};
+use dynamlir_graph::{Argument, Example, Kind, Line, Node, NodeId, Target};
 use dynamlir_guards::SourceId;
 use pyo3::{
     prelude::*,
@@ -101,15 +101,21 @@ impl<'py> Capture<'py> {
             let node = &graph.nodes()[at];
             let args = node.args.iter().map(copy).collect::<Option<Vec<_>>>();
             let kwargs = node.kwargs.iter().map(|(name, value)| Some((name.clone(), copy(value)?))).collect::<Option<Vec<_>>>();
-            args.zip(kwargs).map(|(args, kwargs)| (node.kind, self.target(node), args, kwargs, node.location.clone()))
+            let like = match node.example {
+                Example::Like(other) => Some(other),
+                _ => graph.id_at(at),
+            };
+            args.zip(kwargs)
+                .zip(like)
+                .map(|((args, kwargs), like)| (node.kind, self.target(node), args, kwargs, node.location.clone(), like))
         };
-        let Some((kind, target, args, kwargs, location)) = parts else {
+        let Some((kind, target, args, kwargs, location, like)) = parts else {
             return self.stop(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
         };
         let node = self.add_call(kind == Kind::CallMethod, target, args, kwargs, &location);
         match made {
             Some(fake) => self.bind(fake, node),
-            None => drop(self.unmade.borrow_mut().insert(node.index())),
+            None => self.graph.borrow_mut().set_example(node, Example::Like(like)),
         }
         Ok(())
     }

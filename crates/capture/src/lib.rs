@@ -39,6 +39,7 @@ mod snapshots;
 mod specials;
 pub mod state;
 pub mod stop;
+mod stores;
 mod switches;
 mod tensors;
 pub mod torch;

@@ -177,6 +177,10 @@ impl Policy for CapturePolicy {
         Ok(())
     }
 
+    fn store_local<'py>(&self, frame: &Activation<'py>, slot: usize, value: &Value<'py>) {
+        self.state.note_store(frame, slot, value);
+    }
+
     fn escape(&self, value: &Value<'_>) -> Run<()> {
         let capture = self.at(value.get().py());
         capture.run(capture.settle(&capture.tracked(value)))
@@ -331,6 +335,9 @@ impl Policy for CapturePolicy {
             return capture.refuse(reason::SIDE_EFFECT, "sets a variable of an enclosing function");
         }
         escape_each(self, value)?;
+        if let Some(value) = value {
+            self.state.note_store(frame, slot, value);
+        }
         Ok(semantics::cell_set(cell, value.map(Value::get))?)
     }
 

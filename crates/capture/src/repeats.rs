@@ -23,7 +23,7 @@ use std::{
     rc::Rc,
 };
 
-use dynamlir_graph::{Argument, Kind, NodeId};
+use dynamlir_graph::{Argument, Example, Kind, NodeId};
 use dynamlir_guards::{Part, SourceId};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
@@ -59,6 +59,8 @@ pub(crate) struct Region {
     root: SourceId,
     /// The nodes that it made: from, to.
     pub(crate) nodes: (usize, usize),
+    /// What it stored in variables, among all stores: from, to.
+    pub(crate) stores: (usize, usize),
     /// The operations that it recorded: from, to.
     pub(crate) ops: (usize, usize),
     /// The nodes of its arguments.
@@ -260,6 +262,7 @@ impl<'py> Capture<'py> {
     ) -> Outcome<(Tracked<'py>, Option<Region>)> {
         let Ok(state) = TorchState::now() else { return Ok((run()?, None)) };
         let (marks, nodes, ops) = (self.marks(), self.graph.borrow().nodes().len(), self.op_count());
+        let stores = self.store_count();
         let result = run()?;
         let usual = self.marks() == marks && state.holds();
         let made = if usual && result.source.is_none() { self.made(&result.object) } else { None };
@@ -267,6 +270,7 @@ impl<'py> Capture<'py> {
         let region = made.map(|made| Region {
             root,
             nodes,
+            stores: (stores, self.store_count()),
             ops: (ops, self.op_count()),
             arguments,
             existing,
@@ -351,6 +355,7 @@ impl<'py> Capture<'py> {
         {
             return self.stop(reason::INTERNAL_ERROR, "a repeated call has done something else");
         }
+        self.repeat_stores(region, first, fakes);
         self.ask("note_repeated", (module,))?;
         Ok(Some(Tracked::new(self.remade(&region.result, &values)?)))
     }
@@ -429,7 +434,7 @@ impl<'py> Capture<'py> {
             }
         }
         let calls = (region.nodes.0..region.nodes.1).filter(|at| !inputs.contains_key(at));
-        let is_tensor = |at: &usize| self.fake_of(*at).is_some() || self.unmade.borrow().contains(at);
+        let is_tensor = |at: &usize| self.fake_of(*at).is_some() || matches!(graph.nodes()[*at].example, Example::Like(_));
         let is_whole = calls.into_iter().all(|at| taken_apart.contains(&at) || is_tensor(&at));
         let mut results = Vec::new();
         for at in region.result.nodes() {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use dynamlir_cpython_abi::Births;
-use dynamlir_graph::{Graph, Line, NodeId};
+use dynamlir_graph::{Example, Graph, Line, NodeId};
 use dynamlir_guards::{Guard, GuardBuilder, GuardError, Source, SourceId, TensorMatch};
 use pyo3::{
     exceptions::PyException,
@@ -108,10 +108,6 @@ pub struct State {
     pub(crate) births: Option<Births>,
     /// The node of each fake, by address, kept alive.
     nodes: RefCell<HashMap<usize, (Py<PyAny>, NodeId)>>,
-    /// The fake of each node that has one, by its place.
-    fakes: RefCell<HashMap<usize, Py<PyAny>>>,
-    /// Nodes of repeated calls that have no fakes, since the frame does not see their values.
-    pub(crate) unmade: RefCell<HashSet<usize>>,
     /// The operations recorded so far.
     ops: Py<PyList>,
     /// Whether calls of modules may be repeated without interpreting them.
@@ -204,8 +200,6 @@ impl State {
             ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
             calls: RefCell::default(),
             unrepeatable: Cell::new(0),
-            fakes: RefCell::default(),
-            unmade: RefCell::default(),
             input_places: RefCell::default(),
             session: session.clone().unbind(),
             effects,
@@ -236,6 +230,13 @@ impl State {
             facts: Facts::new(session.py()),
             returned: RefCell::default(),
         }))
+    }
+}
+
+impl State {
+    /// The node of the fake at an address.
+    pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
+        self.nodes.borrow().get(&fake).map(|(_, node)| *node)
     }
 }
 
@@ -411,12 +412,15 @@ impl<'py> Capture<'py> {
     /// Says which node a fake is the value of.
     pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
         self.nodes.borrow_mut().insert(fake.as_ptr() as usize, (fake.clone().unbind(), node));
-        self.fakes.borrow_mut().insert(node.index(), fake.clone().unbind());
+        self.graph.borrow_mut().set_example(node, Example::Is(fake.clone().unbind()));
     }
 
     /// The fake that is the value of the node at a place.
     pub(crate) fn fake_of(&self, place: usize) -> Option<Bound<'py, PyAny>> {
-        self.fakes.borrow().get(&place).map(|fake| fake.bind(self.py).clone())
+        match &self.graph.borrow().nodes().get(place)?.example {
+            Example::Is(fake) => Some(fake.bind(self.py).clone()),
+            _ => None,
+        }
     }
 
     /// How many operations were recorded.
@@ -454,7 +458,7 @@ impl<'py> Capture<'py> {
 
     /// The node of a fake.
     pub fn node(&self, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
-        self.nodes.borrow().get(&(fake.as_ptr() as usize)).map(|(_, node)| *node)
+        self.node_at(fake.as_ptr() as usize)
     }
 
     /// The tensor that a fake stands for, where the frame did not compute it.

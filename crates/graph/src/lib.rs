@@ -20,6 +20,6 @@ mod source;
 
 pub use crate::{
     argument::Argument,
-    node::{Graph, GraphError, Kind, Line, Node, NodeId, Target},
+    node::{Example, Graph, GraphError, Kind, Line, Node, NodeId, Store, Target},
     source::PythonSource,
 };

@@ -67,6 +67,29 @@ impl Kind {
 /// A line of the user's Python: file, line, function.
 pub type Line = (String, u32, String);
 
+/// What a node's value is while the graph is captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Example<O> {
+    /// Nothing that would stand for it: a list of tensors, say.
+    #[default]
+    Unknown,
+    /// This.
+    Is(O),
+    /// Nobody has made it; it would look like the value of this node.
+    Like(NodeId),
+}
+
+/// That the program stored a node's value in a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store<O> {
+    /// The node.
+    pub node: NodeId,
+    /// How many nodes there were.
+    pub at: usize,
+    /// What the variable is called.
+    pub name: O,
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node<O> {
@@ -80,6 +103,8 @@ pub struct Node<O> {
     pub kwargs: Vec<(String, Argument<O>)>,
     /// Where in the user's Python, innermost frame first.
     pub location: Vec<Line>,
+    /// Its value while the graph is captured.
+    pub example: Example<O>,
     /// How many nodes with the same base name came before.
     pub(crate) ordinal: u32,
 }
@@ -111,13 +136,15 @@ impl std::error::Error for GraphError {}
 #[derive(Clone, Debug)]
 pub struct Graph<O> {
     nodes: Vec<Node<O>>,
+    /// Names of variables, in the order in which the program stored into them.
+    stores: Vec<Store<O>>,
     /// How many nodes there are of each base name, placeholders aside.
     named: HashMap<String, u32>,
 }
 
 impl<O> Default for Graph<O> {
     fn default() -> Self {
-        Self { nodes: Vec::new(), named: HashMap::new() }
+        Self { nodes: Vec::new(), stores: Vec::new(), named: HashMap::new() }
     }
 }
 
@@ -130,6 +157,38 @@ impl<O> Graph<O> {
     /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node<O> {
         &self.nodes[id.index()]
+    }
+
+    /// What the program stored in variables, in order.
+    pub fn stores(&self) -> &[Store<O>] {
+        &self.stores
+    }
+
+    /// Notes that the program stores a node's value in a variable.
+    pub fn store(&mut self, node: NodeId, name: O) {
+        self.stores.push(Store { node, at: self.nodes.len(), name });
+    }
+
+    /// Adds stores that came with other nodes. They are to be in order, and not before the latest one.
+    pub fn add_stores(&mut self, stores: impl IntoIterator<Item = Store<O>>) {
+        self.stores.extend(stores);
+    }
+
+    /// Says what a node's value is while the graph is captured.
+    pub fn set_example(&mut self, node: NodeId, example: Example<O>) {
+        self.nodes[node.index()].example = example;
+    }
+
+    /// The value that a node has while the graph is captured, and whether it is its own: another node's may be like it.
+    pub fn example(&self, node: NodeId) -> Option<(&O, bool)> {
+        match &self.node(node).example {
+            Example::Unknown => None,
+            Example::Is(value) => Some((value, true)),
+            Example::Like(other) => match &self.node(*other).example {
+                Example::Is(value) => Some((value, false)),
+                _ => None,
+            },
+        }
     }
 
     /// The id of the node at a place.
@@ -197,12 +256,24 @@ impl<O> Graph<O> {
         for (place, at) in order.iter().enumerate() {
             places[*at] = NodeId(place as u32);
         }
+        // A store came before the operations that come after it here.
+        let mut stores = self.stores;
+        let mut passed = (0, placeholders.len());
+        for store in &mut stores {
+            passed.1 += self.nodes[passed.0..store.at].iter().filter(|node| node.kind != Kind::Placeholder).count();
+            passed.0 = store.at;
+            (store.node, store.at) = (places[store.node.index()], passed.1);
+        }
+        stores.retain(|store| store.node.0 != u32::MAX);
         let mut nodes: Vec<Option<Node<O>>> = self.nodes.into_iter().map(Some).collect();
-        let mut made = Self { nodes: Vec::with_capacity(order.len()), named: self.named };
+        let mut made = Self { nodes: Vec::with_capacity(order.len()), stores, named: self.named };
         for at in order {
             let Some(mut node) = nodes[at].take() else { continue };
             for argument in node.args.iter_mut().chain(node.kwargs.iter_mut().map(|(_, value)| value)) {
                 argument.renumber(&places);
+            }
+            if let Example::Like(other) = &mut node.example {
+                *other = places[other.index()];
             }
             made.nodes.push(node);
         }
@@ -248,7 +319,8 @@ impl<O> Graph<O> {
                 0
             }
         };
-        self.nodes.push(Node { kind, target, args, kwargs, location: location.unwrap_or_default(), ordinal });
+        let location = location.unwrap_or_default();
+        self.nodes.push(Node { kind, target, args, kwargs, location, example: Example::Unknown, ordinal });
         NodeId(self.nodes.len() as u32 - 1)
     }
 }
@@ -283,6 +355,26 @@ mod tests {
             graph.to_string(),
             "Graph:\n    x = placeholder\n    w = placeholder\n    sum_0 = x.sum()\n    mul_0 = [sum_0, w].mul()\n    return mul_0\n"
         );
+    }
+
+    #[test]
+    fn stores_and_examples_stay_with_their_nodes() {
+        let mut graph: Graph<&str> = Graph::default();
+        graph.placeholder("unused", "L['unused']");
+        let x = graph.placeholder("x", "L['x']");
+        let sum = graph.call_method("sum", vec![Argument::Node(x)], vec![], None);
+        graph.store(sum, "total");
+        let w = graph.placeholder("w", "L['w']");
+        let mul = graph.call_method("mul", vec![Argument::Node(sum), Argument::Node(w)], vec![], None);
+        graph.store(mul, "scaled");
+        graph.set_example(sum, Example::Is("a number"));
+        graph.set_example(mul, Example::Like(sum));
+        graph.output(Argument::Node(mul));
+        let graph = graph.with_placeholders(&[x, w]);
+        let stores: Vec<_> = graph.stores().iter().map(|store| (store.node.index(), store.at, store.name)).collect();
+        assert_eq!(stores, [(2, 3, "total"), (3, 4, "scaled")]);
+        let examples: Vec<_> = graph.ids().map(|id| graph.example(id)).collect();
+        assert_eq!(examples, [None, None, Some((&"a number", true)), Some((&"a number", false)), None]);
     }
 
     #[test]

@@ -153,6 +153,14 @@ impl GuardBuilder {
         self.state.borrow().sources.expression(id)
     }
 
+    /// The same with the table that a parameter or buffer of a module is found in: `L['self']._buffers['scale']`.
+    pub fn stored_expression(&self, id: SourceId) -> String {
+        match self.get(id) {
+            Source::Member(base, table, name) => format!("{}.{}['{name}']", self.expression(base), table.attribute()),
+            _ => self.expression(id),
+        }
+    }
+
     /// How many steps a source is from a root.
     #[must_use]
     pub fn depth(&self, id: SourceId) -> usize {

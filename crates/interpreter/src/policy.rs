@@ -136,6 +136,9 @@ pub trait Policy {
         Unwind::Raise(error)
     }
 
+    /// A value is about to be stored in a variable of the frame; not asked for cells, for which [`store_deref`](Self::store_deref) is.
+    fn store_local<'py>(&self, frame: &Activation<'py>, slot: usize, value: &Value<'py>) {}
+
     /// A value with a source moves to where the source is not known.
     fn escape(&self, value: &Value<'_>) -> Outcome<()> {
         Ok(())

@@ -80,7 +80,7 @@ pub fn capture<'py>(
         Ok(captured) => captured,
         Err(stopped) => return Ok(stop_tuple(py, stopped.stop)?.into_any()),
     };
-    let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
+    let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
     let guards = guards.build(py)?;
     let inputs = inputs.into_iter().map(|input| input.real).collect();
     Ok(Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?.into_any())
@@ -139,6 +139,7 @@ impl CapturedFrame {
                 _ => None,
             };
             let location = node.location.clone();
+            let example = self.graph.example(id).map(|(example, own)| (example.clone_ref(py), own));
             let fields = (node.kind.name(), self.graph.name(id), &node.target.base, &node.target.qualified, target);
             list.append(node_class.call1((
                 fields.0,
@@ -149,9 +150,15 @@ impl CapturedFrame {
                 PyTuple::new(py, args)?,
                 kwargs,
                 location,
+                example,
             ))?)?;
         }
         Ok(list)
+    }
+
+    /// What the frame stored in variables, in order: `(node, how many nodes came before, variable)`.
+    fn stores(&self, py: Python<'_>) -> Vec<(usize, usize, Py<PyAny>)> {
+        self.graph.stores().iter().map(|store| (store.node.index(), store.at, store.name.clone_ref(py))).collect()
     }
 
     /// The tensors that the graph is given.

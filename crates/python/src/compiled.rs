@@ -82,7 +82,7 @@ impl PythonCompiler {
         match outcome {
             Err(Stopped { stop, guards }) => self.stopped(miss, stop, guards.build(py).ok())?,
             Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
-                let sources = inputs.iter().map(|input| guards.expression(input.source)).collect();
+                let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
                 let inputs = inputs.into_iter().map(|input| input.real).collect();
                 let guards = match guards.build(py) {
                     Ok(guards) => guards,

@@ -52,17 +52,23 @@ class Captured:
         """The graph for torch's tools, with Dynamo's names and order of inputs."""
         fakes = [self.session.faker.known(real) for real in self.inputs]
         kinds = [type(real) for real in self.inputs]
-        return fx.export(self.frame.nodes(), fakes, "GraphModule", self.names, kinds, self.order)
+        return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, self.frame.stores())
+
+    @functools.cached_property
+    def nodes(self) -> list[fx.GraphNode]:
+        """The nodes of the graph."""
+        nodes: list[fx.GraphNode] = self.frame.nodes()
+        return nodes
 
     @functools.cached_property
     def names(self) -> list[str]:
         """What `module` calls the inputs."""
-        return naming.names(self.frame.sources, self.inputs, self.forward)
+        return naming.names(self.frame.sources, self.forward)
 
     @functools.cached_property
     def order(self) -> list[int]:
         """Which of the inputs comes where in `module`."""
-        return naming.order(self.frame.nodes(), self.names)
+        return naming.order(self.nodes, self.names)
 
     @property
     def examples(self) -> list[torch.Tensor]:

@@ -6,11 +6,16 @@ import dataclasses
 import enum
 import keyword
 import linecache
+import operator
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .. import places
 
 
 class Ref(int):
@@ -29,6 +34,8 @@ class GraphNode:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     location: Sequence[tuple[str, int, str]]
+    example: tuple[Any, bool] | None = None
+    """The value that it had on fakes, and whether that is its own or only looks like it."""
 
 
 def export(
@@ -38,10 +45,12 @@ def export(
     names: Sequence[str] = (),
     kinds: Sequence[type] = (),
     order: Sequence[int] = (),
+    stores: Sequence[tuple[int, int, str]] = (),
 ) -> torch.fx.GraphModule:
     """Build the module; ``examples`` are the placeholders' fakes, as the nodes have them.
 
     ``names`` are what the placeholders are called, ``kinds`` what types they have, ``order`` says which comes where.
+    ``stores`` are the program's, as (node, how many nodes came before, variable).
     """
     graph = torch.fx.Graph()
     root = torch.nn.Module()
@@ -78,7 +87,9 @@ def export(
     for at in order or range(len(examples)):
         made[at] = graph.placeholder(names[at] if names else f"L_{nodes[at].base}_", kinds[at] if kinds else None)
         made[at].meta["example_value"] = examples[at]
+    variables = _Variables(stores, made)
     for position, node in enumerate(nodes):
+        variables.name_until(position)
         if position in made:
             continue
         args = tuple(value(argument) for argument in node.args)
@@ -95,16 +106,60 @@ def export(
             new = graph.output(tuple(results) if isinstance(results, (list, tuple)) else (results,))
         else:
             raise ValueError(f"a node of kind {node.kind} cannot be exported")
-        new.meta["stack_trace"] = _stack_trace(node.location)
+        if node.location:
+            new.meta["stack_trace"] = _stack_trace(node.location)
+        if node.example is not None:
+            example, is_own = node.example
+            new.meta["example_value"] = example if is_own else _alike(example)
         made[position] = new
+    for new in reversed(graph.nodes):
+        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is no operation.
+        if not new.users and new.target is operator.getitem and "example_value" not in new.args[0].meta:
+            graph.erase_node(new)
     graph.lint()
     return torch.fx.GraphModule(root, graph, name)
+
+
+class _Variables:
+    """Names nodes after variables as Dynamo does: when the program stores a value, and only the first time.
+
+    Which names are taken by then decides about numbers behind them, so the order is Dynamo's, too.
+    """
+
+    def __init__(self, stores: Sequence[tuple[int, int, str]], made: dict[int, torch.fx.Node]) -> None:
+        self._stores = iter(stores)
+        self._next = next(self._stores, None)
+        self._made = made
+        self._named: set[int] = set()
+
+    def name_until(self, position: int) -> None:
+        """Name the nodes that the program has stored by the time when it made the one at this position."""
+        while self._next is not None and self._next[1] <= position:
+            node, _, variable = self._next
+            if node not in self._named:
+                self._named.add(node)
+                self._made[node]._rename(variable)
+            self._next = next(self._stores, None)
+
+
+def _alike(example: FakeTensor) -> torch.Tensor:
+    """A fake that looks like another, in memory of its own."""
+    with example.fake_mode:
+        return torch.empty_strided(
+            example.shape,
+            example.stride(),
+            dtype=example.dtype,
+            device=example.device,
+            requires_grad=example.requires_grad,
+        )
 
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """What torch takes Python's types for where it wants an element type."""
 
 _TENSOR_TYPE = type(torch.FloatTensor)
+
+_MODULES = os.path.join(places.TORCH, "nn", "modules", "")
 
 _PRINTED = (
     *(str, int, float, bool, complex, type(None), type(Ellipsis), range, enum.Enum),
@@ -130,8 +185,13 @@ class WithKeywords:
 
 
 def _stack_trace(location: Sequence[tuple[str, int, str]]) -> str:
-    """As Python prints it, outermost frame first: with the text of each line, without which torch shows none."""
+    """As Python prints it, outermost frame first: with the text of each line, without which torch shows none.
+
+    Lines of torch's own modules and of ours are left out, as Dynamo does it: a layer's operation is of the line that
+    calls the layer.
+    """
     return "".join(
         f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
         for file, line, function in reversed(location)
+        if not file.startswith((_MODULES, places.OURS))
     )

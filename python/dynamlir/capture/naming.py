@@ -13,21 +13,14 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
 from .. import places
 from .fx import GraphNode, Ref
 
 
-def names(
-    sources: Sequence[str], inputs: Sequence[torch.Tensor], forward: types.FunctionType | None = None
-) -> list[str]:
+def names(sources: Sequence[str], forward: types.FunctionType | None = None) -> list[str]:
     """Names for inputs that are found by these expressions. ``forward`` is the module's, where one was called."""
     known = None if forward is None else _parameters(forward)
-    return [
-        _NO_NAME.sub("_", _of_module(source if known is None else _of_forward(source, known), tensor))
-        for source, tensor in zip(sources, inputs, strict=True)
-    ]
+    return [_NO_NAME.sub("_", source if known is None else _of_forward(source, known)) for source in sources]
 
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9]+")
@@ -55,13 +48,6 @@ def _refs(argument: Any) -> Iterator[int]:
         yield from _refs(tuple(argument.values()))
     elif isinstance(argument, slice):
         yield from _refs((argument.start, argument.stop, argument.step))
-
-
-def _of_module(source: str, tensor: torch.Tensor) -> str:
-    """``L['self']._modules['fc'].weight`` with the dictionary that a module finds it in."""
-    if isinstance(tensor, torch.nn.Parameter):
-        return re.sub(r"\.(\w+)$", r"._parameters['\1']", source)
-    return re.sub(r"(\._modules\['[^']*'\])\.(\w+)$", r"\1._buffers['\2']", source)
 
 
 def _parameters(forward: types.FunctionType) -> list[str]:

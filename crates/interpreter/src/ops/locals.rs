@@ -18,6 +18,7 @@ fn load(frame: &mut Activation<'_>, slot: usize) -> Outcome<()> {
 
 fn store(frame: &mut Activation<'_>, slot: usize) {
     let value = frame.pop();
+    frame.policy().store_local(frame, slot, &value);
     drop(frame.set_local(slot, value));
 }
 
