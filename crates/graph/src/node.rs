@@ -184,7 +184,7 @@ impl<O> Graph<O> {
         match &self.node(node).example {
             Example::Unknown => None,
             Example::Is(value) => Some((value, true)),
-            Example::Like(other) => match &self.node(*other).example {
+            Example::Like(other) => match &self.nodes.get(other.index())?.example {
                 Example::Is(value) => Some((value, false)),
                 _ => None,
             },
