@@ -5,6 +5,7 @@ be compiled runs as plain Python: a `PlainRunWarning` says so once, `fallbacks` 
 
 To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`.
 To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`.
+To see how long each kernel takes when it runs: `profile`.
 To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
 `decompile`.
 To run a stage that was dumped: `load`.
@@ -28,6 +29,7 @@ from .capture.explain import explain
 from .capture.steps import trace_steps
 from .capture.typed import Compiled
 from .plain import PlainRunWarning, Unsupported
+from .profiling import Profile, profile
 from .report import CompileReport
 
 if TYPE_CHECKING:
@@ -105,13 +107,16 @@ def load(path: str | os.PathLike[str], stage: str | None = None) -> Executable:
     if stage is not None and not isinstance(stage, str):
         raise TypeError(f"dynamlir.load takes the name of a stage such as 'linalg', not {stage!r}")
     parsing.check(os.fspath(path))
-    return native.module().load(os.fspath(path), stage)
+    executable = native.module().load(os.fspath(path), stage)
+    executable.times(os.path.basename(path))
+    return executable
 
 
 __all__ = [
     "CompileReport",
     "Compiled",
     "PlainRunWarning",
+    "Profile",
     "Unsupported",
     "__version__",
     "backend",
@@ -126,6 +131,7 @@ __all__ = [
     "fallbacks",
     "last_compile",
     "load",
+    "profile",
     "reset",
     "trace_steps",
 ]

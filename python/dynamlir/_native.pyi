@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import CellType, CodeType
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 from torch import Tensor
 
@@ -10,6 +10,8 @@ from .capture.fx import GraphNode
 from .capture.session import Session
 from .reasons import Location
 from .recording import TensorMeta
+
+_Step: TypeAlias = tuple[str, str | None, int | None, list[str], int, float]
 
 class NativeError(Exception):
     """Anything the native side reports."""
@@ -63,6 +65,25 @@ class Executable:
 
     def report(self) -> dict[str, Any]:
         """What compiling did."""
+
+    def times(self, name: str | None = None) -> Times:
+        """What its steps have been measured at. Profiles call the graph by the first name that is given here."""
+
+@final
+class Times:
+    """What a graph's steps have been measured at so far; it does not keep the graph alive."""
+
+    def steps(self) -> list[_Step]:
+        """Kernels, then extern calls in their order: name, route, bytes of a call, lines, calls, seconds."""
+
+@final
+class Profile:
+    """An open profile: see `dynamlir.profile`."""
+
+    def __new__(cls) -> Profile: ...
+    def close(self) -> None: ...
+    def graphs(self) -> list[tuple[str | None, int, float, list[_Step]]]:
+        """Name, calls, seconds and steps of each graph."""
 
 @final
 class NativeGraph:

@@ -114,7 +114,9 @@ def compile_recording(
             logs.logger("fallback").debug("%s", traceback.format_exc())
             failure = Fallback("internal-error", f"{type(error).__name__}: {error}")
         raise reproducer.attach(failure, trace, recording, settings, name) from error
-    made = report.from_native(name, executable.report(), stages, dict(recording.histogram()), products, settings.mode)
+    histogram = dict(recording.histogram())
+    times = executable.times(name)
+    made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
     _log(made)
     return Variant(recording, executable), made
 

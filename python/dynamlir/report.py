@@ -14,7 +14,7 @@ from .reasons import REASONS, Event
 _KEPT = 256
 _SLOWEST = 6
 """How many passes a printed report names."""
-_LINES = 3
+LINES = 3
 """How many lines it names of each kernel."""
 
 
@@ -92,11 +92,25 @@ class CompileReport:
     """torch's mode that was asked for. ``reduce-overhead`` compiles as ``default`` does, the autotuning ones alike."""
     launched: tuple[Kernel, ...] = ()
     """The kernels, in the order of their first launch."""
+    _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
         """The whole of the backend's time."""
         return sum(self.stages.values())
+
+    @property
+    def kernel_seconds(self) -> dict[str, float]:
+        """Seconds of a launch of each kernel that has been measured, under `dynamlir.profile`."""
+        steps = () if self._times is None else self._times.steps()
+        return {name: seconds / calls for name, route, _, _, calls, seconds in steps if route is None and calls}
+
+    @property
+    def extern_seconds(self) -> tuple[float | None, ...]:
+        """The same of each of `externs`; None for those that have not been measured."""
+        steps = () if self._times is None else self._times.steps()
+        externs = [(calls, seconds) for _, route, _, _, calls, seconds in steps if route is not None]
+        return tuple(seconds / calls if calls else None for calls, seconds in externs)
 
     def __str__(self) -> str:
         if self.eager is not None:
@@ -112,22 +126,20 @@ class CompileReport:
             slowest = sorted(self.passes.items(), key=lambda item: -item[1])[:_SLOWEST]
             threads = f" on {self.threads} threads" if self.threads > 1 else ""
             lines.append(f"  slowest passes{threads}, in milliseconds: " + _milliseconds(slowest))
-        lines += _table(
-            ("kernel", "launches", "bytes", "line"),
-            [
-                (kernel.name, str(kernel.launches), str(kernel.bytes), ", ".join(kernel.lines[:_LINES]))
-                for kernel in self.launched
-            ],
-        )
-        lines += _table(("plain loops", "because"), list(self.unscheduled.items()))
-        lines += _table(
+        times = self.kernel_seconds
+        rows = [
+            (kernel.name, str(kernel.launches), str(kernel.bytes), ", ".join(kernel.lines[:LINES]))
+            for kernel in self.launched
+        ]
+        measured = [times.get(kernel.name) for kernel in self.launched]
+        lines += table(*_with_times(("kernel", "launches", "bytes", "line"), rows, measured))
+        lines += table(("plain loops", "because"), list(self.unscheduled.items()))
+        lines += table(
             ("product", "way", "by", "milliseconds"),
             [(product.problem, product.way, product.source, product.times()) for product in self.products],
         )
-        lines += _table(
-            ("extern", "route", "count", "line"),
-            [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs],
-        )
+        rows = [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs]
+        lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))
         return "\n".join(lines)
 
 
@@ -138,8 +150,9 @@ def from_native(
     recorded: dict[str, int],
     products: tuple[Product, ...] = (),
     mode: str = "default",
+    times: Any = None,
 ) -> CompileReport:
-    """A report from the dictionary that the native executable gives."""
+    """A report from the dictionary that the native executable gives, and from its ``times``."""
     externs = tuple(
         Extern(str(entry["schema"]), str(entry["route"]), _location(entry.get("location")), int(entry.get("count", 1)))
         for entry in native.get("externs", ())
@@ -164,6 +177,7 @@ def from_native(
             Kernel(str(name), int(launches), int(size), tuple(map(str, lines)))
             for name, launches, size, lines in native.get("launched", ())
         ),
+        _times=times,
     )
 
 
@@ -184,7 +198,20 @@ def _location(value: Any) -> str:
     return f"{first[0]}:{first[1]}"
 
 
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _with_times(
+    header: tuple[str, ...], rows: Sequence[tuple[str, ...]], seconds: Sequence[float | None]
+) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
+    """A table with a column of microseconds before the last one, where any are known."""
+    if all(time is None for time in seconds):
+        return header, rows
+    cells = ["" if time is None else f"{1e6 * time:.2f}" for time in seconds]
+    return (*header[:-1], "mean µs", header[-1]), [
+        (*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)
+    ]
+
+
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The lines of a table; none where it has no rows."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
@@ -242,4 +269,4 @@ def reset() -> None:
 def reasons_table(counts: dict[str, int]) -> str:
     """The reasons met, with their explanations."""
     rows = [(name, str(count), REASONS[name].explanation) for name, count in sorted(counts.items())]
-    return "\n".join(_table(("reason", "count", "explanation"), rows))
+    return "\n".join(table(("reason", "count", "explanation"), rows))

@@ -92,6 +92,12 @@ assert_type(explanation.graph_count, int)
 made = dynamlir.last_compile()
 assert made is not None
 assert_type(made.kernels, int)
+assert_type(made.kernel_seconds, dict[str, float])
+with dynamlir.profile() as profile:
+    fast(torch.ones(3))
+assert_type(profile, dynamlir.Profile)
+assert_type(profile.graphs[0].seconds, float)
+assert_type(profile.steps[0].bytes, int | None)
 assert_type(dynamlir.fallbacks()[0].reason, str)
 assert_type(dynamlir.load("00-aten.mlir")(torch.ones(3)), list[Tensor])
 assert_type(dynamlir.decompile(plain), str)

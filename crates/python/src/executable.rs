@@ -13,6 +13,7 @@ use pyo3::{
 use crate::{
     errors::{NativeError, guarded, raise_run},
     graph::constant,
+    profile::Times,
     torch::{self, Calls},
 };
 
@@ -51,8 +52,14 @@ impl Executable {
         let abi = torch::init(py)?;
         let start = Instant::now();
         let Compiled { plan, kernels, mut report } = compiled;
-        let inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
+        let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
             .map_err(|error| NativeError::new_err(error.to_string()))?;
+        for timed in inner.about_mut().into_iter().flat_map(|about| &mut about.timed) {
+            if let Some(kernel) = report.launched.iter().find(|kernel| timed.route.is_none() && kernel.name == timed.name) {
+                timed.bytes = kernel.bytes.checked_div(kernel.launches);
+                timed.lines = kernel.lines.iter().cloned().collect();
+            }
+        }
         report.time("load", start.elapsed().as_secs_f64());
         Ok(Self { inner, report })
     }
@@ -96,6 +103,16 @@ impl Executable {
             Ok(made) => Self::outputs(&calls, made, tensors),
             Err(error) => Err(raise_run(&error)),
         })
+    }
+
+    /// What its steps have been measured at. Profiles call the graph by the first name that is given here.
+    #[pyo3(signature = (name=None))]
+    fn times(&self, name: Option<String>) -> Times {
+        let about = self.inner.about().clone();
+        if let Some(name) = name {
+            about.name.get_or_init(|| name);
+        }
+        Times { about }
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -14,6 +14,7 @@ mod executable;
 mod graph;
 mod guards;
 mod interpret;
+mod profile;
 mod torch;
 mod trace;
 
@@ -147,6 +148,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;
     module.add_class::<graph::NativeGraph>()?;
+    module.add_class::<profile::Profile>()?;
+    module.add_class::<profile::Times>()?;
     module.add_function(wrap_pyfunction!(bytecode::decompile, module)?)?;
     module.add_function(wrap_pyfunction!(bytecode::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(capture::capture, module)?)?;

@@ -132,7 +132,14 @@ impl<'a> Session<'a> {
         // SAFETY: as the caller promises; `Code::fits` has compared the number of arguments, and the stream is of torch's
         // context on the device, which is the primary one.
         unsafe { self.kernels[kernel].launch(&self.entered, self.stream, row) }.map_err(|error| Failure::of_device(&error))?;
-        if self.shared { self.entered.synchronize().map_err(|error| Failure::of_device(&error)) } else { Ok(()) }
+        if self.shared { self.wait() } else { Ok(()) }
+    }
+}
+
+impl Session<'_> {
+    /// Waits for what the device has been told to do.
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        self.entered.synchronize().map_err(|error| Failure::of_device(&error))
     }
 }
 

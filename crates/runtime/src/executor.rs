@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use dynamlir_torch_abi::{BelowAutograd, Device, Meta, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
@@ -12,6 +13,7 @@ use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower};
 use crate::outputs::{self, Outputs};
 use crate::plan::{InputSpec, Plan};
+use crate::profile::{self, About, Timed, Unwatched, Watch};
 use crate::verify::{Inputs, accepts, verify, verify_memory};
 use crate::workspace::{Pool, Workspace};
 
@@ -90,6 +92,7 @@ pub struct Executable {
     alignments: Vec<Alignment>,
     externs: Vec<Prepared>,
     pool: Pool,
+    about: Arc<About>,
 }
 
 impl Executable {
@@ -102,10 +105,21 @@ impl Executable {
             return Err(PlanError("a range check would have to wait for the device".to_owned()));
         }
         let prepared = |step: &ExternStep| Prepared::new(abi, plan.device, &plan.externs[step.call], step, py).map_err(PlanError);
-        let externs = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
+        let externs: Vec<Prepared> = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
+        let about = Arc::new(About::new(timed(&plan, &externs)));
         abi.expect(plan.device);
         let alignments = code.alignments(&program);
-        Ok(Self { abi, plan, program, code, alignments, externs, pool: Pool::default() })
+        Ok(Self { abi, plan, program, code, alignments, externs, pool: Pool::default(), about })
+    }
+
+    /// What it says of itself in profiles.
+    pub fn about(&self) -> &Arc<About> {
+        &self.about
+    }
+
+    /// What it says of itself in profiles, for those who know more of its kernels; None once others have seen it.
+    pub fn about_mut(&mut self) -> Option<&mut About> {
+        Arc::get_mut(&mut self.about)
     }
 
     /// The plan it runs.
@@ -141,7 +155,11 @@ impl Executable {
     #[inline]
     fn run_verified(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
         let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
-        let outcome = self.run_in(&mut workspace, verify, inputs, py);
+        let outcome = if profile::is_on() {
+            profile::watched(&self.about, |watch| self.run_in(&mut workspace, verify, inputs, py, watch))
+        } else {
+            self.run_in(&mut workspace, verify, inputs, py, &mut Unwatched)
+        };
         workspace.clear();
         self.pool.put(workspace);
         outcome
@@ -151,12 +169,13 @@ impl Executable {
         self.pool.take().map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
     }
 
-    fn run_in(
+    fn run_in<W: Watch>(
         &self,
         workspace: &mut Workspace,
         verify: Verify,
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
+        watch: &mut W,
     ) -> Result<Outputs, RunError> {
         verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
@@ -167,37 +186,45 @@ impl Executable {
         }
         workspace.hold(self.abi, &self.program).map_err(|e| RunError::Failed(e.into()))?;
         let session = Session::begin(self.abi, &self.plan, &self.code).map_err(RunError::Failed)?;
+        if W::WAITS {
+            // What is still to be done from before is nothing that this graph takes.
+            wait(session.as_ref()).map_err(RunError::Failed)?;
+        }
         let mut committed = false;
-        self.steps(workspace, session.as_ref(), inputs, py, &mut committed)
+        self.steps(workspace, session.as_ref(), inputs, py, &mut committed, watch)
             .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
             .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
     }
 
-    fn steps(
+    fn steps<W: Watch>(
         &self,
         workspace: &mut Workspace,
         session: Option<&Session<'_>>,
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
         committed: &mut bool,
+        watch: &mut W,
     ) -> Result<(), Failure> {
         let program = &self.program;
         // Launches and allocations do not dispatch through autograd; only extern calls need the keys out of the way.
         let enter = || (!program.externs.is_empty()).then(|| BelowAutograd::enter(self.abi));
         let mut below = enter();
+        let kernels = self.plan.kernels.len();
+        let ended = || if W::WAITS { wait(session) } else { Ok(()) };
         for op in &program.ops {
             match *op {
                 Op::Launch { kernel, row } => {
                     // SAFETY: the row holds an address for each of the kernel's arguments, bound from memory that the plan's
                     // bounds check and `verify` found large enough; the code stays loaded while `code` holds it. What a device
                     // works on lives until its stream has passed the launch, since it is torch's.
-                    unsafe {
+                    watch.time(kernel, || unsafe {
                         match (&self.code, session) {
                             (Code::Host(kernels), _) => kernels[kernel].call(workspace.row(row)),
-                            (Code::Device(..), Some(session)) => session.launch(kernel, workspace.row(row))?,
+                            (Code::Device(..), Some(session)) => session.launch(kernel, workspace.row(row)).and_then(|()| ended())?,
                             (Code::Device(..), None) => return Err(Failure::plain("no session on the device")),
                         }
-                    }
+                        Ok(())
+                    })?;
                 }
                 Op::CheckRange { check } => {
                     let check = &program.checks[check];
@@ -217,10 +244,12 @@ impl Executable {
                 Op::Extern { step } if self.externs[step].is_foreign() => {
                     // Somebody else's op decides itself what it does with autograd and versions.
                     drop(below.take());
-                    self.extern_step(step, workspace, inputs, py)?;
+                    watch.time(kernels + step, || self.extern_step(step, workspace, inputs, py).and_then(|()| ended()))?;
                     below = enter();
                 }
-                Op::Extern { step } => self.extern_step(step, workspace, inputs, py)?,
+                Op::Extern { step } => {
+                    watch.time(kernels + step, || self.extern_step(step, workspace, inputs, py).and_then(|()| ended()))?;
+                }
                 Op::Release { slot } => workspace.slots[slot] = None,
                 Op::Commit => {
                     // Versions go up before the writes: where torch forbids a write (an inference tensor outside inference mode),
@@ -287,6 +316,22 @@ impl Executable {
         }
         Ok(())
     }
+}
+
+/// What of a plan is measured by itself.
+fn timed(plan: &Plan, externs: &[Prepared]) -> Vec<Timed> {
+    let kernels = plan.kernels.iter().map(|kernel| Timed { name: kernel.name.clone(), ..Timed::default() });
+    let externs = externs.iter().map(|Prepared { report, .. }| Timed {
+        name: report.schema.clone(),
+        route: Some(report.route.to_string()),
+        bytes: None,
+        lines: if report.location.is_empty() { Vec::new() } else { vec![report.location.clone()] },
+    });
+    kernels.chain(externs).collect()
+}
+
+fn wait(session: Option<&Session<'_>>) -> Result<(), Failure> {
+    session.map_or(Ok(()), Session::wait)
 }
 
 /// An `out` that no longer has the layout it was lent with: torch resizes, and so moves, one of the wrong shape.
