@@ -23,6 +23,7 @@ mod positions;
 mod repr;
 mod tables;
 mod version;
+mod write;
 
 pub use assemble::{AssembleError, Assembled, Assembly, Operation, Protected};
 pub use code::{Code, DecodeError, Instruction};
@@ -38,3 +39,4 @@ pub use opcode::Opcode;
 pub use positions::{Position, Positions};
 pub use tables::{Operand, number_of, opcode_of};
 pub use version::Version;
+pub use write::{Expr, Statement, WriteError, write};
