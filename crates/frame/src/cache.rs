@@ -4,7 +4,7 @@
 //! only ever appended; those whose guards can never pass again go when the next one is made.
 
 use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
+    Arc, Mutex, OnceLock, PoisonError, Weak,
     atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -12,7 +12,7 @@ use dynamlir_cpython_abi::{Abi, CodeSlot};
 use dynamlir_guards::GuardSet;
 use pyo3::prelude::*;
 
-use crate::{graph::Graph, recipe::Recipe};
+use crate::{graph::Graph, recipe::Recipe, written::Written};
 
 /// What an entry does when its guards pass.
 pub enum Run {
@@ -92,6 +92,15 @@ pub struct Entry {
     pub guards: GuardSet,
     /// What it does.
     pub run: Run,
+    /// The same as Python code, once somebody has asked.
+    pub written: OnceLock<(Written, Py<PyAny>)>,
+}
+
+impl Entry {
+    /// An entry.
+    pub fn new(key: u64, guards: GuardSet, run: Run) -> Self {
+        Self { key, guards, run, written: OnceLock::new() }
+    }
 }
 
 type Entries = Arc<Vec<Arc<Entry>>>;

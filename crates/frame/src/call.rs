@@ -16,7 +16,7 @@ use dynamlir_guards::{Inputs, Outcome, Roots};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
-    types::{PyDict, PyFunction, PyString, PyTuple},
+    types::{PyDict, PyFunction, PyTuple},
 };
 use smallvec::SmallVec;
 
@@ -244,17 +244,6 @@ impl Callable {
         let (mut owned, mut slots) = (Owned::new(), Slots::new());
         let fits = self.signature.bind(function, &bound, arguments, &mut owned, &mut slots)?;
         Ok(fits.then(|| then(Roots { function, locals: &slots })))
-    }
-
-    /// The names of the parameters that have one, in the order of the slots.
-    pub fn parameters<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyString>> {
-        self.signature.names().iter().map(move |name| name.bind(py).clone())
-    }
-
-    /// Does something with the values of a frame's parameters.
-    pub fn with_locals<'py, R>(&self, py: Python<'py>, values: &[Option<Bound<'py, PyAny>>], then: impl FnOnce(Roots<'_, 'py>) -> R) -> R {
-        let locals: Vec<_> = values.iter().map(Option::as_ref).collect();
-        then(Roots { function: self.function.bind(py), locals: &locals })
     }
 
     fn bound<'py>(&self, py: Python<'py>) -> SmallVec<[Bound<'py, PyAny>; 2]> {

@@ -14,9 +14,11 @@ mod graph;
 mod recipe;
 pub mod settings;
 mod stance;
+mod written;
 
 pub use bind::{Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
 pub use graph::{Failed, Graph, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};
+pub use written::{Named, Written, write};

@@ -105,6 +105,15 @@ impl Held {
         })
     }
 
+    /// The object, unless it is dead or known by its parts only.
+    pub fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Self::Weak(pin) => pin.get(py),
+            Self::Strong(held) => Some(held.bind(py).clone()),
+            Self::Parts(..) => None,
+        }
+    }
+
     /// Whether this is the object.
     ///
     /// # Errors

@@ -4,18 +4,18 @@ use dynamlir_bytecode::{CodeObject, Const, Version};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
-    types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple},
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple},
 };
 
 /// The version of the running interpreter.
-fn version(py: Python<'_>) -> PyResult<Version> {
+pub fn version(py: Python<'_>) -> PyResult<Version> {
     let info = py.version_info();
     Version::of(info.major.into(), info.minor.into())
         .ok_or_else(|| PyRuntimeError::new_err(format!("bytecode of CPython {}.{} is not known", info.major, info.minor)))
 }
 
 /// A Python code object's attributes.
-fn object(version: Version, code: &Bound<'_, PyAny>) -> PyResult<CodeObject> {
+pub fn object(version: Version, code: &Bound<'_, PyAny>) -> PyResult<CodeObject> {
     let text = |name: &str| code.getattr(name)?.extract::<String>();
     let number = |name: &str| code.getattr(name)?.extract::<u32>();
     let bytes = |name: &str| code.getattr(name)?.extract::<Vec<u8>>();
@@ -76,6 +76,45 @@ fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
         Const::Code(Box::new(object(version, value)?))
     } else {
         Const::Other(value.repr()?.to_string())
+    })
+}
+
+/// A Python code object with these attributes, all others being those of `like`.
+pub fn build<'py>(like: &Bound<'py, PyAny>, code: &CodeObject) -> PyResult<Bound<'py, PyAny>> {
+    let py = like.py();
+    let changes = PyDict::new(py);
+    changes.set_item("co_flags", code.flags)?;
+    changes.set_item("co_stacksize", code.stack_size)?;
+    changes.set_item("co_nlocals", code.varnames.len())?;
+    changes.set_item("co_code", PyBytes::new(py, &code.bytecode))?;
+    changes.set_item("co_exceptiontable", PyBytes::new(py, &code.exception_table))?;
+    changes.set_item("co_linetable", PyBytes::new(py, &code.line_table))?;
+    changes.set_item("co_consts", PyTuple::new(py, code.consts.iter().map(|value| value_of(py, value)).collect::<PyResult<Vec<_>>>()?)?)?;
+    for (name, words) in
+        [("co_names", &code.names), ("co_varnames", &code.varnames), ("co_cellvars", &code.cellvars), ("co_freevars", &code.freevars)]
+    {
+        changes.set_item(name, PyTuple::new(py, words)?)?;
+    }
+    like.call_method("replace", (), Some(&changes))
+}
+
+/// The object that a constant is.
+fn value_of<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> {
+    let items = |items: &[Const]| items.iter().map(|item| value_of(py, item)).collect::<PyResult<Vec<_>>>();
+    Ok(match value {
+        Const::None => py.None().into_bound(py),
+        Const::Ellipsis => py.Ellipsis().into_bound(py),
+        Const::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
+        Const::Int(digits) => py.get_type::<PyInt>().call1((digits, 0))?,
+        Const::Float(value) => PyFloat::new(py, *value).into_any(),
+        Const::Complex(real, imag) => PyComplex::from_doubles(py, *real, *imag).into_any(),
+        Const::Str(text) => PyString::new(py, text).into_any(),
+        Const::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+        Const::Tuple(parts) => PyTuple::new(py, items(parts)?)?.into_any(),
+        Const::FrozenSet(parts) => PyFrozenSet::new(py, items(parts)?)?.into_any(),
+        Const::WideStr(_) | Const::Code(_) | Const::Other(_) => {
+            return Err(PyRuntimeError::new_err("a constant that is made of no text"));
+        }
     })
 }
 

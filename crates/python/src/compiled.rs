@@ -1,4 +1,4 @@
-//! What `dynamlir.compile` returns for a function: the native callable with its compiler, and views of its cache.
+//! What `dynamlir.compile` returns for a function: the native callable with its compiler.
 
 use std::sync::{
     Arc,
@@ -11,23 +11,24 @@ use dynamlir_capture::{
 };
 use dynamlir_cpython_abi::{
     abi, collector,
-    objects::{Arguments, callable, callable_type, callee_of},
+    objects::{callable, callable_type, callee_of},
 };
 use dynamlir_frame::{
     Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Share, Unforeseen, settings,
 };
-use dynamlir_guards::{Failure, GuardBuilder, GuardSet, Inputs, Outcome, Roots};
+use dynamlir_guards::{Failure, GuardBuilder, GuardSet};
 use pyo3::{
-    exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
+    exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
-    types::{PyCFunction, PyDict, PyString, PyTuple, PyType},
+    types::{PyCFunction, PyTuple, PyType},
 };
 
 use crate::{
     capture::{CapturedFrame, stop_tuple, tables},
+    entries::{self, CacheView},
     errors::RunError,
     graph::{Held, NativeGraph},
-    guards::{self, Told, told},
+    guards,
 };
 
 /// A `dynamlir.capture.api.Compiler` behind a callable.
@@ -44,6 +45,19 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 impl PythonCompiler {
+    /// Adds an entry, and shows it to those who asked for its bytecode.
+    fn add(&self, miss: &Miss<'_, '_>, entry: Entry) -> PyResult<()> {
+        let compiler = self.object.bind(miss.function.py());
+        if compiler.call_method0("shows_bytecode")?.is_truthy()? {
+            match entries::code(&entry, miss.function) {
+                Ok(code) => compiler.call_method1("show", (code,))?,
+                Err(error) => compiler.call_method1("show", (error.value(miss.function.py()),))?,
+            };
+        }
+        miss.callable.cache().add(entry);
+        Ok(())
+    }
+
     fn new(object: Py<PyAny>) -> Self {
         Self { object, full: AtomicBool::new(false), changed: AtomicBool::new(false) }
     }
@@ -77,7 +91,7 @@ impl PythonCompiler {
         let compiler = self.object.bind(py);
         let steps = compiler.getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
-        let (cache, key) = (miss.callable.cache(), miss.callable.key());
+        let key = miss.callable.key();
         let outcome = dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
         match outcome {
             Err(Stopped { stop, guards }) => self.stopped(miss, stop, guards.build(py).ok())?,
@@ -102,7 +116,7 @@ impl PythonCompiler {
                     };
                     Run::graph(graph, tensors, recipe, &guards)
                 };
-                cache.add(Entry { key, guards, run });
+                self.add(miss, Entry::new(key, guards, run))?;
             }
         }
         Ok(true)
@@ -114,7 +128,7 @@ impl PythonCompiler {
         let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
         // Under `fullgraph` this raises, and so will the next call.
         let why = self.object.bind(py).call_method1("stopped", stop_tuple(py, stop)?)?;
-        miss.callable.cache().add(Entry { key: miss.callable.key(), guards, run: plain(&why)? });
+        miss.callable.cache().add(Entry::new(miss.callable.key(), guards, plain(&why)?));
         Ok(())
     }
 }
@@ -234,7 +248,7 @@ pub fn forget_entries() {
     dynamlir_frame::forget_all();
 }
 
-fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
+pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
     callee_of(object).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
@@ -273,7 +287,7 @@ fn wrapped(compiled: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 #[pyfunction]
 fn cache_of(compiled: Bound<'_, PyAny>) -> PyResult<CacheView> {
     of(&compiled)?;
-    Ok(CacheView { owner: compiled.unbind() })
+    Ok(CacheView::new(compiled.unbind()))
 }
 
 /// What forgets all entries, as a method: what a closure holds would be released when Rust is called the next time.
@@ -288,210 +302,6 @@ fn reset_of<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 fn reset(compiled: &Bound<'_, PyAny>) -> PyResult<()> {
     of(compiled)?.reset(compiled.py());
     Ok(())
-}
-
-/// The entries of a compiled function, as a sequence.
-#[pyclass(frozen)]
-pub struct CacheView {
-    owner: Py<PyAny>,
-}
-
-impl CacheView {
-    fn entries(&self, py: Python<'_>) -> PyResult<Vec<Arc<Entry>>> {
-        let callable = of(self.owner.bind(py))?;
-        Ok(callable.cache().of_key(callable.key()))
-    }
-}
-
-#[pymethods]
-impl CacheView {
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.entries(py)?.len())
-    }
-
-    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<CacheEntry> {
-        let entries = self.entries(py)?;
-        let at = if index < 0 { index + entries.len() as isize } else { index };
-        let entry = usize::try_from(at).ok().and_then(|at| entries.get(at)).ok_or_else(|| PyIndexError::new_err("no such entry"))?;
-        let guards = Py::new(py, EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() })?;
-        let compiled = match &entry.run {
-            Run::Graph { graph, .. } => graph.callable(py),
-            Run::Plain(_) => py.None(),
-        };
-        Ok(CacheEntry { guards, compiled })
-    }
-}
-
-/// One entry. Unpacks as `guards, compiled`.
-#[pyclass(frozen)]
-pub struct CacheEntry {
-    /// The guards; callable with `(L, G)`.
-    #[pyo3(get)]
-    guards: Py<EntryGuards>,
-    /// Runs the graph; None for one that is plain Python.
-    #[pyo3(get)]
-    compiled: Py<PyAny>,
-}
-
-#[pymethods]
-impl CacheEntry {
-    /// The guards, by their usual name.
-    #[getter]
-    fn check_fn(&self, py: Python<'_>) -> Py<EntryGuards> {
-        self.guards.clone_ref(py)
-    }
-
-    fn __len__(&self) -> usize {
-        2
-    }
-
-    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Py<PyAny>> {
-        match index {
-            0 => Ok(self.guards.clone_ref(py).into_any()),
-            1 => Ok(self.compiled.clone_ref(py)),
-            _ => Err(PyIndexError::new_err("an entry is its guards and its compiled graph")),
-        }
-    }
-}
-
-/// The guards of one entry.
-#[pyclass(frozen)]
-pub struct EntryGuards {
-    owner: Py<PyAny>,
-    entry: Arc<Entry>,
-}
-
-impl EntryGuards {
-    /// The guards that fail for a call with these arguments.
-    fn failures<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<Failure>> {
-        self.with_roots(args, kwargs, |roots| self.entry.guards.failures(roots))?
-    }
-
-    /// Binds arguments, and does something with the frame that a call of them has.
-    fn with_roots<'py, R>(
-        &self,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        then: impl FnOnce(Roots<'_, 'py>) -> R,
-    ) -> PyResult<R> {
-        let mut values: Vec<_> = args.iter().collect();
-        let names: Vec<_> = kwargs.into_iter().flatten().map(|(name, value)| (name, values.push(value)).0).collect();
-        let names = PyTuple::new(args.py(), names)?;
-        let owner = self.owner.bind(args.py());
-        let arguments = Arguments::new(args.py(), &values, Some(&names));
-        let found = of(owner)?.with_slots(arguments, then)?;
-        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))
-    }
-}
-
-#[pymethods]
-impl EntryGuards {
-    /// The guards as Python predicates.
-    #[getter]
-    fn code_parts(&self) -> Vec<String> {
-        self.entry.guards.code_parts()
-    }
-
-    /// Whether everything that the guards refer to is alive.
-    #[getter]
-    fn valid(&self) -> bool {
-        self.entry.guards.is_valid()
-    }
-
-    /// Whether all guards hold for a call with these arguments.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn check_all<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<bool> {
-        Ok(self.failures(args, kwargs)?.is_empty())
-    }
-
-    /// The guards that fail for a call with these arguments, with what is expected and what is seen.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn failing_guards<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<FailedGuard>> {
-        Ok(self.failures(args, kwargs)?.into_iter().map(|failure| FailedGuard { told: told(failure) }).collect())
-    }
-
-    /// Whether all guards hold in a frame with these parameters. Globals are those of the function, whatever `globals` says.
-    #[pyo3(signature = (locals, globals=None))]
-    fn __call__<'py>(&self, locals: &Bound<'py, PyDict>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
-        let _ = globals;
-        let owner = self.owner.bind(locals.py());
-        let callable = of(owner)?;
-        let values: Vec<_> =
-            callable.parameters(locals.py()).map(|name: Bound<'py, PyString>| locals.get_item(name)).collect::<PyResult<_>>()?;
-        Ok(callable.with_locals(locals.py(), &values, |roots| self.entry.guards.failures(roots))?.is_empty())
-    }
-
-    /// Checks a call with these arguments `times` times without Python in between: for measuring. The check must pass.
-    #[pyo3(signature = (times, *args, **kwargs))]
-    fn repeat<'py>(&self, times: u32, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<()> {
-        let mut inputs = Inputs::default();
-        let check = |roots: Roots<'_, 'py>| {
-            (0..times).try_for_each(|_| match self.entry.guards.check(roots, &mut inputs) {
-                Outcome::Pass => Ok(()),
-                Outcome::Fail => Err(PyRuntimeError::new_err("the check does not pass")),
-                Outcome::Error(error) => Err(error),
-            })
-        };
-        self.with_roots(args, kwargs, check)?
-    }
-
-    /// What a check costs once it has passed a few times: `(words, objects, again)`, the words of memory that it compares, the objects
-    /// that it takes, and the paths to what it looks at as it did the first time.
-    #[getter]
-    fn remembered(&self) -> (usize, usize, Vec<String>) {
-        let remembered = self.entry.guards.remembered();
-        (remembered.words, remembered.objects, remembered.again)
-    }
-
-    fn __len__(&self) -> usize {
-        self.entry.guards.code_parts().len()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("GuardSet([\n  {}\n])", self.entry.guards.code_parts().join("\n  "))
-    }
-}
-
-/// A guard that does not hold.
-#[pyclass(frozen)]
-pub struct FailedGuard {
-    told: Told,
-}
-
-#[pymethods]
-impl FailedGuard {
-    /// The Python expression that reaches the value.
-    #[getter]
-    fn source(&self) -> &str {
-        &self.told.0
-    }
-
-    /// The predicate that is false.
-    #[getter]
-    fn guard(&self) -> &str {
-        &self.told.1
-    }
-
-    /// What was expected.
-    #[getter]
-    fn expected(&self) -> &str {
-        &self.told.2
-    }
-
-    /// What is there.
-    #[getter]
-    fn seen(&self) -> &str {
-        &self.told.3
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Guard({})", self.told.1)
-    }
-
-    fn __str__(&self) -> String {
-        let (_, guard, expected, seen) = &self.told;
-        format!("{guard}: expected {expected}, seen {seen}")
-    }
 }
 
 /// `L['x'].shape == (3, 4): expected …, seen …`

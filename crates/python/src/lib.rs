@@ -9,6 +9,7 @@ mod bytecode;
 mod capture;
 mod child;
 mod compiled;
+mod entries;
 mod errors;
 mod executable;
 mod graph;
@@ -144,6 +145,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::CapturedFrame>()?;
     module.add("CompiledFunction", compiled::function_type(py)?)?;
     module.add_class::<compiled::SharedEntries>()?;
+    module.add_class::<entries::CacheView>()?;
+    module.add_class::<entries::CacheEntry>()?;
+    module.add_class::<entries::EntryGuards>()?;
+    module.add_class::<entries::FailedGuard>()?;
     module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;

@@ -128,6 +128,15 @@ class Compiler:
         if (log := logs.logger("guards")).isEnabledFor(logging.DEBUG):
             log.debug("%s:\n%s", self.name, "\n".join(frame.code_parts))
 
+    def shows_bytecode(self) -> bool:
+        """Whether somebody wants to see the code of new entries."""
+        return logs.logger("bytecode").isEnabledFor(logging.DEBUG)
+
+    def show(self, code: types.CodeType | Exception) -> None:
+        """The code of a new entry, or why it has none."""
+        text = str(code) if isinstance(code, Exception) else native.module().decompile(code)
+        logs.logger("bytecode").debug("%s: the entry as source:\n%s", self.name, text)
+
     def defined(self) -> reasons.Location:
         """Where the function is defined, for what is about no line of it."""
         code = self.function.__code__

@@ -1,0 +1,350 @@
+//! An entry as Python code, for people: what the graph takes, its call, and what the recipe makes of its results.
+//!
+//! ```python
+//! graph_out = __compiled_graph_0(x, self._parameters['weight'])
+//! return {'logits': graph_out[0], 'input': x}
+//! ```
+//!
+//! Nothing runs it but who asks for it. What is no literal – the graph, classes, objects that guards know by themselves – goes by
+//! global names that nobody else uses.
+
+mod reach;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use dynamlir_bytecode::{CodeObject, Const, Expr, Statement};
+use dynamlir_guards::GuardSet;
+use pyo3::{
+    exceptions::{PyNotImplementedError, PyReferenceError},
+    prelude::*,
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType},
+};
+
+use crate::{
+    cache::{Entry, Run},
+    recipe::{Instance, Recipe},
+};
+
+/// What stands under a name that an entry's code uses.
+pub enum Named {
+    /// The compiled graph.
+    Graph,
+    /// An object that the recipe keeps.
+    Object(Py<PyAny>),
+    /// An object that the guards hold weakly, on the way to what they collect at this place.
+    Held(usize),
+    /// One of Python's own, whose name the function uses for something else.
+    Builtin(&'static str),
+}
+
+/// An entry's code, and the names that it needs.
+pub struct Written {
+    /// The code.
+    pub code: CodeObject,
+    /// Names of globals that the function's own must be joined by.
+    pub names: Vec<(String, Named)>,
+}
+
+impl Written {
+    /// Puts what the names stand for into a dict of globals.
+    ///
+    /// # Errors
+    /// When something is gone.
+    pub fn install(&self, globals: &Bound<'_, PyDict>, entry: &Entry) -> PyResult<()> {
+        let py = globals.py();
+        for (name, named) in &self.names {
+            let object = match (named, &entry.run) {
+                (Named::Graph, Run::Graph { graph, .. }) => graph.callable(py).into_bound(py),
+                (Named::Graph, Run::Plain(_)) => return Err(gone()),
+                (Named::Object(object), _) => object.bind(py).clone(),
+                (Named::Held(place), _) => reach::held(py, &entry.guards, *place).ok_or_else(gone)?,
+                (Named::Builtin(name), _) => py.import("builtins")?.getattr(*name)?,
+            };
+            globals.set_item(name, object)?;
+        }
+        Ok(())
+    }
+}
+
+fn gone() -> PyErr {
+    PyReferenceError::new_err("something that the entry refers to is gone, so that it cannot be taken again")
+}
+
+fn unwritable(what: &str) -> PyErr {
+    PyNotImplementedError::new_err(format!("this entry has no bytecode: {what} cannot be written as Python"))
+}
+
+/// Writes an entry. `like` is the function's own code, `globals` are the function's. None for an entry that is plain Python.
+///
+/// # Errors
+/// When the recipe or the way to an input has no Python that surely does the same, or something has died.
+pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> PyResult<Option<Written>> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let Run::Graph { tensors, recipe, .. } = &entry.run else { return Ok(None) };
+    let mut scribe = Scribe {
+        py: globals.py(),
+        guards: &entry.guards,
+        like,
+        globals,
+        names: Vec::new(),
+        locals: HashSet::new(),
+        body: Vec::new(),
+        again: HashSet::new(),
+        kept: HashMap::new(),
+        results: String::new(),
+    };
+    repeated(recipe, &mut scribe.again);
+    let inputs = tensors.iter().map(|&place| scribe.input(place)).collect::<PyResult<_>>()?;
+    let graph = scribe.name(&format!("__compiled_graph_{}", NEXT.fetch_add(1, Ordering::Relaxed)), Named::Graph)?;
+    scribe.results = scribe.local("graph_out")?;
+    let results = scribe.results.clone();
+    scribe.body.push(Statement::Assign(results, graph.call(inputs)));
+    let result = scribe.value(recipe)?;
+    let Scribe { names, body, .. } = scribe;
+    let code = dynamlir_bytecode::write(like, &body, &result).map_err(|error| unwritable(&error.to_string()))?;
+    Ok(Some(Written { code, names }))
+}
+
+/// The numbers of what is used once more after it was made.
+fn repeated(recipe: &Recipe, found: &mut HashSet<usize>) {
+    match recipe {
+        Recipe::Input(_) | Recipe::Output(_) | Recipe::Constant(_) => {}
+        Recipe::Tuple(items) | Recipe::List(items) | Recipe::Set(items, _) => items.iter().for_each(|item| repeated(item, found)),
+        Recipe::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).for_each(|item| repeated(item, found)),
+        Recipe::TupleClass(_, items, attributes) => {
+            items.iter().chain(attributes.iter().map(|(_, value)| value)).for_each(|item| repeated(item, found));
+        }
+        Recipe::Instance(instance) => {
+            instance.items.iter().flat_map(|(key, value)| [key, value]).for_each(|item| repeated(item, found));
+            instance.attributes.iter().for_each(|(_, value)| repeated(value, found));
+        }
+        Recipe::Keep(_, inner) => repeated(inner, found),
+        Recipe::Kept(number) => {
+            found.insert(*number);
+        }
+    }
+}
+
+struct Scribe<'a, 'py> {
+    py: Python<'py>,
+    guards: &'a GuardSet,
+    like: &'a CodeObject,
+    globals: &'a Bound<'py, PyDict>,
+    names: Vec<(String, Named)>,
+    locals: HashSet<String>,
+    body: Vec<Statement>,
+    /// Objects that the recipe uses more than once.
+    again: HashSet<usize>,
+    /// The variables that hold them.
+    kept: HashMap<usize, String>,
+    /// The variable that holds the graph's results.
+    results: String,
+}
+
+impl<'py> Scribe<'_, 'py> {
+    /// Whether a name means something already.
+    fn is_taken(&self, name: &str) -> PyResult<bool> {
+        Ok(self.like.slots().contains(&name)
+            || self.like.names.iter().any(|known| known == name)
+            || self.locals.contains(name)
+            || self.names.iter().any(|(known, _)| known == name)
+            || self.globals.contains(name)?
+            || self.py.import("builtins")?.hasattr(name)?)
+    }
+
+    /// A name like this one that nobody uses.
+    fn fresh(&self, wanted: &str) -> PyResult<String> {
+        let mut name = wanted.to_owned();
+        let mut number = 0;
+        while self.is_taken(&name)? {
+            number += 1;
+            name = format!("{wanted}_{number}");
+        }
+        Ok(name)
+    }
+
+    /// A new global.
+    fn name(&mut self, wanted: &str, named: Named) -> PyResult<Expr> {
+        let name = self.fresh(wanted)?;
+        self.names.push((name.clone(), named));
+        Ok(Expr::Global(name))
+    }
+
+    /// A new variable.
+    fn local(&mut self, wanted: &str) -> PyResult<String> {
+        let name = self.fresh(wanted)?;
+        self.locals.insert(name.clone());
+        Ok(name)
+    }
+
+    /// One of Python's own functions and classes.
+    fn builtin(&mut self, name: &'static str) -> PyResult<Expr> {
+        if !self.like.slots().contains(&name) && !self.globals.contains(name)? {
+            return Ok(Expr::Global(name.to_owned()));
+        }
+        let known = self.names.iter().find(|(_, named)| matches!(named, Named::Builtin(known) if *known == name));
+        match known {
+            Some((known, _)) => Ok(Expr::Global(known.clone())),
+            None => self.name(&format!("__builtin_{name}"), Named::Builtin(name)),
+        }
+    }
+
+    /// This very object, or a literal that is the same.
+    fn object(&mut self, object: &Bound<'py, PyAny>) -> PyResult<Expr> {
+        if let Some(value) = literal(object)? {
+            return Ok(Expr::Const(value));
+        }
+        let known = self.names.iter().find(|(_, named)| matches!(named, Named::Object(known) if known.is(object)));
+        if let Some((name, _)) = known {
+            return Ok(Expr::Global(name.clone()));
+        }
+        if let Ok(class) = object.cast::<PyType>() {
+            let home = self.py.import("builtins")?;
+            for name in ["object", "dict", "list", "tuple"] {
+                if home.getattr(name)?.is(class) {
+                    return self.builtin(name);
+                }
+            }
+        }
+        let name = object.getattr("__name__").ok().and_then(|name| name.cast_into::<PyString>().ok());
+        let kind = if object.is_instance_of::<PyType>() { "class" } else { "object" };
+        let wanted = match name {
+            Some(name) if name.call_method0("isidentifier")?.is_truthy()? => format!("__{kind}_{name}"),
+            _ => format!("__{kind}"),
+        };
+        self.name(&wanted, Named::Object(object.clone().unbind()))
+    }
+
+    fn values(&mut self, items: &[Recipe]) -> PyResult<Vec<Expr>> {
+        items.iter().map(|item| self.value(item)).collect()
+    }
+
+    /// A value of the result; what needs statements of its own has them put before.
+    fn value(&mut self, recipe: &Recipe) -> PyResult<Expr> {
+        Ok(match recipe {
+            Recipe::Input(place) => self.input(*place)?,
+            Recipe::Output(at) => Expr::Local(self.results.clone()).at(*at),
+            Recipe::Constant(object) => self.object(&object.bind(self.py).clone())?,
+            Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
+            Recipe::List(items) => Expr::List(self.values(items)?),
+            Recipe::Dict(pairs) => self.dict(pairs)?,
+            Recipe::Set(items, kind) => {
+                let class = self.builtin(if kind.frozen { "frozenset" } else { "set" })?;
+                let items = self.values(items)?;
+                // A display of constants would be made of a frozenset, which has an order of its own.
+                let given = if items.is_empty() { Vec::new() } else { vec![Expr::Tuple(items)] };
+                if kind.copied { class.call(vec![self.builtin("set")?.call(given)]) } else { class.call(given) }
+            }
+            Recipe::TupleClass(class, items, attributes) => {
+                let items = Expr::Tuple(self.values(items)?);
+                let kind = class.bind(self.py);
+                let class = self.object(kind)?;
+                let made = if kind.hasattr("n_sequence_fields")? {
+                    class.call(vec![items])
+                } else {
+                    self.builtin("tuple")?.attr("__new__").call(vec![class, items])
+                };
+                if attributes.is_empty() { made } else { self.attach(kind, made, attributes)? }
+            }
+            Recipe::Instance(instance) => self.instance(instance)?,
+            Recipe::Keep(number, inner) => {
+                let made = self.value(inner)?;
+                if !self.again.contains(number) {
+                    return Ok(made);
+                }
+                let variable = match made {
+                    Expr::Local(name) => name,
+                    made => {
+                        let name = self.local("shared")?;
+                        self.body.push(Statement::Assign(name.clone(), made));
+                        name
+                    }
+                };
+                self.kept.insert(*number, variable.clone());
+                Expr::Local(variable)
+            }
+            Recipe::Kept(number) => Expr::Local(self.kept.get(number).cloned().ok_or_else(|| unwritable("an object within itself"))?),
+        })
+    }
+
+    fn dict(&mut self, pairs: &[(Recipe, Recipe)]) -> PyResult<Expr> {
+        let pair = |(key, value): &(Recipe, Recipe)| Ok((self.value(key)?, self.value(value)?));
+        let pairs = pairs.iter().map(pair).collect::<PyResult<Vec<_>>>()?;
+        if pairs.len() < 2 || !pairs.iter().all(|(key, _)| matches!(key, Expr::Const(_))) {
+            return Ok(Expr::Dict(pairs));
+        }
+        // Of a display whose keys are constants depyf forgets the quotes.
+        let name = self.local("made")?;
+        self.body.push(Statement::Assign(name.clone(), Expr::Dict(Vec::new())));
+        let made = Expr::Local(name);
+        let items = pairs.into_iter().map(|(key, value)| Statement::SetItem { base: made.clone(), key, value });
+        self.body.extend(items);
+        Ok(made)
+    }
+
+    fn instance(&mut self, instance: &Instance) -> PyResult<Expr> {
+        let (kind, base) = (instance.class.bind(self.py), instance.base.bind(self.py));
+        let (class, new) = (self.object(kind)?, self.object(base)?);
+        let made = self.attach(kind, new.clone().attr("__new__").call(vec![class]), &[])?;
+        for (key, value) in &instance.items {
+            let done = if base.is(self.py.get_type::<PyList>()) {
+                new.clone().attr("append").call(vec![made.clone(), self.value(value)?])
+            } else {
+                new.clone().attr("__setitem__").call(vec![made.clone(), self.value(key)?, self.value(value)?])
+            };
+            self.body.push(Statement::Do(done));
+        }
+        self.fill(kind, &made, &instance.attributes)?;
+        Ok(made)
+    }
+
+    /// Puts an object into a variable, and attributes into its `__dict__`.
+    fn attach(&mut self, class: &Bound<'py, PyAny>, made: Expr, attributes: &[(Py<PyAny>, Recipe)]) -> PyResult<Expr> {
+        let name = self.local("made")?;
+        self.body.push(Statement::Assign(name.clone(), made));
+        let made = Expr::Local(name);
+        self.fill(class, &made, attributes)?;
+        Ok(made)
+    }
+
+    fn fill(&mut self, class: &Bound<'py, PyAny>, made: &Expr, attributes: &[(Py<PyAny>, Recipe)]) -> PyResult<()> {
+        if !attributes.is_empty() {
+            reach::has_own_dict(class)?;
+        }
+        for (name, value) in attributes {
+            let (key, value) = (self.object(name.bind(self.py))?, self.value(value)?);
+            self.body.push(Statement::SetItem { base: made.clone().attr("__dict__"), key, value });
+        }
+        Ok(())
+    }
+}
+
+/// The literal for an object, if one has exactly its type and value.
+fn literal(object: &Bound<'_, PyAny>) -> PyResult<Option<Const>> {
+    Ok(if object.is_none() {
+        Some(Const::None)
+    } else if object.is(object.py().Ellipsis()) {
+        Some(Const::Ellipsis)
+    } else if let Ok(value) = object.cast_exact::<PyBool>() {
+        Some(Const::Bool(value.is_true()))
+    } else if object.is_exact_instance_of::<PyInt>() {
+        // Python refuses to write very long ones in decimal.
+        object.str().ok().map(|digits| Const::Int(digits.to_string()))
+    } else if let Ok(value) = object.cast_exact::<PyFloat>() {
+        Some(value.value()).filter(|value| value.is_finite()).map(Const::Float)
+    } else if let Ok(value) = object.cast_exact::<PyComplex>() {
+        // Written as a sum, of which the signs of zeros get lost.
+        Some((value.real(), value.imag())).filter(|(real, imag)| real.to_bits() == 0 && imag.is_finite()).map(|(r, i)| Const::Complex(r, i))
+    } else if let Ok(value) = object.cast_exact::<PyString>() {
+        value.to_str().ok().map(|text| Const::Str(text.to_owned()))
+    } else if let Ok(value) = object.cast_exact::<PyBytes>() {
+        Some(Const::Bytes(value.as_bytes().to_vec()))
+    } else if let Ok(items) = object.cast_exact::<PyTuple>() {
+        items.iter().map(|item| literal(&item)).collect::<PyResult<Option<_>>>()?.map(Const::Tuple)
+    } else {
+        None
+    })
+}

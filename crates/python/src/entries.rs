@@ -1,0 +1,295 @@
+//! What people see of a compiled function's cache: entries with their guards, their graph, and the same as Python code.
+
+use std::sync::Arc;
+
+use dynamlir_cpython_abi::objects::Arguments;
+use dynamlir_frame::{Entry, Run, Written};
+use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
+use pyo3::{
+    exceptions::{PyIndexError, PyRuntimeError},
+    prelude::*,
+    types::{PyDict, PyString, PyTuple},
+};
+
+use crate::{
+    bytecode,
+    compiled::of,
+    guards::{Told, told},
+};
+
+/// The code of an entry, for the function that it is of: the function's own for one that is plain Python.
+pub fn code<'py>(entry: &Entry, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    Ok(match written(entry, function)? {
+        Some((_, code)) => code.bind(py).clone(),
+        None => function.getattr("__code__")?,
+    })
+}
+
+/// An entry's code, made when it is first asked for.
+fn written<'a>(entry: &'a Entry, function: &Bound<'_, PyAny>) -> PyResult<Option<&'a (Written, Py<PyAny>)>> {
+    if let Some(known) = entry.written.get() {
+        return Ok(Some(known));
+    }
+    let (original, globals) = (function.getattr("__code__")?, function.getattr("__globals__")?.cast_into::<PyDict>()?);
+    let like = bytecode::object(bytecode::version(function.py())?, &original)?;
+    let Some(made) = dynamlir_frame::write(entry, &like, &globals)? else { return Ok(None) };
+    let code = bytecode::build(&original, &made.code)?.unbind();
+    Ok(Some(entry.written.get_or_init(|| (made, code))))
+}
+
+/// The entries of a compiled function, as a sequence.
+#[pyclass(frozen)]
+pub struct CacheView {
+    owner: Py<PyAny>,
+}
+
+impl CacheView {
+    /// Of a compiled function.
+    pub fn new(owner: Py<PyAny>) -> Self {
+        Self { owner }
+    }
+
+    fn entries(&self, py: Python<'_>) -> PyResult<Vec<Arc<Entry>>> {
+        let callable = of(self.owner.bind(py))?;
+        Ok(callable.cache().of_key(callable.key()))
+    }
+}
+
+#[pymethods]
+impl CacheView {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.entries(py)?.len())
+    }
+
+    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<CacheEntry> {
+        let entries = self.entries(py)?;
+        let at = if index < 0 { index + entries.len() as isize } else { index };
+        let entry = usize::try_from(at).ok().and_then(|at| entries.get(at)).ok_or_else(|| PyIndexError::new_err("no such entry"))?;
+        let guards = Py::new(py, EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() })?;
+        let compiled = match &entry.run {
+            Run::Graph { graph, .. } => graph.callable(py),
+            Run::Plain(_) => py.None(),
+        };
+        Ok(CacheEntry { guards, compiled })
+    }
+}
+
+/// A function that differs in code and globals.
+fn with_code<'py>(function: &Bound<'py, PyAny>, code: &Bound<'py, PyAny>, globals: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let own = |name: &str| function.getattr(name);
+    let made = function.get_type().call1((code, globals, own("__name__")?, own("__defaults__")?, own("__closure__")?))?;
+    made.setattr("__kwdefaults__", own("__kwdefaults__")?)?;
+    Ok(made)
+}
+
+/// The names of a function's parameters, `*args` and `**kwargs` included.
+fn parameters<'py>(function: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
+    let code = function.getattr("__code__")?;
+    let like = bytecode::object(bytecode::version(function.py())?, &code)?;
+    let names = code.getattr("co_varnames")?.cast_into::<PyTuple>()?;
+    names.iter().take(like.parameter_count()).map(|name| Ok(name.cast_into()?)).collect()
+}
+
+/// One entry. Unpacks as `guards, compiled`.
+#[pyclass(frozen)]
+pub struct CacheEntry {
+    /// The guards; callable with `(L, G)`.
+    #[pyo3(get)]
+    guards: Py<EntryGuards>,
+    /// Runs the graph; None for one that is plain Python.
+    #[pyo3(get)]
+    compiled: Py<PyAny>,
+}
+
+#[pymethods]
+impl CacheEntry {
+    /// What it does as a code object with the function's arguments: it loads what the graph takes, calls it, and makes the result.
+    #[getter]
+    fn code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let guards = self.guards.get();
+        code(&guards.entry, of(guards.owner.bind(py))?.function().bind(py))
+    }
+
+    /// The function's globals as they are now, in a new dict, with what the code needs besides.
+    #[getter]
+    fn globals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let guards = self.guards.get();
+        let function = of(guards.owner.bind(py))?.function().bind(py);
+        let globals = function.getattr("__globals__")?.cast_into::<PyDict>()?.copy()?;
+        if let Some((written, _)) = written(&guards.entry, function)? {
+            written.install(&globals, &guards.entry)?;
+        }
+        Ok(globals)
+    }
+
+    /// A function of the code: with the defaults and the closure that the compiled one has now.
+    #[getter]
+    fn function<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let function = of(self.guards.get().owner.bind(py))?.function().bind(py);
+        with_code(function, &self.code(py)?, self.globals(py)?.as_any())
+    }
+
+    /// The guards, by their usual name.
+    #[getter]
+    fn check_fn(&self, py: Python<'_>) -> Py<EntryGuards> {
+        self.guards.clone_ref(py)
+    }
+
+    fn __len__(&self) -> usize {
+        2
+    }
+
+    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Py<PyAny>> {
+        match index {
+            0 => Ok(self.guards.clone_ref(py).into_any()),
+            1 => Ok(self.compiled.clone_ref(py)),
+            _ => Err(PyIndexError::new_err("an entry is its guards and its compiled graph")),
+        }
+    }
+}
+
+/// The guards of one entry.
+#[pyclass(frozen)]
+pub struct EntryGuards {
+    owner: Py<PyAny>,
+    entry: Arc<Entry>,
+}
+
+impl EntryGuards {
+    /// The guards that fail for a call with these arguments.
+    fn failures<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<Failure>> {
+        self.with_roots(args, kwargs, |roots| self.entry.guards.failures(roots))?
+    }
+
+    /// Binds arguments, and does something with the frame that a call of them has.
+    fn with_roots<'py, R>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        then: impl FnOnce(Roots<'_, 'py>) -> R,
+    ) -> PyResult<R> {
+        let mut values: Vec<_> = args.iter().collect();
+        let names: Vec<_> = kwargs.into_iter().flatten().map(|(name, value)| (name, values.push(value)).0).collect();
+        let names = PyTuple::new(args.py(), names)?;
+        let owner = self.owner.bind(args.py());
+        let arguments = Arguments::new(args.py(), &values, Some(&names));
+        let found = of(owner)?.with_slots(arguments, then)?;
+        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))
+    }
+}
+
+#[pymethods]
+impl EntryGuards {
+    /// The guards as Python predicates.
+    #[getter]
+    fn code_parts(&self) -> Vec<String> {
+        self.entry.guards.code_parts()
+    }
+
+    /// Whether everything that the guards refer to is alive.
+    #[getter]
+    fn valid(&self) -> bool {
+        self.entry.guards.is_valid()
+    }
+
+    /// Whether all guards hold for a call with these arguments.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn check_all<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<bool> {
+        Ok(self.failures(args, kwargs)?.is_empty())
+    }
+
+    /// The guards that fail for a call with these arguments, with what is expected and what is seen.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn failing_guards<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<FailedGuard>> {
+        Ok(self.failures(args, kwargs)?.into_iter().map(|failure| FailedGuard { told: told(failure) }).collect())
+    }
+
+    /// Whether all guards hold in a frame with these parameters, and these globals instead of the function's, if they are given.
+    #[pyo3(signature = (locals, globals=None))]
+    fn __call__<'py>(&self, locals: &Bound<'py, PyDict>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
+        let py = locals.py();
+        let callable = of(self.owner.bind(py))?;
+        let function = callable.function().bind(py);
+        let names = parameters(function)?;
+        let values = names.iter().map(|name| locals.get_item(name)).collect::<PyResult<Vec<_>>>()?;
+        let locals: Vec<_> = values.iter().map(Option::as_ref).collect();
+        let own = function.getattr("__globals__")?;
+        let other = globals.filter(|globals| !globals.is(&own));
+        let other = other.map(|globals| with_code(function, &function.getattr("__code__")?, globals)).transpose()?;
+        let roots = Roots { function: other.as_ref().unwrap_or(function), locals: &locals };
+        Ok(self.entry.guards.failures(roots)?.is_empty())
+    }
+
+    /// Checks a call with these arguments `times` times without Python in between: for measuring. The check must pass.
+    #[pyo3(signature = (times, *args, **kwargs))]
+    fn repeat<'py>(&self, times: u32, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<()> {
+        let mut inputs = Inputs::default();
+        let check = |roots: Roots<'_, 'py>| {
+            (0..times).try_for_each(|_| match self.entry.guards.check(roots, &mut inputs) {
+                Outcome::Pass => Ok(()),
+                Outcome::Fail => Err(PyRuntimeError::new_err("the check does not pass")),
+                Outcome::Error(error) => Err(error),
+            })
+        };
+        self.with_roots(args, kwargs, check)?
+    }
+
+    /// What a check costs once it has passed a few times: `(words, objects, again)`, the words of memory that it compares, the objects
+    /// that it takes, and the paths to what it looks at as it did the first time.
+    #[getter]
+    fn remembered(&self) -> (usize, usize, Vec<String>) {
+        let remembered = self.entry.guards.remembered();
+        (remembered.words, remembered.objects, remembered.again)
+    }
+
+    fn __len__(&self) -> usize {
+        self.entry.guards.code_parts().len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("GuardSet([\n  {}\n])", self.entry.guards.code_parts().join("\n  "))
+    }
+}
+
+/// A guard that does not hold.
+#[pyclass(frozen)]
+pub struct FailedGuard {
+    told: Told,
+}
+
+#[pymethods]
+impl FailedGuard {
+    /// The Python expression that reaches the value.
+    #[getter]
+    fn source(&self) -> &str {
+        &self.told.0
+    }
+
+    /// The predicate that is false.
+    #[getter]
+    fn guard(&self) -> &str {
+        &self.told.1
+    }
+
+    /// What was expected.
+    #[getter]
+    fn expected(&self) -> &str {
+        &self.told.2
+    }
+
+    /// What is there.
+    #[getter]
+    fn seen(&self) -> &str {
+        &self.told.3
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Guard({})", self.told.1)
+    }
+
+    fn __str__(&self) -> String {
+        let (_, guard, expected, seen) = &self.told;
+        format!("{guard}: expected {expected}, seen {seen}")
+    }
+}
