@@ -84,7 +84,10 @@ def test_rows_that_collide_are_copied(tmp_path: Path) -> None:
     x, w = torch.randn(64, 1024), torch.randn(96, 1024)
     close(compiled(F.linear, tmp_path, x, w), exact(F.linear, x, w), 1024)
     if generated(tmp_path):
-        assert "copied = true" in (tmp_path / "05-linalg.mlir").read_text()
+        text = (tmp_path / "05-linalg.mlir").read_text()
+        (rows,) = re.findall(r"form = \"panels\".* rows = (\d+)", text)
+        # 4 KiB apart they fall into one set of the cache, which has room for eight lines; tiles of AVX2 have six rows.
+        assert ("copied = true" in text) == (int(rows) >= 8)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
