@@ -67,6 +67,7 @@ impl<'py> Capture<'py> {
             return Ok(false);
         }
         if let Ok(dict) = object.cast::<PyDict>() {
+            self.refuse_unseen_defaults(object, source)?;
             self.guarded(self.guards.dict_keys(source, dict))?;
             let items: Vec<_> = dict.iter().collect();
             return self.all_items(items.into_iter().enumerate().map(|(at, (key, value))| {

@@ -194,6 +194,12 @@ impl<'py> Capture<'py> {
             let method = copy.getattr(name.as_str())?;
             return self.returned(self.natively(&name, || method.call(given, Some(&keywords))));
         }
+        if name == "__getitem__"
+            && let Some(target) = receiver(object)
+            && let Some(source) = self.source_of(&target)
+        {
+            self.refuse_unseen_defaults(&target, source)?;
+        }
         let (given, keywords) = self.native_arguments(args, kwargs)?;
         let result = self.natively(&name, || object.call(given, Some(&keywords)));
         // What a constructor or a copy gives is new, even where the collector does not know of it.

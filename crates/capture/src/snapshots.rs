@@ -78,6 +78,14 @@ impl<'py> Capture<'py> {
         Ok(made)
     }
 
+    /// Ends the capture where C code would be given an instance of a subclass of `defaultdict`, which it may write by looking into it.
+    pub(crate) fn refuse_unseen_defaults(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        if has_defaults(object) && !self.torch.is_container(object) {
+            return self.stop(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
+        }
+        Ok(())
+    }
+
     /// Ends the capture where C code has looked for a key that an existing `defaultdict` does not have: a default is in the copy.
     pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
         for copy in self.snapshots.borrow().values() {
@@ -105,6 +113,7 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         if capture.torch.is_container(&wrapped.object) {
             return capture.snapshot(&wrapped.object, source);
         }
+        capture.refuse_unseen_defaults(&wrapped.object, source)?;
         capture.guard_element(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
