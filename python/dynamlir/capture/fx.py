@@ -143,15 +143,14 @@ class _Variables:
 
 
 def _alike(example: FakeTensor) -> torch.Tensor:
-    """A fake that looks like another, in memory of its own."""
-    with example.fake_mode:
-        return torch.empty_strided(
-            example.shape,
-            example.stride(),
-            dtype=example.dtype,
-            device=example.device,
-            requires_grad=example.requires_grad,
-        )
+    """A fake that looks like another, in memory of its own.
+
+    As the mode would make it, without a dispatch through it: there is one for each node of each layer that is repeated.
+    """
+    memory = torch.empty_strided(
+        example.shape, example.stride(), dtype=example.dtype, device="meta", requires_grad=example.requires_grad
+    )
+    return FakeTensor(example.fake_mode, memory, example.device)
 
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
