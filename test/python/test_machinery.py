@@ -282,7 +282,8 @@ def test_jit_trace_records_the_operations(warm):
         warnings.simplefilter("ignore")
         for function in (compiled, lambda x: x * 2 + compiled(x).sum()):
             plain = torch.jit.trace(lambda x, f=function: f(x), X)
-            assert torch.equal(plain(X * 2), function(X * 2))
+            # The record has torch's own product, whose sums may round elsewhere than ours.
+            torch.testing.assert_close(plain(X * 2), function(X * 2))
     assert reasons() == {"tracing"}
 
 

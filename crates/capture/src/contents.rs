@@ -13,6 +13,7 @@ use dynamlir_guards::SourceId;
 
 use crate::{
     attributes::lookup,
+    calls::receiver,
     identity::is_named,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
@@ -95,10 +96,12 @@ impl<'py> Capture<'py> {
             // Who looks uses it up.
             return self.stop(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
         }
-        // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
-        if self.guards.identity(source, object).is_err() && self.effects.of(object).is_none() {
-            return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));
+        if let Some(target) = receiver(object) {
+            self.pin_native(object, source)?;
+            return self.readable(&Tracked { source: self.source_of(&target), object: target }).map(|_| false);
         }
+        // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
+        self.pin(object, source)?;
         Ok(false)
     }
 

@@ -30,6 +30,7 @@ pub mod operands;
 mod outputs;
 mod patched;
 mod policy;
+mod receivers;
 mod reduce;
 mod refusals;
 mod repeats;

@@ -10,7 +10,7 @@ use crate::{
     calls::{Keywords, describe, receiver},
     effects::Effect,
     made::is_changeable,
-    state::{Capture, Halt, Outcome, Tracked},
+    state::{Capture, Outcome, Tracked},
     stop::reason,
 };
 
@@ -37,11 +37,8 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
         let object = &callable.object;
-        if let Some(source) = self.source(callable)
-            && !self.torch.is_primitive(object)
-            && self.guards.identity(source, object).is_err()
-        {
-            self.pin_type(object, source)?;
+        if let Some(source) = self.source(callable) {
+            self.pin_native(object, source)?;
         }
         match effect {
             Effect::Special(special) => self.call_special(callable, special, args, kwargs),
@@ -135,7 +132,7 @@ impl<'py> Capture<'py> {
         if known { Ok(()) } else { self.stop(reason::C_FUNCTION, describe(object)) }
     }
 
-    fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+    pub(crate) fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
         let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
         self.compared_by(name, receiver(object).as_ref(), &given)
     }
@@ -174,31 +171,11 @@ impl<'py> Capture<'py> {
         self.note_compared(object, &name, args)?;
         if let Some(target) = receiver(object)
             && let Some(source) = self.source_of(&target)
-            && self.torch.is_container(&target)
         {
-            if let ("get" | "__getitem__", [key, rest @ ..]) = (name.as_str(), args)
-                && target.is_instance_of::<PyDict>()
-            {
-                let found = self.get_item(&Tracked { object: target, source: Some(source) }, key);
-                return match found {
-                    Err(Halt::Raise(error)) if name == "get" && error.is_instance_of::<pyo3::exceptions::PyKeyError>(self.py) => {
-                        Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))))
-                    }
-                    other => other,
-                };
+            if self.torch.is_container(&target) {
+                return self.call_on_container(object, &name, (target, source), args, kwargs);
             }
-            let copy = self.snapshot(&target, source)?;
-            // Its elements are known now.
-            self.note_compared(object, &name, args)?;
-            let (given, keywords) = self.native_arguments(args, kwargs)?;
-            let method = copy.getattr(name.as_str())?;
-            return self.returned(self.natively(&name, || method.call(given, Some(&keywords))));
-        }
-        if name == "__getitem__"
-            && let Some(target) = receiver(object)
-            && let Some(source) = self.source_of(&target)
-        {
-            self.refuse_unseen_defaults(&target, source)?;
+            self.guard_receiver(&name, &target, source)?;
         }
         let (given, keywords) = self.native_arguments(args, kwargs)?;
         let result = self.natively(&name, || object.call(given, Some(&keywords)));

@@ -5,8 +5,10 @@ use dynamlir_cpython_abi::{
     objects::{Pin, Pins},
 };
 use pyo3::{
+    intern,
     prelude::*,
-    types::{PyType, PyTypeMethods},
+    sync::PyOnceLock,
+    types::{PyTuple, PyType, PyTypeMethods},
 };
 
 use crate::{Constant, GuardError};
@@ -15,10 +17,12 @@ use crate::{Constant, GuardError};
 pub(crate) enum Held {
     /// By a weak reference: its address is its identity while the guard set is valid.
     Weak(Pin),
-    /// A descriptor of a built-in type, which refers to nothing but that type.
+    /// A descriptor of a built-in type, which refers to nothing but that type, or a function of numpy's.
     Strong(Py<PyAny>),
     /// An immutable object without weak references, by its class and by what it is made of: `property(fget, fset, fdel)`.
     Parts(Py<PyType>, Vec<(&'static str, Part)>),
+    /// An `operator.itemgetter`, by its items.
+    Items(Py<PyType>, Vec<Part>),
 }
 
 /// What an object is made of.
@@ -32,6 +36,7 @@ enum Plan {
     Weak,
     Strong,
     Parts(&'static [&'static str]),
+    Items,
 }
 
 const HEAP_TYPE: u64 = 1 << 9;
@@ -63,7 +68,61 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
         let heap = owner.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE != 0;
         return Ok(if heap { Plan::Parts(&["__objclass__", "__name__"]) } else { Plan::Strong });
     }
+    if is_item_getter(object)? {
+        return Ok(Plan::Items);
+    }
+    if is_of_numpy(object)? {
+        return Ok(Plan::Strong);
+    }
     if class.getattr("__weakrefoffset__")?.extract::<isize>()? == 0 { Err(refused()) } else { Ok(Plan::Weak) }
+}
+
+fn is_item_getter(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = object.py();
+    Ok(object.get_type().is(CLASS.import(py, "operator", "itemgetter")?))
+}
+
+/// The items of an `operator.itemgetter`, which shows them to `pickle` alone.
+fn items<'py>(getter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    Ok(getter.call_method0(intern!(getter.py(), "__reduce__"))?.get_item(1)?.cast_into()?)
+}
+
+/// Whether this is a function that numpy exports. Those take no weak references, and live as long as numpy does.
+fn is_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let modules = object.py().import(intern!(object.py(), "sys"))?.getattr(intern!(object.py(), "modules"))?;
+    let Ok(numpy) = modules.get_item(intern!(object.py(), "numpy")).and_then(|numpy| Ok(numpy.cast_into::<PyModule>()?)) else {
+        return Ok(false);
+    };
+    let class = object.get_type();
+    let own = |module: &Bound<'_, PyAny>| module.extract::<&str>().is_ok_and(|name| name == "numpy" || name.starts_with("numpy."));
+    if class.getattr(intern!(object.py(), "__flags__"))?.extract::<u64>()? & HEAP_TYPE != 0
+        || !class.getattr(intern!(object.py(), "__module__")).is_ok_and(|module| own(&module))
+    {
+        return Ok(false);
+    }
+    let Ok(name) = object.getattr(intern!(object.py(), "__name__")) else { return Ok(false) };
+    Ok(numpy.dict().get_item(name)?.is_some_and(|known| known.is(object)))
+}
+
+impl Part {
+    fn new(pins: &Pins, part: &Bound<'_, PyAny>) -> Result<Self, GuardError> {
+        Ok(match Constant::new(part)? {
+            Some(value) => Self::Value(value),
+            None => Self::Object(Held::new(pins, part)?),
+        })
+    }
+
+    fn possible(part: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+        if Constant::new(part)?.is_some() { Ok(()) } else { Held::possible(part) }
+    }
+
+    fn is(&self, seen: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self {
+            Self::Object(held) => held.is(seen),
+            Self::Value(value) => value.matches(seen),
+        }
+    }
 }
 
 impl Held {
@@ -72,14 +131,11 @@ impl Held {
     /// # Errors
     /// When it cannot.
     pub fn possible(object: &Bound<'_, PyAny>) -> Result<(), GuardError> {
-        let Plan::Parts(names) = plan(object)? else { return Ok(()) };
-        for name in names {
-            let part = object.getattr(*name)?;
-            if Constant::new(&part)?.is_none() {
-                Self::possible(&part)?;
-            }
+        match plan(object)? {
+            Plan::Weak | Plan::Strong => Ok(()),
+            Plan::Parts(names) => names.iter().try_for_each(|name| Part::possible(&object.getattr(*name)?)),
+            Plan::Items => items(object)?.iter().try_for_each(|item| Part::possible(&item)),
         }
-        Ok(())
     }
 
     /// Holds an object.
@@ -91,16 +147,12 @@ impl Held {
             Plan::Weak => Self::Weak(pins.pin(object)?),
             Plan::Strong => Self::Strong(object.clone().unbind()),
             Plan::Parts(names) => {
-                let mut parts = Vec::new();
-                for name in names {
-                    let part = object.getattr(*name)?;
-                    let part = match Constant::new(&part)? {
-                        Some(value) => Part::Value(value),
-                        None => Part::Object(Self::new(pins, &part)?),
-                    };
-                    parts.push((*name, part));
-                }
-                Self::Parts(object.get_type().unbind(), parts)
+                let parts = names.iter().map(|name| Ok((*name, Part::new(pins, &object.getattr(*name)?)?)));
+                Self::Parts(object.get_type().unbind(), parts.collect::<Result<_, GuardError>>()?)
+            }
+            Plan::Items => {
+                let parts = items(object)?.iter().map(|item| Part::new(pins, &item)).collect::<Result<_, _>>()?;
+                Self::Items(object.get_type().unbind(), parts)
             }
         })
     }
@@ -110,7 +162,7 @@ impl Held {
         match self {
             Self::Weak(pin) => pin.get(py),
             Self::Strong(held) => Some(held.bind(py).clone()),
-            Self::Parts(..) => None,
+            Self::Parts(..) | Self::Items(..) => None,
         }
     }
 
@@ -127,22 +179,25 @@ impl Held {
                     return Ok(false);
                 }
                 for (name, part) in parts {
-                    let seen = object.getattr(*name)?;
-                    let same = match part {
-                        Part::Object(held) => held.is(&seen)?,
-                        Part::Value(value) => value.matches(&seen)?,
-                    };
-                    if !same {
+                    if !part.is(&object.getattr(*name)?)? {
                         return Ok(false);
                     }
                 }
                 Ok(true)
+            }
+            Self::Items(class, parts) => {
+                if !object.get_type().is(class) {
+                    return Ok(false);
+                }
+                let items = items(object)?;
+                Ok(items.len() == parts.len()
+                    && items.iter().zip(parts).try_fold(true, |same, (item, part)| PyResult::Ok(same && part.is(&item)?))?)
             }
         }
     }
 
     /// Whether an equal address, at which something is alive, is proof enough.
     pub fn by_address(&self) -> bool {
-        !matches!(self, Self::Parts(..))
+        !matches!(self, Self::Parts(..) | Self::Items(..))
     }
 }
