@@ -37,6 +37,10 @@ impl<'py> Capture<'py> {
                 return self.call(&function, &all, kwargs);
             }
             Kind::Partial => return self.call_partial(object, args, kwargs),
+            Kind::BoundSlot if self.effects.kinds.calls_partial(object)? => {
+                let partial = self.part(object, "__self__")?;
+                return self.call_partial(&partial.object, args, kwargs);
+            }
             Kind::Compiled => {
                 // Inside of a capture it is what it was made of.
                 let inner = self.part(object, "__wrapped__")?;

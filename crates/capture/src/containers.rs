@@ -22,9 +22,7 @@ impl<'py> Capture<'py> {
         }
         self.settle(key)?;
         self.settle(container)?;
-        if container.object.is_instance_of::<PyDict>() {
-            self.looked_up(&container.object, &key.object)?;
-        }
+        self.settle_key(&container.object, key)?;
         let Some(source) = self.source_of(&container.object) else {
             return self.met(container.object.get_item(&key.object)?);
         };
@@ -66,7 +64,7 @@ impl<'py> Capture<'py> {
             }
             return match dict.get_item(&key.object)? {
                 Some(value) => self.wrap(value, item),
-                None if object.hasattr("__missing__")? => {
+                None if lookup(&object.get_type(), "__missing__")?.is_some() => {
                     self.stop(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(source)))
                 }
                 None => {
@@ -82,6 +80,20 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
         }
         self.met(object.get_item(&key.object)?)
+    }
+
+    /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
+    fn settle_key(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<()> {
+        if container.is_instance_of::<PyDict>() {
+            return self.looked_up(container, &key.object);
+        }
+        let Ok(slice) = key.object.cast_exact::<PySlice>() else { return self.readable(key).map(drop) };
+        if self.source(key).is_none() {
+            for name in ["start", "stop", "step"] {
+                self.readable(&Tracked::new(slice.getattr(name)?))?;
+            }
+        }
+        Ok(())
     }
 
     /// Where the value under a key of an existing dict is reached. What is in an object's `__dict__` is what it stores.
@@ -110,9 +122,7 @@ impl<'py> Capture<'py> {
         }
         self.own(&container.object)?;
         self.settle(key)?;
-        if container.object.is_instance_of::<PyDict>() {
-            self.looked_up(&container.object, &key.object)?;
-        }
+        self.settle_key(&container.object, key)?;
         match value {
             Some(value) => {
                 self.settle(value)?;

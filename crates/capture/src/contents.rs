@@ -5,6 +5,7 @@
 
 use dynamlir_guards::Source;
 use pyo3::{
+    intern,
     prelude::*,
     types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType},
 };
@@ -15,6 +16,7 @@ use crate::{
     attributes::lookup,
     calls::receiver,
     identity::is_named,
+    kinds::Kind,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
@@ -42,7 +44,7 @@ impl<'py> Capture<'py> {
     /// function, a number of a class of the user's), else its class.
     pub(crate) fn guard_element(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let is_value = object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() || object.is_instance_of::<PyString>();
-        if is_named(object) || is_value {
+        if is_named(object) || is_value || matches!(self.effects.kinds.of(object), Kind::Partial) {
             return self.guard_contents(object, source).map(|_| ());
         }
         self.pin_type(object, source)
@@ -63,11 +65,17 @@ impl<'py> Capture<'py> {
             self.guarded(self.guards.equals(self.guards.attr(source, "_name_"), &name))?;
             return Ok(false);
         }
+        if matches!(self.effects.kinds.of(object), Kind::Partial) {
+            let parts = ["func", "args", "keywords"]
+                .map(|name| Ok((object.getattr(name)?, self.guards.source(Source::GetAttr(source, name.into())))));
+            return self.all_items(parts.into_iter().collect::<PyResult<Vec<_>>>()?.into_iter());
+        }
         let base = Layout::of(&class)?.base;
         if base.is(self.py.get_type::<PyAny>()) {
             return Ok(false);
         }
         if let Ok(dict) = object.cast::<PyDict>() {
+            self.pin_class_entry(object, source, intern!(self.py, "__missing__"))?;
             self.refuse_unseen_defaults(object, source)?;
             self.guarded(self.guards.dict_keys(source, dict))?;
             let items: Vec<_> = dict.iter().collect();

@@ -210,6 +210,13 @@ impl Kinds {
         address(object) == self.partial
     }
 
+    /// Whether this is the bound `__call__` of a partial.
+    pub fn calls_partial(&self, slot: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = slot.py();
+        let is_call = slot.getattr(intern!(py, "__name__"))?.eq(intern!(py, "__call__"))?;
+        Ok(is_call && matches!(self.of(&slot.getattr(intern!(py, "__self__"))?), Kind::Partial))
+    }
+
     /// Whether a class is one of `functools.partial`'s that is called as that is.
     fn inherits_partial(&self, class: &Bound<'_, PyType>) -> bool {
         let py = class.py();

@@ -164,6 +164,7 @@ impl<'py> Capture<'py> {
             let why = if name == "bool" { reason::DATA_DEPENDENT_BRANCH } else { reason::DATA_DEPENDENT };
             return self.stop(why, format!("{name}() of a tensor"));
         }
+        self.refuse_lookups_in_fields(object, &name, args)?;
         self.guard_beneath(&name, receiver(object).as_ref(), args, false)?;
         for (_, value) in kwargs {
             self.guard_beneath(&name, None, std::slice::from_ref(value), false)?;

@@ -3,13 +3,18 @@
 //! The method reads its object, and nobody sees what of it. So all of it is guarded, as if it were an argument.
 
 use dynamlir_guards::{Source, SourceId};
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyString},
+};
 
 use crate::{
     calls::{Keywords, receiver},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
 };
+
+type Any<'py> = Bound<'py, PyAny>;
 
 /// Methods of dicts that look at no value.
 const OF_KEYS: &[&str] = &["__contains__", "__iter__", "__len__", "__reversed__", "keys"];
@@ -65,6 +70,33 @@ impl<'py> Capture<'py> {
         }
         if self.guard_contents(target, source)? {
             return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(target)));
+        }
+        Ok(())
+    }
+
+    /// Ends the capture where `str.format` would look up attributes or items: `"{0.shape[1]}"`. Nobody sees what it finds there.
+    pub(crate) fn refuse_lookups_in_fields(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
+        if !matches!(name, "format" | "format_map") {
+            return Ok(());
+        }
+        let target = receiver(object).or_else(|| args.first().map(|first| first.object.clone()));
+        let Some(text) = target.and_then(|target| target.cast_into::<PyString>().ok()) else { return Ok(()) };
+        let parse = self.py.import("_string")?.getattr("formatter_parser")?;
+        let mut waiting = vec![text.into_any()];
+        while let Some(text) = waiting.pop() {
+            // What is malformed raises when it is called.
+            let Ok(parts) = parse.call1((text,)).and_then(|parts| parts.try_iter()) else { return Ok(()) };
+            for part in parts {
+                let Ok((_, field, format, _)) = part.and_then(|part| part.extract::<(Any<'py>, Any<'py>, Any<'py>, Any<'py>)>()) else {
+                    return Ok(());
+                };
+                if field.extract::<&str>().is_ok_and(|field| field.contains(['.', '['])) {
+                    return self.stop(reason::C_FUNCTION, format!("str.{name}, which looks into {{{field}}}"));
+                }
+                if !format.is_none() {
+                    waiting.push(format);
+                }
+            }
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! What C code is given in place of existing containers: copies with fakes for tensors, all of whose contents are guarded.
 
+use dynamlir_cpython_abi::types;
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
+    sync::PyOnceLock,
     types::{PyDict, PyList, PyTuple},
 };
 
@@ -48,6 +50,7 @@ impl<'py> Capture<'py> {
                 items.iter().enumerate().map(|(at, item)| self.element(item, Source::Index(source, at as u32))).collect::<Outcome<_>>()?;
             PyTuple::new(py, copy)?.into_any()
         } else if let Ok(items) = container.cast::<PyDict>() {
+            self.pin_factory(container, source)?;
             self.guarded(self.guards.dict_keys(source, items))?;
             // OrderedDict and defaultdict stay what they are.
             let copy = container.call_method0("copy")?;
@@ -78,9 +81,20 @@ impl<'py> Capture<'py> {
         Ok(made)
     }
 
+    /// Guards what an existing `defaultdict` makes its defaults with, which decides whether there are any.
+    fn pin_factory(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let Some(factory) = default_factory(object)? else { return Ok(()) };
+        let at = self.guards.source(Source::GetAttr(source, "default_factory".into()));
+        self.pin(&factory, at)
+    }
+
     /// Ends the capture where C code would be given an instance of a subclass of `defaultdict`, which it may write by looking into it.
     pub(crate) fn refuse_unseen_defaults(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        if has_defaults(object) && !self.torch.is_container(object) {
+        if self.torch.is_container(object) {
+            return Ok(());
+        }
+        self.pin_factory(object, source)?;
+        if has_defaults(object) {
             return self.stop(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
         }
         Ok(())
@@ -119,11 +133,24 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
     Ok(wrapped.object)
 }
 
+/// What a `defaultdict` makes its defaults with, past what a subclass may call so; none for other objects.
+fn default_factory<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static MEMBER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    if !object.is_instance_of::<PyDict>() || object.is_exact_instance_of::<PyDict>() {
+        return Ok(None);
+    }
+    let class = py.import("collections")?.getattr("defaultdict")?;
+    if !types::mro(&object.get_type())?.iter().any(|base| base.is(&class)) {
+        return Ok(None);
+    }
+    let member = MEMBER.get_or_try_init(py, || PyResult::Ok(class.getattr("default_factory")?.unbind()))?;
+    Ok(Some(member.bind(py).call_method1("__get__", (object,))?))
+}
+
 /// Whether a look for a key that a dict does not have puts it there, and no Python does that.
 fn has_defaults(container: &Bound<'_, PyAny>) -> bool {
-    !container.is_exact_instance_of::<PyDict>()
-        && container.is_instance_of::<PyDict>()
-        && container.getattr("default_factory").is_ok_and(|factory| !factory.is_none())
+    default_factory(container).is_ok_and(|factory| factory.is_some_and(|factory| !factory.is_none()))
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.
