@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dynamlir
 import pytest
 import torch
+from dynamlir.capture import sharing
 from torch import nn
 
 pytestmark = pytest.mark.native
@@ -141,6 +143,116 @@ def test_entries_outlive_what_uses_them_but_not_the_function() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def class_of_a_static_method() -> tuple[Any, Callable[..., Any]]:
+    class Made:
+        @staticmethod
+        def call(x: torch.Tensor) -> Any:
+            return Made, x + 1
+
+    return Made, Made.call
+
+
+def class_itself() -> tuple[Any, Callable[..., Any]]:
+    class Made:
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x + 1
+
+    return Made, Made
+
+
+def named_tuple() -> tuple[Any, Callable[..., Any]]:
+    class Pair(NamedTuple):
+        a: Any
+        b: int
+
+    Pair.call = lambda x: Pair(x + 1, 2)  # type: ignore[attr-defined]
+    return Pair, Pair.call  # type: ignore[attr-defined]
+
+
+def module_of_a_class() -> tuple[Any, Callable[..., Any]]:
+    class Output:
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> Output:
+            return Output(x + 1)
+
+    Output.model = Model()  # type: ignore[attr-defined]
+    return Output.model, Output.model  # type: ignore[attr-defined]
+
+
+def met_by_c_code() -> tuple[Any, Callable[..., Any]]:
+    class Made:
+        pass
+
+    Made.call = lambda x: (Made.__mro__, type(Made()), x + 1)  # type: ignore[attr-defined]
+    return Made, Made.call  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [class_of_a_static_method, class_itself, named_tuple, module_of_a_class, met_by_c_code],
+    ids=lambda f: f.__name__,
+)
+def test_nothing_keeps_the_class_of_a_result_alive(make: Callable[[], tuple[Any, Callable[..., Any]]]) -> None:
+    """An instance of the class comes out of the entry, and the class refers to what was compiled."""
+    made, call = make()
+    compiled = dynamlir.compile(call)
+    for _ in range(2):
+        compiled(X)
+    alive = weakref.ref(made)
+    del made, call, compiled
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_result_of_a_class_that_is_gone() -> None:
+    """The entry goes with the class, and the next call makes an instance of the new one."""
+    scope: dict[str, Any] = {}
+    exec("class Made:\n    pass\n", scope)
+
+    def function(x: torch.Tensor) -> Any:
+        made = scope["Made"]()
+        made.x = x + 1
+        return made
+
+    compiled = dynamlir.compile(function)
+    first = type(compiled(X))
+    exec("class Made:\n    pass\n", scope)
+    assert first is not scope["Made"]
+    assert type(compiled(X)) is scope["Made"]
+    old = weakref.ref(first)
+    del first
+    gc.collect()
+    assert old() is None
+    assert type(compiled(X)) is scope["Made"]
+
+
+def test_methods_that_go_leave_nothing_behind() -> None:
+    """The object lives on, its method does not."""
+    held = Caller()
+    before = len(sharing._known)
+    for factor in range(3):
+        method = types.MethodType(lambda self, x, factor=factor: x * factor, held)
+        assert torch.equal(dynamlir.compile(method)(X), X * factor)
+        del method
+    gc.collect()
+    assert len(sharing._known) == before
+
+
+def test_a_function_with_other_code_compiles_once() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    assert torch.equal(dynamlir.compile(function)(X), X + 1)
+    function.__code__ = (lambda x: x + 2).__code__
+    before = compiled_graphs()
+    for _ in range(3):
+        assert torch.equal(dynamlir.compile(function)(X), X + 2)
+    assert compiled_graphs() == before + 1
 
 
 @pytest.mark.parametrize("backend", ["dynamlir", "eager"])

@@ -68,6 +68,9 @@ pub struct Kinds {
     cached: usize,
     overloads: [usize; 2],
     item_getter: usize,
+    default_dict: usize,
+    /// `defaultdict.default_factory`
+    default_factory: Py<PyAny>,
     /// The code of `functools.cached_property.__get__`.
     cached_property: usize,
     functions: HashMap<usize, Known>,
@@ -90,7 +93,10 @@ impl Kinds {
         let cached = functools.getattr("lru_cache")?.call1((py.None(),))?.call1((py.eval(c"lambda: None", None, None)?,))?.get_type();
         let partial_call = partial.getattr("__dict__")?.get_item("__call__")?;
         let fills = functools.getattr("cached_property")?.getattr("__get__")?.getattr("__code__")?;
+        let default_dict = py.import("collections")?.getattr("defaultdict")?;
         let mut found = Self {
+            default_dict: address(&default_dict),
+            default_factory: default_dict.getattr("default_factory")?.unbind(),
             cached_property: address(&fills),
             partial: address(&partial),
             partial_call: address(&partial_call),
@@ -208,6 +214,17 @@ impl Kinds {
     /// Whether an object is the class `functools.partial` itself.
     pub fn is_partial_class(&self, object: &Bound<'_, PyAny>) -> bool {
         address(object) == self.partial
+    }
+
+    /// What a `defaultdict` makes its defaults with, past what a subclass may call so; none for other objects.
+    pub fn default_factory<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if !object.is_instance_of::<PyDict>() || object.is_exact_instance_of::<PyDict>() {
+            return Ok(None);
+        }
+        if !types::mro(&object.get_type())?.iter().any(|base| address(base) == self.default_dict) {
+            return Ok(None);
+        }
+        self.default_factory.bind(object.py()).call_method1(intern!(object.py(), "__get__"), (object,)).map(Some)
     }
 
     /// Whether this is the bound `__call__` of a partial.

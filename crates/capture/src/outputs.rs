@@ -11,6 +11,7 @@ use pyo3::{
 use crate::{
     attributes::instance_dict,
     calls::describe,
+    lookups::is_immutable,
     nesting::DEEPEST,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
@@ -51,12 +52,11 @@ impl<'py> Capture<'py> {
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
         }
-        if object.is_instance_of::<PyType>() {
-            self.kept_class(object)?;
-            return Ok(Recipe::Constant(object.clone().unbind()));
+        if let Ok(class) = object.cast::<PyType>() {
+            return self.class_recipe(class);
         }
         if !self.is_young(object) && self.never_changes(object)? && !object.is_exact_instance_of::<PyFunction>() {
-            return Ok(Recipe::Constant(object.clone().unbind()));
+            return self.held_recipe(object);
         }
         self.own_output(object)?;
         let address = object.as_ptr() as usize;
@@ -80,12 +80,39 @@ impl<'py> Capture<'py> {
         Ok(Recipe::Keep(number, Box::new(made?)))
     }
 
-    /// Ends the capture where a class is the frame's own: it is another one at each call, and holds what the frame has put into it.
-    fn kept_class(&self, class: &Bound<'py, PyAny>) -> Outcome<()> {
+    /// A class, by the guards. Ends the capture where it is the frame's own: it is another one at each call, and holds what the frame
+    /// has put into it.
+    fn class_recipe(&self, class: &Bound<'py, PyType>) -> Outcome<Recipe> {
         if self.is_young(class) {
             return self.stop(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
         }
-        Ok(())
+        self.held_recipe(class)
+    }
+
+    /// An existing object of which no source is known: one of Python's own, or held weakly by the guards.
+    fn held_recipe(&self, object: &Bound<'py, PyAny>) -> Outcome<Recipe> {
+        if self.is_of_python(object) {
+            return Ok(Recipe::Constant(object.clone().unbind()));
+        }
+        match self.guards.hold(object, &describe(object)) {
+            Ok(source) => Ok(Recipe::Input(self.guards.collect(source))),
+            Err(_) => self.stop(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object))),
+        }
+    }
+
+    /// Whether an object refers to nothing of the user's: numbers, text, builtin classes, and tuples and frozen sets of such.
+    fn is_of_python(&self, object: &Bound<'py, PyAny>) -> bool {
+        let mut waiting = vec![object.clone()];
+        while let Some(object) = waiting.pop() {
+            if let Ok(items) = object.cast_exact::<PyTuple>() {
+                waiting.extend(items.iter());
+            } else if let Ok(items) = object.cast_exact::<PyFrozenSet>() {
+                waiting.extend(items.iter());
+            } else if !(self.torch.is_primitive(&object) || object.cast::<PyType>().is_ok_and(is_immutable)) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Ends the capture where an object is neither the frame's own nor known by a source.
@@ -120,9 +147,9 @@ impl<'py> Capture<'py> {
         }
         let class = object.get_type();
         if let Ok(items) = object.cast::<PyTuple>() {
-            self.kept_class(class.as_any())?;
+            let kind = self.class_recipe(&class)?;
             let attributes = self.attributes_recipe(object, outputs)?;
-            return Ok(Recipe::TupleClass(class.into_any().unbind(), self.items(items.iter(), outputs)?, attributes));
+            return Ok(Recipe::TupleClass(Box::new(kind), self.items(items.iter(), outputs)?, attributes));
         }
         self.instance_recipe(object, &class, outputs)
     }
@@ -166,7 +193,7 @@ impl<'py> Capture<'py> {
     }
 
     fn instance_recipe(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
-        self.kept_class(class.as_any())?;
+        let kind = self.class_recipe(class)?;
         let Layout { base, slots } = Layout::of(class)?;
         if slots {
             return self.stop(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
@@ -191,12 +218,7 @@ impl<'py> Capture<'py> {
             return self.stop(reason::OUTPUT, type_name(object));
         };
         let attributes = self.attributes_recipe(object, outputs)?;
-        Ok(Recipe::Instance(Box::new(Instance {
-            class: class.clone().into_any().unbind(),
-            base: base.into_any().unbind(),
-            items,
-            attributes,
-        })))
+        Ok(Recipe::Instance(Box::new(Instance { class: kind, base: base.into_any().unbind(), items, attributes })))
     }
 
     /// What stands in the `__dict__` of an object of the frame's own.

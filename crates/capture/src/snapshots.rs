@@ -1,10 +1,8 @@
 //! What C code is given in place of existing containers: copies with fakes for tensors, all of whose contents are guarded.
 
-use dynamlir_cpython_abi::types;
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
-    sync::PyOnceLock,
     types::{PyDict, PyList, PyTuple},
 };
 
@@ -73,7 +71,7 @@ impl<'py> Capture<'py> {
         };
         // Where no tensor was replaced the container itself will do, and stays the same object for `is`. A dict with defaults is
         // written by who looks into it.
-        let made = if same_items(container, &made) && !has_defaults(container) { container.clone() } else { made };
+        let made = if same_items(container, &made) && !self.has_defaults(container) { container.clone() } else { made };
         if !made.is(container) {
             self.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
         }
@@ -81,9 +79,14 @@ impl<'py> Capture<'py> {
         Ok(made)
     }
 
+    /// Whether a look for a key that a dict does not have puts it there, and no Python does that.
+    fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> bool {
+        self.effects.kinds.default_factory(dict).is_ok_and(|factory| factory.is_some_and(|factory| !factory.is_none()))
+    }
+
     /// Guards what an existing `defaultdict` makes its defaults with, which decides whether there are any.
     fn pin_factory(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let Some(factory) = default_factory(object)? else { return Ok(()) };
+        let Some(factory) = self.effects.kinds.default_factory(object)? else { return Ok(()) };
         let at = self.guards.source(Source::GetAttr(source, "default_factory".into()));
         self.pin(&factory, at)
     }
@@ -94,7 +97,7 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         self.pin_factory(object, source)?;
-        if has_defaults(object) {
+        if self.has_defaults(object) {
             return self.stop(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
         }
         Ok(())
@@ -104,7 +107,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
         for copy in self.snapshots.borrow().values() {
             let copy = copy.bind(self.py);
-            if has_defaults(copy)
+            if self.has_defaults(copy)
                 && let Some((original, source)) = self.originals.borrow().get(&(copy.as_ptr() as usize))
                 && copy.len()? != original.bind(self.py).len()?
             {
@@ -131,26 +134,6 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         capture.guard_element(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
-}
-
-/// What a `defaultdict` makes its defaults with, past what a subclass may call so; none for other objects.
-fn default_factory<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    static MEMBER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = object.py();
-    if !object.is_instance_of::<PyDict>() || object.is_exact_instance_of::<PyDict>() {
-        return Ok(None);
-    }
-    let class = py.import("collections")?.getattr("defaultdict")?;
-    if !types::mro(&object.get_type())?.iter().any(|base| base.is(&class)) {
-        return Ok(None);
-    }
-    let member = MEMBER.get_or_try_init(py, || PyResult::Ok(class.getattr("default_factory")?.unbind()))?;
-    Ok(Some(member.bind(py).call_method1("__get__", (object,))?))
-}
-
-/// Whether a look for a key that a dict does not have puts it there, and no Python does that.
-fn has_defaults(container: &Bound<'_, PyAny>) -> bool {
-    default_factory(container).is_ok_and(|factory| factory.is_some_and(|factory| !factory.is_none()))
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.

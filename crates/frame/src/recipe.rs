@@ -13,7 +13,8 @@ pub enum Recipe {
     Input(usize),
     /// A result of the graph.
     Output(usize),
-    /// This very object.
+    /// This very object, which refers to nothing of the user's: what an entry keeps would be kept for good where it refers to the
+    /// function that was compiled. What does is an input, held weakly by the guards.
     Constant(Py<PyAny>),
     /// A tuple.
     Tuple(Vec<Recipe>),
@@ -25,7 +26,7 @@ pub enum Recipe {
     Dict(Vec<(Recipe, Recipe)>),
     /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's; with what stands in
     /// its `__dict__`.
-    TupleClass(Py<PyAny>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
+    TupleClass(Box<Recipe>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
     /// An instance of a class of the user's, made without its `__init__`.
     Instance(Box<Instance>),
     /// The first use of an object that is used again.
@@ -63,7 +64,7 @@ impl SetKind {
 #[derive(Debug)]
 pub struct Instance {
     /// Its class.
-    pub class: Py<PyAny>,
+    pub class: Recipe,
     /// The builtin class whose `__new__` and item protocol it uses: object, dict, `OrderedDict`, list.
     pub base: Py<PyAny>,
     /// Items: for dicts key and value, for lists the value alone counts.
@@ -102,7 +103,7 @@ impl Recipe {
             }
             Self::TupleClass(class, items, attributes) => {
                 let items = PyTuple::new(py, all(py, items, supply)?)?;
-                let class = class.bind(py);
+                let class = class.make(py, supply)?;
                 // Struct sequences have a `__new__` of their own, which takes the items.
                 let made = if class.hasattr("n_sequence_fields")? {
                     class.call1((items,))?
@@ -128,7 +129,7 @@ impl Recipe {
 
 impl Instance {
     fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let (class, base) = (self.class.bind(py), self.base.bind(py));
+        let (class, base) = (self.class.make(py, supply)?, self.base.bind(py));
         let made = base.getattr("__new__")?.call1((class,))?;
         if base.is(py.get_type::<PyList>()) {
             let append = base.getattr("append")?;

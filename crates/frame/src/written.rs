@@ -209,13 +209,8 @@ impl<'py> Scribe<'_, 'py> {
                 }
             }
         }
-        let name = object.getattr("__name__").ok().and_then(|name| name.cast_into::<PyString>().ok());
-        let kind = if object.is_instance_of::<PyType>() { "class" } else { "object" };
-        let wanted = match name {
-            Some(name) if name.call_method0("isidentifier")?.is_truthy()? => format!("__{kind}_{name}"),
-            _ => format!("__{kind}"),
-        };
-        self.name(&wanted, Named::Object(object.clone().unbind()))
+        let name = wanted(object)?;
+        self.name(&name, Named::Object(object.clone().unbind()))
     }
 
     fn values(&mut self, items: &[Recipe]) -> PyResult<Vec<Expr>> {
@@ -240,14 +235,14 @@ impl<'py> Scribe<'_, 'py> {
             }
             Recipe::TupleClass(class, items, attributes) => {
                 let items = Expr::Tuple(self.values(items)?);
-                let kind = class.bind(self.py);
-                let class = self.object(kind)?;
+                let kind = self.class(class)?;
+                let class = self.value(class)?;
                 let made = if kind.hasattr("n_sequence_fields")? {
                     class.call(vec![items])
                 } else {
                     self.builtin("tuple")?.attr("__new__").call(vec![class, items])
                 };
-                if attributes.is_empty() { made } else { self.attach(kind, made, attributes)? }
+                if attributes.is_empty() { made } else { self.attach(&kind, made, attributes)? }
             }
             Recipe::Instance(instance) => self.instance(instance)?,
             Recipe::Keep(number, inner) => {
@@ -286,9 +281,9 @@ impl<'py> Scribe<'_, 'py> {
     }
 
     fn instance(&mut self, instance: &Instance) -> PyResult<Expr> {
-        let (kind, base) = (instance.class.bind(self.py), instance.base.bind(self.py));
-        let (class, new) = (self.object(kind)?, self.object(base)?);
-        let made = self.attach(kind, new.clone().attr("__new__").call(vec![class]), &[])?;
+        let (kind, base) = (self.class(&instance.class)?, instance.base.bind(self.py));
+        let (class, new) = (self.value(&instance.class)?, self.object(base)?);
+        let made = self.attach(&kind, new.clone().attr("__new__").call(vec![class]), &[])?;
         for (key, value) in &instance.items {
             let done = if base.is(self.py.get_type::<PyList>()) {
                 new.clone().attr("append").call(vec![made.clone(), self.value(value)?])
@@ -297,8 +292,17 @@ impl<'py> Scribe<'_, 'py> {
             };
             self.body.push(Statement::Do(done));
         }
-        self.fill(kind, &made, &instance.attributes)?;
+        self.fill(&kind, &made, &instance.attributes)?;
         Ok(made)
+    }
+
+    /// The class that a recipe gives: a builtin one, or one that the guards hold.
+    fn class(&self, recipe: &Recipe) -> PyResult<Bound<'py, PyAny>> {
+        match recipe {
+            Recipe::Constant(class) => Ok(class.bind(self.py).clone()),
+            Recipe::Input(place) => reach::held(self.py, self.guards, *place).ok_or_else(gone),
+            _ => Err(unwritable("an instance of a class that the function makes")),
+        }
     }
 
     /// Puts an object into a variable, and attributes into its `__dict__`.
@@ -320,6 +324,16 @@ impl<'py> Scribe<'_, 'py> {
         }
         Ok(())
     }
+}
+
+/// What a global that stands for an object is called.
+fn wanted(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = object.getattr("__name__").ok().and_then(|name| name.cast_into::<PyString>().ok());
+    let kind = if object.is_instance_of::<PyType>() { "class" } else { "object" };
+    Ok(match name {
+        Some(name) if name.call_method0("isidentifier")?.is_truthy()? => format!("__{kind}_{name}"),
+        _ => format!("__{kind}"),
+    })
 }
 
 /// The literal for an object, if one has exactly its type and value.

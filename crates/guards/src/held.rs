@@ -71,10 +71,10 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
     if is_item_getter(object)? {
         return Ok(Plan::Items);
     }
-    if is_of_numpy(object)? {
-        return Ok(Plan::Strong);
+    if class.getattr("__weakrefoffset__")?.extract::<isize>()? != 0 {
+        return Ok(Plan::Weak);
     }
-    if class.getattr("__weakrefoffset__")?.extract::<isize>()? == 0 { Err(refused()) } else { Ok(Plan::Weak) }
+    if is_of_numpy(object)? { Ok(Plan::Strong) } else { Err(refused()) }
 }
 
 fn is_item_getter(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -90,19 +90,18 @@ fn items<'py>(getter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
 
 /// Whether this is a function that numpy exports. Those take no weak references, and live as long as numpy does.
 fn is_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let modules = object.py().import(intern!(object.py(), "sys"))?.getattr(intern!(object.py(), "modules"))?;
-    let Ok(numpy) = modules.get_item(intern!(object.py(), "numpy")).and_then(|numpy| Ok(numpy.cast_into::<PyModule>()?)) else {
-        return Ok(false);
-    };
+    static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let py = object.py();
     let class = object.get_type();
     let own = |module: &Bound<'_, PyAny>| module.extract::<&str>().is_ok_and(|name| name == "numpy" || name.starts_with("numpy."));
-    if class.getattr(intern!(object.py(), "__flags__"))?.extract::<u64>()? & HEAP_TYPE != 0
-        || !class.getattr(intern!(object.py(), "__module__")).is_ok_and(|module| own(&module))
+    if class.getattr(intern!(py, "__flags__"))?.extract::<u64>()? & HEAP_TYPE != 0
+        || !class.getattr(intern!(py, "__module__")).is_ok_and(|module| own(&module))
     {
         return Ok(false);
     }
-    let Ok(name) = object.getattr(intern!(object.py(), "__name__")) else { return Ok(false) };
-    Ok(numpy.dict().get_item(name)?.is_some_and(|known| known.is(object)))
+    let numpy = NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
+    let Ok(name) = object.getattr(intern!(py, "__name__")) else { return Ok(false) };
+    Ok(numpy.bind(py).dict().get_item(name)?.is_some_and(|known| known.is(object)))
 }
 
 impl Part {

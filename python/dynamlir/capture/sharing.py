@@ -23,9 +23,10 @@ def caller() -> types.FunctionType:
 
 
 _Known = dict[tuple[Any, ...], tuple[types.FunctionType | None, Any]]
-_known: dict[int, tuple[weakref.ref[Any], _Known]] = {}
+_known: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], _Known]] = {}
 """Callers and shares by what was asked for, for each thing that was compiled, by its identity: modules may compare as
-they like. Nothing in here keeps what was compiled alive."""
+they like. A method is its object and its function. Entries hold what is the user's weakly, so nothing in here keeps
+what was compiled alive."""
 
 
 def shared(
@@ -42,10 +43,11 @@ def shared(
     if not isinstance(backend, str) or options.get("no_cache") or options.get("dump"):
         return alone
     try:
-        # An object's method is another object each time, and may refer to its object.
-        method = weakref.ref(function) if isinstance(model, types.MethodType) and function else None
-        known = _of(model if method is None else model.__self__)
-        wish = (method, backend, tuple(sorted(options.items())), *asked)
+        # A method is another object each time.
+        is_method = isinstance(model, types.MethodType) and function
+        known = _of(model.__self__, function) if is_method else _of(model)
+        # Entries belong to the code, and a function may be given another one.
+        wish = (function and id(function.__code__), backend, tuple(sorted(options.items())), *asked)
         if wish not in known:
             known[wish] = (None if function else alone[0], native.module().Share(alone[0]))
         made, share = known[wish]
@@ -54,8 +56,8 @@ def shared(
     return made or alone[0], share
 
 
-def _of(model: Any) -> _Known:
-    place = id(model)
+def _of(*things: Any) -> _Known:
+    place = tuple(map(id, things))
     if place not in _known:
-        _known[place] = (weakref.ref(model, lambda _: _known.pop(place, None)), {})
+        _known[place] = [weakref.ref(thing, lambda _: _known.pop(place, None)) for thing in things], {}
     return _known[place][1]

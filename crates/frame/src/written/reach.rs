@@ -10,7 +10,7 @@ use pyo3::{
     types::{PyList, PyString, PyTuple, PyType},
 };
 
-use super::{Named, Scribe, gone, unwritable};
+use super::{Named, Scribe, gone, unwritable, wanted};
 
 type Class<'py> = Option<Bound<'py, PyAny>>;
 
@@ -48,7 +48,7 @@ impl<'py> Scribe<'_, 'py> {
                 });
                 let named = match known {
                     Some(name) => Expr::Global(name),
-                    None => self.name("__held", Named::Held(place))?,
+                    None => self.name(&wanted(object)?, Named::Held(place))?,
                 };
                 (named, rest)
             }
