@@ -68,6 +68,8 @@ class Profile:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._native is None:
+            raise RuntimeError("dynamlir: this profile was not entered; write `with dynamlir.profile() as p:`")
         self._native.close()
 
     @property
@@ -97,8 +99,8 @@ def profile() -> Profile:
     """Measure what each kernel and each extern call takes: ``with dynamlir.profile() as p: …``, then ``print(p)``.
 
     Calls of compiled graphs in all threads are measured, by a clock that never goes back: those that begin while the
-    profile is entered. Profiles may be nested, and may overlap: each has its own sums. ``p.graphs`` and ``p.steps``
-    have the numbers; what has been measured is also in ``print(dynamlir.last_compile())``.
+    profile is entered, and also those that raise. Profiles may be nested, and may overlap: each has its own sums.
+    ``p.graphs`` and ``p.steps`` have the numbers; what has been measured is also in ``print(dynamlir.last_compile())``.
 
     A clock is read twice for each step, which takes some 50 ns. On a GPU each step is waited for, so that a call takes
     longer than it does otherwise; steps of a graph that has no kernel of ours there are not, and have the time of their

@@ -87,6 +87,23 @@ def real_written_from_complex(z: Tensor) -> Tensor:
     return out * 2
 
 
+EXPANDED: dict[str, Callable[..., Any]] = {
+    "copied": lambda z: z.expand(2, 3).clone(),
+    "used": lambda z: z.expand(2, 3) + 1,
+    "transformed": lambda z: torch.fft.fft(torch.broadcast_to(z, (2, 3))),
+    "made and expanded": lambda z: (z.reshape(3, 1) * 2).expand(3, 4) * 1,
+    "nothing": lambda z: z.expand(0, 3) * 2,
+    "returned": lambda z: z.expand(2, 3),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_expanded_complex_numbers(name: str) -> None:
+    """What is shown many times is stored once."""
+    z = torch.randn(3, dtype=torch.complex64, generator=torch.Generator().manual_seed(2))
+    check(EXPANDED[name], z, expect="compiled", calls=2, dispatch=False)
+
+
 @pytest.mark.parametrize("function", [row_written, written_through_views, filled, real_written_from_complex])
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 @pytest.mark.filterwarnings("ignore:Casting complex values")

@@ -397,6 +397,17 @@ def test_check_fn() -> None:
     assert check.code_parts
 
 
+def test_an_entry_is_a_pair_and_takes_any_mapping() -> None:
+    compiled = dynamlir.compile(lambda x: x + 1)
+    compiled(x())
+    entry = compiled._cache[0]
+    assert entry[-2] is entry[0] is entry.guards and entry[-1] is entry[1]
+    with pytest.raises(IndexError):
+        entry[-3]
+    assert entry.check_fn(types.MappingProxyType({"x": x()}))
+    assert not entry.check_fn(types.MappingProxyType({}))
+
+
 def test_check_fn_looks_at_the_globals_it_is_given() -> None:
     compiled = dynamlir.compile(looks_up, fullgraph=True)
     compiled(x())

@@ -1,11 +1,12 @@
-# The old ways to format are among what is tried.
-# ruff: noqa: UP030, UP031, UP032
 """What C code reads of an existing object decides what the call computes, so it is guarded or the call is plain Python.
 
 For each kind of object: its methods, its attributes and what the language does with it. Two objects of a kind that
 differ go through one compiled function, then the first again after it was changed. A method may also have been taken
 from its object beforehand: `counts = names.count`.
 """
+
+# The old ways to format are among what is tried.
+# ruff: noqa: UP030, UP031, UP032
 
 import collections
 import copy

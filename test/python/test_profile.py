@@ -271,3 +271,8 @@ def test_what_is_tried_out_is_no_call(tmp_path):
         function(X)
     assert any(product.source == "measured" for product in dynamlir.last_compile().products)
     assert [graph.calls for graph in profile.graphs] == [1]
+
+
+def test_leaving_what_was_not_entered() -> None:
+    with pytest.raises(RuntimeError, match="not entered"):
+        dynamlir.profile().__exit__(None, None, None)

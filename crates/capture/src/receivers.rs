@@ -10,7 +10,7 @@ use pyo3::{
 
 use crate::{
     calls::{Keywords, receiver},
-    state::{Capture, Halt, Outcome, Tracked, type_name},
+    state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
 };
 
@@ -44,13 +44,12 @@ impl<'py> Capture<'py> {
         if let ("get" | "__getitem__", [key, rest @ ..]) = (name, args)
             && target.is_instance_of::<PyDict>()
         {
-            let found = self.get_item(&Tracked { object: target, source: Some(source) }, key);
-            return match found {
-                Err(Halt::Raise(error)) if name == "get" && error.is_instance_of::<pyo3::exceptions::PyKeyError>(self.py) => {
-                    Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))))
-                }
-                other => other,
-            };
+            let container = Tracked { object: target, source: Some(source) };
+            if name == "get" && !self.contains(&container, key)? {
+                // No default is put in.
+                return Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))));
+            }
+            return self.get_item(&container, key);
         }
         let copy = self.snapshot(&target, source)?;
         // Its elements are known now.

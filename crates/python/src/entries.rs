@@ -6,7 +6,7 @@ use dynamlir_cpython_abi::objects::Arguments;
 use dynamlir_frame::{Entry, Run, Written};
 use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
 use pyo3::{
-    exceptions::{PyIndexError, PyRuntimeError},
+    exceptions::{PyIndexError, PyKeyError, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyString, PyTuple},
 };
@@ -140,10 +140,10 @@ impl CacheEntry {
         2
     }
 
-    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Py<PyAny>> {
+    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<Py<PyAny>> {
         match index {
-            0 => Ok(self.guards.clone_ref(py).into_any()),
-            1 => Ok(self.compiled.clone_ref(py)),
+            0 | -2 => Ok(self.guards.clone_ref(py).into_any()),
+            1 | -1 => Ok(self.compiled.clone_ref(py)),
             _ => Err(PyIndexError::new_err("an entry is its guards and its compiled graph")),
         }
     }
@@ -207,12 +207,16 @@ impl EntryGuards {
 
     /// Whether all guards hold in a frame with these parameters, and these globals instead of the function's, if they are given.
     #[pyo3(signature = (locals, globals=None))]
-    fn __call__<'py>(&self, locals: &Bound<'py, PyDict>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
+    fn __call__<'py>(&self, locals: &Bound<'py, PyAny>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
         let py = locals.py();
         let callable = of(self.owner.bind(py))?;
         let function = callable.function().bind(py);
         let names = parameters(function)?;
-        let values = names.iter().map(|name| locals.get_item(name)).collect::<PyResult<Vec<_>>>()?;
+        let value = |name: &Bound<'py, PyString>| match locals.get_item(name) {
+            Err(error) if error.is_instance_of::<PyKeyError>(py) => Ok(None),
+            found => found.map(Some),
+        };
+        let values = names.iter().map(value).collect::<PyResult<Vec<_>>>()?;
         let locals: Vec<_> = values.iter().map(Option::as_ref).collect();
         let own = function.getattr("__globals__")?;
         let other = globals.filter(|globals| !globals.is(&own));

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use dynamlir_torch_abi::{Base, BelowAutograd, Device, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{Base, BelowAutograd, DType, Device, OpCall, OwnedTensor, Route, Signature, TensorRef, TorchAbi, TorchError};
 
 use crate::Layout;
 use crate::lower::ExternStep;
@@ -154,8 +154,24 @@ pub(crate) fn from_torch(e: TorchError) -> PythonError {
 fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchError> {
     let dtype = tensor.dtype()?.ok_or_else(|| TorchError::new("unknown element type"))?;
     let device = tensor.device()?.ok_or_else(|| TorchError::new("unknown device"))?;
-    let copy = abi.empty_strided_on(device, tensor.sizes()?, tensor.strides()?, dtype)?;
-    copy.as_ref().copy_from(tensor)?;
+    copy_with(abi, device, (tensor.sizes()?, tensor.strides()?, dtype), tensor)
+}
+
+/// A copy with these sizes and strides. What an expanded tensor shows many times is written once: torch writes to no such tensor.
+fn copy_with(
+    abi: &TorchAbi,
+    device: Device,
+    (sizes, strides, dtype): (&[i64], &[i64], DType),
+    tensor: TensorRef<'_>,
+) -> Result<OwnedTensor, TorchError> {
+    let copy = abi.empty_strided_on(device, sizes, strides, dtype)?;
+    if sizes.iter().zip(strides).all(|(&size, &stride)| stride != 0 || size < 2) {
+        copy.as_ref().copy_from(tensor)?;
+        return Ok(copy);
+    }
+    let once: Vec<_> = sizes.iter().zip(strides).map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size }).collect();
+    let from = tensor.reinterpret(&once, tensor.strides()?, tensor.storage_offset()?)?;
+    copy.as_ref().reinterpret(&once, strides, 0)?.as_ref().copy_from(from.as_ref())?;
     Ok(copy)
 }
 
@@ -208,9 +224,7 @@ pub(crate) fn normalize(
         let offset = tensor.storage_offset().map_err(text)?;
         return tensor.reinterpret(&expected.sizes, &expected.strides, offset).map_err(text);
     }
-    let copy = abi.empty_strided_on(device, &expected.sizes, &expected.strides, expected.dtype).map_err(text)?;
-    copy.as_ref().copy_from(tensor).map_err(text)?;
-    Ok(copy)
+    copy_with(abi, device, (&expected.sizes, &expected.strides, expected.dtype), tensor).map_err(text)
 }
 
 fn storage_start(tensor: TensorRef<'_>, element_bytes: i64) -> Result<usize, TorchError> {

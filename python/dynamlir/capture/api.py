@@ -264,8 +264,8 @@ def compile(
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
     frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
     Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
-    once more with the same arguments has the entries that are there already, unless ``backend`` is a callable or
-    ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
+    once more with the same arguments has the entries that are there already, and loses them when either is reset,
+    unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
     Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
@@ -294,8 +294,7 @@ def compile(
         if fullgraph:
             raise Unsupported(str(event))
         if os.environ.get("DYNAMLIR_CAPTURE") != "0":  # which is somebody's wish
-            name = getattr(model, "__qualname__", type(model).__qualname__)
-            plain.tell(plain.Subject(name, getattr(model, "__code__", None)), event)
+            plain.tell(plain.Subject(name_of(model), getattr(model, "__code__", None)), event)
         return model
     if isinstance(model, torch.nn.Module):
         compiler = Compiler(forward_of(model), type(model).__qualname__, backend, fullgraph, asked)
@@ -304,15 +303,14 @@ def compile(
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
-    name = str(getattr(model, "__qualname__", type(model).__qualname__))
     function, share = sharing.shared(model, function, backend, options, fullgraph, dynamic, mode)
-    compiler = Compiler(function, name, backend, fullgraph, asked)
+    compiler = Compiler(function, name_of(model), backend, fullgraph, asked)
     compiled = native.module().compiled_function(function, list(bound), model, compiler, share)
     if isinstance(model, (types.FunctionType, types.MethodType)):
         vars(compiled).update(model.__dict__)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(model, attribute):
-            setattr(compiled, attribute, getattr(model, attribute))
+        if (value := attribute_of(model, attribute)) is not _MISSING:
+            setattr(compiled, attribute, value)
     compiled._dynamlir_asked = made_with
     # How torch.compiler.disable, and torch.compile, find what a wrapper was made of.
     compiled._torchdynamo_orig_callable = model
@@ -329,6 +327,23 @@ def _refusal() -> Fallback | None:
     except Fallback as failure:
         return failure
     return None if why is None else Fallback("unknown-python", why)
+
+
+_MISSING = object()
+
+
+def attribute_of(model: Any, name: str) -> Any:
+    """What an object has under a name, or `_MISSING`, whatever its class may raise when it is asked."""
+    try:
+        return getattr(model, name, _MISSING)
+    except Exception:
+        return _MISSING
+
+
+def name_of(model: Any) -> str:
+    """What a callable is called in reports."""
+    name = attribute_of(model, "__qualname__")
+    return name if isinstance(name, str) else type(model).__qualname__
 
 
 def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, ...]]:
