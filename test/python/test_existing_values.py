@@ -206,6 +206,7 @@ KINDS: dict[str, tuple[Make, Make, Change | None]] = {
     "function": (lambda: copy.copy(doubled), lambda: tripled, None),
     "method": (lambda: Point(1, 2)._asdict, lambda: Point(2, 1)._asdict, None),
     "C function": (lambda: abs, lambda: len, None),
+    "function of pybind11": (lambda: torch._C._is_tracing, lambda: torch._C._get_nnpack_enabled, None),
     "ufunc": (lambda: np.sqrt, lambda: np.square, None),
     "numpy function": (lambda: np.max, lambda: np.min, None),
     "numpy scalar": (lambda: np.float32(2), lambda: np.float32(3), None),

@@ -1,6 +1,6 @@
 //! Calls: Python functions are interpreted, torch's functions become nodes, C functions go by the effect table.
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::Source;
 use pyo3::{
     prelude::*,
@@ -305,8 +305,7 @@ pub(crate) fn receiver<'py>(callable: &Bound<'py, PyAny>) -> Option<Bound<'py, P
     if !kind::is_c_function(callable) && !kind::is_c_method(callable) {
         return None;
     }
-    let owner = callable.getattr("__self__").ok()?;
-    (!owner.is_none() && !owner.is_instance_of::<PyType>() && !owner.is_instance_of::<pyo3::types::PyModule>()).then_some(owner)
+    types::owner_of_method(callable).ok()?.filter(|owner| !owner.is_instance_of::<PyType>())
 }
 
 /// `math.foo`, `numpy.ndarray.sum`, for messages.

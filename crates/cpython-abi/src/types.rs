@@ -6,7 +6,7 @@ use pyo3::{
     ffi, intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyString, PyTuple, PyType},
+    types::{PyModule, PyString, PyTuple, PyType},
 };
 
 use crate::{Abi, kind};
@@ -173,4 +173,23 @@ pub fn lookup_special<'py>(abi: &'static Abi, object: &Bound<'py, PyAny>, name: 
 pub fn version_tag(abi: &'static Abi, class: &Bound<'_, PyType>) -> u32 {
     // SAFETY: the layout says that an unsigned int lies there, and the type is alive.
     unsafe { class.as_ptr().byte_add(abi.layout.types.version_tag).cast::<c_uint>().read() }
+}
+/// What a C function is a method of, an object or a class; none for a function of a module, and for one of pybind11, which keeps there
+/// what it knows of it.
+///
+/// # Errors
+/// When it has no `__self__` or no `__name__`, as no C function is.
+pub fn owner_of_method<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let owner = function.getattr(intern!(function.py(), "__self__"))?;
+    if owner.is_none() || owner.is_instance_of::<PyModule>() {
+        return Ok(None);
+    }
+    let name = function.getattr(intern!(function.py(), "__name__"))?.cast_into::<PyString>()?;
+    let class = owner.cast::<PyType>().map_or_else(|_| owner.get_type(), Clone::clone);
+    for base in mro(&class)? {
+        if dict(&base)?.contains(&name)? {
+            return Ok(Some(owner));
+        }
+    }
+    Ok(None)
 }

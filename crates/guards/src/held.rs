@@ -3,12 +3,13 @@
 use dynamlir_cpython_abi::{
     kind,
     objects::{Pin, Pins},
+    types,
 };
 use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyTuple, PyType, PyTypeMethods},
+    types::{PyModule, PyTuple, PyType, PyTypeMethods},
 };
 
 use crate::{Constant, GuardError};
@@ -58,10 +59,9 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
         return Ok(Plan::Parts(&["__self__", "__name__"]));
     }
     if kind::is_c_function(object) || kind::is_c_method(object) {
-        // Bound methods of C are made anew by each access, functions of modules are not.
-        let owner = object.getattr("__self__")?;
-        let of_module = owner.is_none() || owner.is_instance_of::<PyModule>();
-        return Ok(if of_module { Plan::Weak } else { Plan::Parts(&["__self__", "__name__"]) });
+        // Bound methods of C are made anew by each access, functions are not.
+        let is_method = types::owner_of_method(object)?.is_some();
+        return Ok(if is_method { Plan::Parts(&["__self__", "__name__"]) } else { Plan::Weak });
     }
     if kind::is_class_member(object) {
         let owner = object.getattr("__objclass__")?;
