@@ -34,10 +34,10 @@ impl<'py> Capture<'py> {
             return self.returned(callable.object.call(given, Some(&keywords)));
         }
         match (special, args) {
-            (Special::True, _) => Ok(boolean(true)),
-            (Special::False, _) => Ok(boolean(false)),
-            (Special::None, _) => Ok(Tracked::new(py.None().into_bound(py))),
-            (Special::Zero, _) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
+            (Special::True, []) => Ok(boolean(true)),
+            (Special::False, []) => Ok(boolean(false)),
+            (Special::None, [] | [_]) => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Zero, []) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
             (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
             (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
                 Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => Ok(default.clone()),
