@@ -15,6 +15,7 @@ import decimal
 import enum
 import fractions
 import functools
+import itertools
 import operator
 import pathlib
 import re
@@ -284,6 +285,17 @@ USES: dict[str, Callable[[Any], Any]] = {
     "in a list": lambda v: str([v]),
     "in a dict": lambda v: str({1: v}),
     "equal in a list": lambda v: [v] == [[1, 2]],
+    "is one in a list": lambda v: 1 in [v],
+    "is one in a tuple": lambda v: [1] in (v, 3),
+    "counted in a list": lambda v: [v, 3].count([1, 2]),
+    "percent of a list": lambda v: "%s" % [v],
+    "percent of a dict": lambda v: "%(a)s" % {"a": v},
+    "ascii of a tuple": lambda v: ascii((v,)),
+    "text of an exception": lambda v: str(ValueError(v, 1)),
+    "grouped": lambda v: [len(list(group)) for _, group in itertools.groupby([v, v, 1])],
+    "accumulated": lambda v: list(itertools.accumulate([v, v])),
+    "spread by starmap": lambda v: list(itertools.starmap(lambda *items: items, [v])),
+    "values of a dict": lambda v: 1 in {0: v}.values(),
     "match": lambda v: _matched(v),
 }
 

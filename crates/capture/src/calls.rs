@@ -11,6 +11,7 @@ use crate::{
     attributes::lookup,
     effects::Effect,
     kinds::{self, Kind, Known},
+    operands::methods_of,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::{Stop, reason},
 };
@@ -260,8 +261,8 @@ impl<'py> Capture<'py> {
                 self.pin_type(&value.object, source)?;
             }
         }
+        self.guard_operands(name, [&lhs.object, &rhs.object])?;
         if COMPARISONS.contains(&name) {
-            self.guard_inside([&left, &right])?;
             self.compared([&left, &right])?;
         }
         self.pin_operands(name, [&left, &right])?;
@@ -280,6 +281,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&value.object) {
             return self.operator(name, std::slice::from_ref(value));
         }
+        self.pin_specials(&value.object, methods_of(name))?;
         let object = self.readable(value)?;
         self.returned(self.py.import("operator")?.getattr(name)?.call1((object,)))
     }

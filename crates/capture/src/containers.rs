@@ -4,12 +4,14 @@ use dynamlir_guards::{Guard, Relation, Source, SourceId};
 use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyKeyError, PyValueError},
+    intern,
     prelude::*,
     types::{PyDict, PyIterator, PyList, PySet, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
     attributes::{Overlay, lookup},
+    consulted,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     stop::reason,
 };
@@ -75,6 +77,10 @@ impl<'py> Capture<'py> {
         }
         self.pin_type(object, source)?;
         self.guard_contents(object, source)?;
+        if let Ok(class) = object.cast::<PyType>() {
+            self.pin_specials(object, consulted::SPREAD)?;
+            self.pin_entry(class, source, intern!(self.py, "__class_getitem__"))?;
+        }
         if self.is_typing(&object.get_type())? {
             // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
             return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
@@ -87,13 +93,13 @@ impl<'py> Capture<'py> {
         if container.is_instance_of::<PyDict>() {
             return self.looked_up(container, &key.object);
         }
-        let Ok(slice) = key.object.cast_exact::<PySlice>() else { return self.readable(key).map(drop) };
-        if self.source(key).is_none() {
-            for name in ["start", "stop", "step"] {
-                self.readable(&Tracked::new(slice.getattr(name)?))?;
+        let parts = match key.object.cast_exact::<PySlice>() {
+            Ok(slice) if self.source(key).is_none() => {
+                ["start", "stop", "step"].iter().map(|name| slice.getattr(*name)).collect::<PyResult<Vec<_>>>()?
             }
-        }
-        Ok(())
+            _ => vec![key.object.clone()],
+        };
+        self.guard_inside(&parts, consulted::INDEX)
     }
 
     /// Where the value under a key of an existing dict is reached. What is in an object's `__dict__` is what it stores.
@@ -167,6 +173,7 @@ impl<'py> Capture<'py> {
             self.pin_type(&container.object, source)?;
             return Ok(container.object.contains(&item.object)?);
         }
+        self.guard_inside([&container.object], consulted::MEMBERS)?;
         let readable = self.readable(container)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {
             return self.comes_out(&readable, &item.object);
@@ -194,7 +201,7 @@ impl<'py> Capture<'py> {
         }
         for found in container.try_iter()? {
             let found = found?;
-            self.guard_inside([&found, item])?;
+            self.guard_inside([&found, item], consulted::COMPARED)?;
             self.compared([&found, item])?;
             if found.is(item) || self.natively("contains", || found.eq(item))? {
                 return Ok(true);
@@ -206,17 +213,24 @@ impl<'py> Capture<'py> {
     /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded to
     /// be these, not followed, and in a set the address decides on the place.
     fn looked_up(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<()> {
-        if self.torch.is_primitive(item) || self.torch.is_fake(item) {
+        if self.torch.is_fake(item) {
             return Ok(());
+        }
+        if self.torch.is_primitive(item) {
+            // The elements, or the keys, may be objects that are equal to it.
+            return match container.cast::<PyDict>() {
+                Ok(dict) => self.guard_inside(&dict.keys().iter().collect::<Vec<_>>(), consulted::HASH),
+                Err(_) => self.guard_inside([container], consulted::HASH),
+            };
         }
         let is_dict = container.is_instance_of::<PyDict>();
         let hashes = !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>();
         if hashes && (self.source_of(container).is_some() || !is_dict) {
             self.addressed([item])?;
         }
-        self.guard_inside([item])?;
+        self.guard_inside([item], consulted::HASH)?;
         if !is_dict && self.source_of(container).is_none() {
-            self.guard_inside([container])?;
+            self.guard_inside([container], consulted::HASH)?;
         }
         // A view of a dict hashes, or compares with each value.
         self.compared([container, item])

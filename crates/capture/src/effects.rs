@@ -127,6 +127,8 @@ pub enum Special {
 /// The table, resolved to the addresses of the objects of this process.
 pub struct Effects {
     functions: HashMap<usize, Effect>,
+    /// What the functions look up in the classes of what they are given.
+    specials: HashMap<usize, &'static [&'static str]>,
     /// Address of a type → names of its mutators; types not here are unknown.
     types: HashMap<usize, &'static [&'static str]>,
     namespaces: Vec<usize>,
@@ -148,6 +150,7 @@ impl Effects {
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let mut table = Self {
             functions: HashMap::new(),
+            specials: HashMap::new(),
             types: HashMap::new(),
             namespaces: Vec::new(),
             descriptors: HashSet::new(),
@@ -159,6 +162,9 @@ impl Effects {
             for (module, names) in row.names {
                 for name in *names {
                     table.add(py, module, name, row.effect);
+                    if let Some(object) = find(py, module, name) {
+                        table.specials.insert(address(&object), row.claim.specials());
+                    }
                 }
             }
         }
@@ -352,6 +358,11 @@ impl Effects {
             }
         }
         None
+    }
+
+    /// The special methods that a function of the table may call on what it is given; none for what has no row of its own.
+    pub fn specials(&self, callable: &Bound<'_, PyAny>) -> Option<&'static [&'static str]> {
+        self.specials.get(&address(callable)).copied()
     }
 
     /// Whether an object is a method of C code or the like, which is what it is for good.

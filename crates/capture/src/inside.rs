@@ -5,12 +5,21 @@
 
 use std::collections::HashSet;
 
+use dynamlir_cpython_abi::kind;
 use pyo3::{
+    exceptions::PyBaseException,
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
 };
 
-use crate::state::{Capture, Outcome, Tracked};
+use crate::{
+    calls::{COMPARISONS, receiver},
+    consulted,
+    identity::is_named,
+    reduce::Layout,
+    state::{Capture, Outcome, Tracked, type_name},
+    stop::reason,
+};
 
 /// C functions that hand out what they are given, or keep it, and do not look into it. All others do.
 const SHALLOW: &[&str] = &[
@@ -72,6 +81,27 @@ const SHALLOW: &[&str] = &[
     "zip_longest",
 ];
 
+/// Those that look at keys alone, and hand out the values.
+const OF_KEYS: &[&str] = &[
+    "OrderedDict",
+    "__delitem__",
+    "__getitem__",
+    "__ior__",
+    "__or__",
+    "__ror__",
+    "__setitem__",
+    "defaultdict",
+    "dict",
+    "fromkeys",
+    "get",
+    "pop",
+    "setdefault",
+    "update",
+];
+
+/// Binary operators that compare or hash what is in their operands, or write it as text.
+const OPERATORS: &[&str] = &["and_", "iand", "ior", "isub", "ixor", "or_", "sub", "xor"];
+
 /// Methods that look into their own object as well.
 const OF_RECEIVER: &[&str] = &[
     "__contains__",
@@ -91,26 +121,48 @@ const OF_RECEIVER: &[&str] = &[
 ];
 
 impl<'py> Capture<'py> {
-    /// Before C code is called, by the name of the function: guards what it looks into.
-    pub(crate) fn guard_beneath(
-        &self,
-        name: &str,
-        receiver: Option<&Bound<'py, PyAny>>,
-        args: &[Tracked<'py>],
-        keyed: bool,
-    ) -> Outcome<()> {
+    /// Before a C function of this name is called: guards what it looks into, and what it looks up in the classes of that.
+    pub(crate) fn guard_beneath(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>], keyed: bool) -> Outcome<()> {
+        let receiver = receiver(object);
+        let own = self.effects.specials(object);
         // With a key function it is the keys that are compared, without a predicate the items are asked whether they are true.
         let by_key = keyed && matches!(name, "sorted" | "sort" | "max" | "min" | "groupby");
         let by_predicate = name == "filter" && args.first().is_some_and(|function| !function.object.is_none());
         if SHALLOW.contains(&name) || by_key || by_predicate {
-            return Ok(());
+            return args.iter().try_for_each(|arg| self.pin_specials(&arg.object, own.unwrap_or(&[])));
         }
-        let own = receiver.filter(|_| OF_RECEIVER.contains(&name));
-        self.guard_inside(args.iter().map(|arg| &arg.object).chain(own))
+        let looked_into = receiver.as_ref().filter(|_| OF_RECEIVER.contains(&name));
+        let values = args.iter().map(|arg| &arg.object).chain(looked_into);
+        if OF_KEYS.contains(&name) {
+            args.iter().try_for_each(|arg| self.pin_specials(&arg.object, own.unwrap_or(consulted::SPREAD)))?;
+            return self.guard_values(values, consulted::HASH, false);
+        }
+        self.guard_values(values, own.unwrap_or(consulted::METHODS), true)
     }
 
-    /// Guards the contents of existing containers in these values, where these are the frame's own.
-    pub(crate) fn guard_inside<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
+    /// Before the operands of a binary operator are looked into.
+    pub(crate) fn guard_operands(&self, name: &str, operands: [&Bound<'py, PyAny>; 2]) -> Outcome<()> {
+        let specials = match name {
+            "mod" | "imod" => consulted::PERCENT,
+            "mul" | "imul" => return operands.into_iter().try_for_each(|value| self.pin_specials(value, consulted::INDEX)),
+            _ if COMPARISONS.contains(&name) => consulted::COMPARED,
+            _ if OPERATORS.contains(&name) => consulted::HASH,
+            _ => return Ok(()),
+        };
+        self.guard_inside(operands, specials)
+    }
+
+    /// Guards all that C code may find in these values: of existing objects what they hold, of the frame's own what is existing in them. `specials` are
+    /// what it looks up in their classes.
+    pub(crate) fn guard_inside<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>, specials: &[&str]) -> Outcome<()>
+    where
+        'py: 'a,
+    {
+        self.guard_values(values, specials, true)
+    }
+
+    /// As [`Self::guard_inside`]; without `whole` existing objects are looked at no closer than as elements of a container.
+    fn guard_values<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>, specials: &[&str], whole: bool) -> Outcome<()>
     where
         'py: 'a,
     {
@@ -120,22 +172,42 @@ impl<'py> Capture<'py> {
             if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
                 continue;
             }
+            self.pin_specials(&value, specials)?;
             if let Some(source) = self.source_of(&value) {
                 if self.torch.is_container(&value) {
                     self.snapshot(&value, source)?;
-                } else {
+                    if whole {
+                        waiting.extend(elements(&value)?);
+                    }
+                } else if !whole {
                     self.guard_element(&value, source)?;
+                } else if self.guard_contents(&value, source)? {
+                    return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
                 }
-            } else if let Ok(items) = value.cast::<PyTuple>() {
-                waiting.extend(items.iter());
-            } else if let Ok(items) = value.cast::<PyList>() {
-                waiting.extend(items.iter());
-            } else if let Ok(items) = value.cast::<PyDict>() {
-                waiting.extend(items.iter().flat_map(|(key, value)| [key, value]));
-            } else if value.is_exact_instance_of::<PySet>() || value.is_exact_instance_of::<PyFrozenSet>() {
-                waiting.extend(value.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+            } else {
+                waiting.extend(elements(&value)?);
             }
         }
         Ok(())
     }
+}
+
+/// What C code finds in a container, a view of a dict or an exception.
+fn elements<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    Ok(if let Ok(items) = value.cast::<PyTuple>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast::<PyList>() {
+        items.iter().collect()
+    } else if let Ok(items) = value.cast::<PyDict>() {
+        items.iter().flat_map(|(key, value)| [key, value]).collect()
+    } else if value.is_exact_instance_of::<PySet>() || value.is_exact_instance_of::<PyFrozenSet>() {
+        value.try_iter()?.collect::<PyResult<Vec<_>>>()?
+    } else if value.is_instance_of::<PyBaseException>() {
+        vec![value.getattr("args")?]
+    } else if is_named(value) || kind::is_generator(value) || Layout::of(&value.get_type())?.base.is(value.py().get_type::<PyAny>()) {
+        // What Python code looks at is seen.
+        Vec::new()
+    } else {
+        value.py().import("gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect::<PyResult<_>>()?
+    })
 }

@@ -11,6 +11,7 @@ mod beneath;
 mod callbacks;
 mod calls;
 mod classes;
+mod consulted;
 mod containers;
 mod contents;
 mod dynamic;

@@ -10,6 +10,7 @@ use pyo3::{
 
 use crate::{
     attributes::{ClassAttr, classify, lookup, text},
+    consulted,
     identity::is_named,
     state::{Capture, Outcome, Tracked},
 };
@@ -94,6 +95,9 @@ impl<'py> Capture<'py> {
                 ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) => self.pin_descriptor(found, at)?,
                 ClassAttr::Plain(found) => self.pin_binding(found, at)?,
             }
+        } else if let ClassAttr::Plain(found) = &raw {
+            // Somebody may make a descriptor of what the frame has put there.
+            self.pin_specials(found, consulted::BINDING)?;
         }
         Ok((raw, at))
     }

@@ -64,7 +64,7 @@ impl<'py> Capture<'py> {
                 };
                 self.own(&target)?;
                 let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-                self.guard_beneath(&name, receiver(object).as_ref(), args, kwargs.iter().any(|(name, _)| name == "key"))?;
+                self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
                 self.note_compared(object, &name, args)?;
                 let (args, kwargs) = self.called_back(&name, args, kwargs)?;
                 let bound = usize::from(receiver(object).is_none());
@@ -149,7 +149,7 @@ impl<'py> Capture<'py> {
             self.refuse_factory(object, args)?;
         }
         if callbacks::calls_back(&name) {
-            self.guard_beneath(&name, receiver(object).as_ref(), args, kwargs.iter().any(|(name, _)| name == "key"))?;
+            self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
             let (args, kwargs) = self.called_back(&name, args, kwargs)?;
             let (given, keywords) = self.native_arguments(&args, &kwargs)?;
             return self.returned(self.natively(&name, || object.call(given, Some(&keywords))));
@@ -165,9 +165,9 @@ impl<'py> Capture<'py> {
             return self.stop(why, format!("{name}() of a tensor"));
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
-        self.guard_beneath(&name, receiver(object).as_ref(), args, false)?;
+        self.guard_beneath(object, &name, args, false)?;
         for (_, value) in kwargs {
-            self.guard_beneath(&name, None, std::slice::from_ref(value), false)?;
+            self.guard_beneath(object, &name, std::slice::from_ref(value), false)?;
         }
         self.note_compared(object, &name, args)?;
         if let Some(target) = receiver(object)

@@ -15,6 +15,7 @@ use pyo3::{
 
 use crate::{
     calls::Keywords,
+    consulted,
     names::parameter_names,
     state::{Capture, Halt, State, Tracked},
     stop::{Stop, reason},
@@ -194,7 +195,9 @@ impl Policy for CapturePolicy {
     fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         if !capture.concerns(lhs) && !capture.concerns(rhs) {
-            capture.run(capture.pin_operands(operator_name(op, in_place), [lhs.get(), rhs.get()]))?;
+            let name = operator_name(op, in_place);
+            capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
+            capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
             if made.is_exact_instance_of::<PyDict>() {
                 capture.note_new(&made);
@@ -220,7 +223,7 @@ impl Policy for CapturePolicy {
         let name = comparison_name(op);
         if apart(lhs) && apart(rhs) {
             // What the frame made may hold what it did not.
-            capture.run(capture.guard_inside([lhs.get(), rhs.get()]))?;
+            capture.run(capture.guard_inside([lhs.get(), rhs.get()], consulted::COMPARED))?;
             capture.run(capture.compared([lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
@@ -414,7 +417,7 @@ impl Policy for CapturePolicy {
     fn build_set<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
-        capture.run(capture.guard_inside(items.iter().map(Value::get)))?;
+        capture.run(capture.guard_inside(items.iter().map(Value::get), consulted::HASH))?;
         capture.run(capture.addressed(items.iter().map(Value::get)))?;
         Ok(semantics::build_set(py, items)?.into())
     }
@@ -422,7 +425,7 @@ impl Policy for CapturePolicy {
     fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
-        capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get)))?;
+        capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get), consulted::HASH))?;
         capture.run(capture.compared(items.iter().step_by(2).map(Value::get)))?;
         let made = semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?;
         capture.note_new(&made);
@@ -439,7 +442,7 @@ impl Policy for CapturePolicy {
     fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         capture.run(capture.settle(&capture.tracked(item)))?;
-        capture.run(capture.guard_inside([item.get()]))?;
+        capture.run(capture.guard_inside([item.get()], consulted::HASH))?;
         capture.run(capture.addressed([item.get()]))?;
         Ok(semantics::set_add(set.get(), item.get())?)
     }
@@ -458,19 +461,21 @@ impl Policy for CapturePolicy {
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
-        capture.run(capture.guard_inside([&readable]))?;
+        capture.run(capture.guard_inside([&readable], consulted::HASH))?;
         capture.run(capture.addressed([&readable]))?;
         Ok(semantics::set_update(set.get(), &readable)?)
     }
 
     fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
         let capture = self.at(dict.get().py());
+        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
         let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
         Ok(semantics::dict_update(dict.get(), &readable)?)
     }
 
     fn dict_merge<'py>(&self, callable: &Value<'py>, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
         let capture = self.at(dict.get().py());
+        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
         let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
         Ok(semantics::dict_merge(callable.get(), dict.get(), &readable)?)
     }
@@ -589,7 +594,7 @@ impl<'py> Capture<'py> {
         if self.torch.any_fake(value.get()) {
             return self.stop(reason::DATA_DEPENDENT_TEXT, "in a string");
         }
-        self.guard_inside([value.get()])?;
+        self.guard_inside([value.get()], consulted::TEXT)?;
         self.readable(&self.tracked(value))
     }
 }

@@ -8,6 +8,7 @@ use pyo3::{
 
 use crate::{
     calls::{COMPARISONS, Keywords, describe, in_place, receiver},
+    consulted,
     effects::Special,
     state::{Capture, Halt, Outcome, Tracked},
     stop::reason,
@@ -25,8 +26,7 @@ impl<'py> Capture<'py> {
         let py = self.py;
         let boolean = |value: bool| Tracked::new(pyo3::types::PyBool::new(py, value).to_owned().into_any());
         let name_of = |value: &Tracked<'py>| -> Outcome<Bound<'py, PyString>> {
-            self.settle(value)?;
-            Ok(value.object.cast::<PyString>().map_err(PyErr::from)?.clone())
+            Ok(self.readable(value)?.cast::<PyString>().map_err(PyErr::from)?.clone())
         };
         if !kwargs.is_empty() && !takes_keywords(special) {
             // Python says best what is wrong with it.
@@ -131,7 +131,12 @@ impl<'py> Capture<'py> {
                 let start = start.first().or_else(|| kwargs.iter().find(|(name, _)| name == "start").map(|(_, start)| start));
                 self.sum(&callable.object, values, start, args, kwargs)
             }
-            (Special::Vars, [value]) => self.load_attr(value, &PyString::new(py, "__dict__")),
+            (Special::Vars, [value]) => match self.load_attr(value, &PyString::new(py, "__dict__")) {
+                Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(py) => {
+                    Err(Halt::Raise(pyo3::exceptions::PyTypeError::new_err("vars() argument must have __dict__ attribute")))
+                }
+                other => other,
+            },
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
@@ -232,6 +237,8 @@ impl<'py> Capture<'py> {
         };
         let items = self.unpack_any(values, None)?;
         if !std::iter::once(&total).chain(&items).any(|value| self.torch.is_fake(&value.object)) {
+            let values: Vec<_> = std::iter::once(&total).chain(&items).map(|value| &value.object).collect();
+            self.guard_inside(values, consulted::SUMMED)?;
             // Floats are added with more precision since CPython 3.12.
             let items = PyList::new(self.py, items.iter().map(|item| self.readable(item)).collect::<Outcome<Vec<_>>>()?)?;
             return self.returned(function.call1((items, self.readable(&total)?)));

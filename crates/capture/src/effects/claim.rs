@@ -60,6 +60,15 @@ pub struct Claim {
     pub keeps: Keeps,
 }
 
+impl Claim {
+    /// The special methods that it may call.
+    pub fn specials(&self) -> &'static [&'static str] {
+        match self.calls {
+            Calls::Specials(names) | Calls::Functions(names) => names,
+        }
+    }
+}
+
 const QUIET: Calls = Calls::Specials(&[]);
 
 /// Looks at objects that are fixed once made, or only takes them.
