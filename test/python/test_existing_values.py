@@ -585,3 +585,39 @@ def test_such_methods_are_captured(kind, name, args, before):
     compiled = dynamlir.compile(program(lambda v: v(*args) if before else getattr(v, name)(*args)))
     compiled(X, getattr(held, name) if before else held)
     assert len(compiled._cache) == 1, dynamlir.counters()["fallbacks"]
+
+
+PAIRS: dict[str, Callable[[list[Any]], Any]] = {
+    "dict": lambda pairs: dict(pairs),
+    "update": lambda pairs: (made := {}, made.update(pairs))[0],
+    "or": lambda pairs: operator.ior({}, pairs),
+    "OrderedDict": lambda pairs: collections.OrderedDict(pairs),
+    "starmap": lambda pairs: list(itertools.starmap(max, pairs)),
+}
+
+
+@pytest.mark.parametrize("make", [iter, lambda pair: (item for item in pair), lambda pair: zip(pair, pair)])
+@pytest.mark.parametrize("name", PAIRS)
+def test_iterators_in_a_list_are_used_up_once(name, make):
+    def function(x, pairs):
+        return PAIRS[name](pairs), x + 1
+
+    compiled = dynamlir.compile(function)
+    for pair in ([1, 2], [2, 3], [2, 3]):
+        ours, theirs = [make(pair)], [make(pair)]
+        assert compiled(X, ours)[0] == function(X, theirs)[0]
+        assert list(ours[0]) == list(theirs[0]) == []
+
+
+def test_what_c_code_compares_where_python_declines():
+    class Declines(dict):
+        def __eq__(self, other):
+            return NotImplemented
+
+        __hash__ = None
+
+    held = Declines({1: 1})
+    compiled = dynamlir.compile(lambda x: ([held] == [{1: 1}], x + 1))
+    assert compiled(X)[0] is True
+    held[1] = 2
+    assert compiled(X)[0] is False

@@ -47,6 +47,10 @@ impl<'py> Capture<'py> {
         if is_named(object) || is_value || matches!(self.effects.kinds.of(object), Kind::Partial) {
             return self.guard_contents(object, source).map(|_| ());
         }
+        if lookup(&object.get_type(), "__next__")?.is_some() {
+            // Who looks uses it up.
+            return self.stop(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
+        }
         self.pin_type(object, source)
     }
 

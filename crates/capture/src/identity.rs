@@ -15,6 +15,7 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    reduce::Layout,
     state::{Capture, Outcome, type_name},
     stop::reason,
 };
@@ -167,8 +168,9 @@ impl<'py> Capture<'py> {
             return Ok(true);
         }
         self.pin_class_attr(at, &own)?;
-        // Python code is followed when it is called; what C code reads is not seen.
-        if !own.is_exact_instance_of::<PyFunction>() && self.guard_contents(object, source)? {
+        // Python code is followed when it is called; what C code reads is not seen. It may be asked where Python code declines.
+        let by_python = own.is_exact_instance_of::<PyFunction>() && Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>());
+        if !by_python && self.guard_contents(object, source)? {
             return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
         }
         Ok(false)

@@ -99,6 +99,9 @@ const OF_KEYS: &[&str] = &[
     "update",
 ];
 
+/// Of those, the ones that take pairs from what is not a dict.
+const OF_PAIRS: &[&str] = &["OrderedDict", "__ior__", "defaultdict", "dict", "update"];
+
 /// Binary operators that compare or hash what is in their operands, or write it as text.
 const OPERATORS: &[&str] = &["and_", "iand", "ior", "isub", "ixor", "or_", "sub", "xor"];
 
@@ -135,7 +138,9 @@ impl<'py> Capture<'py> {
         let values = args.iter().map(|arg| &arg.object).chain(looked_into);
         if OF_KEYS.contains(&name) {
             args.iter().try_for_each(|arg| self.pin_specials(&arg.object, own.unwrap_or(consulted::SPREAD)))?;
-            return self.guard_values(values, consulted::HASH, false);
+            let (pairs, keyed): (Vec<_>, Vec<_>) = values.partition(|value| OF_PAIRS.contains(&name) && !value.is_instance_of::<PyDict>());
+            self.guard_values(pairs, consulted::METHODS, true)?;
+            return self.guard_values(keyed, consulted::HASH, false);
         }
         self.guard_values(values, own.unwrap_or(consulted::METHODS), true)
     }
