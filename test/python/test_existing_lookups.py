@@ -1,4 +1,4 @@
-"""What C code does to existing dicts and iterators that it looks into: defaults, pairs, the fields of ``str.format``."""
+"""What C code does to existing dicts and iterators that it looks into: defaults, pairs, fields of ``str.format``."""
 
 # The old ways to format are among what is tried.
 # ruff: noqa: UP030, UP031, UP032
