@@ -15,8 +15,8 @@ pub(crate) const PERCENT: &[&str] = &["__float__", "__getitem__", "__index__", "
 pub(crate) const HASH: &[&str] = &["__eq__", "__hash__"];
 /// Where values are compared.
 pub(crate) const COMPARED: &[&str] = &["__eq__", "__ge__", "__gt__", "__le__", "__lt__", "__ne__"];
-/// What `in` tries, in this order, and how it compares.
-pub(crate) const MEMBERS: &[&str] = &["__contains__", "__iter__", "__getitem__", "__eq__"];
+/// What `in` tries, in this order, and how it finds and compares.
+pub(crate) const MEMBERS: &[&str] = &["__contains__", "__iter__", "__getitem__", "__hash__", "__eq__"];
 /// Where a value is an index, or a count.
 pub(crate) const INDEX: &[&str] = &["__index__"];
 /// Where values are added up.

@@ -213,15 +213,8 @@ impl<'py> Capture<'py> {
     /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded to
     /// be these, not followed, and in a set the address decides on the place.
     fn looked_up(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<()> {
-        if self.torch.is_fake(item) {
+        if self.torch.is_primitive(item) || self.torch.is_fake(item) {
             return Ok(());
-        }
-        if self.torch.is_primitive(item) {
-            // The elements, or the keys, may be objects that are equal to it.
-            return match container.cast::<PyDict>() {
-                Ok(dict) => self.guard_inside(&dict.keys().iter().collect::<Vec<_>>(), consulted::HASH),
-                Err(_) => self.guard_inside([container], consulted::HASH),
-            };
         }
         let is_dict = container.is_instance_of::<PyDict>();
         let hashes = !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>();
@@ -229,9 +222,6 @@ impl<'py> Capture<'py> {
             self.addressed([item])?;
         }
         self.guard_inside([item], consulted::HASH)?;
-        if !is_dict && self.source_of(container).is_none() {
-            self.guard_inside([container], consulted::HASH)?;
-        }
         // A view of a dict hashes, or compares with each value.
         self.compared([container, item])
     }

@@ -151,8 +151,7 @@ impl<'py> Capture<'py> {
                 self.pin_entry(&value.get_type(), class, intern!(self.py, "__eq__"))?;
             }
             if !is_named(&value) && compares_contents(&value)? {
-                let inside = self.py.import("gc")?.call_method1("get_referents", (&value,))?;
-                waiting.extend(inside.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+                waiting.extend(referents(&value)?);
             }
         }
         Ok(found)
@@ -178,7 +177,7 @@ impl<'py> Capture<'py> {
 }
 
 /// What is in one of Python's own containers.
-fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+pub(crate) fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     Some(if let Ok(items) = value.cast_exact::<PyTuple>() {
         items.iter().collect()
     } else if let Ok(items) = value.cast_exact::<PyList>() {
@@ -192,6 +191,11 @@ fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     } else {
         return None;
     })
+}
+
+/// What an object of C's refers to, as the garbage collector sees it.
+pub(crate) fn referents<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    value.py().import("gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect()
 }
 
 /// Classes, functions and modules: what has a name is hardly ever another one at the next call.

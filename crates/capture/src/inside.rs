@@ -6,16 +6,12 @@
 use std::collections::HashSet;
 
 use dynamlir_cpython_abi::kind;
-use pyo3::{
-    exceptions::PyBaseException,
-    prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
-};
+use pyo3::{exceptions::PyBaseException, prelude::*, types::PyDict};
 
 use crate::{
     calls::{COMPARISONS, receiver},
     consulted,
-    identity::is_named,
+    identity::{elements, is_named, referents},
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
     stop::reason,
@@ -157,8 +153,8 @@ impl<'py> Capture<'py> {
         self.guard_inside(operands, specials)
     }
 
-    /// Guards all that C code may find in these values: of existing objects what they hold, of the frame's own what is existing in them. `specials` are
-    /// what it looks up in their classes.
+    /// Guards all that C code may find in these values: of existing objects what they hold, of the frame's own what is existing in
+    /// them. `specials` are what it looks up in their classes.
     pub(crate) fn guard_inside<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>, specials: &[&str]) -> Outcome<()>
     where
         'py: 'a,
@@ -182,7 +178,7 @@ impl<'py> Capture<'py> {
                 if self.torch.is_container(&value) {
                     self.snapshot(&value, source)?;
                     if whole {
-                        waiting.extend(elements(&value)?);
+                        waiting.extend(found_in(&value)?);
                     }
                 } else if !whole {
                     self.guard_element(&value, source)?;
@@ -190,7 +186,7 @@ impl<'py> Capture<'py> {
                     return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
                 }
             } else {
-                waiting.extend(elements(&value)?);
+                waiting.extend(found_in(&value)?);
             }
         }
         Ok(())
@@ -198,21 +194,14 @@ impl<'py> Capture<'py> {
 }
 
 /// What C code finds in a container, a view of a dict or an exception.
-fn elements<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    Ok(if let Ok(items) = value.cast::<PyTuple>() {
-        items.iter().collect()
-    } else if let Ok(items) = value.cast::<PyList>() {
-        items.iter().collect()
-    } else if let Ok(items) = value.cast::<PyDict>() {
-        items.iter().flat_map(|(key, value)| [key, value]).collect()
-    } else if value.is_exact_instance_of::<PySet>() || value.is_exact_instance_of::<PyFrozenSet>() {
-        value.try_iter()?.collect::<PyResult<Vec<_>>>()?
-    } else if value.is_instance_of::<PyBaseException>() {
-        vec![value.getattr("args")?]
-    } else if is_named(value) || kind::is_generator(value) || Layout::of(&value.get_type())?.base.is(value.py().get_type::<PyAny>()) {
-        // What Python code looks at is seen.
-        Vec::new()
-    } else {
-        value.py().import("gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect::<PyResult<_>>()?
-    })
+fn found_in<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if let Some(items) = elements(value) {
+        return Ok(items);
+    }
+    if value.is_instance_of::<PyBaseException>() {
+        return Ok(vec![value.getattr("args")?]);
+    }
+    // What Python code looks at is seen.
+    let by_python = is_named(value) || kind::is_generator(value) || Layout::of(&value.get_type())?.base.is(value.py().get_type::<PyAny>());
+    if by_python { Ok(Vec::new()) } else { referents(value) }
 }

@@ -71,7 +71,7 @@ impl<'py> Capture<'py> {
         };
         // Where no tensor was replaced the container itself will do, and stays the same object for `is`. A dict with defaults is
         // written by who looks into it.
-        let made = if same_items(container, &made) && !self.has_defaults(container) { container.clone() } else { made };
+        let made = if same_items(container, &made) && !self.has_defaults(container)? { container.clone() } else { made };
         if !made.is(container) {
             self.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
         }
@@ -80,8 +80,8 @@ impl<'py> Capture<'py> {
     }
 
     /// Whether a look for a key that a dict does not have puts it there, and no Python does that.
-    fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> bool {
-        self.effects.kinds.default_factory(dict).is_ok_and(|factory| factory.is_some_and(|factory| !factory.is_none()))
+    fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> PyResult<bool> {
+        Ok(self.effects.kinds.default_factory(dict)?.is_some_and(|factory| !factory.is_none()))
     }
 
     /// Guards what an existing `defaultdict` makes its defaults with, which decides whether there are any.
@@ -97,7 +97,7 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         self.pin_factory(object, source)?;
-        if self.has_defaults(object) {
+        if self.has_defaults(object)? {
             return self.stop(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
         }
         Ok(())
@@ -107,7 +107,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
         for copy in self.snapshots.borrow().values() {
             let copy = copy.bind(self.py);
-            if self.has_defaults(copy)
+            if self.has_defaults(copy)?
                 && let Some((original, source)) = self.originals.borrow().get(&(copy.as_ptr() as usize))
                 && copy.len()? != original.bind(self.py).len()?
             {

@@ -174,6 +174,7 @@ pub fn version_tag(abi: &'static Abi, class: &Bound<'_, PyType>) -> u32 {
     // SAFETY: the layout says that an unsigned int lies there, and the type is alive.
     unsafe { class.as_ptr().byte_add(abi.layout.types.version_tag).cast::<c_uint>().read() }
 }
+
 /// What a C function is a method of, an object or a class; none for a function of a module, and for one of pybind11, which keeps there
 /// what it knows of it.
 ///
