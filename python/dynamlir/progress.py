@@ -36,9 +36,12 @@ _EVERY = 1.0
 
 _drawing = threading.RLock()
 """Held while something is written, and while the process forks: tqdm's locks are free in the child."""
+_changing = _thread.allocate_lock()
+"""Held while the line is changed. Who waits only looks at it: what a signal handler raises right after a lock was taken
+would leave it taken."""
 _line: Any = None
 """The tqdm that is shown."""
-_captures = 0
+_captures: set[object] = set()
 """Calls that are being captured, in all threads."""
 _local = threading.local()
 
@@ -99,15 +102,15 @@ def label(name: str, code: types.CodeType | None = None) -> str:
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
     """Without a change to the line while a call is captured, which takes whatever comes to life for the call's."""
-    global _captures
-    held = _drawing.acquire(timeout=1)
-    _captures += 1
-    if held:
-        _drawing.release()
+    capture = object()
     try:
+        _captures.add(capture)
+        patience = time.monotonic() + 1
+        while _changing.locked() and time.monotonic() < patience:
+            time.sleep(0.001)
         yield
     finally:
-        _captures = max(_captures - 1, 0)
+        _captures.discard(capture)
 
 
 @contextlib.contextmanager
@@ -154,7 +157,7 @@ def _watch(work: weakref.ref[Shown], stream: Any, text: str, since: float) -> No
 def _draw(own: Any, stream: Any, text: str) -> Any:
     """The line, with another text; None where there is none yet."""
     global _line
-    with _drawing:
+    with _drawing, _changing:
         if _captures:
             return own
         if own is not None:
@@ -169,7 +172,7 @@ def _draw(own: Any, stream: Any, text: str) -> Any:
 
 def _erase(own: Any) -> None:
     global _line
-    with _drawing:
+    with _drawing, _changing:
         if own is not None and own is _line:
             _line = None
             # Over the ^C that the terminal has echoed behind it.
@@ -210,9 +213,10 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     """The line is the parent's; what would erase it is not here."""
-    global _line, _drawing, _captures
-    left, _line, _captures = _line, None, 0
-    _drawing = threading.RLock()
+    global _line, _drawing, _changing
+    left, _line = _line, None
+    _captures.clear()
+    _drawing, _changing = threading.RLock(), _thread.allocate_lock()
     _local.__dict__.clear()
     if left is not None:
         left.disable = True

@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import aten_schema, identity, layouts, memo, overlap
+from . import aten_schema, identity, layouts, memo, modes, overlap
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, made_fake
 from .memory import filler, is_beyond, is_dense, share_counter
@@ -158,7 +158,7 @@ class OpRecorder(TorchDispatchMode):
         version: int,
     ) -> torch.Tensor:
         """Record a call of an operator without running it; its result is a new, row-major tensor."""
-        with _disable_current_modes():
+        with modes.set_aside():
             out = made_fake(self.faker.mode, torch.empty(tuple(shape), dtype=dtype, device="meta"), device)
             torch._C._autograd._unsafe_set_version_counter((out,), (version,))
             self._record(func, aten_schema.full_arguments(func, args, {}), [out], [])
@@ -534,13 +534,13 @@ class OpRecorder(TorchDispatchMode):
         check_supported(constant)
         out = func(*args, **kwargs)
         if constant.dim() == 0:
-            with _disable_current_modes():
+            with modes.set_aside():
                 scalar = constant.item()
             full_op = torch.ops.aten.full.default
             full = aten_schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
             self._record(full_op, full, [out], [])
             return out
-        with _disable_current_modes():
+        with modes.set_aside():
             kept = constant.detach().clone()
         fake = self.capture(kept, f"constant_{len(self.recording.captures)}", lambda: kept)
         clone = torch.ops.aten.clone.default
@@ -553,7 +553,7 @@ class OpRecorder(TorchDispatchMode):
             return tensor
         if self._find_tensor is None:
             raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}")
-        with _disable_current_modes():
+        with modes.set_aside():
             return self.capture(tensor, *self._find_tensor(tensor))
 
 

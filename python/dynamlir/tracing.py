@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import composites, interruptions, logs, machinery
+from . import composites, interruptions, logs, machinery, modes
 from .device import device_of
 from .fakes import Faker
 from .reasons import Fallback
@@ -73,7 +73,7 @@ def record(
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
     runner = _Runner(module, recorder)
-    with _disable_current_modes(), machinery.deferred_hooks(), preserved_state(runner):
+    with _disable_current_modes(), modes.set_aside(), machinery.deferred_hooks(), preserved_state(runner):
         arguments = [_argument(value, faker) for value in example_inputs]
         names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
         for position, value in enumerate(arguments):
@@ -101,7 +101,7 @@ def record(
 
 def fresh_fake_mode() -> FakeTensorMode:
     """A fake mode that knows no symbols: every size is a number."""
-    return FakeTensorMode(allow_non_fake_inputs=False)
+    return modes.FakeMode(allow_non_fake_inputs=False)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import os
 import signal
@@ -10,6 +11,8 @@ import sys
 import dynamlir
 import pytest
 import torch
+from dynamlir import interruptions, modes, progress
+from dynamlir.capture.session import Session
 
 pytestmark = pytest.mark.native
 
@@ -46,14 +49,15 @@ def alarm():
 class Handler:
     """A handler that is not a function. With `ours` it waits until code of dynamlir's runs.
 
-    TorchDynamo's own code may be left with a mode still set, and none of that is ours to mend.
+    TorchDynamo's own code may be left with a mode still set, and none of that is ours to mend. Nor is that `linecache`,
+    which fake modes ask for the stack, takes any `OSError` for a file that is not there.
     """
 
     def __init__(self, kind, hits, ours=False):
         self.kind, self.hits, self.ours = kind, hits, ours
 
     def __call__(self, number=0, frame=None):
-        if self.ours and not in_dynamlir(frame):
+        if (self.ours and not passes(frame, OURS)) or passes(frame, linecache.__file__):
             signal.setitimer(signal.ITIMER_REAL, 0.001)
             return
         self.hits.append(1)
@@ -63,9 +67,9 @@ class Handler:
         self(*args)
 
 
-def in_dynamlir(frame):
+def passes(frame, files):
     while frame is not None:
-        if frame.f_code.co_filename.startswith(OURS):
+        if frame.f_code.co_filename.startswith(files):
             return True
         frame = frame.f_back
     return False
@@ -115,6 +119,78 @@ def test_an_interruption_reaches_the_caller(kind, door, alarm, monkeypatch):
         assert torch._C._len_torch_dispatch_stack() == 0
     assert swallowed == dropped.count(kind)
     assert raised > 0
+
+
+def once(function, late):
+    """The function, with an interruption before or after its first call."""
+    calls = []
+
+    def wrapped(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 1 and not late:
+            raise KeyboardInterrupt
+        result = function(*args, **kwargs)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return result
+
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Session, "__exit__"), (modes.FakeMode, "__enter__"), (modes.set_aside, "__exit__")]
+)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
+def test_modes_are_put_back(owner, name, late, door, monkeypatch):
+    """Wherever between two steps the interruption hits."""
+    if door == "torch.compile" and owner is Session:
+        pytest.skip("only dynamlir's own capture has a session")
+    torch._dynamo.reset()
+    x, offset = torch.ones(2), 1.5
+    function = lambda x: (x + offset).sin().clamp(min=torch.tensor(0.25))  # noqa: E731
+    compiled = dynamlir.compile(function) if door == "dynamlir.compile" else torch.compile(function, backend="dynamlir")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, once(getattr(owner, name), late))
+        with pytest.raises(KeyboardInterrupt):
+            compiled(x)
+    assert torch._C._len_torch_dispatch_stack() == 0
+    torch.testing.assert_close(compiled(x), function(x))
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_fake_mode_that_is_left_within_itself():
+    """Torch's dispatcher would end the process."""
+    mode = modes.FakeMode()
+    with mode:
+        fake = torch.ones(2)
+
+        def dispatch(*args):
+            mode.__enter__()
+            raise KeyboardInterrupt
+
+        mode.dispatch = dispatch
+        with pytest.raises(KeyboardInterrupt):
+            fake + 1
+        del mode.dispatch
+        assert type(fake + 1) is type(fake)
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_an_interruption_of_the_question_what_it_is(monkeypatch):
+    """A second one, or the first that comes where an exception of the program's is looked at."""
+    monkeypatch.setattr(interruptions, "of", once(interruptions.of, False))
+    monkeypatch.setattr(Session, "_add_input", lambda *args: 1 / 0)
+    with pytest.raises(KeyboardInterrupt):
+        dynamlir.compile(lambda x: x + 1)(torch.ones(2))
+
+
+def test_the_progress_line_forgets_an_interrupted_capture(monkeypatch):
+    monkeypatch.setattr(progress.time, "monotonic", once(progress.time.monotonic, True))
+    with pytest.raises(KeyboardInterrupt), progress.silent():
+        pass
+    assert not progress._captures
+    assert not progress._changing.locked()
 
 
 def test_the_function_does_not_handle_what_interrupts_its_capture(alarm):

@@ -16,6 +16,7 @@ mod containers;
 mod contents;
 mod dynamic;
 pub mod effects;
+mod entered;
 mod finalizers;
 mod given;
 mod identity;

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{kind, shown};
 use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
@@ -197,7 +197,7 @@ impl<'py> Capture<'py> {
             return format!("MethodVar({}, \"{name}\")", self.graph.borrow().name(node));
         }
         if self.torch.is_primitive(object) {
-            return format!("ConstVar({})", object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
+            return format!("ConstVar({})", shown::repr(object).map_or_else(|_| "?".to_owned(), |text| text.to_string()));
         }
         if object.is_instance_of::<PyFunction>() || object.is_callable() {
             let name: String =

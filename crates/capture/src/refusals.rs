@@ -68,6 +68,9 @@ impl Capture<'_> {
 pub(crate) fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
     // Before CPython 3.12 an error has its traceback beside the exception.
     let exception: Py<PyBaseException> = error.clone_ref(py).into_value(py);
-    let found = dynamlir_interpreter::suspended(|| py.import("dynamlir.interruptions")?.call_method1("of", (exception,))).ok()?;
-    (!found.is_none()).then(|| PyErr::from_value(found))
+    match dynamlir_interpreter::suspended(|| py.import("dynamlir.interruptions")?.call_method1("of", (exception,))) {
+        Ok(found) => (!found.is_none()).then(|| PyErr::from_value(found)),
+        // What is asked raises nothing by itself.
+        Err(another) => Some(another),
+    }
 }

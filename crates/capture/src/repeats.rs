@@ -23,6 +23,7 @@ use std::{
     rc::Rc,
 };
 
+use dynamlir_cpython_abi::shown;
 use dynamlir_graph::{Argument, Example, Kind, NodeId};
 use dynamlir_guards::{Part, SourceId};
 use dynamlir_torch_abi::State as TorchState;
@@ -217,7 +218,7 @@ impl<'py> Capture<'py> {
             return Ok(true);
         }
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
-            let _ = write!(text, " {} {}", object.get_type_ptr() as usize, object.repr()?.to_str()?);
+            let _ = write!(text, " {} {}", object.get_type_ptr() as usize, shown::repr(object)?.to_str()?);
             return Ok(true);
         }
         if let Some(source) = self.source_of(object) {

@@ -16,6 +16,7 @@ use pyo3::{
 
 use crate::{
     effects::Effects,
+    entered::Entered,
     outputs::Outputs,
     policy::CapturePolicy,
     refusals::interruption_behind,
@@ -113,22 +114,18 @@ fn whole<'py>(
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
-    let leave = || session.call_method1("__exit__", (py.None(), py.None(), py.None()));
-    if let Err(error) = session.call_method0("__enter__") {
-        leave()?;
-        return Err(error.into());
-    }
+    let entered = Entered::new(&session)?;
     let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some())?;
     let reports = Reports::listen(py)?;
     let outcome = attempt(py, &state, function, args, kwargs, steps);
     Capture::new(py, state.clone()).settle_compared();
-    let left = leave();
+    let left = entered.leave();
     let reported = reports.interruption();
     drop(reports);
     if let Some(error) = state.interruption.take().or(reported) {
         return Err(Ended::Interrupted(error));
     }
-    let outcome = match outcome.and_then(|outcome| left.map(|_| outcome)).map_err(Ended::from) {
+    let outcome = match outcome.and_then(|outcome| left.map(|()| outcome)).map_err(Ended::from) {
         Err(Ended::Failed(error)) => Err(Stop { location: raised_at(py, &error).unwrap_or_default(), ..Stop::internal(&error) }),
         outcome => outcome?,
     };

@@ -19,6 +19,7 @@ use pyo3::{
 use crate::{
     beneath::Native,
     effects::Effects,
+    entered,
     patched::Facts,
     repeats::Known,
     stop::{Stop, reason},
@@ -266,7 +267,7 @@ impl<'py> Capture<'py> {
                 Some(births) => births.except(self.py, body),
                 None => body(),
             };
-            outside.call_method1("__exit__", (self.py.None(), self.py.None(), self.py.None()))?;
+            entered::leave(&outside)?;
             result
         })
     }
@@ -485,14 +486,19 @@ impl<'py> Capture<'py> {
 
     /// What comes of noting a guard; where none can be, the capture ends: it is no exception of the frame's.
     pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
-        outcome.or_else(|error| self.stop(reason::UNGUARDABLE, error.to_string()))
+        outcome.map_err(|error| self.unguardable(&error, error.to_string()))
+    }
+
+    fn unguardable(&self, error: &GuardError, message: String) -> Halt {
+        let interrupted = if let GuardError::Python(error) = error { self.interruption(error) } else { None };
+        interrupted.unwrap_or_else(|| Halt::Stop(Stop { reason: reason::UNGUARDABLE, message, location: self.location() }))
     }
 
     /// Guards that an existing object is this very one: functions, classes, modules.
     pub fn pin(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         match self.guards.identity(source, object) {
             Ok(()) => Ok(()),
-            Err(_) => self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(object), self.guards.expression(source))),
+            Err(error) => Err(self.unguardable(&error, format!("{} at {}", type_name(object), self.guards.expression(source)))),
         }
     }
 

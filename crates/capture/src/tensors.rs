@@ -1,5 +1,6 @@
 //! Operations on tensors: run once on fakes, noted as nodes of the graph.
 
+use dynamlir_cpython_abi::shown;
 use dynamlir_graph::{Argument, Line, NodeId, Target};
 use pyo3::{
     exceptions::{PyAttributeError, PyTypeError},
@@ -462,7 +463,7 @@ fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
     }
     match callable.getattr("__module__").and_then(|module| module.extract::<String>()) {
         Ok(module) => format!("{module}.{name}"),
-        Err(_) => callable.str().map_or_else(|_| name.to_owned(), |text| format!("torch.ops.{text}")),
+        Err(_) => shown::str(callable).map_or_else(|_| name.to_owned(), |text| format!("torch.ops.{text}")),
     }
 }
 

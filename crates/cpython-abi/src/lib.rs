@@ -27,7 +27,7 @@ pub mod object;
 pub mod objects;
 mod probe;
 pub mod remembered;
-mod shown;
+pub mod shown;
 mod symbols;
 mod thread;
 pub mod types;

@@ -1,10 +1,11 @@
 //! Objects as texts for people, made without running Python code: nobody has called the user's `__repr__`.
 
-use std::ffi::c_ulong;
+use std::ffi::{c_int, c_ulong};
 
 use pyo3::{
+    ffi,
     prelude::*,
-    types::{PyFunction, PyList, PyModule, PyTuple, PyType},
+    types::{PyFunction, PyList, PyModule, PyString, PyTuple, PyType},
 };
 
 use crate::{kind, types};
@@ -23,12 +24,48 @@ pub fn shown(object: &Bound<'_, PyAny>) -> String {
     within(object, DEEPEST)
 }
 
+/// What `repr` says, as the object's class writes it. `PyObject_Repr` itself first runs the handlers of signals that wait: what
+/// they raise is nobody's answer to what is asked here.
+///
+/// # Errors
+/// What the class raises.
+pub fn repr<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    written(object, ffi::Py_tp_repr)
+}
+
+/// What `str` says; otherwise as [`repr`].
+///
+/// # Errors
+/// What the class raises.
+pub fn str<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    match object.cast_exact::<PyString>() {
+        Ok(text) => Ok(text.clone()),
+        Err(_) => written(object, ffi::Py_tp_str),
+    }
+}
+
+fn written<'py>(object: &Bound<'py, PyAny>, number: c_int) -> PyResult<Bound<'py, PyString>> {
+    let slot = types::slot(&object.get_type(), number);
+    // SAFETY: both slots hold a function of this type or nothing, which an `Option` of one stands for.
+    let write = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::reprfunc>>(slot) };
+    let Some(write) = write else { return object.repr() };
+    // SAFETY: the object is of the class whose slot this is; the function gives a new reference, or NULL with an exception set.
+    let text = unsafe { Bound::from_owned_ptr_or_err(object.py(), write(object.as_ptr())) }?;
+    Ok(text.cast_into()?)
+}
+
 fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
     let class = object.get_type();
     let unknown = || match object.cast::<PyType>() {
         Ok(class) => format!("<class '{}'>", types::name_of(class)),
         Err(_) => format!("<{} object at {:p}>", types::name(object), object.as_ptr()),
     };
+    if let Ok(module) = object.cast_exact::<PyModule>() {
+        // Its own `repr` is Python code of `importlib`.
+        let text = |name: &str| module.dict().get_item(name).ok()??.extract::<String>().ok();
+        let place = text("__file__").map_or_else(String::new, |file| format!(" from '{file}'"));
+        return text("__name__").map_or_else(unknown, |name| format!("<module '{name}'{place}>"));
+    }
     let items = |open: &str, items: Vec<Bound<'_, PyAny>>, end: &str| {
         let rest = items.len().saturating_sub(LONGEST);
         let mut texts: Vec<_> = items.iter().take(LONGEST).map(|item| within(item, depth - 1)).collect();
@@ -66,12 +103,11 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
         let alone = types::flags(&base) & HAVE_GC == 0
             || object.is_instance_of::<PyType>()
             || object.is_exact_instance_of::<PyFunction>()
-            || object.is_exact_instance_of::<PyModule>()
             || kind::is_c_function(object)
             || kind::is_class_member(object);
         kind::is_class_member(&found) && alone
     });
-    let text = if safe { object.repr().ok() } else { None };
+    let text = if safe { repr(object).ok() } else { None };
     text.map_or_else(unknown, |text| text.to_string_lossy().into_owned())
 }
 

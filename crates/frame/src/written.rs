@@ -16,6 +16,7 @@ use std::{
 };
 
 use dynamlir_bytecode::{CodeObject, Const, Expr, Statement};
+use dynamlir_cpython_abi::shown;
 use dynamlir_guards::GuardSet;
 use pyo3::{
     exceptions::{PyNotImplementedError, PyReferenceError},
@@ -346,7 +347,7 @@ fn literal(object: &Bound<'_, PyAny>) -> PyResult<Option<Const>> {
         Some(Const::Bool(value.is_true()))
     } else if object.is_exact_instance_of::<PyInt>() {
         // Python refuses to write very long ones in decimal.
-        object.str().ok().map(|digits| Const::Int(digits.to_string()))
+        shown::str(object).ok().map(|digits| Const::Int(digits.to_string()))
     } else if let Ok(value) = object.cast_exact::<PyFloat>() {
         Some(value.value()).filter(|value| value.is_finite()).map(Const::Float)
     } else if let Ok(value) = object.cast_exact::<PyComplex>() {

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use dynamlir_cpython_abi::shown;
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
@@ -135,7 +136,7 @@ impl Constant {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
         // Python refuses to write very long integers in decimal.
-        let text = object.repr().or_else(|_| hexadecimal(object))?.to_string_lossy().into_owned();
+        let text = shown::repr(object).or_else(|_| hexadecimal(object))?.to_string_lossy().into_owned();
         Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text: text.into() }))
     }
 
@@ -199,11 +200,11 @@ impl Constant {
         }
         if let Ok(text) = object.cast_exact::<PyString>() {
             // Lone surrogates have no UTF-8; their repr is as good a name.
-            let canon = text.to_str().map_or_else(|_| object.repr().map(|r| format!("u{r}")), |t| Ok(format!("s{t}")))?;
+            let canon = text.to_str().map_or_else(|_| shown::repr(object).map(|r| format!("u{r}")), |t| Ok(format!("s{t}")))?;
             return Ok(Some((Kind::Equal, canon)));
         }
         if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyRange>() {
-            return Ok(Some((Kind::Equal, format!("r{}", object.repr()?))));
+            return Ok(Some((Kind::Equal, format!("r{}", shown::repr(object)?))));
         }
         if object.is_exact_instance_of::<PySlice>() {
             let parts = ["start", "stop", "step"].map(|name| object.getattr(name));
@@ -228,7 +229,7 @@ impl Constant {
             return Ok(Some((Kind::Singleton, format!("@{address}"))));
         }
         if address_of_class == known.device {
-            return Ok(Some((Kind::Equal, format!("d{}", object.str()?))));
+            return Ok(Some((Kind::Equal, format!("d{}", shown::str(object)?))));
         }
         if let Some((_, name)) = known.numpy.iter().find(|(known, _)| *known == address_of_class) {
             let bytes: Vec<u8> = object.call_method0("tobytes")?.extract()?;

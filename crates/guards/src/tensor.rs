@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use dynamlir_cpython_abi::objects::TensorClass;
+use dynamlir_cpython_abi::{objects::TensorClass, shown};
 use dynamlir_torch_abi::Meta;
 use pyo3::prelude::*;
 
@@ -39,8 +39,8 @@ impl TensorMatch {
             meta: meta.map_err(|error| no_tensor(&format!(": {error}")))?,
             no_dynamic_indices: true,
             class: Arc::new(class),
-            dtype: tensor.getattr("dtype")?.str()?.to_string().into(),
-            device: tensor.getattr("device")?.str()?.to_string().into(),
+            dtype: shown::str(&tensor.getattr("dtype")?)?.to_string().into(),
+            device: shown::str(&tensor.getattr("device")?)?.to_string().into(),
             class_name: class_name.into(),
         })
     }

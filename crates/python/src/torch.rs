@@ -2,7 +2,7 @@
 
 use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
-use dynamlir_cpython_abi::objects::learn_tensors;
+use dynamlir_cpython_abi::{objects::learn_tensors, shown};
 use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
 use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
 use pyo3::{
@@ -182,7 +182,7 @@ impl<'py> Calls<'py> {
 
 impl PythonCalls for Calls<'_> {
     fn signature(&mut self, schema: &str) -> Option<String> {
-        self.op(schema).ok()?.getattr("_schema").ok()?.str().ok()?.extract().ok()
+        shown::str(&self.op(schema).ok()?.getattr("_schema").ok()?).ok()?.extract().ok()
     }
 
     fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError> {

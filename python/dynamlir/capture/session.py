@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import composites, machinery, memo, progress
+from .. import composites, machinery, memo, modes, progress
 from ..fakes import Faker
 from ..identity import Base
 from ..reasons import Fallback, Location
@@ -52,7 +52,6 @@ class Session:
         """Where the frame has set state of the thread last."""
         self.began = time.monotonic()
         self._stack = contextlib.ExitStack()
-        self._depth = torch._C._len_torch_dispatch_stack()
 
     def __enter__(self) -> Session:
         with contextlib.ExitStack() as stack:
@@ -72,9 +71,6 @@ class Session:
         try:
             self._stack.close()
         finally:
-            # An interruption may have hit between two of them.
-            while torch._C._len_torch_dispatch_stack() > self._depth:
-                torch._C._pop_torch_dispatch_stack()
             if (failure := self.recorder.failure) is not None:
                 # Its frames, which hold what the user's functions were given, would hold this, and so it.
                 failure.__traceback__ = failure.__cause__ = failure.__context__ = None
@@ -85,7 +81,7 @@ class Session:
         if known is not None:
             return known
         # Metadata of a real tensor under the fake mode would be answered by fakes.
-        with _disable_current_modes():
+        with modes.set_aside():
             return self._add_input(real, name)
 
     def _add_input(self, real: torch.Tensor, name: str) -> torch.Tensor:
@@ -105,14 +101,14 @@ class Session:
         wanted: list[torch.Tensor],
     ) -> Span | None:
         """Operations that may be recorded once more; see `repeat.Span`."""
-        with _disable_current_modes():
+        with modes.set_aside():
             return Span.of(self.recorder, range(*ops), inputs, given, wanted)
 
     def repeat(
         self, span: Span, inputs: list[tuple[torch.Tensor, str]], given: list[torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
         """Record a span once more on other tensors, of which ``inputs`` are none of the graph's yet; see `repeat`."""
-        with _disable_current_modes():
+        with modes.set_aside():
             return repeat(self.recorder, span, inputs, given, self._add_input)
 
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
@@ -164,11 +160,9 @@ class Session:
         with _told_to_compile():
             return self.run(target, args, kwargs, location)
 
-    @contextlib.contextmanager
-    def outside(self) -> Iterator[None]:
+    def outside(self) -> modes.set_aside:
         """Leave the capture for a while: tensors made in here are real ones."""
-        with _disable_current_modes():
-            yield
+        return modes.set_aside()
 
     def function_context(self, inputs: int) -> FunctionContext:
         """What ``forward`` of a `torch.autograd.Function` gets to note things for its ``backward``."""

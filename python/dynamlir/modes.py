@@ -1,0 +1,46 @@
+"""The thread's dispatch modes, also where a signal handler raises between two steps of entering or leaving one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+
+class FakeMode(FakeTensorMode):
+    """A fake mode that leaves the stack as it was where an operation raises.
+
+    It enters itself again for what it decomposes. If a signal handler raises where that has been done and nobody is yet
+    to undo it, torch's dispatcher finds the mode twice and ends the process.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        depth = torch._C._len_torch_dispatch_stack()
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+        except BaseException:
+            while torch._C._len_torch_dispatch_stack() > depth:
+                torch._C._pop_torch_dispatch_stack(None)
+            raise
+
+
+class set_aside:
+    """Without the dispatch modes of this thread. In the end the stack is as it was, whatever is left on it within.
+
+    Not a generator: what one has not yet put back because a signal handler raised first, it would put back whenever
+    the exception is forgotten, long after the capture has restored the stack as the caller had it.
+    """
+
+    __slots__ = ("_modes",)
+
+    def __enter__(self) -> None:
+        self._modes: list[Any] = []
+        while torch._C._len_torch_dispatch_stack():
+            self._modes.append(torch._C._pop_torch_dispatch_stack(None))
+
+    def __exit__(self, *error: object) -> None:
+        while torch._C._len_torch_dispatch_stack():
+            torch._C._pop_torch_dispatch_stack(None)
+        while self._modes:
+            torch._C._push_on_torch_dispatch_stack(self._modes.pop())
