@@ -46,6 +46,14 @@ def alarm():
             lock.release()
 
 
+@pytest.fixture
+def dropped(monkeypatch):
+    """The classes of what a handler raised inside a `__del__` or a weak reference's callback: CPython drops it."""
+    found: list[type] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: found.append(report.exc_type))
+    return found
+
+
 class Handler:
     """A handler that is not a function. With `ours` it waits until code of dynamlir's runs.
 
@@ -84,11 +92,8 @@ def swallowing(x):
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Deadline, Halt, TimeoutError])
 @pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
-def test_an_interruption_reaches_the_caller(kind, door, alarm, monkeypatch):
+def test_an_interruption_reaches_the_caller(kind, door, alarm, dropped):
     hits: list[int] = []
-    # What a handler raises inside a `__del__` or a weak reference's callback, CPython itself reports and drops.
-    dropped: list[type] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda report: dropped.append(report.exc_type))
     handler = Handler(kind, hits, ours=door == "torch.compile")
     signal.signal(signal.SIGALRM, handler.method if kind is Halt else lambda *args: handler(*args))
     x = torch.ones(2, 3)
@@ -191,6 +196,38 @@ def test_the_progress_line_forgets_an_interrupted_capture(monkeypatch):
         pass
     assert not progress._captures
     assert not progress._changing.locked()
+
+
+MEMBERS = [member for kind in (str, bytes, list, dict, set, float, int, torch.Tensor) for member in vars(kind).values()]
+
+
+def test_an_interruption_of_the_guards_texts(alarm, dropped):
+    """The text of a C function asks for signals, and somebody takes what it raises for a function without a text."""
+    x = torch.ones(2, 3)
+
+    def function(x):
+        count = 0
+        for member in MEMBERS:
+            count += member is x
+        return x + count
+
+    raised, swallowed = 0, 0
+    for n in range(40):
+        hits: list[int] = []
+        signal.signal(signal.SIGALRM, Handler(Deadline, hits))
+        compiled = dynamlir.compile(lambda x: function(x) + n)  # noqa: B023
+        signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0015 * n)
+        try:
+            result = compiled(x)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            swallowed += len(hits)
+            torch.testing.assert_close(result, x + n)
+        except Deadline:
+            raised += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        torch.testing.assert_close(compiled(x), x + n)
+    assert swallowed == dropped.count(Deadline)
+    assert raised > 0
 
 
 def test_the_function_does_not_handle_what_interrupts_its_capture(alarm):

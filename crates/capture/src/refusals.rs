@@ -1,9 +1,7 @@
 //! What becomes of exceptions while capturing: reasons to stop, or the frame's own.
 
-use pyo3::{
-    exceptions::{PyBaseException, PyKeyboardInterrupt},
-    prelude::*,
-};
+use dynamlir_cpython_abi::exception;
+use pyo3::{exceptions::PyBaseException, prelude::*};
 
 use crate::{
     state::{Capture, Halt},
@@ -14,11 +12,8 @@ impl Capture<'_> {
     /// Ends the capture where a signal handler has raised: that is the caller's, as it is.
     pub(crate) fn interruption(&self, error: &PyErr) -> Option<Halt> {
         let py = self.py;
-        // What C code raises comes without lines of Python, a handler's own never does.
-        if error.traceback(py).is_none() && !error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            return None;
-        }
-        interruption_behind(py, error).map(|error| self.interrupted(error))
+        let found = if exception::may_interrupt(py, error) { interruption_behind(py, error) } else { None };
+        found.map(|error| self.interrupted(error))
     }
 
     /// Ends the capture with an exception that is the caller's.

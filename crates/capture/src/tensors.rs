@@ -454,7 +454,9 @@ impl<'py> Capture<'py> {
 fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
     let py = callable.py();
     let public = |module: &str| {
-        py.import(module).and_then(|module| module.getattr(name)).is_ok_and(|found| found.is(callable)).then(|| format!("{module}.{name}"))
+        // As it stands there: asked for what it has not, torch runs Python code.
+        let found = py.import(module).and_then(|module| module.dict().get_item(name)).ok().flatten();
+        found.is_some_and(|found| found.is(callable)).then(|| format!("{module}.{name}"))
     };
     for module in ["torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft"] {
         if let Some(found) = public(module) {

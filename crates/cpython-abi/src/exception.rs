@@ -1,8 +1,16 @@
 //! Raising, matching and chaining exceptions as the interpreter does.
 
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+};
 
-use pyo3::{exceptions::PyBaseException, ffi, prelude::*, types::PyTraceback};
+use pyo3::{
+    exceptions::{PyBaseException, PyKeyboardInterrupt},
+    ffi,
+    prelude::*,
+    types::PyTraceback,
+};
 
 thread_local! {
     /// The address of an exception that came instead of the one that was to be made, until somebody handles it. Never read.
@@ -35,6 +43,40 @@ pub fn raise(exception: &Bound<'_, PyBaseException>) -> PyErr {
     // SAFETY: class and instance are alive; the function takes references of its own.
     unsafe { ffi::PyErr_SetObject(exception.get_type().as_ptr(), exception.as_ptr()) };
     PyErr::fetch(py)
+}
+
+/// Whether an exception that came out of C code may be a signal handler's: what C code raises by itself comes without lines of Python.
+pub fn may_interrupt(py: Python<'_>, error: &PyErr) -> bool {
+    error.traceback(py).is_some() || error.is_instance_of::<PyKeyboardInterrupt>(py)
+}
+
+/// The value, or `None` for an exception of C code that means "no". What a signal handler has raised means nothing of the kind: it is
+/// raised once more where the interpreter next looks for signals.
+pub fn answer<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            if may_interrupt(py, error) {
+                postpone(py, error.clone_ref(py));
+            }
+        })
+        .ok()
+}
+
+/// Raises an exception where the main thread next looks for signals.
+fn postpone(py: Python<'_>, error: PyErr) {
+    /// Takes over a `PyErr` in a box. The interpreter calls this with its lock held, and not before it is attached.
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        // SAFETY: the one pointer that was made below, which comes back once.
+        let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+        Python::attach(|py| error.restore(py));
+        -1
+    }
+    let error = Box::into_raw(Box::new(error));
+    // SAFETY: the function may be called at any time.
+    if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0 {
+        // SAFETY: nobody has taken it over: the queue was full.
+        unsafe { Box::from_raw(error) }.write_unraisable(py, None);
+    }
 }
 
 /// Whether an object may stand in `except`: a class derived from `BaseException`.

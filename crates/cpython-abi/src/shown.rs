@@ -8,7 +8,7 @@ use pyo3::{
     types::{PyFunction, PyList, PyModule, PyString, PyTuple, PyType},
 };
 
-use crate::{kind, types};
+use crate::{exception, kind, types};
 
 /// `Py_TPFLAGS_HAVE_GC`: instances may refer to other objects, whose `repr` theirs calls.
 const HAVE_GC: c_ulong = 1 << 14;
@@ -107,7 +107,7 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
             || kind::is_class_member(object);
         kind::is_class_member(&found) && alone
     });
-    let text = if safe { repr(object).ok() } else { None };
+    let text = if safe { exception::answer(object.py(), repr(object)) } else { None };
     text.map_or_else(unknown, |text| text.to_string_lossy().into_owned())
 }
 

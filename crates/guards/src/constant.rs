@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use dynamlir_cpython_abi::shown;
+use dynamlir_cpython_abi::{exception, shown};
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
@@ -136,7 +136,11 @@ impl Constant {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
         // Python refuses to write very long integers in decimal.
-        let text = shown::repr(object).or_else(|_| hexadecimal(object))?.to_string_lossy().into_owned();
+        let text = match shown::repr(object) {
+            Err(error) if !exception::may_interrupt(object.py(), &error) => hexadecimal(object)?,
+            text => text?,
+        };
+        let text = text.to_string_lossy().into_owned();
         Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text: text.into() }))
     }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Mapping
@@ -59,5 +60,7 @@ def shared(
 def _of(*things: Any) -> _Known:
     place = tuple(map(id, things))
     if place not in _known:
-        _known[place] = [weakref.ref(thing, lambda _: _known.pop(place, None)) for thing in things], {}
+        # Of C: what a signal handler raises inside a callback in Python is lost.
+        forget = functools.partial(_known.pop, place)
+        _known[place] = [weakref.ref(thing, forget) for thing in things], {}
     return _known[place][1]
