@@ -62,6 +62,18 @@ def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
 
 
 @torch.no_grad()
+def test_no_class_of_c_is_looked_at_through_what_each_call_makes_anew() -> None:
+    """Else the check begins anew there: `dict.values` of the modules would be found through the call's `**kwargs`."""
+    model = nn.Sequential(nn.ReLU(), nn.Tanh())
+    compiled = dynamlir.compile(model)
+    same(compiled(X), model(X))
+    guards = str(compiled._cache[0].guards)
+    assert "L['self']._modules" in guards
+    for parameter in ("args", "kwargs"):
+        assert f"type(L['{parameter}'])" not in guards
+
+
+@torch.no_grad()
 def test_what_is_changed_back_finds_its_first_entry() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     compiled = dynamlir.compile(model)

@@ -97,7 +97,7 @@ impl<'py> Capture<'py> {
             if key == "__dict__" && self.is_written(owner) {
                 return self.stop(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
             }
-            self.pin_descriptor(descriptor, raw_source)?;
+            self.pin_descriptor(&class, descriptor, raw_source)?;
             return self.data_attr(owner, source, name, descriptor);
         }
         match self.written_attr(owner, &key) {
@@ -114,9 +114,9 @@ impl<'py> Capture<'py> {
         {
             match &raw {
                 // A property that came later would win.
-                ClassAttr::Missing => self.guards.absent(raw_source),
+                ClassAttr::Missing => self.pin_missing(&class, raw_source),
                 ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) | ClassAttr::Plain(found) => {
-                    self.pin_descriptor(found, raw_source)?;
+                    self.pin_descriptor(&class, found, raw_source)?;
                 }
             }
             return self.wrap(value, stored);
@@ -133,7 +133,7 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(method))
             }
             ClassAttr::Descriptor(found) => {
-                self.pin_descriptor(&found, raw_source)?;
+                self.pin_descriptor(&class, &found, raw_source)?;
                 self.bound_attr(owner, source, name, &found)
             }
             ClassAttr::Plain(value) => {
@@ -141,7 +141,7 @@ impl<'py> Capture<'py> {
                 self.wrap(value, raw_source)
             }
             ClassAttr::Missing => {
-                self.guards.absent(raw_source);
+                self.pin_missing(&class, raw_source);
                 self.missing_attr(owner, source, name, &key)
             }
         }
@@ -223,6 +223,13 @@ impl<'py> Capture<'py> {
         }
         self.guards.absent(at);
         Ok(())
+    }
+
+    /// Guards that a class holds nothing under the name of this source.
+    pub(crate) fn pin_missing(&self, class: &Bound<'py, PyType>, source: SourceId) {
+        if !is_immutable(class) {
+            self.guards.absent(source);
+        }
     }
 
     /// Guards that C code finds the same Python function in the class of an existing object: a `__len__`, a `__getattr__`.

@@ -49,7 +49,11 @@ impl<'py> Capture<'py> {
     }
 
     /// Guards a descriptor that a class holds, and that it is one.
-    pub(crate) fn pin_descriptor(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
+    pub(crate) fn pin_descriptor(&self, class: &Bound<'py, PyType>, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
+        if is_immutable(class) {
+            // C's own. A path to it would begin at whatever object of the class came by first, which may be a new one for each call.
+            return Ok(());
+        }
         self.pin_class_attr(at, found)?;
         self.pin_binding(found, at)
     }
@@ -194,9 +198,7 @@ impl<'py> Capture<'py> {
             self.pin_class_attr(at, &raw)?;
             return self.met(value);
         }
-        if !is_immutable(kind) {
-            self.guards.absent(at);
-        }
+        self.pin_missing(kind, at);
         if matches!(own, ClassAttr::Missing) {
             self.pin_class_entry(class, source, intern!(self.py, "__getattr__"))?;
         }

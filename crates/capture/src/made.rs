@@ -92,7 +92,9 @@ impl<'py> Capture<'py> {
         if let Some(at) = at {
             match &raw {
                 ClassAttr::Missing => self.guards.absent(at),
-                ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) => self.pin_descriptor(found, at)?,
+                ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) => {
+                    self.pin_descriptor(class, found, at)?;
+                }
                 ClassAttr::Plain(found) => self.pin_binding(found, at)?,
             }
         } else if let ClassAttr::Plain(found) = &raw {
