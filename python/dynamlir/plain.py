@@ -21,7 +21,7 @@ from .places import innermost, is_users
 PASSES = frozenset({"first-call"})
 """Plain Python changes what was in the way, so that the next call is captured."""
 
-ONCE = PASSES | {"raised", "tracing-error"}
+ONCE = PASSES | {"raised", "recursion", "tracing-error"}
 """Nothing is said unless plain Python returns and is called a second time like this: it is expected to raise, and its
 exception is what the user needs to see; or to change what was in the way."""
 

@@ -11,6 +11,7 @@ import sys
 import dynamlir
 import pytest
 import torch
+import tqdm
 from dynamlir import interruptions, modes, progress
 from dynamlir.capture.session import Session
 
@@ -40,9 +41,16 @@ def alarm():
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
-    # What a handler raises may come after `logging` has taken a lock and before it would release it again.
-    for lock in [logging._lock, *(handler().lock for handler in logging._handlerList if handler())]:
-        while lock is not None and lock._is_owned():
+    # What a handler raises may come after `logging` or `tqdm` has taken a lock and before it would release it again.
+    owned = {
+        lock: lock._is_owned
+        for lock in [logging._lock, *(known().lock for known in logging._handlerList if known())]
+        if lock
+    }
+    for lock in tqdm.tqdm.get_lock().locks:
+        owned[lock] = lock._is_owned if hasattr(lock, "_is_owned") else lock._semlock._is_mine
+    for lock, is_owned in owned.items():
+        while is_owned():
             lock.release()
 
 

@@ -166,3 +166,57 @@ def test_recursion_is_captured_in_linear_time(deep_stack):
     few = min(seconds_of(500) for _ in range(2))
     many = min(seconds_of(2000) for _ in range(2))
     assert many < 9 * few, (few, many)
+
+
+@pytest.mark.parametrize("depth", [1500, 6000])
+def test_recursion_does_not_count_as_calls_of_c(deep_stack, depth):
+    """From CPython 3.12 on, calls that go through C have a limit of their own, which nobody can set."""
+    dynamlir.reset()
+    with torch.no_grad():
+        result = dynamlir.compile(lambda x: count(depth, x), backend="python", fullgraph=True)(X)
+    assert result.tolist() == (X + depth).tolist()
+
+
+def deepest(n):
+    try:
+        return deepest(n + 1)
+    except RecursionError:
+        return n
+
+
+def deepest_of_c(n):
+    try:
+        return max([n + 1], key=lambda n: deepest_of_c(n) if n < 5000 else n) * 0 + n
+    except RecursionError:
+        return -1
+
+
+def beneath(frames, function, *args):
+    return function(*args) if frames == 0 else beneath(frames - 1, function, *args)
+
+
+@pytest.mark.parametrize("function", [deepest, deepest_of_c])
+def test_the_deepest_call_depends_on_the_caller(function):
+    dynamlir.reset()
+
+    def adds(x):
+        return x + function(0)
+
+    compiled = dynamlir.compile(adds)
+    with torch.no_grad():
+        for frames in (0, 0, 200, 0, 100):
+            assert beneath(frames, compiled, X).tolist() == beneath(frames, adds, X).tolist()
+    assert set(dynamlir.counters()["fallbacks"]) == {"recursion"}
+
+
+def test_where_the_recursion_ends_is_shown():
+    dynamlir.reset()
+
+    def endless(x):
+        return endless(x + 1)
+
+    with torch.no_grad(), pytest.raises(dynamlir.Unsupported) as caught:
+        dynamlir.compile(endless, fullgraph=True)(X)
+    text = str(caught.value)
+    assert text.startswith(f"recursion at {__file__}:") and " in endless: " in text, text
+    assert "RecursionError: maximum recursion depth exceeded" in text, text

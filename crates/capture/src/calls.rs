@@ -2,6 +2,7 @@
 
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::Source;
+use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
@@ -138,18 +139,11 @@ impl<'py> Capture<'py> {
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
             self.settle(value)?;
         }
-        let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
+        let values: Vec<Value<'py>> =
+            args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|arg| arg.object.clone().into()).collect();
+        let names = if kwargs.is_empty() { None } else { Some(PyTuple::new(self.py, kwargs.iter().map(|(name, _)| name))?) };
         self.entering.set(callable.as_ptr() as usize);
-        let result = if kwargs.is_empty() {
-            callable.call1(given)
-        } else {
-            let keywords = PyDict::new(self.py);
-            for (name, value) in kwargs {
-                keywords.set_item(name, &value.object)?;
-            }
-            callable.call(given, Some(&keywords))
-        };
-        self.returned(result)
+        self.returned(semantics::call(callable, &values, names.as_ref()))
     }
 
     /// The result of C or Python code that may have interpreted frames beneath it.

@@ -60,20 +60,6 @@ impl<'py> Capture<'py> {
         SourceId(number)
     }
 
-    fn unwind(&self, halt: Halt) -> Unwind {
-        match halt {
-            Halt::Raise(_) if self.stop.borrow().is_some() => abort(),
-            Halt::Raise(error) => match self.interruption(&error) {
-                Some(halt) => self.unwind(halt),
-                None => Unwind::Raise(error),
-            },
-            Halt::Stop(stop) => {
-                self.stop.borrow_mut().get_or_insert(stop);
-                abort()
-            }
-        }
-    }
-
     fn run<T>(&self, outcome: Result<T, Halt>) -> Run<T> {
         outcome.map_err(|halt| self.unwind(halt))
     }

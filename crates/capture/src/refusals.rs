@@ -1,7 +1,11 @@
 //! What becomes of exceptions while capturing: reasons to stop, or the frame's own.
 
-use dynamlir_cpython_abi::exception;
-use pyo3::{exceptions::PyBaseException, prelude::*};
+use dynamlir_cpython_abi::{Thread, exception};
+use dynamlir_interpreter::{Unwind, abort, suspended};
+use pyo3::{
+    exceptions::{PyBaseException, PyRecursionError},
+    prelude::*,
+};
 
 use crate::{
     state::{Capture, Halt},
@@ -9,6 +13,31 @@ use crate::{
 };
 
 impl Capture<'_> {
+    /// What the interpreter is told: an exception that the frame's handlers may catch, or that nothing more of it is captured.
+    pub(crate) fn unwind(&self, halt: Halt) -> Unwind {
+        match halt {
+            Halt::Raise(_) if self.stop.borrow().is_some() => abort(),
+            Halt::Raise(error) => match self.interruption(&error).or_else(|| self.too_deep(&error)) {
+                Some(halt) => self.unwind(halt),
+                None => Unwind::Raise(error),
+            },
+            Halt::Stop(stop) => {
+                self.stop.borrow_mut().get_or_insert(stop);
+                abort()
+            }
+        }
+    }
+
+    /// How deep calls may nest depends on who calls the frame, which is different each time, and on what the capture adds.
+    fn too_deep(&self, error: &PyErr) -> Option<Halt> {
+        let py = self.py;
+        if !error.is_instance_of::<PyRecursionError>(py) {
+            return None;
+        }
+        let (message, location) = with_room(py, || (error.to_string(), self.location()));
+        Some(Halt::Stop(Stop { reason: reason::RECURSION, message, location }))
+    }
+
     /// Ends the capture where a signal handler has raised: that is the caller's, as it is.
     pub(crate) fn interruption(&self, error: &PyErr) -> Option<Halt> {
         let py = self.py;
@@ -26,7 +55,7 @@ impl Capture<'_> {
     /// The reason behind an exception of the session, or the exception itself.
     pub fn session_error(&self, error: PyErr) -> Halt {
         let py = self.py;
-        if let Some(halt) = self.interruption(&error) {
+        if let Some(halt) = self.interruption(&error).or_else(|| self.too_deep(&error)) {
             return halt;
         }
         let failure = self.ask("failure", (error.value(py),));
@@ -63,9 +92,18 @@ impl Capture<'_> {
 pub(crate) fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
     // Before CPython 3.12 an error has its traceback beside the exception.
     let exception: Py<PyBaseException> = error.clone_ref(py).into_value(py);
-    match dynamlir_interpreter::suspended(|| py.import("dynamlir.interruptions")?.call_method1("of", (exception,))) {
+    let ask = || py.import("dynamlir.interruptions")?.call_method1("of", (exception,));
+    match suspended(|| with_room(py, ask)) {
         Ok(found) => (!found.is_none()).then(|| PyErr::from_value(found)),
         // What is asked raises nothing by itself.
         Err(another) => Some(another),
+    }
+}
+
+/// Asks what CPython would refuse with a `RecursionError` where one is being raised.
+fn with_room<R>(py: Python<'_>, question: impl FnOnce() -> R) -> R {
+    match Thread::current(py) {
+        Ok(thread) => thread.with_room(question),
+        Err(_) => question(),
     }
 }

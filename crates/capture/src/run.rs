@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, rc::Rc};
 
-use dynamlir_cpython_abi::Thread;
+use dynamlir_cpython_abi::{Thread, observer};
 use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
@@ -162,10 +162,10 @@ fn attempt<'py>(
         let message = format!("a {kind}, which runs after the call");
         return Ok(Err(Stop { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
     }
-    if Thread::current(py).is_ok_and(Thread::is_in_tool) {
-        // Nothing that runs now comes to the hook.
-        let message = "called by a trace function or an audit hook".to_owned();
-        return Ok(Err(Stop { reason: reason::BYTECODE, message, location: Vec::new() }));
+    if let Ok(thread) = Thread::current(py)
+        && let Some(observer) = observer(thread, function)
+    {
+        return Ok(Err(Stop { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
     let finished = with_policy(py, policy, || function.call(args, kwargs));

@@ -24,6 +24,9 @@ pub struct Thread<'py> {
     _not_send: PhantomData<*mut ()>,
 }
 
+/// How many calls `Thread::with_room` allows for. CPython's own limits leave far more of the C stack than these take.
+const ROOM: c_int = 50;
+
 /// Whether the eval breaker is where the table says: 0 not examined, 1 yes, 2 no.
 pub(crate) static EVAL_BREAKER: AtomicU8 = AtomicU8::new(0);
 
@@ -122,6 +125,29 @@ impl<'py> Thread<'py> {
         if let Some(c) = self.abi.layout.thread.c_recursion.filter(|_| from_c) {
             self.count(c.remaining, c.units);
         }
+    }
+
+    /// Runs a closure with room for a few calls more, for questions of ours about a `RecursionError` where it is raised. They may
+    /// not call code of the user's, which might come here again and again.
+    pub fn with_room<R>(self, closure: impl FnOnce() -> R) -> R {
+        struct Room<'py>(Thread<'py>);
+        impl Room<'_> {
+            fn change(&self, calls: c_int) {
+                let layout = &self.0.abi.layout.thread;
+                self.0.count(layout.recursion_remaining, calls);
+                if let Some(c) = layout.c_recursion {
+                    self.0.count(c.remaining, calls * c.units);
+                }
+            }
+        }
+        impl Drop for Room<'_> {
+            fn drop(&mut self) {
+                self.change(-ROOM);
+            }
+        }
+        let room = Room(self);
+        room.change(ROOM);
+        closure()
     }
 
     pub(crate) fn recursion_limit(self) -> i32 {

@@ -9,8 +9,9 @@ use std::{
 };
 
 use dynamlir_cpython_abi::{
-    Abi, abi,
+    Abi, Thread, abi,
     objects::{Arguments, Callee, code_address},
+    observer,
 };
 use dynamlir_guards::{Inputs, Outcome, Roots};
 use pyo3::{
@@ -58,6 +59,8 @@ pub enum Unforeseen {
     Changed,
     /// Another thread is compiling.
     Compiling,
+    /// Somebody sees what the thread runs.
+    Observed(&'static str),
     /// The guards of the entry that was made for the call do not hold for it.
     Unsteady,
 }
@@ -364,6 +367,12 @@ impl Callee for Callable {
             Stance::EagerFirst if self.delayed.swap(forgotten(), Ordering::Relaxed) == forgotten() => {}
             Stance::EagerFirst | Stance::EagerOnMiss => return self.call_plain(arguments),
             Stance::FailOnMiss => return Err(self.compiler.refused(&miss)),
+        }
+        if let Ok(thread) = Thread::current(py)
+            && let Some(observer) = observer(thread, function)
+        {
+            self.compiler.unforeseen(py, Unforeseen::Observed(observer))?;
+            return self.call_plain(arguments);
         }
         let Some(turn) = self.turn() else {
             self.compiler.unforeseen(py, Unforeseen::Compiling)?;

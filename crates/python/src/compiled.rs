@@ -192,6 +192,7 @@ impl Compiler for PythonCompiler {
             Unforeseen::Changed if self.changed.load(Ordering::Relaxed) && !settings::refuses_plain() => return Ok(()),
             Unforeseen::Changed => ("code-changed", "its __code__ is not the one that was compiled"),
             Unforeseen::Compiling => ("compiling", ""),
+            Unforeseen::Observed(by) => ("observed", by),
             Unforeseen::Unsteady => ("unguardable", "what the call looks at changed while it was compiled"),
         };
         self.object.bind(py).call_method1("unforeseen", (reason, message))?;

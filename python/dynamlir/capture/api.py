@@ -184,7 +184,7 @@ class Compiler:
 
     def _note(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
-        if reason != "cache-limit":
+        if reason not in {"cache-limit", "observed"}:
             report.add(report.CompileReport(graph=self.name, eager=event))
         if self.fullgraph and reason not in plain.PASSES:
             raise Unsupported(str(event))
