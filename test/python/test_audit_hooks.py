@@ -67,3 +67,45 @@ def test_what_an_audit_hook_calls_runs_plain() -> None:
         """)
         == "[2.0, 2.0] 2"
     )
+
+
+def test_what_a_signal_handler_raises_in_an_audit_hook_reaches_the_caller() -> None:
+    """At whatever attribute: guards, say, take an object for another one where asking for its `__code__` raises."""
+    said = run("""
+        import signal, sys, torch, dynamlir
+
+        class Deadline(Exception):
+            pass
+
+        def handler(*args):
+            raise Deadline
+
+        def audit(event, arguments):
+            global left
+            if event == "object.__getattr__":
+                left -= 1
+                if left == 0:
+                    signal.raise_signal(signal.SIGUSR1)
+
+        def shift(x, by=1.5):
+            return torch.add(x, by)
+
+        left = 0
+        signal.signal(signal.SIGUSR1, handler)
+        sys.addaudithook(audit)
+        x = torch.ones(2)
+        compiled = dynamlir.compile(lambda x: shift(x).sin())
+        compiled(x)
+        raised = 0
+        while True:
+            compiled = dynamlir.compile(lambda x: shift(x).sin() + raised)
+            left = raised + 1
+            try:
+                compiled(x)
+            except Deadline:
+                raised += 1
+                continue
+            break
+        print(raised > 0, left > 0, dynamlir.counters()["fallbacks"])
+        """)
+    assert said == "True True {}"

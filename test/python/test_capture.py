@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import importlib.machinery
 import math
 import sys
+import types
 
 import dynamlir
 import pytest
@@ -458,6 +460,24 @@ def test_exceptions_are_the_functions_own():
         dynamlir.compile(fails)(A)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         dynamlir.compile(reference)(A)
+
+
+def test_what_modules_lack_is_looked_for():
+    """CPython 3.13 asks a module's specification, in Python, before it says that there is no such attribute."""
+    module = types.ModuleType("made")
+    module.__spec__ = importlib.machinery.ModuleSpec("made", None)
+    seen = check(lambda x: x + hasattr(module, "scale") + getattr(math, "scale", 2), A)
+
+    def catches(x):
+        try:
+            return x + module.scale
+        except AttributeError:
+            return x + 1
+
+    also = check(catches, A)
+    module.scale = 3
+    torch.testing.assert_close(seen(A), A + 3)
+    torch.testing.assert_close(also(A), A + 3)
 
 
 def test_what_torch_says_to_a_handler_is_about_tensors_not_fakes(capfd):

@@ -81,11 +81,16 @@ impl<'py> Capture<'py> {
             }
             return self.call(&function, &all, kwargs);
         }
+        self.stop_at_unknown(object)
+    }
+
+    /// Ends the capture at a C function that is not known. What writes to a stream, and all that `logging` does, is output.
+    pub(crate) fn stop_at_unknown<T>(&self, function: &Bound<'py, PyAny>) -> Outcome<T> {
         let location = self.location();
-        let writes = receiver(object).is_some_and(|file| self.torch.is_file(&file));
+        let writes = receiver(function).is_some_and(|file| self.torch.is_file(&file));
         let logs = location.first().is_some_and(|(file, _, _)| self.torch.is_logging(file));
         let reason = if writes || logs { reason::PRINT } else { reason::C_FUNCTION };
-        Err(Halt::Stop(Stop { reason, message: describe(object), location }))
+        Err(Halt::Stop(Stop { reason, message: describe(function), location }))
     }
 
     /// `__func__`, `__self__` or `__wrapped__`, with its source where the whole has one.

@@ -48,4 +48,5 @@ mod tensors;
 pub mod torch;
 mod wrapped;
 
+pub use refusals::interruption_behind;
 pub use run::{Captured, Stopped, Tables, capture};

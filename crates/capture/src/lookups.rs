@@ -171,7 +171,10 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        self.met(module.getattr(name)?)
+        self.asks_a_module.set(true);
+        let found = module.getattr(name);
+        self.asks_a_module.set(false);
+        self.met(found?)
     }
 
     /// An attribute of an existing class: of its metaclass, if that has a data descriptor for it; else what it or a base has; else

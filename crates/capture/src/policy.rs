@@ -137,6 +137,11 @@ impl Policy for CapturePolicy {
         let called = self.state.entering.replace(0);
         let function = function.map_or(0, |function| function.as_ptr() as usize);
         let by_c = function == 0 || function != called;
+        // From CPython 3.13 on, the words of an AttributeError depend on where the module is from.
+        if self.state.asks_a_module.take() && by_c && first.is_some_and(|spec| self.state.torch.asks_for_origin(function, spec)) {
+            self.state.asks_a_module.set(true);
+            return true;
+        }
         self.state.called_back.set(if by_c { function } else { 0 });
         first.is_some_and(|first| by_c && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none()))
     }

@@ -89,7 +89,7 @@ impl Capture<'_> {
 }
 
 /// What a signal handler has raised, if it is behind an error; see `dynamlir.interruptions`.
-pub(crate) fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
+pub fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
     // Before CPython 3.12 an error has its traceback beside the exception.
     let exception: Py<PyBaseException> = error.clone_ref(py).into_value(py);
     let ask = || py.import("dynamlir.interruptions")?.call_method1("of", (exception,));

@@ -149,7 +149,7 @@ impl<'py> Capture<'py> {
             // What the frame has made is in no other thread's hands.
             (Special::Lock, _) if self.fills_a_cache() => Ok(boolean(true)),
             (Special::Unlock, _) if self.fills_a_cache() => Ok(Tracked::new(py.None().into_bound(py))),
-            (Special::Lock | Special::Unlock, _) => self.stop(reason::C_FUNCTION, describe(&callable.object)),
+            (Special::Lock | Special::Unlock, _) => self.stop_at_unknown(&callable.object),
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;

@@ -129,6 +129,8 @@ pub struct State {
     pub(crate) entering: Cell<usize>,
     /// The address of the function with arguments that C code has started last, if that is not `entering`; else 0.
     pub(crate) called_back: Cell<usize>,
+    /// Whether C code looks for an attribute that a module may lack.
+    pub(crate) asks_a_module: Cell<bool>,
     /// The C code that runs.
     pub(crate) native: RefCell<Option<Native>>,
     /// Existing objects whose contents are guarded, by address; whether they hold tensors.
@@ -225,6 +227,7 @@ impl State {
             specials: RefCell::default(),
             entering: Cell::new(0),
             called_back: Cell::new(0),
+            asks_a_module: Cell::new(false),
             native: RefCell::default(),
             known_sources: RefCell::default(),
             lines: RefCell::default(),

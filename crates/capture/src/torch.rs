@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use dynamlir_cpython_abi::objects as native;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple, PyType},
@@ -20,6 +21,8 @@ pub struct Torch {
     logging: String,
     /// The code of what `torch._disable_dynamo` makes of functions, some of torch's own among them.
     disabled: usize,
+    /// The addresses of `ModuleSpec.has_location` and of its class.
+    spec_origin: (usize, usize),
     /// Functions that Python enters to run an operation.
     dispatch: HashSet<usize>,
     operator_getattrs: HashSet<usize>,
@@ -87,6 +90,10 @@ impl Torch {
             disabled: {
                 let disable = py.import("torch._compile")?.getattr("_disable_dynamo")?;
                 disable.call1((py.get_type::<PyAny>().getattr("__init_subclass__")?,))?.getattr("__code__")?.as_ptr() as usize
+            },
+            spec_origin: {
+                let spec = py.import("importlib.machinery")?.getattr("ModuleSpec")?;
+                (spec.getattr("has_location")?.getattr("fget")?.as_ptr() as usize, spec.as_ptr() as usize)
             },
             logging: py.import("logging")?.getattr("__file__")?.extract()?,
             operator_getattrs: {
@@ -179,8 +186,13 @@ impl Torch {
 
     /// What `torch._disable_dynamo` has wrapped in this function; None where it has not.
     pub fn wrapped_by_disable<'py>(&self, function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let code = function.getattr("__code__").ok()?;
+        let code = native::code(function)?;
         if code.as_ptr() as usize == self.disabled { function.getattr("__wrapped__").ok() } else { None }
+    }
+
+    /// Whether this asks a module's `__spec__`, of Python's own class, whether the module has a file.
+    pub fn asks_for_origin(&self, function: usize, spec: &Bound<'_, PyAny>) -> bool {
+        (function, spec.get_type_ptr() as usize) == self.spec_origin
     }
 
     /// Whether a file is that of `logging`, whose locks nobody else asks for.

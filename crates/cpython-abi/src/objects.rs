@@ -9,6 +9,6 @@ mod trail;
 
 pub use callable::{Arguments, Callee, callable, callable_type, callee_of};
 pub use pins::{Pin, Pins};
-pub use recorder::{Proof, Reached, Recorder, Spot, code_address};
+pub use recorder::{Proof, Reached, Recorder, Spot, code, code_address};
 pub use tensor::{Attributes, TensorClass, learn_tensors, tensor_of};
 pub use trail::Trail;

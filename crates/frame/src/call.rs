@@ -9,7 +9,7 @@ use std::{
 };
 
 use dynamlir_cpython_abi::{
-    Abi, Thread, abi,
+    Abi, Thread, abi, exception,
     objects::{Arguments, Callee, code_address},
     observer,
 };
@@ -108,6 +108,9 @@ pub trait Compiler: Send + Sync {
     /// # Errors
     /// What the call raises instead.
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()>;
+
+    /// What a signal handler has raised, if it is behind an error that guards ran into.
+    fn interruption(&self, py: Python<'_>, error: &PyErr) -> Option<PyErr>;
 
     /// Names each Python object that it holds strongly.
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
@@ -268,8 +271,16 @@ impl Callable {
                     cache.hit(at);
                     return self.run(roots.function.py(), entry, &inputs);
                 }
+                Outcome::Fail => {}
                 // What raises while it is looked at does not fit; Python raises it again, or something else matches.
-                Outcome::Fail | Outcome::Error(_) => {}
+                Outcome::Error(error) => {
+                    let py = roots.function.py();
+                    if exception::may_interrupt(py, &error)
+                        && let Some(interruption) = self.compiler.interruption(py, &error)
+                    {
+                        return Err(interruption);
+                    }
+                }
             }
         }
         Ok(Hit::Miss)

@@ -9,10 +9,11 @@
 use dynamlir_cpython_abi::{
     Thread,
     mapping::iterates_as_dict,
-    objects::{Attributes, Proof, Reached, Recorder, Spot, Trail},
+    objects::{self, Attributes, Proof, Reached, Recorder, Spot, Trail},
 };
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
+    exceptions::PyAttributeError,
     prelude::*,
     sync::PyOnceLock,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
@@ -440,10 +441,22 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
         Check::DictKeys(keys) => dict_keys(keys, object),
         Check::SetElements(elements) => set_elements(elements, object),
         Check::SetOrder(elements) => set_order(elements, object),
-        Check::Code(code) => match object.getattr(pyo3::intern!(object.py(), "__code__")) {
-            Ok(seen) => code.is(&seen),
-            Err(_) => Ok(false),
+        Check::Code(code) => match code_of(object)? {
+            Some(seen) => code.is(&seen),
+            None => Ok(false),
         },
+    }
+}
+
+/// What an object has for its code; None where it has none.
+fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Some(code) = objects::code(object) {
+        return Ok(Some(code));
+    }
+    match object.getattr(pyo3::intern!(object.py(), "__code__")) {
+        Ok(code) => Ok(Some(code)),
+        Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

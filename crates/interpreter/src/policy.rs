@@ -102,8 +102,8 @@ pub trait Policy {
         Ok(())
     }
 
-    /// Whether a frame that C code starts is no part of the program, such as the callback of a weak reference that died: it and
-    /// all beneath it is CPython's. Asked with the function and its first argument.
+    /// Whether a frame that C code starts is not part of the program, such as the callback of a weak reference that died, or what is
+    /// asked for the words of an error: it and all beneath it is CPython's. Asked with the function and its first argument.
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
         false
     }

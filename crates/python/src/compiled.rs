@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use dynamlir_capture::{
-    Captured, Stopped,
+    Captured, Stopped, interruption_behind,
     stop::{Stop, reason},
 };
 use dynamlir_cpython_abi::{
@@ -198,6 +198,10 @@ impl Compiler for PythonCompiler {
         self.object.bind(py).call_method1("unforeseen", (reason, message))?;
         self.changed.fetch_or(why == Unforeseen::Changed, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn interruption(&self, py: Python<'_>, error: &PyErr) -> Option<PyErr> {
+        interruption_behind(py, error)
     }
 
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {

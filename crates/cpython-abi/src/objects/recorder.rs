@@ -17,7 +17,7 @@ use pyo3::{
 };
 
 pub use self::{
-    functions::code_address,
+    functions::{code, code_address},
     spot::{Proof, Reached, Spot},
 };
 use super::{Pin, TensorClass, Trail};

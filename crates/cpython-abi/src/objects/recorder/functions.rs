@@ -104,6 +104,15 @@ pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
     Some(unsafe { function.as_ptr().byte_add(at::FUNCTION_CODE).cast::<usize>().read() })
 }
 
+/// A Python function's code; None for what is not a Python function. Asking for `__code__` would tell audit hooks, which may raise,
+/// and gives signal handlers a chance to.
+#[must_use]
+pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let code = code_address(function)? as *mut pyo3::ffi::PyObject;
+    // SAFETY: the function, which is alive, holds its code, which is never NULL.
+    Some(unsafe { Bound::from_borrowed_ptr(function.py(), code) })
+}
+
 /// Types that `types` knows by name, whose instances have fields that we read.
 pub(super) struct Kinds {
     pub function: Py<PyType>,
