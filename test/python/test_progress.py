@@ -307,7 +307,9 @@ def test_nothing_is_left_after_an_interruption(tmp_path: Path) -> None:
     program = tmp_path / "slow.py"
     program.write_text(textwrap.dedent(SLOW))
     made = Terminal()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # CPython 3.13 writes tracebacks in colours where it sees a terminal.
+    path = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHON_COLORS": "0"}
     child = subprocess.Popen(
         [sys.executable, program], stderr=made.stream, stdout=subprocess.PIPE, env=environment, text=True
     )
