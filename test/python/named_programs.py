@@ -235,6 +235,32 @@ class Attentions(nn.Module):
         return torch.stack(outs)
 
 
+class Masked(nn.Module):
+    """Stores what it is given before an operation that returns the same tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, mask):
+        shift = mask
+        shift = shift.contiguous()
+        hidden = self.linear(x) + shift
+        return hidden, mask
+
+
+class MaskedLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Masked() for _ in range(5))
+
+    def forward(self, x):
+        mask = x.sin()
+        for layer in self.layers:
+            x, mask = layer(x, mask)
+        return x
+
+
 class Convolution(nn.Module):
     def __init__(self):
         super().__init__()
@@ -304,6 +330,10 @@ def without_gradients(x):
 
 OTHERWISE: dict[str, tuple[Program, str]] = {
     "in place": ((in_place_under_two_names, (X,)), "both names are one tensor, whose latest node is what is used"),
+    "equal layers": (
+        (MaskedLayers().eval(), (X,)),
+        "contiguous() gives back the tensor itself: the latest node",
+    ),
     "sum": ((summed, (X,)), "Dynamo runs a Python function of its own, whose variables name the nodes"),
     "enumerate": ((enumerated, (X,)), "Dynamo runs a Python function of its own, whose variables name the items"),
     "T": ((transposed, (X,)), "Dynamo calls an operator of aten; an attribute is one to us"),

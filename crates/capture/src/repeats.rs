@@ -332,6 +332,8 @@ impl<'py> Capture<'py> {
         }
         let mut values: HashMap<usize, Bound<'py, PyAny>> =
             region.arguments.iter().zip(fakes).map(|(node, fake)| (node.index(), fake.clone())).collect();
+        // A node that returns an argument as it is stands for it from then on.
+        let given: Vec<_> = fakes.iter().map(|fake| self.node(fake)).collect();
         let ops = self.op_count();
         let first = self.graph.borrow().nodes().len();
         let inputs = (region.nodes.0..region.nodes.1).filter_map(|at| template.inputs.get_key_value(&at));
@@ -356,7 +358,7 @@ impl<'py> Capture<'py> {
         {
             return self.stop(reason::INTERNAL_ERROR, "a repeated call has done something else");
         }
-        self.repeat_stores(region, first, fakes);
+        self.repeat_stores(region, first, &given);
         self.ask("note_repeated", (module,))?;
         Ok(Some(Tracked::new(self.remade(&region.result, &values)?)))
     }

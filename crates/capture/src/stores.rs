@@ -30,12 +30,12 @@ impl<'py> Capture<'py> {
         self.graph.borrow().stores().len()
     }
 
-    /// Notes the stores of a region once more, for the nodes from `first` on and the nodes of other arguments.
-    pub(crate) fn repeat_stores(&self, region: &Region, first: usize, arguments: &[Bound<'py, PyAny>]) {
+    /// Notes the stores of a region once more, for the nodes from `first` on and the nodes that other arguments had before.
+    pub(crate) fn repeat_stores(&self, region: &Region, first: usize, arguments: &[Option<NodeId>]) {
         let mut graph = self.graph.borrow_mut();
         let shifted = |at: usize| first + (at - region.nodes.0);
         let node = |node: NodeId| match region.arguments.iter().position(|argument| *argument == node) {
-            Some(at) => self.node(&arguments[at]),
+            Some(at) => arguments[at],
             None if node.index() >= region.nodes.0 => graph.id_at(shifted(node.index())),
             None => None,
         };
