@@ -7,14 +7,19 @@ them, and no handler of the function that is captured sees them.
 from __future__ import annotations
 
 import signal
+import sys
 import types
 from typing import Any
 
 
 def of(error: BaseException) -> BaseException | None:
-    """The interruption behind an exception: itself, or what it was raised from; None for one of the program's own."""
+    """The interruption behind an exception: itself, or what it was raised from; None for one of the program's own.
+
+    What the program was handling when it called is the context of all that is raised meanwhile, and behind none of it.
+    """
     codes: set[types.CodeType] | None = None
-    seen: set[int] = set()
+    handled = sys.exc_info()[1]
+    seen: set[int] = set() if handled is None or handled is error else {id(handled)}
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))

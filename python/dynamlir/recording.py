@@ -226,6 +226,8 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
     if isinstance(value, torch.Tensor):
         return ("t", lookup(value))
     if isinstance(value, (int, torch.SymInt)):
+        if not -(2**63) <= int(value) < 2**63:
+            raise Fallback("opaque-argument", f"{value}, which 64 bits do not hold")
         return int(value)
     if isinstance(value, (float, torch.SymFloat)):
         return float(value)

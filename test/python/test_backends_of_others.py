@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 
 import dynamlir
 import pytest
@@ -117,3 +118,37 @@ def test_partials_are_backends():
 
     compiled = dynamlir.compile(lambda x: x + 1, backend=functools.partial(backend, times=2))
     assert torch.equal(compiled(X), (X + 1) * 2)
+
+
+def test_a_backend_that_runs_the_graph_draws_no_random_numbers():
+    def backend(graph, examples):
+        random.random()
+        graph(*examples)
+        return graph.forward
+
+    def function(x):
+        return torch.dropout(x, 0.5, True) + torch.rand(3)
+
+    x = torch.ones(3)
+    torch.manual_seed(3)
+    random.seed(3)
+    expected = [function(x) for _ in range(2)], random.random()
+    torch.manual_seed(3)
+    random.seed(3)
+    compiled = dynamlir.compile(function, backend=backend)
+    seen = [compiled(x) for _ in range(2)], random.random()
+    torch.testing.assert_close(seen, expected, rtol=0, atol=0)
+
+
+def test_autocast_is_not_dead_code():
+    def backend(graph, _):
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+        return graph.forward
+
+    def function(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return x @ x
+
+    x = torch.ones(4, 4)
+    assert dynamlir.compile(function, backend=backend)(x).dtype == function(x).dtype == torch.bfloat16

@@ -83,6 +83,22 @@ def test_the_twelve_steps():
     ]
 
 
+def test_the_steps_of_a_module():
+    """Its class has a `__getattr__`, which the trace does not call."""
+
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    model = Gate().eval()
+    for trace in (dynamlir.trace_steps(model), dynamlir.trace_steps(model.forward)):
+        assert [step.node for step in trace(A).steps if step.node][-1].startswith("return relu")
+
+
 def test_trace_compile_guard_cache_execute():
     fn = dynamlir.compile(reference)
     assert_same(fn(A, B), reference(A, B))

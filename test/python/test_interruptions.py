@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import logging
 import os
@@ -269,3 +270,33 @@ def test_an_interrupt_that_the_function_raises_is_its_own():
     compiled = dynamlir.compile(function)
     assert [compiled(x).tolist() for _ in range(2)] == [[2.0, 2.0]] * 2
     assert {event.reason for event in dynamlir.fallbacks()} <= {"raised"}
+
+
+@pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
+def test_what_the_caller_handles_is_not_raised_again(door, alarm):
+    """It is the context of all that is raised meanwhile."""
+
+    def catches(x):
+        try:
+            return x.missing
+        except AttributeError:
+            return x + 1
+
+    def raises(x):
+        raise ValueError("its own")
+
+    def handler(*args):
+        raise Deadline("before")
+
+    signal.signal(signal.SIGALRM, handler)
+    x = torch.ones(2)
+    compile_ = dynamlir.compile if door == "dynamlir.compile" else functools.partial(torch.compile, backend="dynamlir")
+    for interrupt in (lambda: handler(), lambda: exec("raise KeyboardInterrupt")):
+        torch._dynamo.reset()
+        try:
+            interrupt()
+        except (Deadline, KeyboardInterrupt):
+            compiled = compile_(lambda x: catches(x) * 2)
+            assert compiled(x).tolist() == [4.0, 4.0]
+            with pytest.raises(ValueError, match="its own"):
+                compile_(lambda x: raises(x))(x)

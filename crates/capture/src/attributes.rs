@@ -65,8 +65,7 @@ impl<'py> Capture<'py> {
         }
         if owner.object.is_exact_instance_of::<PyFunction>() {
             self.pin(&owner.object, source)?;
-            let value = owner.object.getattr(name)?;
-            return self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())));
+            return self.asked_attr(&owner.object, source, name);
         }
         self.pin_class_entry(&owner.object, source, intern!(self.py, "__getattribute__"))?;
         let slot = lookup(&owner.object.get_type(), "__getattribute__")?;
@@ -79,9 +78,7 @@ impl<'py> Capture<'py> {
                 // Each thread has other attributes, which are nowhere in the object.
                 return self.stop(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
             }
-            // C code that looks wherever it likes: asked again on each check.
-            let value = owner.object.getattr(name)?;
-            return self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())));
+            return self.asked_attr(&owner.object, source, name);
         }
         self.stored_attr(&owner.object, source, name)
     }
@@ -150,9 +147,9 @@ impl<'py> Capture<'py> {
     /// `super().name`: the classes behind the one that asks are guarded up to the one that has the name.
     fn super_attr(&self, object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let key = text(name)?;
-        let value = object.getattr(name)?;
+        let value = object.getattr(name);
         let (asking, class) = (object.getattr("__thisclass__")?, object.getattr("__self_class__")?);
-        let Ok(class) = class.cast_into::<PyType>() else { return self.met(value) };
+        let Ok(class) = class.cast_into::<PyType>() else { return self.met(value?) };
         if let Some(source) = self.source_of(&class) {
             self.pin_mro(&class, source)?;
         }
@@ -166,8 +163,8 @@ impl<'py> Capture<'py> {
             match lookup(&base, &key)? {
                 None => self.guards.absent(at),
                 Some(raw) => {
-                    if own && raw.is(&value) {
-                        return self.wrap(value, at);
+                    if own && value.as_ref().is_ok_and(|value| raw.is(value)) {
+                        return self.wrap(value?, at);
                     }
                     self.pin_class_attr(at, &raw)?;
                 }
@@ -176,7 +173,7 @@ impl<'py> Capture<'py> {
                 break;
             }
         }
-        self.met(value)
+        self.met(value?)
     }
 
     pub(crate) fn missing_attr(

@@ -203,7 +203,7 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(class) {
             self.pin(object, source)?;
             // What makes an instance, and how the class is called.
-            for name in ["__new__", "__init__"] {
+            for name in ["__new__", "__init__", "__abstractmethods__"] {
                 self.pin_entry(kind, source, &PyString::new(self.py, name))?;
             }
             self.pin_class_entry(object, source, &PyString::new(self.py, "__call__"))?;

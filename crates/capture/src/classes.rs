@@ -72,7 +72,18 @@ impl<'py> Capture<'py> {
     ) -> Outcome<Bound<'py, PyAny>> {
         self.settle(subject)?;
         let kind = self.classes(class)?;
-        let found = semantics::match_class(&subject.object, &kind, positional, names)?;
+        let found = match semantics::match_class(&subject.object, &kind, positional, names) {
+            Ok(found) => found,
+            Err(error) => {
+                // The class lists too few names, or none.
+                if let Some(source) = self.source_of(&kind)
+                    && let Ok(class) = kind.cast::<PyType>()
+                {
+                    self.pin_entry(class, source, intern!(self.py, "__match_args__"))?;
+                }
+                return Err(error.into());
+            }
+        };
         let Some(source) = self.source_of(&subject.object) else { return Ok(found) };
         self.pin_type(&subject.object, source)?;
         if !subject.object.is_instance(&kind)? {

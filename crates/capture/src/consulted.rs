@@ -3,9 +3,9 @@
 //! The method that is called is Python and interpreted. That there is no other that C code would prefer is guarded here, for classes
 //! that may be given one.
 
-use pyo3::{prelude::*, types::PyString};
+use pyo3::{exceptions::PyTypeError, prelude::*, types::PyString};
 
-use crate::state::{Capture, Outcome};
+use crate::state::{Capture, Halt, Outcome};
 
 /// Where a value becomes text.
 pub(crate) const TEXT: &[&str] = &["__format__", "__repr__", "__str__"];
@@ -23,6 +23,14 @@ pub(crate) const INDEX: &[&str] = &["__index__"];
 pub(crate) const SUMMED: &[&str] = &["__add__", "__radd__"];
 /// Where a mapping is spread: `{**x}`.
 pub(crate) const SPREAD: &[&str] = &["__getitem__", "keys"];
+/// Where a value is gone through.
+pub(crate) const ITERATED: &[&str] = &["__iter__", "__getitem__"];
+/// Where an iterator is asked for what comes next.
+pub(crate) const NEXT: &[&str] = &["__next__"];
+/// Where an item of a value is asked for.
+pub(crate) const ITEM: &[&str] = &["__getitem__", "__class_getitem__"];
+/// Where a value is asked how long it is.
+pub(crate) const LENGTH: &[&str] = &["__len__"];
 /// Where a value is an attribute of a class.
 pub(crate) const BINDING: &[&str] = &["__get__", "__set__"];
 /// What methods of the builtin classes do with what they are given.
@@ -59,5 +67,15 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(())
+    }
+
+    /// What an operation on a value gives, which has raised a `TypeError` if the value's class has none of these: it may come to have.
+    pub(crate) fn or_lacking<T>(&self, outcome: Outcome<T>, value: &Bound<'py, PyAny>, names: &[&str]) -> Outcome<T> {
+        if let Err(Halt::Raise(error)) = &outcome
+            && error.is_instance_of::<PyTypeError>(self.py)
+        {
+            self.pin_specials(value, names)?;
+        }
+        outcome
     }
 }

@@ -26,7 +26,8 @@ impl<'py> Capture<'py> {
         self.settle(container)?;
         self.settle_key(&container.object, key)?;
         let Some(source) = self.source_of(&container.object) else {
-            return self.met(container.object.get_item(&key.object)?);
+            let found = container.object.get_item(&key.object).map_err(Halt::from);
+            return self.met(self.or_lacking(found, &container.object, consulted::ITEM)?);
         };
         if key.object.is_instance_of::<PySlice>() {
             return self.met(self.readable(container)?.get_item(&key.object)?);
@@ -39,7 +40,7 @@ impl<'py> Capture<'py> {
                 Some(_) => self.py.import("operator")?.call_method1("index", (&key.object,))?,
                 None => key.object.clone(),
             };
-            let value = object.get_item(&index)?;
+            let value = object.get_item(&index).inspect_err(|_| self.guards.length(source, object.len().unwrap_or(0)))?;
             let index = index.extract::<i64>()?;
             let length = object.len()?;
             let at = if index < 0 {
@@ -85,7 +86,8 @@ impl<'py> Capture<'py> {
             // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
             return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
         }
-        self.met(object.get_item(&key.object)?)
+        let found = object.get_item(&key.object).map_err(Halt::from);
+        self.met(self.or_lacking(found, object, consulted::ITEM)?)
     }
 
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
@@ -257,7 +259,9 @@ impl<'py> Capture<'py> {
     /// `lhs is rhs`.
     pub fn is_same(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<bool> {
         let same = lhs.object.is(&rhs.object);
-        match (self.source(lhs), self.source(rhs)) {
+        // A tensor is not noted with each place where it is found again.
+        let source = |value: &Tracked<'py>| self.source(value).or_else(|| self.input_source(&value.object));
+        match (source(lhs), source(rhs)) {
             (Some(left), Some(right)) if !self.torch.is_primitive(&lhs.object) && !self.torch.is_primitive(&rhs.object) => {
                 if left != right {
                     self.guards.relate(if same { Relation::Same(left, right) } else { Relation::Distinct(vec![left, right]) });
@@ -265,7 +269,7 @@ impl<'py> Capture<'py> {
             }
             _ => {
                 for value in [lhs, rhs] {
-                    match self.source(value) {
+                    match source(value) {
                         Some(_) if self.torch.is_fake(&value.object) => {}
                         Some(_) if self.torch.is_primitive(&value.object) => self.settle(value)?,
                         // Against something the frame made, or a constant: only what it is counts.
@@ -297,7 +301,8 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source_of(&readable) {
             self.pin_type(&readable, source)?;
         }
-        Ok(Tracked::new(readable.try_iter()?.into_any()))
+        let iterator = readable.try_iter().map_err(Halt::from);
+        Ok(Tracked::new(self.or_lacking(iterator, &readable, consulted::ITERATED)?.into_any()))
     }
 
     /// The items of a sequence, exactly `count` of them, for unpacking.
@@ -331,7 +336,8 @@ impl<'py> Capture<'py> {
         let object = &args.object;
         let unknown = self.source_of(object).is_none() && !self.torch.is_fake(object);
         if object.is_exact_instance_of::<PyTuple>() || unknown || lookup(&object.get_type(), "__iter__")?.is_none() {
-            return Ok(Tracked { object: semantics::argument_tuple(callable, object)?, source: args.source });
+            let tuple = semantics::argument_tuple(callable, object).map_err(Halt::from);
+            return Ok(Tracked { object: self.or_lacking(tuple, object, consulted::ITERATED)?, source: args.source });
         }
         let items = self.unpack_any(args, None)?;
         Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
@@ -343,7 +349,8 @@ impl<'py> Capture<'py> {
         if object.is_exact_instance_of::<PyDict>() || self.source_of(object).is_none() {
             return Ok(Tracked { object: semantics::keyword_dict(callable, object)?, source: kwargs.source });
         }
-        Ok(Tracked::new(semantics::keyword_dict(callable, &self.readable(kwargs)?)?))
+        let dict = semantics::keyword_dict(callable, &self.readable(kwargs)?).map_err(Halt::from);
+        Ok(Tracked::new(self.or_lacking(dict, object, consulted::SPREAD)?))
     }
 
     /// All items of an iterable; with a limit, one more than that at most.

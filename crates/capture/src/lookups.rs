@@ -7,6 +7,7 @@
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
+    exceptions::PyAttributeError,
     intern,
     prelude::*,
     types::{PyAny, PyFunction, PyString, PyTuple, PyType},
@@ -14,7 +15,7 @@ use pyo3::{
 
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Halt, Outcome, Tracked},
 };
 
 /// `Py_TPFLAGS_IMMUTABLETYPE`
@@ -171,10 +172,28 @@ impl<'py> Capture<'py> {
                 }
             }
         }
+        self.met(self.asking_a_module(|| module.getattr(name))?)
+    }
+
+    /// Looks for what a module may lack: what C code asks for the words of an error only is not part of the program.
+    pub(crate) fn asking_a_module<T>(&self, look: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         self.asks_a_module.set(true);
-        let found = module.getattr(name);
+        let found = look();
         self.asks_a_module.set(false);
-        self.met(found?)
+        found
+    }
+
+    /// An attribute that C code finds wherever it likes: asked again on each check.
+    pub(crate) fn asked_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        let at = self.guards.source(Source::GetAttr(source, text(name)?.into()));
+        match owner.getattr(name) {
+            Ok(value) => self.wrap(value, at),
+            Err(error) if error.is_instance_of::<PyAttributeError>(self.py) => {
+                self.guards.absent(at);
+                Err(Halt::Raise(error))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// An attribute of an existing class: of its metaclass, if that has a data descriptor for it; else what it or a base has; else

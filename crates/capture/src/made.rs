@@ -1,7 +1,7 @@
 //! Attributes of what the frame has made. What such an object stores is the frame's own; what its class has existed before, unless
 //! the frame has made the class as well: it is guarded, and not to be changed.
 
-use dynamlir_cpython_abi::types;
+use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::SourceId;
 use pyo3::{
     prelude::*,
@@ -107,6 +107,10 @@ impl<'py> Capture<'py> {
     /// `owner.name` of an object without a source.
     pub(crate) fn made_attr(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let class = owner.get_type();
+        if kind::is_method(owner) && lookup(&class, &text(name)?)?.is_none() {
+            // A method has what its function has.
+            return self.load_attr(&self.part(owner, "__func__")?, name);
+        }
         if !is_changeable(&class) {
             let value = match owner.cast::<PyType>() {
                 // A class that the frame has made, with bases that it has not.

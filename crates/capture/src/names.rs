@@ -9,10 +9,10 @@ use dynamlir_cpython_abi::{kind, shown};
 use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
-    exceptions::PyAttributeError,
+    exceptions::{PyAttributeError, PyImportError, PyNameError},
     intern,
     prelude::*,
-    types::{PyFunction, PyString, PyTuple},
+    types::{PyFunction, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -37,6 +37,17 @@ impl<'py> Capture<'py> {
         }
         self.guards.absent(global);
         Ok(Some(self.guards.source(Source::BuiltinOf(owner, (&*key).into()))))
+    }
+
+    /// What a name raises that is nowhere, as long as that is so.
+    pub(crate) fn missing_name<T>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, error: PyErr) -> Outcome<T> {
+        if error.is_instance_of::<PyNameError>(self.py) {
+            match self.global_source(frame, name)? {
+                Some(source) => self.guards.absent(source),
+                None => return self.stop(reason::UNGUARDABLE, format!("{name}, which is not defined")),
+            }
+        }
+        Err(Halt::Raise(error))
     }
 
     /// The existing function that a frame's globals are reached through; None for the one that is captured.
@@ -137,7 +148,14 @@ impl<'py> Capture<'py> {
         };
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
         // A module that is imported for the first time makes real tensors, and stays imported whatever becomes of the capture.
-        let module = self.outside(|| semantics::import_name(frame, name, fromlist, level))?;
+        let module = match self.outside(|| semantics::import_name(frame, name, fromlist, level)) {
+            Ok(module) => module,
+            // Finders ask the file system, which no guard does.
+            Err(error) if error.is_instance_of::<PyImportError>(self.py) => {
+                return self.stop(reason::UNGUARDABLE, format!("an import that fails: {name}"));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut full = name.to_str()?.to_owned();
         if level.extract::<usize>()? > 0 {
             // Relative to the package of the globals, which nobody changes.
@@ -159,10 +177,16 @@ impl<'py> Capture<'py> {
     pub(crate) fn import_from(&self, module: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         match self.load_attr(module, name) {
             Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => {
-                let found = semantics::import_from(&module.object, name)?;
+                let found = self.asking_a_module(|| semantics::import_from(&module.object, name));
                 let package: String = module.object.getattr(intern!(self.py, "__name__"))?.extract()?;
                 let source = self.module_source(&format!("{package}.{name}"))?;
-                self.imported(found, source)
+                match found {
+                    Ok(found) => self.imported(found, source),
+                    Err(error) => {
+                        self.guards.absent(source);
+                        Err(Halt::Raise(error))
+                    }
+                }
             }
             other => other,
         }
@@ -190,7 +214,10 @@ impl<'py> Capture<'py> {
         if let Some(node) = self.node(object) {
             return format!("TensorVar({})", self.graph.borrow().name(node));
         }
-        if let Ok(receiver) = object.getattr("__self__")
+        // Of other callables the class may have a `__getattr__`, which is not asked for this.
+        let is_method = kind::is_method(object) || kind::is_c_function(object);
+        if is_method
+            && let Ok(receiver) = object.getattr("__self__")
             && let Some(node) = self.node(&receiver)
         {
             let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
@@ -200,8 +227,9 @@ impl<'py> Capture<'py> {
             return format!("ConstVar({})", shown::repr(object).map_or_else(|_| "?".to_owned(), |text| text.to_string()));
         }
         if object.is_instance_of::<PyFunction>() || object.is_callable() {
-            let name: String =
-                object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| crate::state::type_name(object));
+            let named = object.is_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || is_method;
+            let name = if named { object.getattr("__name__").and_then(|name| name.extract()).ok() } else { None };
+            let name: String = name.unwrap_or_else(|| crate::state::type_name(object));
             return format!("Callable({name})");
         }
         format!("Var({})", crate::state::type_name(object))

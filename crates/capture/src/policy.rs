@@ -297,7 +297,10 @@ impl Policy for CapturePolicy {
 
     fn load_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        let object = semantics::load_global(frame, name)?;
+        let object = match semantics::load_global(frame, name) {
+            Ok(object) => object,
+            Err(error) => return capture.run(capture.missing_name(frame, name, error)),
+        };
         let source = capture.run(capture.global_source(frame, name))?;
         match source {
             Some(source) => capture.give(capture.wrap(object, source)),
@@ -315,8 +318,15 @@ impl Policy for CapturePolicy {
 
     fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Run<Option<Value<'py>>> {
         let capture = self.at(frame.py());
-        let Some(object) = semantics::cell_get(cell)? else { return Ok(None) };
+        let object = semantics::cell_get(cell)?;
         let source = capture.run(capture.cell_source(frame, slot, cell))?;
+        let Some(object) = object else {
+            // It may be filled later.
+            if let Some(source) = source {
+                capture.guards.absent(source);
+            }
+            return Ok(None);
+        };
         match source {
             Some(source) => capture.give(capture.wrap(object, source)).map(Some),
             None => capture.give(capture.met(object)).map(Some),
@@ -446,7 +456,8 @@ impl Policy for CapturePolicy {
     fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(list.get().py());
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
-        Ok(semantics::list_extend(list.get(), &readable)?)
+        let extended = semantics::list_extend(list.get(), &readable).map_err(Halt::from);
+        capture.run(capture.or_lacking(extended, &readable, consulted::ITERATED))
     }
 
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
@@ -454,7 +465,8 @@ impl Policy for CapturePolicy {
         let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
         capture.run(capture.guard_inside([&readable], consulted::HASH))?;
         capture.run(capture.addressed([&readable]))?;
-        Ok(semantics::set_update(set.get(), &readable)?)
+        let updated = semantics::set_update(set.get(), &readable).map_err(Halt::from);
+        capture.run(capture.or_lacking(updated, &readable, consulted::ITERATED))
     }
 
     fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {

@@ -125,7 +125,7 @@ impl<'py> Capture<'py> {
                     self.guards.length(source, value.object.len()?);
                     return Ok(Tracked::new(value.object.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
                 }
-                self.call_pure(&callable.object, args, kwargs)
+                self.or_lacking(self.call_pure(&callable.object, args, kwargs), &value.object, consulted::LENGTH)
             }
             (Special::Sum, [values, start @ ..]) if args.len() + kwargs.len() <= 2 => {
                 let start = start.first().or_else(|| kwargs.iter().find(|(name, _)| name == "start").map(|(_, start)| start));
@@ -153,7 +153,11 @@ impl<'py> Capture<'py> {
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
-                self.returned(callable.object.call(given, Some(&keywords)))
+                let returned = self.returned(callable.object.call(given, Some(&keywords)));
+                match args {
+                    [iterator, ..] if special == Special::Next => self.or_lacking(returned, &iterator.object, consulted::NEXT),
+                    _ => returned,
+                }
             }
         }
     }

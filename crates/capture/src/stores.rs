@@ -24,7 +24,7 @@ impl State {
     }
 }
 
-impl<'py> Capture<'py> {
+impl Capture<'_> {
     /// How many stores were noted.
     pub(crate) fn store_count(&self) -> usize {
         self.graph.borrow().stores().len()

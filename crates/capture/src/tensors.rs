@@ -59,6 +59,7 @@ const CONTENTS: &[&str] =
 /// Functions and methods whose answers follow from the metadata that guards compare.
 const QUESTIONS: &[&str] = &[
     "__len__",
+    "_none_or_dtype",
     "can_cast",
     "dense_dim",
     "dim",

@@ -125,7 +125,9 @@ fn wide(bytes: &[u8]) -> Vec<u32> {
 
 /// The code object behind a function, a method or a code object.
 fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let function = object.getattr("__wrapped__").or_else(|_| object.getattr("__func__")).unwrap_or_else(|_| object.clone());
+    let inner = |name: &str| object.getattr(name);
+    // Of a module what its call runs.
+    let function = inner("__wrapped__").or_else(|_| inner("__func__")).or_else(|_| inner("forward")).unwrap_or_else(|_| object.clone());
     let code = function.getattr("__code__").unwrap_or(function);
     if code.hasattr("co_code")? {
         return Ok(code);

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import operator
+import random
 import traceback
 import types
 from collections.abc import Callable, Sequence
@@ -152,7 +153,13 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
     compiler = backend
 
     def custom(captured: Captured, settings: Options) -> Runner:
-        return captured.runner(compiler(captured.module, captured.examples))
+        # It may run the graph; the program's random numbers are as if it had not.
+        torchs, pythons = torch.get_rng_state(), random.getstate()
+        try:
+            return captured.runner(compiler(captured.module, captured.examples))
+        finally:
+            torch.set_rng_state(torchs)
+            random.setstate(pythons)
 
     custom.__name__ = getattr(compiler, "__name__", "?")
     return custom

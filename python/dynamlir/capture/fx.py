@@ -153,6 +153,17 @@ def _alike(example: FakeTensor) -> torch.Tensor:
     return FakeTensor(example.fake_mode, memory, example.device)
 
 
+# What autocast's context is made of: passes of fx must not drop it because nobody uses what it returns.
+for _switch in (
+    torch.set_autocast_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.clear_autocast_cache,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+):
+    torch.fx.node.has_side_effect(_switch)
+
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """What torch takes Python's types for where it wants an element type."""
 

@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .. import native
 
 # They prepare the next instruction, or mark a place: nothing that a reader of the trace needs to see.
@@ -53,6 +55,8 @@ def trace_steps(function: Callable[..., Any]) -> Callable[..., StepTrace]:
     def run(*args: Any, **kwargs: Any) -> StepTrace:
         seen: list[tuple[str, tuple[str, ...], int]] = []
         target = getattr(function, "__wrapped__", function)
+        if isinstance(target, torch.nn.Module):
+            target, args = type(target).forward, (target, *args)
         code = target.__code__
 
         def note(at: types.CodeType, unit: int, name: str, arg: int, stack: list[str], nodes: int) -> None:

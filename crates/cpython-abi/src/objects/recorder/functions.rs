@@ -104,8 +104,8 @@ pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
     Some(unsafe { function.as_ptr().byte_add(at::FUNCTION_CODE).cast::<usize>().read() })
 }
 
-/// A Python function's code; None for what is not a Python function. Asking for `__code__` would tell audit hooks, which may raise,
-/// and gives signal handlers a chance to.
+/// A Python function's code; None for what is not a Python function. Asking for `__code__` would run audit hooks, which are Python,
+/// so that a signal handler could raise there.
 #[must_use]
 pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let code = code_address(function)? as *mut pyo3::ffi::PyObject;
