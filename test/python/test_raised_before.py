@@ -45,6 +45,13 @@ CASES: dict[str, tuple[str, str, str]] = {
     "len": ("class O: pass\no = O()", "len(o)", "O.__len__ = lambda self: 4"),
     "item": ("class O: pass\no = O()", "o[0]", "O.__getitem__ = lambda self, key: 4"),
     "item of what is made": ("class O: pass", "O()[0]", "O.__getitem__ = lambda self, key: 4"),
+    "key of what is made": ("class D(dict): pass", "D()[0]", "D.__missing__ = lambda self, key: 4"),
+    "extend": (
+        "class O: pass\no = O()\ndef extended():\n    items = [0]\n    items.extend(o)\n    return items",
+        "extended()",
+        "O.__iter__ = lambda self: iter([1])",
+    ),
+    "keys": ("class O: pass\no = O()", "len(dict.fromkeys(o))", "O.__iter__ = lambda self: iter([1])"),
     "loop": ("class O: pass\no = O()", "[i for i in o]", "O.__iter__ = lambda self: iter([1])"),
     "loop by item": ("class O: pass\no = O()", "[i for i in o]", "O.__getitem__ = lambda self, at: [1][at]"),
     "star": ("class O: pass\no = O()", "[*o]", "O.__iter__ = lambda self: iter([1])"),

@@ -212,6 +212,36 @@ def an_attribute_of_a_tensor() -> Made:
     return (lambda x: x * getattr(x, "scale", 9)), stored("scale", 4, 5, None)
 
 
+def tensors(*make: Callable[[], torch.Tensor]) -> list[Step]:
+    return [lambda each=each: (each(),) for each in make]  # type: ignore[misc]
+
+
+def with_gradient() -> torch.Tensor:
+    x = X.clone()
+    x.grad = torch.full_like(x, 2)
+    return x
+
+
+def of_an_operation() -> torch.Tensor:
+    with torch.enable_grad():
+        return X.clone().requires_grad_() * 1
+
+
+@case
+def a_gradient_that_a_tensor_comes_to_have() -> Made:
+    return (lambda x: x + (1 if x.grad is None else x.grad)), tensors(X.clone, with_gradient, X.clone)
+
+
+@case
+def a_gradient_under_its_other_name() -> Made:
+    return (lambda x: x + (1 if x._grad is None else x._grad)), tensors(X.clone, with_gradient, X.clone)
+
+
+@case
+def whether_a_tensor_is_a_leaf() -> Made:
+    return (lambda x: x + x.is_leaf), tensors(X.clone, X.clone().requires_grad_, of_an_operation)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_comes_later(name: str) -> None:
     check(CASES[name], captured=True)

@@ -3,7 +3,11 @@
 //! The method that is called is Python and interpreted. That there is no other that C code would prefer is guarded here, for classes
 //! that may be given one.
 
-use pyo3::{exceptions::PyTypeError, prelude::*, types::PyString};
+use pyo3::{
+    exceptions::{PyKeyError, PyTypeError},
+    prelude::*,
+    types::PyString,
+};
 
 use crate::state::{Capture, Halt, Outcome};
 
@@ -28,7 +32,7 @@ pub(crate) const ITERATED: &[&str] = &["__iter__", "__getitem__"];
 /// Where an iterator is asked for what comes next.
 pub(crate) const NEXT: &[&str] = &["__next__"];
 /// Where an item of a value is asked for.
-pub(crate) const ITEM: &[&str] = &["__getitem__", "__class_getitem__"];
+pub(crate) const ITEM: &[&str] = &["__getitem__", "__class_getitem__", "__missing__"];
 /// Where a value is asked how long it is.
 pub(crate) const LENGTH: &[&str] = &["__len__"];
 /// Where a value is an attribute of a class.
@@ -69,10 +73,11 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// What an operation on a value gives, which has raised a `TypeError` if the value's class has none of these: it may come to have.
+    /// What an operation on a value gives. If it has raised that may be since the value's class has none of these, and may come to
+    /// have them.
     pub(crate) fn or_lacking<T>(&self, outcome: Outcome<T>, value: &Bound<'py, PyAny>, names: &[&str]) -> Outcome<T> {
         if let Err(Halt::Raise(error)) = &outcome
-            && error.is_instance_of::<PyTypeError>(self.py)
+            && (error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyKeyError>(self.py))
         {
             self.pin_specials(value, names)?;
         }

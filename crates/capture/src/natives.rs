@@ -8,6 +8,7 @@ use pyo3::{
 use crate::{
     callbacks,
     calls::{Keywords, describe, receiver},
+    consulted,
     effects::Effect,
     made::is_changeable,
     state::{Capture, Outcome, Tracked},
@@ -36,10 +37,23 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
-        let object = &callable.object;
         if let Some(source) = self.source(callable) {
-            self.pin_native(object, source)?;
+            self.pin_native(&callable.object, source)?;
         }
+        let given = args.iter().chain(kwargs.iter().map(|(_, value)| value));
+        given.fold(self.call_by_effect(callable, effect, args, kwargs), |called, value| {
+            self.or_lacking(called, &value.object, consulted::METHODS)
+        })
+    }
+
+    fn call_by_effect(
+        &self,
+        callable: &Tracked<'py>,
+        effect: Effect,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        let object = &callable.object;
         match effect {
             Effect::Special(special) => self.call_special(callable, special, args, kwargs),
             Effect::Torch => self.torch_call(object, args, kwargs),

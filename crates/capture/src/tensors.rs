@@ -32,6 +32,7 @@ const ESCAPES: &[&str] = &[
     "_is_view",
     "_typed_storage",
     "_version",
+    "_grad",
     "backward",
     "cpu",
     "cuda",
@@ -340,8 +341,14 @@ impl<'py> Capture<'py> {
         let key = text(name)?;
         match key.as_str() {
             "__class__" => return self.class_of(&Tracked::new(fake.clone())),
-            "grad" | "grad_fn" if !fake.getattr("requires_grad")?.is_truthy()? => {
-                if key == "grad"
+            "is_leaf" | "output_nr" | "retains_grad" => {
+                // How a tensor came about is in no other guard.
+                if let Some((real, source)) = self.real_of(fake) {
+                    return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
+                }
+            }
+            "_grad" | "grad" | "grad_fn" if !fake.getattr("requires_grad")?.is_truthy()? => {
+                if key != "grad_fn"
                     && let Some((real, source)) = self.real_of(fake)
                 {
                     // Anybody may set it.
