@@ -478,6 +478,20 @@ def test_exceptions_are_the_functions_own():
         dynamlir.compile(reference)(A)
 
 
+def test_decorators_in_the_frame():
+    def function(x):
+        def doubled(x):
+            return x * 2
+
+        @functools.wraps(doubled)
+        def shifted(*args):
+            return doubled(*args) + 1
+
+        return shifted(x), shifted.__name__
+
+    check(function, A)
+
+
 def test_what_modules_lack_is_looked_for():
     """CPython 3.13 asks a module's specification, in Python, before it says that there is no such attribute."""
     module = types.ModuleType("made")

@@ -141,3 +141,31 @@ def test_what_c_code_compares_where_python_declines():
     assert compiled(X)[0] is True
     held[1] = 2
     assert compiled(X)[0] is False
+
+
+@torch.no_grad()
+def test_an_ordered_dict_has_its_own_order():
+    values = collections.OrderedDict(a=1.0, b=2.0, c=5.0)
+    values.move_to_end("a")
+
+    def function(x):
+        for key, value in values.items():
+            x = x * value - len(key)
+        return x, list(values), list(values.values())
+
+    x = torch.ones(2)
+    compiled = dynamlir.compile(function, fullgraph=True)
+    changes = [
+        lambda: None,
+        lambda: values.move_to_end("b"),
+        lambda: values.update(b=7.0),
+        lambda: values.move_to_end("c", last=False),
+        lambda: values.pop("a"),
+        lambda: values.update(a=9.0),
+        lambda: values.move_to_end("a", last=False),
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            (seen, *rest), (expected, *others) = compiled(x), function(x)
+            assert (seen.tolist(), *rest) == (expected.tolist(), *others)

@@ -343,6 +343,22 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
     }
 
+    /// `[…, *iterable]`, of a list of the frame's.
+    pub(crate) fn extend(&self, list: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
+        let readable = self.readable(iterable)?;
+        let extended = semantics::list_extend(list, &readable).map_err(Halt::from);
+        self.or_lacking(extended, &readable, consulted::ITERATED)
+    }
+
+    /// `{…, *iterable}`, of a set of the frame's.
+    pub(crate) fn add_all(&self, set: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
+        let readable = self.readable(iterable)?;
+        self.guard_inside([&readable], consulted::HASH)?;
+        self.addressed([&readable])?;
+        let updated = semantics::set_update(set, &readable).map_err(Halt::from);
+        self.or_lacking(updated, &readable, consulted::ITERATED)
+    }
+
     /// What `**kwargs` stands for in a call.
     pub(crate) fn spread_mapping(&self, callable: &Bound<'py, PyAny>, kwargs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &kwargs.object;

@@ -5,7 +5,7 @@ use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::SourceId;
 use pyo3::{
     prelude::*,
-    types::{PyFunction, PyString, PyType},
+    types::{PyDict, PyFunction, PyString, PyType},
 };
 
 use crate::{
@@ -121,7 +121,12 @@ impl<'py> Capture<'py> {
                 }
                 _ => owner.getattr(name)?,
             };
-            if name.to_str()? == "__dict__" {
+            // Of a function that has no annotations the dict is made when it is asked for.
+            let made_now = name.to_str()? == "__annotations__"
+                && owner.is_exact_instance_of::<PyFunction>()
+                && self.source_of(&value).is_none()
+                && value.cast_exact::<PyDict>().is_ok_and(PyDictMethods::is_empty);
+            if name.to_str()? == "__dict__" || made_now {
                 self.note_new(&value);
             }
             return self.met(value);

@@ -455,18 +455,12 @@ impl Policy for CapturePolicy {
 
     fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(list.get().py());
-        let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
-        let extended = semantics::list_extend(list.get(), &readable).map_err(Halt::from);
-        capture.run(capture.or_lacking(extended, &readable, consulted::ITERATED))
+        capture.run(capture.extend(list.get(), &capture.tracked(iterable)))
     }
 
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
-        let readable = capture.run(capture.readable(&capture.tracked(iterable)))?;
-        capture.run(capture.guard_inside([&readable], consulted::HASH))?;
-        capture.run(capture.addressed([&readable]))?;
-        let updated = semantics::set_update(set.get(), &readable).map_err(Halt::from);
-        capture.run(capture.or_lacking(updated, &readable, consulted::ITERATED))
+        capture.run(capture.add_all(set.get(), &capture.tracked(iterable)))
     }
 
     fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {

@@ -9,13 +9,14 @@ use std::{
 
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
+    intern,
     prelude::*,
-    types::{PyDict, PyType},
+    types::{PyDict, PyFunction, PyList, PyType},
 };
 
 use crate::{
-    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, held::Held,
-    registered::Answer,
+    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, check::ordered_keys,
+    held::Held, registered::Answer,
 };
 
 /// Collects sources and guards of one capture.
@@ -254,7 +255,10 @@ impl GuardBuilder {
     /// values, or left to the caller when they take no weak references.
     pub fn dict_keys(&self, id: SourceId, dict: &Bound<'_, PyDict>) -> Result<(), GuardError> {
         let mut keys = Vec::with_capacity(dict.len());
-        for (position, key) in dict.keys().iter().enumerate() {
+        // An `OrderedDict` has an order of its own, which C knows.
+        let by_c = !dict.get_type().getattr(intern!(dict.py(), "__iter__"))?.is_exact_instance_of::<PyFunction>();
+        let listed = if by_c { PyList::new(dict.py(), ordered_keys(dict)?)? } else { dict.keys() };
+        for (position, key) in listed.iter().enumerate() {
             let constant = Constant::new(&key)?;
             if constant.is_none() {
                 self.identity(self.source(Source::DictKey(id, position as u32)), &key)?;

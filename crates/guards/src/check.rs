@@ -522,8 +522,7 @@ fn dict_keys(expected: &[DictKey], object: &Bound<'_, PyAny>) -> PyResult<bool> 
         return dict.keys().iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?));
     }
     // An OrderedDict has an order of its own.
-    let keys = dict.try_iter_keys()?;
-    keys.into_iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?))
+    ordered_keys(dict)?.into_iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?))
 }
 
 fn set_elements(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -551,14 +550,8 @@ fn set_order(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bool>
 }
 
 /// The keys in the order in which iterating gives them.
-trait IterKeys<'py> {
-    fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>>;
-}
-
-impl<'py> IterKeys<'py> for Bound<'py, PyDict> {
-    fn try_iter_keys(&self) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.as_any().try_iter()?.collect()
-    }
+pub(crate) fn ordered_keys<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    dict.as_any().try_iter()?.collect()
 }
 
 /// Whether an exception is being handled on this thread: in Python code that has called, since guards are checked outside of frames.
