@@ -51,6 +51,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "extended()",
         "O.__iter__ = lambda self: iter([1])",
     ),
+    "a function of it": (
+        "import functools\nclass O: pass\no = O()",
+        "functools.partial(o)()",
+        "O.__call__ = lambda self: 4",
+    ),
     "keys": ("class O: pass\no = O()", "len(dict.fromkeys(o))", "O.__iter__ = lambda self: iter([1])"),
     "loop": ("class O: pass\no = O()", "[i for i in o]", "O.__iter__ = lambda self: iter([1])"),
     "loop by item": ("class O: pass\no = O()", "[i for i in o]", "O.__getitem__ = lambda self, at: [1][at]"),

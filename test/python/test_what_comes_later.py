@@ -212,6 +212,16 @@ def an_attribute_of_a_tensor() -> Made:
     return (lambda x: x * getattr(x, "scale", 9)), stored("scale", 4, 5, None)
 
 
+@case
+def whether_an_object_can_be_called() -> Made:
+    class Later:
+        pass
+
+    it = Later()
+    steps = [lambda: (X,), lambda: (setattr(Later, "__call__", lambda self: 1), (X,))[1]]
+    return (lambda x: x + callable(it)), steps
+
+
 def tensors(*make: Callable[[], torch.Tensor]) -> list[Step]:
     return [lambda each=each: (each(),) for each in make]  # type: ignore[misc]
 

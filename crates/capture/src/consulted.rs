@@ -31,6 +31,8 @@ pub(crate) const SPREAD: &[&str] = &["__getitem__", "keys"];
 pub(crate) const ITERATED: &[&str] = &["__iter__", "__getitem__"];
 /// Where an iterator is asked for what comes next.
 pub(crate) const NEXT: &[&str] = &["__next__"];
+/// Where a value is to be called.
+pub(crate) const CALLED: &[&str] = &["__call__"];
 /// Where an item of a value is asked for.
 pub(crate) const ITEM: &[&str] = &["__getitem__", "__class_getitem__", "__missing__"];
 /// Where a value is asked how long it is.

@@ -42,7 +42,8 @@ impl<'py> Capture<'py> {
         }
         let given = args.iter().chain(kwargs.iter().map(|(_, value)| value));
         given.fold(self.call_by_effect(callable, effect, args, kwargs), |called, value| {
-            self.or_lacking(called, &value.object, consulted::METHODS)
+            let called = self.or_lacking(called, &value.object, consulted::METHODS);
+            self.or_lacking(called, &value.object, consulted::CALLED)
         })
     }
 

@@ -74,6 +74,9 @@ const QUIET: Calls = Calls::Specials(&[]);
 /// Looks at objects that are fixed once made, or only takes them.
 pub const TAKES: Claim = Claim { reads: Reads::Arguments, writes: Writes::Nothing, calls: QUIET, keeps: Keeps::Result };
 
+/// Asks whether what it is given can be called.
+pub const ASKS_FOR_CALL: Claim = Claim { calls: Calls::Specials(&["__call__"]), keeps: Keeps::Nothing, ..TAKES };
+
 /// Computes from numbers, and from what turns into one.
 pub const NUMBERS: Claim = Claim {
     calls: Calls::Specials(&[

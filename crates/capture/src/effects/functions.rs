@@ -2,7 +2,7 @@
 
 use super::{
     Effect,
-    claim::{Claim, FOLDS, GUARDED, Keeps, LAZY, NUMBERS, OTHER, SETS, TAKES, TEXTS, WALKS, Writes},
+    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, Keeps, LAZY, NUMBERS, OTHER, SETS, TAKES, TEXTS, WALKS, Writes},
 };
 
 /// Functions by module: name of the module, then of the functions or types.
@@ -138,13 +138,15 @@ pub(super) const FUNCTIONS: &[Row] = &[
         effect: Effect::Pure,
         claim: TAKES,
         names: &[
-            ("builtins", &["callable", "object", "slice", "super"]),
+            ("builtins", &["object", "slice", "super"]),
             ("functools", &["partial", "cmp_to_key"]),
             ("operator", &["attrgetter", "itemgetter", "methodcaller"]),
             ("types", &["MappingProxyType", "MethodType", "SimpleNamespace", "GenericAlias", "FunctionType", "CellType"]),
             ("_contextvars", &["ContextVar"]),
         ],
     },
+    // Looks for `__call__` on the type, without calling it.
+    Row { effect: Effect::Pure, claim: ASKS_FOR_CALL, names: &[("builtins", &["callable"])] },
     // Copies `__doc__` and `__wrapped__` of what it is given.
     Row { effect: Effect::Pure, claim: TAKES, names: &[("builtins", &["classmethod", "property", "staticmethod"])] },
     // Refers to its argument weakly: that is seen by `weakref.getweakrefcount` alone, which is not in the table.
