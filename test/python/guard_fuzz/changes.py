@@ -116,6 +116,8 @@ def other(chance: random.Random, value: Any, world: Any) -> Any:
         return chance.choice([value + 1, -value, 1, NAN])
     if isinstance(value, str):
         return chance.choice([value + "d", "", "k"])
+    if isinstance(value, torch.Tensor) and chance.random() < 0.1:
+        return world.TENSOR if chance.random() < 0.5 else world.BLOCK.fc.weight
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(tensor(chance, value), requires_grad=chance.random() < 0.5)
     if isinstance(value, torch.Tensor):
@@ -170,6 +172,9 @@ MEMBERS: dict[str, Callable[..., Any]] = {
     "__init__": lambda self, *args: None,
     "__instancecheck__": lambda self, value: True,
     "__lt__": lambda self, value: True,
+    "__next__": lambda self: 17,
+    "__add__": lambda self, value: 18,
+    "__int__": lambda self: 19,
     "__copy__": lambda self: self,
 }
 
@@ -197,7 +202,7 @@ def change_class(chance: random.Random, kind: Any, world: Any) -> None:
 
 def change_function(chance: random.Random, function: Any, world: Any) -> None:
     """A function: its defaults, its code, its attributes."""
-    what = chance.randrange(5)
+    what = chance.randrange(6)
     if what == 0:
         function.__defaults__ = chance.choice([None, (9,), (8, 9), ()])
     elif what == 1:
@@ -206,6 +211,8 @@ def change_function(chance: random.Random, function: Any, world: Any) -> None:
         function.__kwdefaults__["extra"] = 7
     elif what == 3 and not function.__code__.co_freevars:
         function.__code__ = world.helper_of_others.__code__
+    elif what == 4:
+        function.k = chance.choice([5, 6])
     else:
         function.__wrapped__ = world.helper_of_others
 
@@ -358,7 +365,8 @@ def rebind(seed: int, world: Any, name: str) -> None:
             setattr(world, name, other(chance, vars(world)[name], world))
 
 
-BUILTINS: dict[str, Callable[..., Any]] = {
+BUILTINS: dict[str, Any] = {
+    "LATE_NAME": 20,
     "len": lambda value: 5,
     "sum": lambda value, start=0: 6,
     "isinstance": lambda value, kind: False,
