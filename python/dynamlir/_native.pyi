@@ -29,6 +29,9 @@ class RunError(NativeError):
 class Misaligned(RunError):
     """Inputs do not lie in memory as the code for a GPU counts on."""
 
+class Unfit(RunError):
+    """Inputs overlap otherwise than those that the graph was compiled for."""
+
 class WrittenError(RuntimeError):
     """A call failed after something of the caller's was written."""
 

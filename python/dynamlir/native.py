@@ -83,3 +83,12 @@ def forget() -> None:
     """Drop what was derived from the module (for tests that exchange it)."""
     _load.cache_clear()
     decomposer.cache_clear()
+
+
+def run_failure(error: BaseException) -> str:
+    """The reason that is counted for a run that failed before anything was written."""
+    for name, reason in (("Misaligned", "misaligned"), ("Unfit", "input-overlap")):
+        kind = getattr(module(), name, None)
+        if kind is not None and isinstance(error, kind):
+            return reason
+    return "run-error"

@@ -156,10 +156,11 @@ class CompiledGraph:
             interruptions.pass_on(error)
             if _is(error, "WrittenError"):
                 raise  # what was written would be read again
-            misaligned = _is(error, "Misaligned")
-            event = reasons.note("misaligned" if misaligned else "run-error", f"{type(error).__name__}: {error}")
+            reason = native.run_failure(error)
+            event = reasons.note(reason, f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
-        if misaligned or self._fails_alone:
+        # Of what is wrong with the inputs plain eager knows nothing.
+        if reason != "run-error" or self._fails_alone:
             plain.tell(self._subject, event)
         result = self._module.forward(*args)
         self._fails_alone = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from harness import check
@@ -69,3 +70,22 @@ def test_no_order_to_see(fn: Callable[[Tensor], Any]) -> None:
 
 def test_nothing_overlaps_an_empty_tensor() -> None:
     check(lambda x, y: (x.mul_(2), y + 1), X, X[4:4], expect="compiled")
+
+
+@torch.no_grad()
+def test_inputs_that_come_to_overlap() -> None:
+    """Such a call is right, and nothing is wrong with the compiler."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        y.add_(1)
+        return x + y
+
+    dynamlir.reset()
+    compiled = dynamlir.compile(function)
+    mine, others = torch.arange(8.0), torch.arange(8.0)
+    compiled(mine[:4].clone(), mine[4:].clone())
+    with pytest.warns(dynamlir.PlainRunWarning, match="input-overlap"):
+        seen = compiled(mine[:4], mine[2:6])
+    assert torch.equal(seen, function(others[:4], others[2:6])) and torch.equal(mine, others)
+    assert dynamlir.counters()["fallbacks"] == {"input-overlap": 1}
+    assert "report" not in dynamlir.fallbacks()[-1].hint

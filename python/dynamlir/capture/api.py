@@ -144,11 +144,10 @@ class Compiler:
 
     def failed(self, error: BaseException) -> None:
         """A graph raised before anything of the user's was written: the call is repeated as plain Python."""
-        misaligned = isinstance(error, native.module().Misaligned)
-        reason = "misaligned" if misaligned else "run-error"
+        reason = native.run_failure(error)
         event = reasons.note(reason, f"{type(error).__name__}: {error}", self.defined())
         report.bump("calls_repeated_eagerly")
-        if misaligned or self._fails_alone:
+        if reason != "run-error" or self._fails_alone:
             self.tell(event)
 
     def repeated(self) -> None:
