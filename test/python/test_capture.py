@@ -97,6 +97,7 @@ def test_the_steps_of_a_module():
     model = Gate().eval()
     for trace in (dynamlir.trace_steps(model), dynamlir.trace_steps(model.forward)):
         assert [step.node for step in trace(A).steps if step.node][-1].startswith("return relu")
+    assert dynamlir.disassemble(model) == dynamlir.disassemble(Gate.forward)
 
 
 def test_trace_compile_guard_cache_execute():

@@ -129,3 +129,14 @@ def test_a_cached_property_of_an_existing_object_is_filled() -> None:
         assert vars(lazy)["twice"] == 10
         assert torch.equal(compiled(X), X * 10)
     assert dynamlir.counters()["fallbacks"] == {"side-effect": 1}
+
+
+@torch.no_grad()
+def test_attention_with_a_mask() -> None:
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    x, mask = torch.randn(1, 3, 4), torch.ones(3, 3).triu(1).bool()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return attention(x, x, x, attn_mask=mask)[0]
+
+    torch.testing.assert_close(dynamlir.compile(function, fullgraph=True)(x), function(x))

@@ -112,13 +112,25 @@ def test_an_attribute_of_a_method_is_guarded() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["list", "global", "function", "len", "loop", "next", "super"])
+@pytest.mark.parametrize("name", CASES)
 def test_it_is_captured_all_the_same(name: str) -> None:
     before, expression, _ = CASES[name]
     space: dict[str, Any] = {"__name__": "m"}
     exec(before, space)
-    exec(f"def function(x):\n    try:\n        {expression}\n    except Exception:\n        return x + 1", space)
-    dynamlir.compile(space["function"], fullgraph=True)(X)
+    exec(f"def function(x, *args):\n    try:\n        {expression}\n    except Exception:\n        return x + 1", space)
+    assert dynamlir.compile(space["function"], fullgraph=True)(X, *space.get("args", ())).tolist() == [2, 2]
+
+
+@torch.no_grad()
+def test_a_name_that_a_module_lacks_is_captured() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        try:
+            from math import late_name  # type: ignore[attr-defined]
+        except ImportError:
+            return x + 1
+        return x * late_name
+
+    assert dynamlir.compile(function, fullgraph=True)(X).tolist() == [2, 2]
 
 
 @torch.no_grad()

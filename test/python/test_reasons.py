@@ -509,3 +509,8 @@ def test_every_reason_is_used_and_every_use_is_registered() -> None:
     used |= {name for name in reasons.REASONS if f'"{name}"' in python + rust}
     assert used == set(reasons.REASONS)
     assert all(entry.explanation.endswith(".") for entry in reasons.REASONS.values())
+
+
+def test_a_number_of_more_than_64_bits_is_named() -> None:
+    event = plain(lambda x: x + 2**63, torch.arange(3))
+    assert event.reason == "opaque-argument" and str(2**63) in event.message
