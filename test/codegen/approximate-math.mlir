@@ -1,5 +1,5 @@
 // RUN: dynamlir-opt %s --dynamo-approximate-math | FileCheck %s
-// RUN: dynamlir-opt %s --dynamo-approximate-math=config=keep=1 | FileCheck %s --check-prefix=KEEP
+// RUN: dynamlir-opt %s --dynamo-approximate-math=keep=true | FileCheck %s --check-prefix=KEEP
 
 // exp(x) = 2^n exp(r): r is what is left of x after n steps of ln 2, and small, so a polynomial will do. Nothing is
 // called. Adding a large number rounds x / ln 2 to n and leaves n in the lowest bits, from where it is moved to the

@@ -34,7 +34,7 @@
 // CHECK: llvm.func @[[K]](
 // CHECK: llvm.fadd
 
-// OPTION: a named pipeline has no options
+// OPTION: no such option
 
 func.func @main(%x: !dynamo.tensor<64xf32, [1]> {dynamo.name = "x"}) -> !dynamo.tensor<64xf32, [1]>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {

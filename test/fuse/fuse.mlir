@@ -1,5 +1,5 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-verify-kernels | FileCheck %s
-// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=config=print-fusion=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=print-fusion=true -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=LINES
 
 // A chain of pointwise operations is one kernel, whose constants are its own.

@@ -1,5 +1,5 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-verify-kernels | FileCheck %s
-// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=config=print-fusion=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=print-fusion=true -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 
 // What follows a product point by point is its epilogue. Its operands are tables: memory of any shape. The views round
 // a layer on three dimensions go: lines of the left operand may have several.

@@ -2,7 +2,7 @@
 // flags that the lowering puts on addresses. LLVM dropped the index of the second element once, and read the first again.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvvm | FileCheck %s
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_80,libdevice=none,print=1 -o %t.80.mlir >%t.80.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
 // RUN: FileCheck %s --check-prefix=PTX <%t.80.ptx
 // RUN: %ptxas %t.80.ptx
 

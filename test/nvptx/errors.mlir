@@ -30,7 +30,7 @@
 // RUN:   --pass-pipeline='builtin.module(dynamlir-linalg-to-nvptx{chip=sm_60})' 2>&1 | FileCheck %s --check-prefix=CHIP
 // CHIP: error: sm_60 is no chip that code can be made for
 // RUN: sed 's/, dynamo.gpu = {SCHEDULE}//' %s | not dynamlir-opt \
-// RUN:   --pass-pipeline='builtin.module(dynamlir-linalg-to-nvptx{chip=sm_80,libdevice=none})' 2>&1 | FileCheck %s --check-prefix=MATH
+// RUN:   --pass-pipeline='builtin.module(dynamlir-linalg-to-nvptx{chip=sm_80 libdevice=none})' 2>&1 | FileCheck %s --check-prefix=MATH
 // MATH: error: __nv_exp must come from libdevice.10.bc
 
 module {

@@ -3,14 +3,14 @@
 // REQUIRES: libdevice
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvvm=libdevice=%libdevice -o %t.nvvm.mlir
 // RUN: dynamlir-opt %t.nvvm.mlir -o %t.80.mlir >%t.80.ptx \
-// RUN:   --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{config=chip=sm_80,libdevice=%libdevice,print=1})'
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_90,libdevice=%libdevice,print=1 -o %t.90.mlir >%t.90.ptx
+// RUN:   --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{chip=sm_80 libdevice=%libdevice print=true})'
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_90 libdevice=%libdevice print=true" -o %t.90.mlir >%t.90.ptx
 // RUN: FileCheck %s <%t.80.ptx
 // RUN: FileCheck %s <%t.90.ptx
 // RUN: %ptxas %t.80.ptx %t.90.ptx
 
 // A file that is no library is an error that names it.
-// RUN: not dynamlir-opt %t.nvvm.mlir --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{config=libdevice=%s})' 2>&1 \
+// RUN: not dynamlir-opt %t.nvvm.mlir --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{libdevice=%s})' 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=BROKEN
 // BROKEN: error: cannot link {{.*}}libdevice.mlir
 

@@ -1,7 +1,7 @@
 // Math functions as the GPU has them.
 
-// RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{config=libdevice=none})' | FileCheck %s --check-prefixes=CHECK,NONE
-// RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{config=libdevice=some.bc})' | FileCheck %s --check-prefixes=CHECK,SOME
+// RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{libdevice=none})' | FileCheck %s --check-prefixes=CHECK,NONE
+// RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{libdevice=some.bc})' | FileCheck %s --check-prefixes=CHECK,SOME
 
 gpu.module @device {
   // One instruction each: intrinsics, called by name.

@@ -1,8 +1,8 @@
 // Products of f32 where operands may be rounded to tf32: only on request. Without it they are refused, see matmul-refused.mlir.
 
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu=tf32=1 | FileCheck %s
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_80,libdevice=none,tf32=1,print=1 -o %t.80.mlir >%t.80.ptx
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_90,libdevice=none,tf32=1,print=1 -o %t.90.mlir >%t.90.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu=tf32=true | FileCheck %s
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none tf32=true print=true" -o %t.80.mlir >%t.80.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_90 libdevice=none tf32=true print=true" -o %t.90.mlir >%t.90.ptx
 // RUN: FileCheck %s --check-prefix=PTX <%t.80.ptx
 // RUN: FileCheck %s --check-prefix=PTX <%t.90.ptx
 // RUN: %ptxas %t.80.ptx %t.90.ptx

@@ -1,8 +1,8 @@
 // Products of matrices on tensor cores.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu | FileCheck %s
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_80,libdevice=none,print=1 -o %t.80.mlir >%t.80.ptx
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_90,libdevice=none,print=1 -o %t.90.mlir >%t.90.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_90 libdevice=none print=true" -o %t.90.mlir >%t.90.ptx
 // RUN: FileCheck %s --check-prefix=PTX <%t.80.ptx
 // RUN: FileCheck %s --check-prefix=PTX <%t.90.ptx
 // RUN: %ptxas %t.80.ptx %t.90.ptx

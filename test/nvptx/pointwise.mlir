@@ -1,8 +1,8 @@
 // Kernels that reduce nothing: each thread computes one vector of the innermost dimension.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu | FileCheck %s
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_80,libdevice=none,print=1 -o %t.80.mlir >%t.80.ptx
-// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx=chip=sm_90,libdevice=none,print=1 -o %t.90.mlir >%t.90.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_90 libdevice=none print=true" -o %t.90.mlir >%t.90.ptx
 // RUN: FileCheck %s --check-prefixes=PTX,SM80 <%t.80.ptx
 // RUN: FileCheck %s --check-prefixes=PTX,SM90 <%t.90.ptx
 // RUN: FileCheck %s --check-prefix=BINARY <%t.90.mlir

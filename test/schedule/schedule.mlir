@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-schedule | FileCheck %s
-// RUN: dynamlir-opt %s --dynamo-schedule=config=threads=0 | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
-// RUN: dynamlir-opt %s --dynamo-schedule=config=parallel-work=1000000000 | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
+// RUN: dynamlir-opt %s --dynamo-schedule=threads=false | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
+// RUN: dynamlir-opt %s --dynamo-schedule=parallel-work=1000000000 | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
 
 // With threads=0 no loop is parallel; parallel-work=N sets from how much work on one is. What serves the cache stays.
 

@@ -123,12 +123,14 @@ pub fn register_all() {
                 &format!("dynamlir-{}-to-{}", from.name, to.name),
                 &format!("One step, {} to {}", from.label(), to.label()),
                 &step,
+                &[],
             );
             all.push(step);
             register_pipeline(
                 &format!("dynamlir-to-{}", to.name),
                 &format!("The way from {} to {}", first.label(), to.label()),
                 &all.join(","),
+                &[],
             );
         }
     });

@@ -8,8 +8,57 @@ use std::ffi::{c_char, c_int, c_void};
 
 use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirPassManager, MlirStringRef, MlirType};
 
-/// The body of a pass: the module, its `config` option and the pointer given at registration. It must not unwind.
-pub type PassCallback = unsafe extern "C" fn(MlirOperation, MlirStringRef, *mut c_void) -> bool;
+/// What an option takes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// `true` or `false`.
+    Flag,
+    /// A number that is not negative.
+    Number,
+    /// Text.
+    Text,
+}
+
+/// An option as it is declared.
+#[repr(C)]
+pub struct Declaration {
+    pub name: MlirStringRef,
+    pub description: MlirStringRef,
+    pub kind: OptionKind,
+}
+
+/// An option's value, if one was given.
+#[repr(C)]
+pub struct OptionValue {
+    pub is_given: bool,
+    pub number: u64,
+    pub text: MlirStringRef,
+}
+
+/// Something that a pass counts.
+#[repr(C)]
+pub struct Statistic {
+    pub name: MlirStringRef,
+    pub description: MlirStringRef,
+}
+
+/// The body of a pass: the module, a value per option, a count per statistic and the pointer given at registration. It must
+/// not unwind.
+pub type PassCallback = unsafe extern "C" fn(MlirOperation, *const OptionValue, *mut u64, *mut c_void) -> bool;
+
+/// A pass to be registered.
+#[repr(C)]
+pub struct PassDeclaration {
+    pub name: MlirStringRef,
+    pub description: MlirStringRef,
+    pub options: *const Declaration,
+    pub num_options: isize,
+    pub statistics: *const Statistic,
+    pub num_statistics: isize,
+    pub run: PassCallback,
+    pub user_data: *mut c_void,
+}
 
 /// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.
 pub type PassTimeCallback = unsafe extern "C" fn(MlirStringRef, f64, *mut c_void);
@@ -34,8 +83,14 @@ unsafe extern "C" {
     pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
     pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;
     pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;
-    pub fn dynamoRegisterPass(name: MlirStringRef, description: MlirStringRef, run: PassCallback, user_data: *mut c_void);
-    pub fn dynamoRegisterPipeline(name: MlirStringRef, description: MlirStringRef, passes: MlirStringRef);
+    pub fn dynamoRegisterPass(pass: *const PassDeclaration);
+    pub fn dynamoRegisterPipeline(
+        name: MlirStringRef,
+        description: MlirStringRef,
+        passes: MlirStringRef,
+        options: *const Declaration,
+        num_options: isize,
+    );
     pub fn dynamoPassManagerNoteTimes(manager: MlirPassManager, note: PassTimeCallback, user_data: *mut c_void);
     pub fn dynamoSetLoopStrengthReduction(enabled: bool) -> bool;
     pub fn dynamoFindDeepNesting(text: MlirStringRef) -> isize;

@@ -110,11 +110,11 @@ pub fn generate(
     let session = Session::new().trusting();
     let mut kernels = session.read(&copied(module, names)?)?;
     let library = libdevice::find(TorchAbi::get().ok().and_then(TorchAbi::lib_dir));
-    let options = if library.is_some() { "libdevice=found" } else { "libdevice=none" };
+    let options = [("libdevice", if library.is_some() { "found" } else { "none" })];
     for (name, label, passes) in [("gpu", "06-gpu", pipelines::TO_GPU), ("nvvm", "07-nvvm", pipelines::TO_NVVM)] {
         check()?;
         let start = Instant::now();
-        let pipeline = format!("builtin.module({})", passes.replace("$options", options));
+        let pipeline = format!("builtin.module({})", pipelines::with_options(passes, &options));
         session.run_timed(&mut kernels, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;
         report.time(name, start.elapsed().as_secs_f64());
         dumper.write(&format!("{label}.mlir"), || module_text(&kernels) + "\n")?;

@@ -18,7 +18,7 @@ use melior::ir::Module;
 use crate::{Error, Report};
 
 /// From stage aten to the list.
-const LIST: &str = "builtin.module(dynamo-functionalize,dynamo-decompose{config=list-problems=1})";
+const LIST: &str = "builtin.module(dynamo-functionalize,dynamo-decompose{list-problems=true})";
 
 /// A product or convolution, and the ways that are worth a try.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,14 +14,23 @@ use std::path::PathBuf;
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassResult},
+    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass_options,
 };
 use dynamlir_passes::approximate_math;
 
 use crate::libdevice;
 
-/// The pass. Option `libdevice=none` leaves the library aside, `libdevice=FILE` says where it is.
-pub const PASS: Pass = Pass { name: "dynamo-gpu-math", description: "Write math functions as what the GPU has", run };
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-gpu-math",
+    description: "Write math functions as what the GPU has",
+    options: MathOptions::DECLARED,
+    statistics: &[REWRITTEN],
+    run,
+};
+
+const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functions written as intrinsics" };
 
 /// Functions and the intrinsics that are one instruction.
 const INTRINSICS: &[(&str, &str)] = &[
@@ -35,10 +44,18 @@ const INTRINSICS: &[(&str, &str)] = &[
     ("math.trunc", "llvm.trunc"),
 ];
 
-fn run(module: Op, config: &Config) -> PassResult {
-    if library(config).is_none() {
+pass_options! {
+    /// Options of `dynamo-gpu-math`.
+    pub struct MathOptions {
+        /// CUDA's libdevice: `none`, or its path; found where it is not given
+        libdevice: Option<String> = None,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    if library(pass.options::<MathOptions>()?.libdevice.as_deref()).is_none() {
         for device in devices(module) {
-            (approximate_math::PASS.run)(device, &Config::default())?;
+            pass.count(&REWRITTEN, approximate_math::expand(device));
         }
     }
     let mut found = Vec::new();
@@ -54,6 +71,7 @@ fn run(module: Op, config: &Config) -> PassResult {
         if let Some(value) = value {
             op.result(0).replace_all_uses_with(value);
             op.erase();
+            pass.count(&REWRITTEN, 1);
         }
     }
     Ok(())
@@ -95,9 +113,9 @@ pub(crate) fn devices(module: Op) -> Vec<Op> {
     found
 }
 
-/// The library that a configuration names, or that is found.
-pub(crate) fn library(config: &Config) -> Option<PathBuf> {
-    match config.get("libdevice") {
+/// The library that an option names, or that is found.
+pub(crate) fn library(option: Option<&str>) -> Option<PathBuf> {
+    match option {
         Some("none") => None,
         Some(path) => Some(path.into()),
         None => libdevice::find(None),

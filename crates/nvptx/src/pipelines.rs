@@ -12,22 +12,22 @@
 
 use std::sync::Once;
 
-use dynamlir_dialect::pass::{register, register_pipeline};
+use dynamlir_dialect::pass::{OptionSpec, register, register_pipeline};
 
 use crate::PASSES;
 
 /// Leads to `gpu.func`s.
-pub const TO_GPU: &str = "dynamo-schedule-gpu{config=$options},dynamo-to-gpu,canonicalize,cse";
+pub const TO_GPU: &str = "dynamo-schedule-gpu{$tf32},dynamo-to-gpu,canonicalize,cse";
 
 /// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps, `dynamo-mark-backward` and
 /// `dynamo-signed-addresses` for memory that is gone through backwards.
-pub const TO_NVVM: &str = "dynamo-gpu-math{config=$options},dynamo-mark-backward,gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
+pub const TO_NVVM: &str = "dynamo-gpu-math{$libdevice},dynamo-mark-backward,gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
     convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1},canonicalize,cse,reconcile-unrealized-casts),dynamo-signed-addresses";
 
 /// Leads to PTX.
-pub const TO_NVPTX: &str = "dynamo-gpu-to-ptx{config=$options}";
+pub const TO_NVPTX: &str = "dynamo-gpu-to-ptx{$chip $libdevice $print}";
 
-/// The steps: name, passes. `$options` is what stands after the pipeline's name.
+/// The steps: name, passes. Where the passes say `$option`, one that is given to the pipeline goes.
 const STEPS: &[(&str, &str, &str)] = &[("linalg", "gpu", TO_GPU), ("gpu", "nvvm", TO_NVVM), ("nvvm", "nvptx", TO_NVPTX)];
 
 /// Makes passes and pipelines known by name: each step as `dynamlir-<from>-to-<to>`, and from stage 05 to each. Like the
@@ -42,16 +42,47 @@ pub fn register_all() {
         for &(from, to, passes) in STEPS {
             all.push(passes);
             let name = format!("dynamlir-{from}-to-{to}");
-            register_pipeline(&name, &format!("One step of the GPU's way, {from} to {to}"), &format!("builtin.module({passes})"));
+            register_pipeline(
+                &name,
+                &format!("One step of the GPU's way, {from} to {to}"),
+                &format!("builtin.module({passes})"),
+                &options(passes),
+            );
             if all.len() > 1 {
                 let name = format!("dynamlir-linalg-to-{to}");
-                register_pipeline(&name, &format!("The GPU's way from 05-linalg to {to}"), &format!("builtin.module({})", all.join(",")));
+                register_pipeline(
+                    &name,
+                    &format!("The GPU's way from 05-linalg to {to}"),
+                    &format!("builtin.module({})", all.join(",")),
+                    &options(&all.join(",")),
+                );
             }
         }
     });
 }
 
-/// The whole way for a module of kernels, as a pipeline. `options` are `chip=…,libdevice=…`, and may be empty.
-pub fn kernels_to_nvptx(options: &str) -> String {
-    format!("builtin.module({TO_GPU},{TO_NVVM},{TO_NVPTX})").replace("$options", options)
+/// What a pipeline's passes have of the options that stand in it.
+fn options(passes: &str) -> Vec<OptionSpec> {
+    let declared = PASSES.iter().flat_map(|pass| pass.options);
+    let mut found: Vec<OptionSpec> = Vec::new();
+    for option in declared.filter(|option| passes.contains(&format!("${}", option.name))) {
+        if found.iter().all(|known| known.name != option.name) {
+            found.push(*option);
+        }
+    }
+    found
+}
+
+/// Passes with the options that are given as name and value, and without the others.
+pub fn with_options(passes: &str, given: &[(&str, &str)]) -> String {
+    let names = PASSES.iter().flat_map(|pass| pass.options).map(|option| option.name);
+    names.fold(passes.to_owned(), |passes, name| {
+        let value = given.iter().find(|(given, _)| *given == name).map(|(_, value)| format!("{name}={value}"));
+        passes.replace(&format!("${name}"), &value.unwrap_or_default())
+    })
+}
+
+/// The whole way for a module of kernels, as a pipeline.
+pub fn kernels_to_nvptx(options: &[(&str, &str)]) -> String {
+    format!("builtin.module({})", with_options(&[TO_GPU, TO_NVVM, TO_NVPTX].join(","), options))
 }

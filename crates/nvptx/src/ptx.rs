@@ -9,7 +9,8 @@ use std::{path::Path, sync::Once};
 use dynamlir_codegen::{Error as CodegenError, bridge::translate};
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass_options,
 };
 use inkwell::{
     OptimizationLevel,
@@ -26,8 +27,16 @@ use crate::{
     math::{devices, library},
 };
 
-/// The pass. Options: `chip=sm_90`, `libdevice=FILE` or `none`, `print=1` writes the PTX to standard output.
-pub const PASS: Pass = Pass { name: "dynamo-gpu-to-ptx", description: "Compile GPU modules of the NVVM dialect to PTX", run };
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-gpu-to-ptx",
+    description: "Compile GPU modules of the NVVM dialect to PTX",
+    options: PtxOptions::DECLARED,
+    statistics: &[COMPILED],
+    run,
+};
+
+const COMPILED: Statistic = Statistic { name: "modules", description: "modules compiled to PTX" };
 
 /// The chip that code is made for where none is named: the first with all that the code may use. Later ones run it too.
 pub const CHIP: &str = "sm_80";
@@ -43,14 +52,28 @@ pub struct Ptx {
     pub launches: Vec<Launch>,
 }
 
-fn run(module: Op, config: &Config) -> PassResult {
+pass_options! {
+    /// Options of `dynamo-gpu-to-ptx`.
+    pub struct PtxOptions {
+        /// the chip that code is made for (sm_80)
+        chip: String = CHIP.to_owned(),
+        /// CUDA's libdevice: `none`, or its path; found where it is not given
+        libdevice: Option<String> = None,
+        /// write the PTX to standard output (false)
+        print: bool = false,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let options: PtxOptions = pass.options()?;
     for device in devices(module) {
-        let ptx = compile(device, config.get("chip").unwrap_or(CHIP), library(config).as_deref())
+        let ptx = compile(device, &options.chip, library(options.libdevice.as_deref()).as_deref())
             .map_err(|error| PassError::at(device, error.to_string()))?;
-        if config.number("print") == Some(1) {
+        if options.print {
             print!("{}", ptx.text);
         }
         replace(device, &ptx);
+        pass.count(&COMPILED, 1);
     }
     Ok(())
 }

@@ -21,14 +21,23 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
-    pass::{Config, Pass, PassResult},
+    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass_options,
 };
 
 use crate::{kernel::Kernel, matmul};
 
-/// The pass. Option `tf32=1` lets products of `f32` round their operands to `tf32`.
-pub const PASS: Pass =
-    Pass { name: "dynamo-schedule-gpu", description: "Decide which GPU thread computes which elements of a kernel", run };
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-schedule-gpu",
+    description: "Decide which GPU thread computes which elements of a kernel",
+    options: ScheduleOptions::DECLARED,
+    statistics: &[SCHEDULED, REFUSED],
+    run,
+};
+
+const SCHEDULED: Statistic = Statistic { name: "scheduled", description: "kernels shared out to threads" };
+const REFUSED: Statistic = Statistic { name: "refused", description: "kernels that have no form for threads" };
 
 /// Threads of a warp.
 pub(crate) const WARP: i64 = 32;
@@ -78,12 +87,20 @@ pub(crate) struct Schedule {
     pub(crate) keep: bool,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
-fn run(module: Op, config: &Config) -> PassResult {
+pass_options! {
+    /// Options of `dynamo-schedule-gpu`.
+    pub struct ScheduleOptions {
+        /// let products of f32 round their operands to tf32 (false)
+        tf32: bool = false,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let options: ScheduleOptions = pass.options()?;
     for function in kernels(module) {
         // A product of matrices has a way of its own, with nothing to decide.
         if matmul::is_product(function) {
-            matmul::check(function, config.number("tf32") == Some(1));
+            matmul::check(function, options.tf32);
             continue;
         }
         let decided = Kernel::read(function).and_then(|kernel| {
@@ -91,6 +108,7 @@ fn run(module: Op, config: &Config) -> PassResult {
             let fits = i32::try_from(schedule.blocks(&kernel)).is_ok();
             if fits { Ok(schedule) } else { Err("it has more blocks than a grid".to_owned()) }
         });
+        pass.count(if decided.is_ok() { &SCHEDULED } else { &REFUSED }, 1);
         match decided {
             Ok(schedule) => function.set_attr("dynamo.gpu", schedule.to_attr(function.ctx())),
             Err(reason) => function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason)),

@@ -128,13 +128,13 @@ fn blocks(count: i64) -> Vec<i64> {
 }
 
 /// Runs each kernel of a lit test both ways.
-fn compare(file: &str, options: &str) {
+fn compare(file: &str, tf32: bool) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/nvptx").join(file);
-    compare_text(&fs::read_to_string(path).expect("the lit test"), options);
+    compare_text(&fs::read_to_string(path).expect("the lit test"), tf32);
 }
 
 /// Runs each kernel of a stage 05 both ways, except those that get no GPU code.
-fn compare_text(text: &str, options: &str) {
+fn compare_text(text: &str, tf32: bool) {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
     pipelines::register_all();
@@ -151,12 +151,12 @@ fn compare_text(text: &str, options: &str) {
         })
         .collect();
     let nested = |pipeline: &str| format!("builtin.module({pipeline})");
-    let cpu = kernels_between("linalg", "llvm").expect("stages").replace("dynamo-schedule,", "dynamo-schedule{config=threads=0},");
+    let cpu = kernels_between("linalg", "llvm").expect("stages").replace("dynamo-schedule,", "dynamo-schedule{threads=false},");
     session.run(&mut host, &nested(&cpu)).expect("the CPU's path");
     let mut device = session.parse(text).expect("it parses");
     // The host has no instruction that rounds to bf16, and no function for it either: it is expanded.
-    let gpu = format!("builtin.module({},gpu.module(arith-expand{{include-bf16=1}}),{})", pipelines::TO_GPU, pipelines::TO_NVVM)
-        .replace("$options", &format!("libdevice=none,{options}"));
+    let gpu = format!("builtin.module({},gpu.module(arith-expand{{include-bf16=1}}),{})", pipelines::TO_GPU, pipelines::TO_NVVM);
+    let gpu = pipelines::with_options(&gpu, &[("libdevice", "none"), ("tf32", if tf32 { "true" } else { "false" })]);
     session.run(&mut device, &nested(&gpu)).expect("the GPU's path");
 
     let host_module = find(module_op(&host), &|op| op.is("builtin.module")).pop().expect("the nested module");
@@ -188,7 +188,7 @@ fn compare_text(text: &str, options: &str) {
         emulator::launch(&context, &module, launch, &run, &addresses);
 
         // Ten bits of fraction in each factor.
-        let precision = if options == "tf32=1" { 1e-2 } else { 1e-5 };
+        let precision = if tf32 { 1e-2 } else { 1e-5 };
         let whole = run.len() as i64 == launch.grid[0];
         for (index, argument) in launch.arguments.iter().enumerate().filter(|(_, argument)| argument.written) {
             check(&format!("{name}, argument {index}, {argument:?}"), &expected[index], &got[index], whole, precision);
@@ -216,26 +216,26 @@ fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool, precision: f6
 
 #[test]
 fn points() {
-    compare("pointwise.mlir", "");
+    compare("pointwise.mlir", false);
 }
 
 #[test]
 fn rows() {
-    compare("rows.mlir", "");
+    compare("rows.mlir", false);
 }
 
 #[test]
 fn softmax_and_layer_norm() {
-    compare("softmax.mlir", "");
+    compare("softmax.mlir", false);
 }
 
 #[test]
 fn columns() {
-    compare("columns.mlir", "");
+    compare("columns.mlir", false);
 }
 
 #[test]
 fn products_of_matrices() {
-    compare("matmul.mlir", "");
-    compare("matmul-tf32.mlir", "tf32=1");
+    compare("matmul.mlir", false);
+    compare("matmul-tf32.mlir", true);
 }

@@ -26,7 +26,7 @@ fn softmax_becomes_a_binary() {
     register();
     let session = Session::new();
     let mut module = session.parse(&stage("softmax.mlir")).expect("it parses");
-    let pipeline = format!("builtin.module({})", pipelines::kernels_to_nvptx("chip=sm_90,libdevice=none"));
+    let pipeline = format!("builtin.module({})", pipelines::kernels_to_nvptx(&[("chip", "sm_90"), ("libdevice", "none")]));
     session.run(&mut module, &pipeline).expect("it becomes PTX");
     let text = module_text(&module);
     assert!(text.contains("gpu.binary @device") && text.contains(".target sm_90") && text.contains("dynamo.launches"), "{text}");
@@ -37,8 +37,8 @@ fn code_comes_with_its_launches() {
     register();
     let session = Session::new();
     let mut module = session.parse(&stage("matmul.mlir")).expect("it parses");
-    let passes =
-        format!("builtin.module(builtin.module({},{}))", pipelines::TO_GPU, pipelines::TO_NVVM).replace("$options", "libdevice=none");
+    let passes = format!("builtin.module(builtin.module({},{}))", pipelines::TO_GPU, pipelines::TO_NVVM);
+    let passes = pipelines::with_options(&passes, &[("libdevice", "none")]);
     session.run(&mut module, &passes).expect("it becomes NVVM");
     let kernels = module_op(&module).body().map(Block::ops).unwrap_or_default()[0];
     let device = kernels.body().into_iter().flat_map(Block::ops).find(|op: &Op| op.is("gpu.module")).expect("a GPU module");

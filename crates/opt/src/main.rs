@@ -3,15 +3,15 @@
 use dynamlir_dialect::{
     ir::Op,
     opt::{self, Upstream},
-    pass::{Config, Pass, PassResult, register},
+    pass::{Pass, PassResult, Run, register},
 };
 use std::process::exit;
 
 /// For the test that a bug in a pass is a diagnostic, not an abort.
-static PANIC: Pass = Pass { name: "dynamo-test-panic", description: "Test only: panic", run: panics };
+static PANIC: Pass = Pass { name: "dynamo-test-panic", description: "Test only: panic", options: &[], statistics: &[], run: panics };
 
 #[expect(clippy::panic_in_result_fn, reason = "it is what the pass is for")]
-fn panics(_module: Op, _config: &Config) -> PassResult {
+fn panics(_module: Op, _run: &Run) -> PassResult {
     panic!("on purpose");
 }
 

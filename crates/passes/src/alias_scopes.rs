@@ -8,19 +8,26 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass =
-    Pass { name: "dynamo-alias-scopes", description: "Annotate loads and stores with the alias scopes of the kernel's arguments", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-alias-scopes",
+    description: "Annotate loads and stores with the alias scopes of the kernel's arguments",
+    options: &[],
+    statistics: &[ANNOTATED],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const ANNOTATED: Statistic = Statistic { name: "annotated", description: "loads and stores with an alias scope" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     let functions = module.body().map(Block::ops).unwrap_or_default();
-    functions.into_iter().filter(|op| op.is("llvm.func")).try_for_each(annotate)
+    functions.into_iter().filter(|op| op.is("llvm.func")).try_for_each(|function| annotate(function, pass))
 }
 
-fn annotate(function: Op) -> PassResult {
+fn annotate(function: Op, pass: &Run) -> PassResult {
     let Some(entry) = function.body() else { return Ok(()) };
     let args = entry.args();
     let name = function.symbol().unwrap_or_default();
@@ -40,6 +47,7 @@ fn annotate(function: Op) -> PassResult {
         };
         let Some(own) = base(address).and_then(|base| args.iter().position(|&arg| arg == base)) else { return };
         let others: Vec<_> = scopes.iter().enumerate().filter(|&(index, _)| index != own).filter_map(|(_, scope)| *scope).collect();
+        pass.count(&ANNOTATED, 1);
         if let Some(scope) = scopes[own] {
             op.set_attr("alias_scopes", Attr::array(op.ctx(), &[scope]));
         }

@@ -9,34 +9,53 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassResult},
+    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass_options,
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-approximate-math", description: "Expand exp and erf on f32 into arithmetic", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-approximate-math",
+    description: "Expand exp and erf on f32 into arithmetic",
+    options: ApproximateMathOptions::DECLARED,
+    statistics: &[EXPANDED],
+    run,
+};
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
-fn run(module: Op, config: &Config) -> PassResult {
-    if config.number("keep") == Some(1) {
-        return Ok(());
+const EXPANDED: Statistic = Statistic { name: "expanded", description: "functions written as arithmetic" };
+
+pass_options! {
+    /// Options of `dynamo-approximate-math`.
+    pub struct ApproximateMathOptions {
+        /// leave the functions as they are, to be compared with (false)
+        keep: bool = false,
     }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    if !pass.options::<ApproximateMathOptions>()?.keep {
+        pass.count(&EXPANDED, expand(module));
+    }
+    Ok(())
+}
+
+/// Expands the functions inside an operation; how many.
+pub fn expand(module: Op) -> usize {
     let mut ops = Vec::new();
     module.walk(&mut |op| {
         if op.is("math.exp") || op.is("math.erf") {
             ops.push(op);
         }
     });
+    ops.retain(|op| op.result(0).ty() == op.result(0).ty().with_element(Type::f32(op.ctx())));
+    let count = ops.len();
     for op in ops {
-        let ty = op.result(0).ty();
-        if ty != ty.with_element(Type::f32(op.ctx())) {
-            continue;
-        }
         let (arithmetic, x) = (Arithmetic::before(op), op.operand(0));
         let value = if op.is("math.exp") { arithmetic.exp(x) } else { arithmetic.erf(x) };
         op.result(0).replace_all_uses_with(value);
         op.erase();
     }
-    Ok(())
+    count
 }
 
 /// Short names for building arithmetic on `f32`, or on vectors of it.

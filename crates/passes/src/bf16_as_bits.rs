@@ -19,20 +19,29 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassResult},
+    pass::{Pass, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-bf16-as-bits", description: "Keep bf16 numbers as 16-bit integers in kernels", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-bf16-as-bits",
+    description: "Keep bf16 numbers as 16-bit integers in kernels",
+    options: &[],
+    statistics: &[CHANGED],
+    run,
+};
+
+const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose bf16 numbers became bits" };
 
 /// Operations that do not care whether they move numbers or bits.
 const MOVERS: &[&str] = &["arith.bitcast", "arith.constant", "arith.extf", "arith.select", "func.func", "func.return"];
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
     for function in module.body().map(Block::ops).unwrap_or_default() {
         let mut ops = Vec::new();
         function.walk(&mut |op| ops.push(op));
         if function.is("func.func") && ops.iter().copied().any(touches) && ops.iter().all(|&op| !touches(op) || can_move(op)) {
+            pass.count(&CHANGED, 1);
             ops.into_iter().for_each(rewrite);
         }
     }

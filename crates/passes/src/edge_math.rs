@@ -11,15 +11,23 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassResult},
+    pass::{Pass, PassResult, Run, Statistic},
 };
 use std::f64::consts::{E, LN_2};
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-edge-math", description: "Rewrite math functions whose vector variants err at the edges", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-edge-math",
+    description: "Rewrite math functions whose vector variants err at the edges",
+    options: &[],
+    statistics: &[REWRITTEN],
+    run,
+};
+
+const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functions rewritten" };
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut ops = Vec::new();
     module.walk(&mut |op| {
         if op.name().starts_with("math.") && op.num_operands() == 1 {
@@ -39,6 +47,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
         };
         op.result(0).replace_all_uses_with(value);
         op.erase();
+        pass.count(&REWRITTEN, 1);
     }
     Ok(())
 }

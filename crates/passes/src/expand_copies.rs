@@ -11,19 +11,28 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, DYNAMIC, Op, Type},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-expand-copies", description: "Turn copies between strided buffers into linalg.generic", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-expand-copies",
+    description: "Turn copies between strided buffers into linalg.generic",
+    options: &[],
+    statistics: &[EXPANDED],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const EXPANDED: Statistic = Statistic { name: "expanded", description: "copies written as linalg.generic" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut copies = Vec::new();
     module.walk(&mut |op| {
         if op.is("memref.copy") && !op.operands().iter().all(|buffer| is_contiguous(buffer.ty())) {
             copies.push(op);
         }
     });
+    pass.count(&EXPANDED, copies.len());
     copies.into_iter().try_for_each(expand)
 }
 

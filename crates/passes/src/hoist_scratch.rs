@@ -13,17 +13,22 @@
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-hoist-scratch",
     description: "Move stack buffers of kernels to the start of the parallel region or function",
+    options: &[],
+    statistics: &[HOISTED, FREED],
     run,
 };
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const HOISTED: Statistic = Statistic { name: "hoisted", description: "stack buffers moved" };
+const FREED: Statistic = Statistic { name: "freed", description: "heap buffers freed at the end of their block" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut stack = Vec::new();
     let mut heap = Vec::new();
     module.walk(&mut |op| {
@@ -33,11 +38,12 @@ fn run(module: Op, _config: &Config) -> PassResult {
             heap.push(op);
         }
     });
+    pass.count(&HOISTED, stack.len());
     for op in stack {
         hoist(op)?;
     }
     for op in heap {
-        free_at_end_of_block(op);
+        pass.count(&FREED, usize::from(free_at_end_of_block(op)));
     }
     Ok(())
 }
@@ -60,9 +66,10 @@ fn hoist(alloca: Op) -> PassResult {
     Err(PassError::at(alloca, "a stack buffer outside any function"))
 }
 
-fn free_at_end_of_block(alloc: Op) {
+/// Whether it was not freed anyhow.
+fn free_at_end_of_block(alloc: Op) -> bool {
     let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is("memref.dealloc"));
-    if let Some(terminator) = alloc.block().and_then(Block::terminator).filter(|_| !is_freed) {
-        Builder::before(terminator).op("memref.dealloc", &[alloc.result(0)], &[], &[]);
-    }
+    let Some(terminator) = alloc.block().and_then(Block::terminator).filter(|_| !is_freed) else { return false };
+    Builder::before(terminator).op("memref.dealloc", &[alloc.result(0)], &[], &[]);
+    true
 }

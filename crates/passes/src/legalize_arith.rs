@@ -20,12 +20,19 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass =
-    Pass { name: "dynamo-legalize-arith", description: "Rewrite minima, maxima, one-instruction math and bf16 rounding for LLVM", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-legalize-arith",
+    description: "Rewrite minima, maxima, one-instruction math and bf16 rounding for LLVM",
+    options: &[],
+    statistics: &[REWRITTEN],
+    run,
+};
+
+const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "operations rewritten" };
 
 /// Operation and the intrinsic with the same operands and result.
 const INTRINSICS: &[(&str, &str)] = &[
@@ -43,7 +50,7 @@ const INTRINSICS: &[(&str, &str)] = &[
     ("math.trunc", "llvm.intr.trunc"),
 ];
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut ops = Vec::new();
     module.walk(&mut |op| ops.push(op));
     for op in ops {
@@ -61,6 +68,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
         if let Some(value) = value {
             op.result(0).replace_all_uses_with(value);
             op.erase();
+            pass.count(&REWRITTEN, 1);
         }
     }
     Ok(())

@@ -6,15 +6,24 @@
 
 use dynamlir_dialect::{
     ir::Op,
-    pass::{Config, Pass, PassResult},
+    pass::{Pass, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-loop-locations", description: "Give loop variables the location of their loop", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-loop-locations",
+    description: "Give loop variables the location of their loop",
+    options: &[],
+    statistics: &[LOCATED],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const LOCATED: Statistic = Statistic { name: "loops", description: "loops whose variables have a location" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     module.walk(&mut |op| {
         if op.name().starts_with("scf.") {
+            pass.count(&LOCATED, usize::from(op.num_regions() > 0));
             for block in (0..op.num_regions()).flat_map(|i| op.region(i).blocks()) {
                 block.args().into_iter().for_each(|arg| arg.set_loc(op.loc()));
             }

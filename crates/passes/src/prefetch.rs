@@ -29,11 +29,19 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, DYNAMIC, Op, Type, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-prefetch", description: "Prefetch in the loops that schedules have marked", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-prefetch",
+    description: "Prefetch in the loops that schedules have marked",
+    options: &[],
+    statistics: &[PREFETCHED],
+    run,
+};
+
+const PREFETCHED: Statistic = Statistic { name: "prefetches", description: "views that a loop asks for ahead" };
 
 /// The mark of a loop, which this pass removes.
 const MARK: &str = "dynamo.prefetch";
@@ -48,7 +56,7 @@ const SMALL: i64 = 16 * 1024;
 /// Most lines that one iteration asks for.
 const MOST_LINES: i64 = 32;
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut loops = Vec::new();
     module.walk(&mut |op| {
         if op.is("scf.for") && op.attr(MARK).is_some() {
@@ -60,6 +68,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
         marked.remove_attr(MARK);
         prefetch(marked, &mut asked)?;
     }
+    pass.count(&PREFETCHED, asked.len());
     Ok(())
 }
 

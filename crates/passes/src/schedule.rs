@@ -38,8 +38,8 @@ mod vectors;
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op},
-    pass::{Config, Pass, PassResult},
-    transform,
+    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass_options, transform,
 };
 
 use crate::matmul;
@@ -48,8 +48,16 @@ use domain::{Kernel, Phase};
 /// The pass. Options: `threads=0` makes no parallel loops, `parallel-work=N` sets from how many elementary operations
 /// on a loop is worth a parallel region, `vector-bits=N` how wide vectors are (0: no vectors), else as this processor has
 /// them.
-pub const PASS: Pass =
-    Pass { name: "dynamo-schedule", description: "Tile kernels and fuse their phases by transform-dialect schedules", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-schedule",
+    description: "Tile kernels and fuse their phases by transform-dialect schedules",
+    options: ScheduleOptions::DECLARED,
+    statistics: &[SCHEDULED, UNSCHEDULED],
+    run,
+};
+
+const SCHEDULED: Statistic = Statistic { name: "scheduled", description: "kernels scheduled" };
+const UNSCHEDULED: Statistic = Statistic { name: "unscheduled", description: "kernels that stay one sequential loop nest" };
 
 /// Elementary operations from which on waking threads (some microseconds) pays.
 const PARALLEL_WORK: i64 = 32 * 1024;
@@ -101,20 +109,29 @@ pub(crate) enum Inner {
     Columns,
 }
 
-/// What the pass is told.
+pass_options! {
+    /// Options of `dynamo-schedule`.
+    pub struct ScheduleOptions {
+        /// whether kernels may use threads (true)
+        threads: bool = true,
+        /// elementary operations from which on a kernel uses threads (32768)
+        parallel_work: i64 = PARALLEL_WORK,
+        /// bits of the vectors that are used; this processor's where it is not given
+        vector_bits: Option<i64> = None,
+    }
+}
+
+/// What kernels are scheduled for.
 struct Settings {
     parallel_work: i64,
     vector_bits: i64,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
-fn run(module: Op, config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
+    let options: ScheduleOptions = pass.options()?;
     let settings = Settings {
-        parallel_work: match config.number("threads") {
-            Some(0) => i64::MAX,
-            _ => config.number("parallel-work").unwrap_or(PARALLEL_WORK),
-        },
-        vector_bits: config.number("vector-bits").unwrap_or_else(vector_bits),
+        parallel_work: if options.threads { options.parallel_work } else { i64::MAX },
+        vector_bits: options.vector_bits.unwrap_or_else(vector_bits),
     };
     let mut kernels = Vec::new();
     module.walk(&mut |op| {
@@ -123,7 +140,7 @@ fn run(module: Op, config: &Config) -> PassResult {
         }
     });
     for function in kernels {
-        schedule(function, &settings);
+        pass.count(if schedule(function, &settings) { &SCHEDULED } else { &UNSCHEDULED }, 1);
     }
     Ok(())
 }
@@ -143,29 +160,27 @@ pub(crate) fn vector_bits() -> i64 {
     0
 }
 
-/// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled.
-fn schedule(function: Op, settings: &Settings) {
+/// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled, and is said on it. False then.
+fn schedule(function: Op, settings: &Settings) -> bool {
     match matmul::lower(function, settings.parallel_work) {
-        Ok(true) => return,
+        Ok(true) => return true,
         Ok(false) => {}
         Err(reason) => return mark(function, reason),
     }
     let kernel = match Kernel::read(function) {
         Ok(Some(kernel)) => kernel,
-        Ok(None) => return,
+        Ok(None) => return true,
         Err(reason) => return mark(function, &reason),
     };
     let plan = plan(&kernel, settings);
-    let Some(schedule) = text::schedule(&kernel, &plan) else { return };
-    let Some(function) = apply(function, &plan, &schedule) else { return };
+    let Some(schedule) = text::schedule(&kernel, &plan) else { return true };
+    let Some(function) = apply(function, &plan, &schedule) else { return true };
     // A body that only seemed to compute something is folded before there are vectors of it: without them, then.
     let unscheduled = match plan.without_inner() {
         None => Some(function),
         Some(plan) => text::schedule(&kernel, &plan).and_then(|schedule| apply(function, &plan, &schedule)),
     };
-    if let Some(function) = unscheduled {
-        mark(function, "the transform schedule did not apply");
-    }
+    unscheduled.is_none_or(|function| mark(function, "the transform schedule did not apply"))
 }
 
 /// Applies a schedule. Where it does not apply, gives the function as it was, which takes the place of what is left of it.
@@ -180,8 +195,10 @@ fn apply(function: Op, plan: &Plan, schedule: &str) -> Option<Op> {
     Some(backup)
 }
 
-fn mark(function: Op, reason: &str) {
+/// Says on a function why it has no schedule, which is false.
+fn mark(function: Op, reason: &str) -> bool {
     function.set_attr("dynamo.unscheduled", Attr::str(function.ctx(), reason));
+    false
 }
 
 fn plan(kernel: &Kernel, settings: &Settings) -> Plan {

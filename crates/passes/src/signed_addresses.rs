@@ -17,18 +17,29 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
-    pass::{Config, Pass, PassResult},
+    pass::{Pass, PassResult, Run, Statistic},
 };
 
 /// The first pass.
-pub const MARK: Pass = Pass { name: "dynamo-mark-backward", description: "Mark kernels that read or write by negative strides", run: mark };
+pub const MARK: Pass = Pass {
+    name: "dynamo-mark-backward",
+    description: "Mark kernels that read or write by negative strides",
+    options: &[],
+    statistics: &[MARKED],
+    run: mark,
+};
 
 /// The second pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-signed-addresses",
     description: "Clear the overflow flags of the address arithmetic of marked kernels",
+    options: &[],
+    statistics: &[CLEARED],
     run: clear,
 };
+
+const MARKED: Statistic = Statistic { name: "kernels", description: "kernels marked" };
+const CLEARED: Statistic = Statistic { name: "cleared", description: "operations whose flags were cleared" };
 
 const NOTE: &str = "dynamo.backward";
 
@@ -48,25 +59,28 @@ fn functions(module: Op, kinds: &[&str]) -> Vec<Op> {
     found
 }
 
-fn mark(module: Op, _config: &Config) -> PassResult {
+fn mark(module: Op, pass: &Run) -> PassResult {
     for function in functions(module, &["func.func", "gpu.func"]) {
         let args = function.body().map(Block::args).unwrap_or_default();
         // All memory of a kernel is its arguments' or its own; what it allocates is laid out forwards.
         if args.iter().any(|arg| arg.ty().is_memref() && arg.ty().strides().iter().any(|&stride| stride < 0)) {
             function.set_attr(NOTE, Attr::unit(function.ctx()));
+            pass.count(&MARKED, 1);
         }
     }
     Ok(())
 }
 
-fn clear(module: Op, _config: &Config) -> PassResult {
+fn clear(module: Op, pass: &Run) -> PassResult {
     for function in functions(module, &["llvm.func"]) {
         if !function.remove_attr(NOTE) {
             continue;
         }
         let mut ops = Vec::new();
         function.walk(&mut |op| ops.push(op));
-        ops.into_iter().filter(|op| ARITHMETIC.iter().any(|name| op.is(name))).for_each(without_flags);
+        ops.retain(|op| ARITHMETIC.iter().any(|name| op.is(name)));
+        pass.count(&CLEARED, ops.len());
+        ops.into_iter().for_each(without_flags);
     }
     Ok(())
 }

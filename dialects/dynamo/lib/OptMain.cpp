@@ -11,6 +11,7 @@
 #include "mlir/CAPI/Support.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -38,6 +39,13 @@ static llvm::LogicalResult run(llvm::StringRef input, llvm::StringRef output, ml
   return llvm::success();
 }
 
+/// Whether the command line has an option of upstream's.
+static bool isGiven(llvm::StringRef option) {
+  const auto &known = llvm::cl::getRegisteredOptions();
+  auto found = known.find(option);
+  return found != known.end() && found->second->getNumOccurrences() > 0;
+}
+
 int dynamoOptMain(int argc, char **argv, MlirDialectRegistry known) {
   llvm::InitLLVM crashReports(argc, argv);
   mlir::DialectRegistry &registry = *unwrap(known);
@@ -45,5 +53,8 @@ int dynamoOptMain(int argc, char **argv, MlirDialectRegistry known) {
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
-  return mlir::asMainReturnCode(run(input, output, registry, config));
+  llvm::LogicalResult result = run(input, output, registry, config);
+  if (isGiven("mlir-pass-statistics"))
+    dynamoPrintPassStatistics();
+  return mlir::asMainReturnCode(result);
 }

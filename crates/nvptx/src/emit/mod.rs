@@ -18,7 +18,7 @@ mod rows;
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Op, Type},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 use crate::{
@@ -29,16 +29,25 @@ use crate::{
 };
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-to-gpu", description: "Write scheduled kernels as the code of one GPU thread", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-to-gpu",
+    description: "Write scheduled kernels as the code of one GPU thread",
+    options: &[],
+    statistics: &[WRITTEN],
+    run,
+};
+
+const WRITTEN: Statistic = Statistic { name: "kernels", description: "kernels written as one thread's code" };
 
 /// The name of the module that holds the device's code.
 pub(crate) const DEVICE: &str = "device";
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, pass: &Run) -> PassResult {
     for function in kernels(module) {
         if matmul::is_product(function) {
             if matmul::write(function, || device(module, function))? {
                 declare(function);
+                pass.count(&WRITTEN, 1);
             }
             continue;
         }
@@ -47,6 +56,7 @@ fn run(module: Op, _config: &Config) -> PassResult {
         let schedule = Schedule::from_attr(attr, &kernel).map_err(|reason| PassError::at(function, reason))?;
         write(module, &kernel, schedule);
         declare(function);
+        pass.count(&WRITTEN, 1);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!
 //! Any sizes and strides will do: what is past an edge counts as zero. Where memory allows it, eight elements are moved at once.
 //!
-//! Operands of `f32` are rounded to `tf32`, ten bits of fraction, where that was asked for (`dynamo-schedule-gpu{config=tf32=1}`,
+//! Operands of `f32` are rounded to `tf32`, ten bits of fraction, where that was asked for (`dynamo-schedule-gpu{tf32=true}`,
 //! which leaves `dynamo.tf32` on the kernel). Eager does not, unless it is told to: else they are refused.
 //!
 //! Refused, with `dynamo.no_gpu` saying why: that, other types, products that are added to or that more is done with.

@@ -62,7 +62,8 @@ mod window;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass_options,
 };
 use std::{collections::HashMap, rc::Rc};
 
@@ -113,21 +114,44 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
 ];
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dynamo-decompose", description: "Lower ATen ops to primitive ops", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-decompose",
+    description: "Lower ATen ops to primitive ops",
+    options: DecomposeOptions::DECLARED,
+    statistics: &[LOWERED, INLINED, LEFT],
+    run,
+};
+
+const LOWERED: Statistic = Statistic { name: "lowered", description: "ATen operations lowered to primitives" };
+const INLINED: Statistic = Statistic { name: "inlined", description: "ATen operations replaced by torch's own decomposition" };
+const LEFT: Statistic = Statistic { name: "left", description: "ATen operations left to the library" };
 
 /// Every schema with a lowering.
 pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
 }
 
-fn run(module: Op, config: &Config) -> PassResult {
+pass_options! {
+    /// Options of `dynamo-decompose`.
+    pub struct DecomposeOptions {
+        /// bits of the vectors that generated code uses; this processor's where it is not given
+        vector_bits: Option<i64> = None,
+        /// bits of the vectors that the library's products use; the generated code's where it is not given
+        library_bits: Option<i64> = None,
+        /// list the problems that there is a choice for, as dynamo.problems on the module (false)
+        list_problems: bool = false,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
     let gpu = gpu::is_gpu(module);
     // A GPU's kernels know nothing of this processor.
     let host_bits = || if gpu { 0 } else { crate::schedule::vector_bits() };
-    let vector_bits = config.number("vector-bits").unwrap_or_else(host_bits);
-    let of_host = || if config.number("vector-bits").is_none() { library_bits(vector_bits) } else { vector_bits };
-    let bits = (vector_bits, config.number("library-bits").unwrap_or_else(of_host));
-    let choices = Rc::new(Choices::of(module, config)?);
+    let options: DecomposeOptions = pass.options()?;
+    let vector_bits = options.vector_bits.unwrap_or_else(host_bits);
+    let of_host = || if options.vector_bits.is_none() { library_bits(vector_bits) } else { vector_bits };
+    let bits = (vector_bits, options.library_bits.unwrap_or_else(of_host));
+    let choices = Rc::new(Choices::of(module, options.list_problems)?);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
@@ -136,7 +160,7 @@ fn run(module: Op, config: &Config) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named, (bits, &choices, gpu))?;
+        decompose_block(block, &lowerings, &private, &mut named, (bits, &choices, gpu), pass)?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -162,6 +186,7 @@ fn decompose_block(
     private: &HashMap<String, Op>,
     named: &mut Vec<String>,
     (bits, choices, gpu): ((i64, i64), &Rc<Choices>, bool),
+    pass: &Run,
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
@@ -182,12 +207,17 @@ fn decompose_block(
         let keeps = mark.is_none_or(|mark| mark.keeps(|op| gpu && gpu::has_no_code(op) || mark::is_mistyped(op)));
         if let Some(values) = values.filter(|_| keeps) {
             replace(op, call.schema(), &values)?;
+            pass.count(&LOWERED, 1);
             continue;
         }
         op.remove_attr("decomposition");
         let inlinable = name.filter(|name| !KEEP.contains(&call.schema()) && !within.contains(name));
-        let Some((name, function)) = inlinable.and_then(|name| private.get(&name).map(|&function| (name, function))) else { continue };
-        let Some((values, inlined)) = inline(op, function) else { continue };
+        let inlinable = inlinable.and_then(|name| private.get(&name).map(|&function| (name, function)));
+        let Some((name, (values, inlined))) = inlinable.and_then(|(name, function)| Some((name, inline(op, function)?))) else {
+            pass.count(&LEFT, 1);
+            continue;
+        };
+        pass.count(&INLINED, 1);
         replace(op, call.schema(), &values)?;
         let within: Vec<String> = within.into_iter().chain([name]).collect();
         work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));

@@ -5,13 +5,15 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Type, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run},
 };
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-prims",
     description: "Check that a module is at stage 02: primitives and extern calls on builtin tensors",
+    options: &[],
+    statistics: &[],
     run,
 };
 
@@ -21,7 +23,7 @@ const LATER: &[&str] = &["dynamo.workspace", "dynamo.buffer"];
 /// Elementwise ops that move values without computing with them.
 const MOVING: &[&str] = &["dynamo.select", "dynamo.convert", "dynamo.bitcast"];
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, _run: &Run) -> PassResult {
     let mut outcome = Ok(());
     module.walk(&mut |op| {
         if outcome.is_ok() {

@@ -42,20 +42,27 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 use dynamlir_reasons::ALIASING;
 
 use self::{base::Base, call::FunctionalCall, storage::Aliasing, window::Window};
 
 /// The pass.
-pub const PASS: Pass =
-    Pass { name: "dynamo-functionalize", description: "Turn ATen ops on mutable, aliasing tensors into value semantics", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-functionalize",
+    description: "Turn ATen ops on mutable, aliasing tensors into value semantics",
+    options: &[],
+    statistics: &[TRANSLATED],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const TRANSLATED: Statistic = Statistic { name: "operations", description: "ATen operations made functional" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     for func in module.body().map(Block::ops).unwrap_or_default() {
         if func.is("func.func") && is_mutable(func) {
-            translate(func)?;
+            pass.count(&TRANSLATED, translate(func)?);
         }
     }
     Ok(())
@@ -71,7 +78,8 @@ fn is_mutable(func: Op) -> bool {
     found
 }
 
-fn translate(old: Op) -> PassResult {
+/// Gives how many operations it has translated.
+fn translate(old: Op) -> Result<usize, PassError> {
     let (Some(body), Some(name)) = (old.body(), old.symbol()) else {
         return Err(PassError::at(old, "a function without a body cannot be functionalized"));
     };
@@ -82,6 +90,7 @@ fn translate(old: Op) -> PassResult {
     if let Some(other) = ops.iter().find(|op| !op.is("dynamo.aten")) {
         return Err(PassError::at(*other, format!("expected only dynamo.aten here, got {}", other.name())));
     }
+    let count = ops.len();
     let args = body.args();
     let aliasing = Aliasing::scan(old, &args, &ops)?;
     let inputs: Vec<_> = args.iter().map(|arg| as_value(arg.ty())).collect();
@@ -104,7 +113,7 @@ fn translate(old: Op) -> PassResult {
     if outcome.is_ok() {
         dead::remove(block, &rewriter.views);
     }
-    outcome
+    outcome.map(|()| count)
 }
 
 /// What a function's translation knows so far.

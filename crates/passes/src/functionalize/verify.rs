@@ -6,17 +6,19 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run},
 };
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-functional",
     description: "Check that a module is at stage 01: value semantics, layouts and outputs as attributes",
+    options: &[],
+    statistics: &[],
     run,
 };
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, _run: &Run) -> PassResult {
     let mut outcome = Ok(());
     module.walk(&mut |op| {
         if outcome.is_ok() {

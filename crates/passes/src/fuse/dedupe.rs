@@ -12,6 +12,10 @@ pub(super) struct Kernels {
     block: Option<Block>,
     by_form: HashMap<Form, String>,
     names: HashSet<String>,
+    /// Functions that were added.
+    pub(super) outlined: usize,
+    /// Functions that were there already.
+    pub(super) merged: usize,
 }
 
 /// A kernel without names and locations. Types and attributes are unique in their context, so their addresses say
@@ -54,7 +58,7 @@ impl Kernels {
 
     /// The kernels that a module has already.
     pub(super) fn of(module: Op) -> Self {
-        let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new() };
+        let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new(), outlined: 0, merged: 0 };
         let inner = module.body().map(Block::ops).unwrap_or_default();
         kernels.block =
             inner.iter().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
@@ -72,6 +76,7 @@ impl Kernels {
         let form = form(function);
         if let Some(name) = self.by_form.get(&form) {
             function.erase();
+            self.merged += 1;
             return name.clone();
         }
         let mut number = 0;
@@ -85,6 +90,7 @@ impl Kernels {
         function.set_attr("sym_name", Attr::str(function.ctx(), &name));
         self.block().append(function);
         self.by_form.insert(form, name.clone());
+        self.outlined += 1;
         name
     }
 

@@ -139,7 +139,7 @@ fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64
         .filter(|leaf| !interface.inputs.contains(leaf) && graph.def(**leaf).is_none_or(|def| graph.group_of[def] != Some(reader)))
         .collect();
     let args = interface.args() + more.len();
-    let fits = group.members.len() + chain.ops.len() <= graph.settings.max_ops && args <= graph.settings.max_args && !group.scan;
+    let fits = group.members.len() + chain.ops.len() <= graph.options.max_ops && args <= graph.options.max_args && !group.scan;
     let fits = fits && !(group.product && chain.ops.iter().any(|&op| graph.asks_for_place(graph.ops[op])));
     fits.then(|| bytes(value) - more.into_iter().map(|&leaf| bytes(leaf)).sum::<i64>())
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, Settings, bytes, elements, keyword, kind, reduced_dims, row_of, tables};
+use super::{FuseOptions, Kind, bytes, elements, keyword, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::ir::{Block, Op, Value};
 
 /// Operations that will share a kernel.
@@ -55,14 +55,14 @@ pub(super) struct Graph {
     pub(super) ordered_before: Vec<usize>,
     pub(super) group_of: Vec<Option<usize>>,
     pub(super) groups: Vec<Group>,
-    pub(super) settings: Settings,
+    pub(super) options: FuseOptions,
     index: HashMap<Op, usize>,
     /// For messages, where these are wanted.
     names: Vec<String>,
 }
 
 impl Graph {
-    pub(super) fn of(function: Op, settings: Settings) -> Self {
+    pub(super) fn of(function: Op, options: FuseOptions) -> Self {
         let mut graph = Self {
             ops: Vec::new(),
             kinds: Vec::new(),
@@ -70,7 +70,7 @@ impl Graph {
             ordered_before: Vec::new(),
             group_of: Vec::new(),
             groups: Vec::new(),
-            settings,
+            options,
             index: HashMap::new(),
             names: Vec::new(),
         };
@@ -78,7 +78,7 @@ impl Graph {
         let (mut ordered, mut results) = (0, 0);
         for op in function.body().map(Block::ops).unwrap_or_default() {
             let number = graph.push(op, ordered);
-            if settings.print {
+            if options.print_fusion {
                 // The number that the printer gives the first result.
                 graph.names.push(format!("%{results} {}", short_name(op)));
             }

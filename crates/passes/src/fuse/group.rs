@@ -144,12 +144,12 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     members.sort_unstable();
     let (scan, product) = (first.scan || second.scan, first.product || second.product);
     let mut group = Group { members, domain, reduced, scan, product, traffic: 0 };
-    if group.members.len() > graph.settings.max_ops {
-        return Err(format!("more than {} operations", graph.settings.max_ops));
+    if group.members.len() > graph.options.max_ops {
+        return Err(format!("more than {} operations", graph.options.max_ops));
     }
     let interface = graph.interface(&group);
-    if interface.args() > graph.settings.max_args {
-        return Err(format!("more than {} arguments", graph.settings.max_args));
+    if interface.args() > graph.options.max_args {
+        return Err(format!("more than {} arguments", graph.options.max_args));
     }
     if group.scan && (group.members.len() > SCAN_PRODUCERS + 1 || interface.outputs.len() > 1) {
         return Err("a scan takes in only a few operations that nothing else uses".into());
@@ -218,13 +218,13 @@ fn label(graph: &Graph, group: usize) -> String {
 }
 
 fn report_union(graph: &Graph, other: usize, number: usize, union: &Union) {
-    if graph.settings.print {
+    if graph.options.print_fusion {
         eprintln!("fuse: {} + {} saves {} bytes", label(graph, other), graph.name(number), union.saved);
     }
 }
 
 fn report_refusal(graph: &Graph, other: usize, number: usize, reason: &str) {
-    if graph.settings.print {
+    if graph.options.print_fusion {
         eprintln!("fuse: rejected {} + {}: {reason}", label(graph, other), graph.name(number));
     }
 }

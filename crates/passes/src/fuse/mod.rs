@@ -13,9 +13,6 @@
 //!
 //! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
 //! layers has the kernels of one with 4.
-//!
-//! Settings: `print-fusion=1` prints each decision with its reason, `max-ops` and `max-args` bound a kernel's size
-//! (compile time is super-linear in it).
 
 mod dedupe;
 mod duplicate;
@@ -29,44 +26,55 @@ pub mod verify;
 use crate::matmul;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass_options,
 };
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-fuse",
     description: "Group primitives into kernel functions called by dynamo.launch; equal kernels become one",
+    options: FuseOptions::DECLARED,
+    statistics: &[KERNELS, MERGED],
     run,
 };
 
-/// How large a kernel may become, and whether to tell about decisions.
-#[derive(Clone, Copy)]
-struct Settings {
-    max_ops: usize,
-    max_args: usize,
-    print: bool,
+const KERNELS: Statistic = Statistic { name: "kernels", description: "kernel functions outlined" };
+const MERGED: Statistic = Statistic { name: "merged", description: "kernel functions that equal an earlier one" };
+
+pass_options! {
+    /// How large a kernel may become, and whether to tell about decisions.
+    #[derive(Copy)]
+    pub struct FuseOptions {
+        /// most operations of a kernel (64)
+        max_ops: usize = 64,
+        /// most inputs and outputs of a kernel (24)
+        max_args: usize = 24,
+        /// print each decision with the bytes it saves, and each refusal with its reason (false)
+        print_fusion: bool = false,
+    }
 }
 
-fn run(module: Op, config: &Config) -> PassResult {
-    let number = |key, default| config.number(key).and_then(|n| usize::try_from(n).ok()).unwrap_or(default);
-    let settings =
-        Settings { max_ops: number("max-ops", 64), max_args: number("max-args", 24), print: config.number("print-fusion") == Some(1) };
+fn run(module: Op, pass: &Run) -> PassResult {
+    let options: FuseOptions = pass.options()?;
     let Some(top) = module.body() else { return Ok(()) };
     let functions: Vec<_> = top.ops().into_iter().filter(|op| op.is("func.func") && op.body().is_some()).collect();
     let mut kernels = dedupe::Kernels::of(module);
     for function in functions {
         check(function)?;
         normalize::run(function);
-        let mut graph = graph::Graph::of(function, settings);
+        let mut graph = graph::Graph::of(function, options);
         group::run(&mut graph);
         let groups = duplicate::run(&mut graph);
         // Recomputed values are new operations, so positions are counted anew.
-        let mut graph = graph::Graph::of(function, settings);
+        let mut graph = graph::Graph::of(function, options);
         graph.assign(groups);
         // Kernels that read a stored value may now read what it was made of, as others do.
         group::join_siblings(&mut graph);
         outline::run(function, &graph, &mut kernels)?;
     }
+    pass.count(&KERNELS, kernels.outlined);
+    pass.count(&MERGED, kernels.merged);
     Ok(())
 }
 

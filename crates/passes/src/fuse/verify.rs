@@ -12,14 +12,19 @@
 use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
     ir::{Block, Op, Value},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run},
 };
 
 /// The pass.
-pub const PASS: Pass =
-    Pass { name: "dynamo-verify-kernels", description: "Check the contract of kernel functions and their launches", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-verify-kernels",
+    description: "Check the contract of kernel functions and their launches",
+    options: &[],
+    statistics: &[],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+fn run(module: Op, _run: &Run) -> PassResult {
     let top = module.body().map(Block::ops).unwrap_or_default();
     for inner in top.iter().filter(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")) {
         for function in inner.body().map(Block::ops).unwrap_or_default() {

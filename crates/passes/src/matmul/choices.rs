@@ -18,7 +18,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
-    pass::{Config, PassError},
+    pass::PassError,
 };
 
 use super::way::Way;
@@ -95,12 +95,12 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Those on a module. A problem that it does not have does no harm.
+    /// Those on a module; `lists` says whether problems are to be listed. A problem that the module does not have does no harm.
     ///
     /// # Errors
     /// The attribute is not what it should be.
-    pub fn of(module: Op, config: &Config) -> Result<Self, PassError> {
-        let listed = (config.number("list-problems") == Some(1)).then(RefCell::default);
+    pub fn of(module: Op, lists: bool) -> Result<Self, PassError> {
+        let listed = lists.then(RefCell::default);
         let Some(attr) = module.attr(CHOICES) else { return Ok(Self { known: HashMap::new(), listed }) };
         let entries = attr.entries();
         if entries.is_empty() {

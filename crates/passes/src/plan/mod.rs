@@ -3,8 +3,6 @@
 //! Values become windows on buffers: changes of view cost nothing, a kernel writes its results where they are wanted,
 //! what lives at different times shares memory of one workspace. What must be contiguous, or must not be shared, is
 //! copied by kernels like any other. See stage 04 in ARCHITECTURE.md.
-//!
-//! Option `vector-bits=N`: the width of vectors that products of matrices are cut for, else as this processor has them.
 
 mod attention;
 mod convolution;
@@ -20,18 +18,33 @@ mod window;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass_options,
 };
 
 /// The pass.
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
     description: "Turn the graph function into buffers, views and launches, and give kernels their layouts",
+    options: PlanOptions::DECLARED,
+    statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
     run,
 };
 
-fn run(module: Op, config: &Config) -> PassResult {
-    let vector_bits = config.number("vector-bits").unwrap_or_else(crate::schedule::vector_bits);
+const LAUNCHES: Statistic = Statistic { name: "launches", description: "kernel launches planned" };
+const EXTERNS: Statistic = Statistic { name: "externs", description: "calls of the library planned" };
+const WORKSPACE: Statistic = Statistic { name: "workspace-bytes", description: "bytes of workspace planned" };
+
+pass_options! {
+    /// Options of `dynamo-plan`.
+    pub struct PlanOptions {
+        /// bits of the vectors that products are cut for; this processor's where it is not given
+        vector_bits: Option<i64> = None,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let vector_bits = pass.options::<PlanOptions>()?.vector_bits.unwrap_or_else(crate::schedule::vector_bits);
     let body = module.body().ok_or_else(|| PassError::module("an empty module"))?;
     let ops = body.ops();
     let Some(main) = ops.iter().copied().find(|op| op.is("func.func") && op.attr("dynamo.entry").is_some()) else {
@@ -51,7 +64,19 @@ fn run(module: Op, config: &Config) -> PassResult {
         old.erase();
     }
     new_main.move_before(kernels);
+    count(new_main, pass);
     Ok(())
+}
+
+fn count(main: Op, pass: &Run) {
+    for op in main.body().map(Block::ops).unwrap_or_default() {
+        match op.name().as_str() {
+            "dynamo.launch" => pass.count(&LAUNCHES, 1),
+            "dynamo.extern" => pass.count(&EXTERNS, 1),
+            "dynamo.workspace" => pass.count(&WORKSPACE, usize::try_from(op.result(0).ty().numel()).unwrap_or(0)),
+            _ => {}
+        }
+    }
 }
 
 /// The kernel functions of a module, by name.

@@ -45,7 +45,7 @@ mod scatter;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
-    pass::{Config, Pass, PassError, PassResult},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 use crate::matmul;
@@ -54,16 +54,24 @@ use kernel::Kernel;
 use scalar::Library;
 
 /// The pass.
-pub const PASS: Pass =
-    Pass { name: "dynamo-to-linalg", description: "Turn kernels from primitives into linalg.generic, one for each reduction phase", run };
+pub const PASS: Pass = Pass {
+    name: "dynamo-to-linalg",
+    description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
+    options: &[],
+    statistics: &[LOWERED],
+    run,
+};
 
-fn run(module: Op, _config: &Config) -> PassResult {
+const LOWERED: Statistic = Statistic { name: "kernels", description: "kernels lowered" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
     let mut kernels = Vec::new();
     module.walk(&mut |op| {
         if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
             kernels.push(op);
         }
     });
+    pass.count(&LOWERED, kernels.len());
     kernels.into_iter().try_for_each(lower)
 }
 

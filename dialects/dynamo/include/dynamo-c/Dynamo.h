@@ -44,14 +44,44 @@ MLIR_CAPI_EXPORTED bool dynamoOperationIsElementwise(MlirOperation op);
 /// Whether the value is an operation's own report of having no side effects.
 MLIR_CAPI_EXPORTED bool dynamoOperationIsPure(MlirOperation op);
 
-/// A pass written in another language. `run` returns false after it has
-/// emitted a diagnostic; it must not unwind. The strings are copied.
-typedef bool (*DynamoPassCallback)(MlirOperation module, MlirStringRef config, void *userData);
-MLIR_CAPI_EXPORTED void dynamoRegisterPass(MlirStringRef name, MlirStringRef description,
-                                           DynamoPassCallback run, void *userData);
-/// Names a list of passes, for modules: `--name` is `--pass-pipeline=builtin.module(passes)`. The strings are copied, the
-/// passes are looked up when the name is used.
-MLIR_CAPI_EXPORTED void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes);
+/// What an option of a pass or pipeline takes: `true` or `false`, a number that is not negative, or text.
+typedef enum { DynamoOptionFlag, DynamoOptionNumber, DynamoOptionText } DynamoOptionKind;
+/// An option as it is declared: unknown ones and values of another kind are errors, `--help` lists it.
+typedef struct {
+  MlirStringRef name, description;
+  DynamoOptionKind kind;
+} DynamoOption;
+/// An option's value, where one was given. A flag is the number 0 or 1. The text is borrowed for the call.
+typedef struct {
+  bool isGiven;
+  uint64_t number;
+  MlirStringRef text;
+} DynamoOptionValue;
+/// Something that a pass counts, for `--mlir-pass-statistics`.
+typedef struct {
+  MlirStringRef name, description;
+} DynamoStatistic;
+
+/// A pass written in another language. `run` gets a value for each option and a zero for each statistic, in the order
+/// in which they were declared. It returns false after it has emitted a diagnostic; it must not unwind. The strings are copied.
+typedef bool (*DynamoPassCallback)(MlirOperation module, const DynamoOptionValue *options, uint64_t *statistics, void *userData);
+typedef struct {
+  MlirStringRef name, description;
+  const DynamoOption *options;
+  intptr_t numOptions;
+  const DynamoStatistic *statistics;
+  intptr_t numStatistics;
+  DynamoPassCallback run;
+  void *userData;
+} DynamoPass;
+MLIR_CAPI_EXPORTED void dynamoRegisterPass(const DynamoPass *pass);
+/// Prints what the passes of this process have counted, as `--mlir-pass-statistics` would: MLIR itself counts only where LLVM
+/// was built to, which is not so in releases.
+MLIR_CAPI_EXPORTED void dynamoPrintPassStatistics(void);
+/// Names a list of passes, for modules: `--name` is `--pass-pipeline=builtin.module(passes)`. Where `passes` says `$option`, an
+/// option of that name goes if it is given. The strings are copied, the passes are looked up when the name is used.
+MLIR_CAPI_EXPORTED void dynamoRegisterPipeline(MlirStringRef name, MlirStringRef description, MlirStringRef passes,
+                                               const DynamoOption *options, intptr_t numOptions);
 /// Calls `visit` with the name of each pass and pipeline registered so far.
 MLIR_CAPI_EXPORTED void dynamoForEachPass(void (*visit)(MlirStringRef name, void *userData), void *userData);
 
