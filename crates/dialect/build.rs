@@ -41,8 +41,11 @@ fn main() {
         println!("cargo:rustc-link-lib=static={library}");
     }
 
-    // Read by the `dialect!` macro in src/ods.rs.
-    println!("cargo:rustc-env=DYNAMO_TD_INCLUDE={}", root.join("dialects/dynamo/include").display());
+    // Read by src/ops.rs.
+    let folders = [root.join("dialects/dynamo/include"), Path::new(&prefix).join("include")];
+    let source = dynamlir_ods::generate("dynamo/Dynamo.td", &[&folders[0], &folders[1]]);
+    let source = source.unwrap_or_else(|error| panic!("the dialect's ODS files: {error}"));
+    fs::write(out.join("dynamo.rs"), source).expect("OUT_DIR is writable");
 
     write_linker_scripts(Path::new(&prefix), &out, linked_statically);
     println!("cargo:rustc-link-search=native={}", out.display());

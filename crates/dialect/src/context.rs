@@ -72,6 +72,13 @@ impl Default for Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What was erased outside of passes goes before its context.
+        ir::retired::free(self.ctx());
+    }
+}
+
 impl Session {
     /// A context with our dialect and the upstream ones that our pipelines use (`UpstreamDialects.cpp`, `UpstreamPasses.cpp`);
     /// single-threaded, since kernels are small and the two-core machines of CI would only pay for the pool.

@@ -81,6 +81,9 @@ unsafe extern "C" {
     pub fn dynamoMutableTensorTypeGetOffset(ty: MlirType) -> i64;
     pub fn dynamoMutableTensorTypeGetElementType(ty: MlirType) -> MlirType;
     pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
+    pub fn dynamoEnumAttrGet(context: MlirContext, mnemonic: MlirStringRef, value: i64) -> MlirAttribute;
+    pub fn dynamoEnumAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef) -> i64;
+    pub fn dynamoOperationDropReferences(op: MlirOperation);
     pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;
     pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;
     pub fn dynamoRegisterPass(pass: *const PassDeclaration);

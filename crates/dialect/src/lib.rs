@@ -6,13 +6,13 @@
 //! - [`llvm`]: what LLVM's code generator lets one decide per process,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
 //! - [`transform`]: running transform-dialect schedules,
-//! - [`ods`]: typed builders that the `tblgen` crate generates from our own ODS files.
+//! - [`ops`]: the dialect's operations and attributes with their types, generated from its ODS files.
 
 pub mod context;
 pub mod ffi;
 pub mod ir;
 pub mod llvm;
-pub mod ods;
+pub mod ops;
 pub mod opt;
 pub mod pass;
 pub mod transform;

@@ -5,13 +5,21 @@ use mlir_sys::{
     mlirTransformOptionsDestroy,
 };
 
-use crate::ir::{Block, Op, str_ref};
+use crate::ir::{Block, Builder, Op, str_ref};
 
-/// Applies the first `transform.named_sequence` of the module `schedule` (text) to `payload`.
+/// Applies the first `transform.named_sequence` of the module `schedule` (text) to a copy of `payload`, which takes its place.
 ///
-/// False if the schedule does not parse or did not apply; the diagnostics say why, and `payload` may be left half
-/// transformed: keep a copy. Operations inside `payload` may have been erased either way.
-pub fn apply(payload: Op, schedule: &str) -> bool {
+/// None if the schedule does not parse or did not apply; the diagnostics say why, and `payload` is as it was.
+pub fn apply(payload: Op, schedule: &str) -> Option<Op> {
+    // Nobody has a handle into the copy while the schedule erases what it likes.
+    let copy = payload.clone_detached();
+    Builder::before(payload).insert(copy);
+    let applied = apply_in_place(copy, schedule);
+    (if applied { payload } else { copy }).erase();
+    applied.then_some(copy)
+}
+
+fn apply_in_place(payload: Op, schedule: &str) -> bool {
     // SAFETY: the context is alive as the payload is; the text is borrowed for the call.
     let module = unsafe { mlirModuleCreateParse(payload.ctx().raw(), str_ref(schedule)) };
     if module.ptr.is_null() {

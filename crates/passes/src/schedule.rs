@@ -37,7 +37,7 @@ mod text;
 mod vectors;
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op},
+    ir::{Attr, Op},
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options, transform,
 };
@@ -174,25 +174,28 @@ fn schedule(function: Op, settings: &Settings) -> bool {
     };
     let plan = plan(&kernel, settings);
     let Some(schedule) = text::schedule(&kernel, &plan) else { return true };
-    let Some(function) = apply(function, &plan, &schedule) else { return true };
     // A body that only seemed to compute something is folded before there are vectors of it: without them, then.
-    let unscheduled = match plan.without_inner() {
-        None => Some(function),
-        Some(plan) => text::schedule(&kernel, &plan).and_then(|schedule| apply(function, &plan, &schedule)),
+    let without = || match plan.without_inner() {
+        None => false,
+        Some(plan) => text::schedule(&kernel, &plan).is_none_or(|schedule| apply(function, &plan, &schedule)),
     };
-    unscheduled.is_none_or(|function| mark(function, "the transform schedule did not apply"))
+    apply(function, &plan, &schedule) || without() || mark(function, "the transform schedule did not apply")
 }
 
-/// Applies a schedule. Where it does not apply, gives the function as it was, which takes the place of what is left of it.
-fn apply(function: Op, plan: &Plan, schedule: &str) -> Option<Op> {
-    let backup = function.clone_detached();
-    let positions = if let Plan::Split(tiles) = plan { pieces::mark(function, tiles) } else { 0 };
-    if transform::apply(function, schedule) && (positions == 0 || pieces::shift(function, positions)) {
-        return None;
+/// Applies a schedule; where it does not apply, the function stays as it was.
+fn apply(function: Op, plan: &Plan, schedule: &str) -> bool {
+    let Plan::Split(tiles) = plan else { return transform::apply(function, schedule).is_some() };
+    let positions = pieces::mark(function, tiles);
+    let applied = transform::apply(function, schedule);
+    if applied.is_some_and(|applied| positions == 0 || pieces::shift(applied, positions)) {
+        return true;
     }
-    Builder::before(function).insert(backup);
-    function.erase();
-    Some(backup)
+    pieces::unmark(function);
+    if let Some(applied) = applied {
+        function.move_before(applied);
+        applied.erase();
+    }
+    false
 }
 
 /// Says on a function why it has no schedule, which is false.

@@ -38,5 +38,32 @@ int64_t dynamoOperandAttrGetIndex(MlirAttribute attr) {
   return -1;
 }
 
+/// Calls `visit` with a null attribute of each enumeration's class, until one answers.
+template <typename Result, typename Visit>
+static Result visitEnums(StringRef mnemonic, Result none, Visit visit) {
+  if (mnemonic == PredicateAttr::getMnemonic())
+    return visit(PredicateAttr(), [](uint64_t value) { return symbolizePredicate(value); });
+  if (mnemonic == ReduceKindAttr::getMnemonic())
+    return visit(ReduceKindAttr(), [](uint64_t value) { return symbolizeReduceKind(value); });
+  if (mnemonic == RouteAttr::getMnemonic())
+    return visit(RouteAttr(), [](uint64_t value) { return symbolizeRoute(value); });
+  return none;
+}
+
+MlirAttribute dynamoEnumAttrGet(MlirContext context, MlirStringRef mnemonic, int64_t value) {
+  return visitEnums(unwrap(mnemonic), wrap(Attribute()), [&](auto none, auto symbolize) {
+    auto found = symbolize(value);
+    return found ? wrap(Attribute(decltype(none)::get(unwrap(context), *found))) : wrap(Attribute());
+  });
+}
+
+int64_t dynamoEnumAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic) {
+  return visitEnums(unwrap(mnemonic), int64_t(-1), [&](auto none, auto) {
+    auto found = dyn_cast<decltype(none)>(unwrap(attr));
+    return found ? static_cast<int64_t>(found.getValue()) : int64_t(-1);
+  });
+}
+
+void dynamoOperationDropReferences(MlirOperation op) { unwrap(op)->dropAllReferences(); }
 bool dynamoOperationIsElementwise(MlirOperation op) { return unwrap(op)->hasTrait<OpTrait::Elementwise>(); }
 bool dynamoOperationIsPure(MlirOperation op) { return isPure(unwrap(op)); }

@@ -2,7 +2,7 @@
 
 use mlir_sys::*;
 
-use super::{Ctx, Type, print, str_ref, to_string};
+use super::{Ctx, Symbol, Type, print, str_ref, to_string};
 use crate::ffi;
 
 /// A uniqued attribute.
@@ -83,6 +83,21 @@ impl Attr {
     pub fn i64s(ctx: Ctx, values: &[i64]) -> Self {
         Self(unsafe { mlirDenseI64ArrayGet(ctx.0, values.len() as isize, values.as_ptr()) })
     }
+    /// `array<i32: …>`.
+    pub fn i32s(ctx: Ctx, values: &[i32]) -> Self {
+        Self(unsafe { mlirDenseI32ArrayGet(ctx.0, values.len() as isize, values.as_ptr()) })
+    }
+    /// A case of one of the dialect's enumerations, which has this mnemonic.
+    pub fn of_enumerator(ctx: Ctx, mnemonic: &str, number: i64) -> Self {
+        let raw = unsafe { ffi::dynamoEnumAttrGet(ctx.0, str_ref(mnemonic), number) };
+        assert!(!raw.ptr.is_null(), "CAPI.cpp does not know the enumeration {mnemonic}");
+        Self(raw)
+    }
+    /// Which case of the enumeration with this mnemonic it is, if it is one.
+    pub fn enumerator(self, mnemonic: &str) -> Option<i64> {
+        let number = unsafe { ffi::dynamoEnumAttrGetValue(self.0, str_ref(mnemonic)) };
+        (number >= 0).then_some(number)
+    }
     /// `{name = value, …}`.
     pub fn dict(ctx: Ctx, entries: &[(&str, Self)]) -> Self {
         let named: Vec<_> = entries
@@ -150,6 +165,13 @@ impl Attr {
                 .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI64ArrayGetElement(self.0, i)).collect())
         }
     }
+    /// The numbers, if this is `array<i32: …>`.
+    pub fn as_i32s(self) -> Option<Vec<i32>> {
+        unsafe {
+            mlirAttributeIsADenseI32Array(self.0)
+                .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI32ArrayGetElement(self.0, i)).collect())
+        }
+    }
     /// The type, if this is a type attribute.
     pub fn as_type(self) -> Option<Type> {
         unsafe { mlirAttributeIsAType(self.0).then(|| Type(mlirTypeAttrGetValue(self.0))) }
@@ -157,6 +179,18 @@ impl Attr {
     /// The last name of a symbol reference, if this is one.
     pub fn as_symbol(self) -> Option<String> {
         unsafe { mlirAttributeIsASymbolRef(self.0).then(|| to_string(mlirSymbolRefAttrGetLeafReference(self.0))) }
+    }
+    /// The symbol, if this is a reference to one in a table that is at most one table away.
+    pub fn as_symbol_path(self) -> Option<Symbol> {
+        if !unsafe { mlirAttributeIsASymbolRef(self.0) } {
+            return None;
+        }
+        let root = to_string(unsafe { mlirSymbolRefAttrGetRootReference(self.0) });
+        match unsafe { mlirSymbolRefAttrGetNumNestedReferences(self.0) } {
+            0 => Some(Symbol { outer: None, name: root }),
+            1 => Some(Symbol { outer: Some(root), name: to_string(unsafe { mlirSymbolRefAttrGetLeafReference(self.0) }) }),
+            _ => None,
+        }
     }
     /// The operand number, if this is `#dynamo.operand<…>`.
     pub fn as_operand(self) -> Option<usize> {

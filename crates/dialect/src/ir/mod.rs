@@ -1,15 +1,18 @@
 //! One-word handles on MLIR objects, for passes that rewrite straight-line functions.
 //!
 //! The handles are `Copy` and carry no lifetime: they are as valid as the IR they point into. Types, attributes and
-//! locations live as long as their context. Operations, blocks and values live until their operation is erased;
-//! after [`Op::erase`] a handle on it must not be used. Passes own their module while they run, so nobody else erases.
+//! locations live as long as their context. A pass owns its module while it runs, and what it erases stays in memory until it is
+//! over ([`retired`]), so that no handle that it has can be a dangling one. Whoever runs a pipeline has no handle across the run.
 
 mod attr;
+mod attr_value;
 mod build;
 mod op;
+pub(crate) mod retired;
 mod ty;
 
 pub use attr::Attr;
+pub use attr_value::{AttrValue, Discardable, Symbol};
 pub use build::Builder;
 pub use op::{Block, Op, Region, Use, Value};
 pub use ty::{DYNAMIC, Type};

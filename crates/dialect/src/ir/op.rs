@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use mlir_sys::*;
 
-use super::{Attr, Ctx, Loc, Type, print, str_ref, to_string};
+use super::{Attr, AttrValue, Ctx, Loc, Type, print, retired, str_ref, to_string};
 use crate::ffi;
 
 /// An operation.
@@ -48,12 +48,11 @@ identity!(Op);
 identity!(Value);
 identity!(Block);
 
-// SAFETY of every block below: handles are live by the module's contract (no use after `erase`); indices are below
-// the counts that MLIR reports, or MLIR asserts; strings are borrowed for the call and copied by MLIR.
+// SAFETY of every block below: handles are live by the module's contract; indices are below the counts that MLIR reports; strings are borrowed for the call and copied by MLIR.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Op {
-    /// Wraps a raw operation.
-    pub fn from_raw(raw: MlirOperation) -> Self {
+    /// Wraps a raw operation, which is live.
+    pub(crate) fn from_raw(raw: MlirOperation) -> Self {
         Self(raw)
     }
     /// The raw handle.
@@ -91,8 +90,14 @@ impl Op {
         unsafe { mlirOperationGetNumOperands(self.0) as usize }
     }
     /// Operand `i`.
+    ///
+    /// # Panics
+    /// The operation has been erased, or has fewer operands.
     pub fn operand(self, i: usize) -> Value {
-        Value(unsafe { mlirOperationGetOperand(self.0, i as isize) })
+        assert!(i < self.num_operands(), "{} has no operand {i}", self.name());
+        let raw = unsafe { mlirOperationGetOperand(self.0, i as isize) };
+        assert!(!raw.ptr.is_null(), "{} has been erased", self.name());
+        Value(raw)
     }
     /// All operands.
     pub fn operands(self) -> Vec<Value> {
@@ -107,7 +112,11 @@ impl Op {
         unsafe { mlirOperationGetNumResults(self.0) as usize }
     }
     /// Result `i`.
+    ///
+    /// # Panics
+    /// The operation has fewer results.
     pub fn result(self, i: usize) -> Value {
+        assert!(i < self.num_results(), "{} has no result {i}", self.name());
         Value(unsafe { mlirOperationGetResult(self.0, i as isize) })
     }
     /// All results.
@@ -118,6 +127,23 @@ impl Op {
     pub fn attr(self, name: &str) -> Option<Attr> {
         let raw = unsafe { mlirOperationGetAttributeByName(self.0, str_ref(name)) };
         (!raw.ptr.is_null()).then_some(Attr(raw))
+    }
+    /// An attribute that the operation's definition demands.
+    ///
+    /// # Panics
+    /// The operation is not what its verifier lets pass.
+    pub fn required<T: AttrValue>(self, name: &str) -> T {
+        self.optional(name).unwrap_or_else(|| panic!("{} lacks its attribute {name}", self.name()))
+    }
+    /// An attribute that may be missing.
+    pub fn optional<T: AttrValue>(self, name: &str) -> Option<T> {
+        T::read(self.attr(name)?)
+    }
+    /// The operands that name number `index` of its definition stands for, where an attribute says how many those are.
+    pub(crate) fn segment(self, index: usize) -> std::ops::Range<usize> {
+        let sizes = self.attr("operandSegmentSizes").and_then(Attr::as_i32s).unwrap_or_default();
+        let end = |names: &[i32]| names.iter().map(|size| *size as usize).sum::<usize>();
+        end(&sizes[..index])..end(&sizes[..=index])
     }
     /// The integer list of an attribute.
     pub fn attr_i64s(self, name: &str) -> Option<Vec<i64>> {
@@ -181,20 +207,32 @@ impl Op {
         let raw = unsafe { mlirOperationGetNextInBlock(self.0) };
         (!raw.ptr.is_null()).then_some(Self(raw))
     }
-    /// Erases the operation; it must have no uses left. Handles on it and its contents are dead afterwards.
+    /// Erases the operation. Its memory stays until the pass is over ([`super::retired`]); whoever asks for an operand of it panics.
+    ///
+    /// # Panics
+    /// Something uses a result.
     pub fn erase(self) {
-        unsafe { mlirOperationDestroy(self.0) }
+        assert!(self.is_unused(), "{} is erased although it is used", self.name());
+        retired::retire(self.0);
     }
     /// Takes the operation out of its block, to be put elsewhere.
     pub fn detach(self) {
         unsafe { mlirOperationRemoveFromParent(self.0) }
     }
     /// Moves it before `other`.
+    ///
+    /// # Panics
+    /// `other` is in no block.
     pub fn move_before(self, other: Self) {
+        assert!(other.block().is_some(), "{} is in no block", other.name());
         unsafe { mlirOperationMoveBefore(self.0, other.0) }
     }
     /// Moves it after `other`.
+    ///
+    /// # Panics
+    /// `other` is in no block.
     pub fn move_after(self, other: Self) {
+        assert!(other.block().is_some(), "{} is in no block", other.name());
         unsafe { mlirOperationMoveAfter(self.0, other.0) }
     }
     /// A deep copy, detached.
@@ -267,10 +305,6 @@ impl std::fmt::Debug for Op {
 // SAFETY: as for `Op`.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Value {
-    /// Wraps a raw value.
-    pub fn from_raw(raw: MlirValue) -> Self {
-        Self(raw)
-    }
     /// The raw handle.
     pub fn raw(self) -> MlirValue {
         self.0
@@ -284,8 +318,11 @@ impl Value {
         unsafe { mlirValueSetType(self.0, ty.0) }
     }
     /// Changes the location of a block argument.
+    ///
+    /// # Panics
+    /// It is an operation's result.
     pub fn set_loc(self, loc: Loc) {
-        debug_assert!(self.arg_index().is_some(), "an operation's result has its operation's location");
+        assert!(self.arg_index().is_some(), "an operation's result has its operation's location");
         unsafe { mlirBlockArgumentSetLocation(self.0, loc.0) }
     }
     /// The operation it is a result of; None for a block argument.
@@ -333,10 +370,6 @@ impl std::fmt::Debug for Value {
 // SAFETY: as for `Op`.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Block {
-    /// Wraps a raw block.
-    pub fn from_raw(raw: MlirBlock) -> Self {
-        Self(raw)
-    }
     /// A new, detached block with these arguments.
     pub fn new(args: &[(Type, Loc)]) -> Self {
         let types: Vec<_> = args.iter().map(|(t, _)| t.0).collect();
@@ -370,20 +403,29 @@ impl Block {
     pub fn add_arg(self, ty: Type, loc: Loc) -> Value {
         Value(unsafe { mlirBlockAddArgument(self.0, ty.0, loc.0) })
     }
-    /// Removes argument `i`, which must have no uses.
-    pub fn erase_arg(self, i: usize) {
-        unsafe { mlirBlockEraseArgument(self.0, i as u32) }
-    }
     /// Appends a detached operation.
+    ///
+    /// # Panics
+    /// It is in a block.
     pub fn append(self, op: Op) {
+        assert!(op.block().is_none(), "{} is in a block", op.name());
         unsafe { mlirBlockAppendOwnedOperation(self.0, op.0) }
     }
     /// Puts a detached operation before `before`, which is in this block.
+    ///
+    /// # Panics
+    /// The one is in a block, or the other is not in this one.
     pub fn insert_before(self, before: Op, op: Op) {
+        assert!(op.block().is_none(), "{} is in a block", op.name());
+        assert!(before.block() == Some(self), "{} is not in this block", before.name());
         unsafe { mlirBlockInsertOwnedOperationBefore(self.0, before.0, op.0) }
     }
     /// Puts a detached operation first.
+    ///
+    /// # Panics
+    /// It is in a block.
     pub fn prepend(self, op: Op) {
+        assert!(op.block().is_none(), "{} is in a block", op.name());
         unsafe { mlirBlockInsertOwnedOperation(self.0, 0, op.0) }
     }
     /// The operation around the block.

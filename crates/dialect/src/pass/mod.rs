@@ -154,6 +154,7 @@ unsafe extern "C" fn trampoline(
     let given = Given(pass.options.iter().enumerate().map(read).collect());
     let run = Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]) };
     let outcome = catch_unwind(AssertUnwindSafe(|| (pass.run)(module, &run)));
+    ir::retired::free(module.ctx());
     for (index, count) in run.counted.borrow().iter().enumerate() {
         // SAFETY: there is room for each statistic that was declared.
         unsafe { *statistics.add(index) = *count };

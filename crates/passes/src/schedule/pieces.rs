@@ -10,10 +10,12 @@
 //! %i = linalg.index 0   %p = arith.addi %i, %piece#1 : index          // after
 //! ```
 
-use dynamlir_dialect::ir::{Attr, Builder, Op};
+use dynamlir_dialect::{
+    ir::{Builder, Op},
+    ops,
+};
 
-/// Says of which loop over pieces an index needs the beginning.
-const PIECE: &str = "dynamo.piece";
+use ops::PIECE;
 
 /// Marks what asks for its position along a dimension that is cut; returns how many do.
 pub(super) fn mark(function: Op, tiles: &[i64]) -> usize {
@@ -21,36 +23,39 @@ pub(super) fn mark(function: Op, tiles: &[i64]) -> usize {
     function.walk(&mut |op| {
         let Some(dim) = op.attr_i64("dim").filter(|_| op.is("linalg.index")) else { return };
         let dim = dim as usize;
-        let reduces = op.parent().is_some_and(|generic| generic.attr("dynamo.phase").is_some());
+        let reduces = op.parent().is_some_and(|generic| ops::PHASE.is_on(generic));
         if reduces && tiles.get(dim).is_some_and(|&tile| tile > 0) {
             let number = tiles[..dim].iter().filter(|&&tile| tile > 0).count();
-            op.set_attr(PIECE, Attr::i64(op.ctx(), number as i64));
+            PIECE.set(op, number as i64);
             found += 1;
         }
     });
     found
 }
 
+/// Takes the marks away.
+pub(super) fn unmark(function: Op) {
+    function.walk(&mut |op| {
+        PIECE.remove(op);
+    });
+}
+
 /// Adds the beginnings. False if there are others than `positions` marks, or if one is not in a loop over pieces.
 pub(super) fn shift(function: Op, positions: usize) -> bool {
     let mut marked = Vec::new();
-    function.walk(&mut |op| {
-        if op.attr(PIECE).is_some() {
-            marked.push(op);
-        }
-    });
+    function.walk(&mut |op| marked.extend(PIECE.is_on(op).then_some(op)));
     marked.len() == positions && marked.into_iter().all(|op| shift_one(op).is_some())
 }
 
 fn shift_one(op: Op) -> Option<()> {
-    let number = usize::try_from(op.attr_i64(PIECE)?).ok()?;
+    let number = usize::try_from(PIECE.of(op)?).ok()?;
     let mut pieces = op.parent()?;
     while !pieces.is("scf.forall") {
         pieces = pieces.parent()?;
     }
     // After the variables come the tensors that are written, which are no numbers.
     let beginning = pieces.body()?.args().get(number).copied().filter(|value| value.ty() == op.result(0).ty())?;
-    op.remove_attr(PIECE);
+    PIECE.remove(op);
     let (builder, uses) = (Builder::before(op.next()?).with_loc(op.loc()), op.result(0).uses());
     let whole = builder.value("arith.addi", &[op.result(0), beginning], beginning.ty(), &[]);
     for used in uses {

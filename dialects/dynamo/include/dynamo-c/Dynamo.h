@@ -39,6 +39,13 @@ MLIR_CAPI_EXPORTED void dynamoRegisterUpstreamPasses(void);
 /// Index of `#dynamo.operand<index>`, or -1 when the attribute is another one.
 MLIR_CAPI_EXPORTED int64_t dynamoOperandAttrGetIndex(MlirAttribute attr);
 
+/// A case of the enumeration with this mnemonic (`reduce_kind`); null where there is none of that name or number.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoEnumAttrGet(MlirContext context, MlirStringRef mnemonic, int64_t value);
+/// The number of the case, or -1 when the attribute is not of the enumeration with this mnemonic.
+MLIR_CAPI_EXPORTED int64_t dynamoEnumAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic);
+
+/// Lets an operation, and what it holds, use nothing any more: operands and successors are null from here on.
+MLIR_CAPI_EXPORTED void dynamoOperationDropReferences(MlirOperation op);
 /// Whether an operation is pointwise (has the Elementwise trait).
 MLIR_CAPI_EXPORTED bool dynamoOperationIsElementwise(MlirOperation op);
 /// Whether the value is an operation's own report of having no side effects.

@@ -42,6 +42,29 @@ def Dynamo_Dialect : Dialect {
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::func::FuncDialect"];
+  // What the dialect says on operations of others. `verifyOperationAttribute` and its like check it.
+  let discardableAttrs = (ins
+    // Of the module: where tensors live, what choices were made for problems, which problems there were.
+    "::mlir::StringAttr":$device, "::mlir::StringAttr":$chip,
+    "::mlir::DictionaryAttr":$choices, "::mlir::ArrayAttr":$problems,
+    // Of a graph function, of its arguments and results (stages 00 to 04).
+    "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs,
+    "::mlir::DenseI64ArrayAttr":$versions, "::mlir::DenseI64ArrayAttr":$arg_versions,
+    "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
+    "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
+    // Of a kernel: what it iterates over (03), its arguments in memory (04), scratch memory among them, how products are
+    // computed, why there is no schedule (06), whether it goes through memory backwards (07).
+    "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,
+    "::mlir::TypeAttr":$signature, "::mlir::UnitAttr":$scratch, "::mlir::DictionaryAttr":$matmul, "::mlir::StringAttr":$choice,
+    "::mlir::StringAttr":$unscheduled, "::mlir::UnitAttr":$backward,
+    // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; how many batch
+    // dimensions a contraction has; which piece of a reduction is computed; whether a loop asks for what it reads next.
+    "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$init, "::mlir::IntegerAttr":$out, "::mlir::IntegerAttr":$batch,
+    "::mlir::IntegerAttr":$piece, "::mlir::UnitAttr":$prefetch,
+    // Of a kernel on its way to a GPU: at what multiples its arguments lie, its threads, or why it has none; of its code:
+    // how it is launched.
+    "::mlir::DenseI64ArrayAttr":$alignments, "::mlir::DictionaryAttr":$gpu, "::mlir::UnitAttr":$tf32,
+    "::mlir::StringAttr":$no_gpu, "::mlir::DictionaryAttr":$launch, "::mlir::DictionaryAttr":$launches);
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
