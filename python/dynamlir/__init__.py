@@ -96,18 +96,23 @@ def reset(compiled: Any = None) -> None:
     plain.reset()
 
 
-def load(path: str | os.PathLike[str], stage: str | None = None) -> Executable:
+def load(
+    path: str | os.PathLike[str], stage: str | None = None, *, dump: str | os.PathLike[str] | None = None
+) -> Executable:
     """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors.
 
     ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
-    a dump's, and else the text itself. `ValueError` where the text is no such program.
+    a dump's, and else the text itself. ``dump`` is a folder for the stages from there on. `ValueError` where the text
+    is not such a program, and where its ``dynamo.target`` is a machine whose code this one cannot run: its stages are
+    dumped all the same, down to LLVM IR.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"dynamlir.load takes the path of a dumped .mlir file, not {path!r}")
     if stage is not None and not isinstance(stage, str):
         raise TypeError(f"dynamlir.load takes the name of a stage such as 'linalg', not {stage!r}")
     parsing.check(os.fspath(path))
-    executable = native.module().load(os.fspath(path), stage)
+    options = {} if dump is None else {"dump": os.fspath(dump)}
+    executable = native.module().load(os.fspath(path), stage, options)
     executable.times(os.path.basename(path))
     return executable
 

@@ -3,7 +3,7 @@
 // A module whose kernels are a GPU's leaves to the library what they have no form for, or what the host would have to wait
 // for. The same calls are primitives where nothing is said of a chip.
 
-module attributes {dynamo.device = "cuda:0", dynamo.chip = "sm_90"} {
+module attributes {dynamo.device = "cuda:0", dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64", "", chip = "sm_90">} {
 
 // An index is checked on the host before code may read by it. The library's own kernel asserts on the device.
 

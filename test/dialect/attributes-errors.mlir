@@ -149,3 +149,50 @@ func.func private @f(tensor<4xf32>) -> (tensor<8xf32> {dynamo.mutates = 0})
 
 // expected-error @+1 {{'dynamo.mutates' of result 1 names the argument that result 0 is written to}}
 func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 0}, tensor<4xf32> {dynamo.mutates = 0})
+
+// -----
+
+// The target of a module: what passes and LLVM are to rely on.
+// expected-error @+1 {{'dynamo.target' must be a #dynamo.target of a module, got "znver4"}}
+module attributes {dynamo.target = "znver4"} {}
+
+// -----
+
+// expected-error @+1 {{'dynamo.target' must be a #dynamo.target of a module}}
+func.func private @f() attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "">}
+
+// -----
+
+// expected-error @+1 {{'toaster' is not a triple that LLVM knows}}
+module attributes {dynamo.target = #dynamo.target<"toaster", "znver4", "">} {}
+
+// -----
+
+// expected-error @+1 {{expected LLVM's name of the processor}}
+module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "", "">} {}
+
+// -----
+
+// expected-error @+1 {{expected features as "+avx2,-avx512f", got 'avx2'}}
+module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+fma,avx2">} {}
+
+// -----
+
+// expected-error @+1 {{'vector_bits' must be 0 or a power of two from 64 to 2048, got 384}}
+module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "", vector_bits = 384>} {}
+
+// -----
+
+// expected-error @+1 {{'library_vector_bits' must be 0 or a power of two from 64 to 2048, got -1}}
+module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "", library_vector_bits = -1>} {}
+
+// -----
+
+// expected-error @+1 {{expected a chip as "sm_90", got 'hopper'}}
+module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "", chip = "hopper">} {}
+
+// -----
+
+// A dump of an older form says how the new one looks.
+// expected-error @+1 {{'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = "sm_90"> now}}
+module attributes {dynamo.chip = "sm_90"} {}

@@ -33,3 +33,11 @@ func.func private @outputs(tensor<4xf32>, tensor<8xf32>) -> tensor<f32> attribut
 // CHECK-SAME: [#dynamo<reduce_kind sum>, #dynamo<reduce_kind and>, #dynamo<predicate lt>, #dynamo<route c_shim>]
 func.func private @enums() attributes {test =
   [#dynamo<reduce_kind sum>, #dynamo<reduce_kind and>, #dynamo<predicate lt>, #dynamo<route c_shim>]}
+
+// What kernels are made for: the processor, and the chip of a GPU where it is one. What is 0 or missing is not written.
+// CHECK-LABEL: func.func private @targets
+// CHECK-SAME: all = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+avx2,+fma", vector_bits = 512, library_vector_bits = 256, chip = "sm_90">
+// CHECK-SAME: plain = #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "">
+func.func private @targets() attributes {test = {
+  all = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+avx2,+fma", library_vector_bits = 256, chip = "sm_90", vector_bits = 512>,
+  plain = #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "", vector_bits = 0>}}

@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-plan=vector-bits=512 | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-attach-target=vector-bits=512 --dynamo-plan | FileCheck %s
 
 // `dynamo.choice` on a product says of which form its code is; the rest of the schedule is cut as ever. Of four lines the
 // cost model would take dots.

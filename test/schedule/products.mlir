@@ -1,6 +1,6 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=vector-bits=512 --dynamo-to-linalg | FileCheck %s --check-prefix=PLAN
-// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=vector-bits=512 --dynamo-to-linalg --dynamo-schedule | FileCheck %s
-// RUN: dynamlir-opt %s --split-input-file --dynamo-plan=vector-bits=0 --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=NONE
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-plan --dynamo-to-linalg | FileCheck %s --check-prefix=PLAN
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-plan --dynamo-to-linalg --dynamo-schedule | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=0 --dynamo-plan --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=NONE
 
 // A product gets its schedule when layouts are known: data on the kernel, which may be edited. `dynamo-schedule` makes
 // loops of it, on memory.

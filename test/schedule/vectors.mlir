@@ -1,6 +1,6 @@
-// RUN: dynamlir-opt %s --dynamo-schedule=vector-bits=512 | FileCheck %s
-// RUN: dynamlir-opt %s --dynamo-schedule=vector-bits=256 | FileCheck %s --check-prefix=HALF
-// RUN: dynamlir-opt %s --dynamo-schedule=vector-bits=0 | FileCheck %s --check-prefix=NONE --implicit-check-not=vector
+// RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=512 --dynamo-schedule | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=256 --dynamo-schedule | FileCheck %s --check-prefix=HALF
+// RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-schedule | FileCheck %s --check-prefix=NONE --implicit-check-not=vector
 
 // A phase that reduces nothing is cut into vectors: two of the processor's at a time. Without `vector-bits` these are as
 // wide as this processor's; 0 leaves all loops to LLVM.

@@ -4,8 +4,8 @@
 
 use std::{env, fs, time::Instant};
 
-use dynamlir_codegen::{Options, compile_kernels, pipelines::STAGES, pipelines::Scope};
-use dynamlir_dialect::{Session, context::module_op};
+use dynamlir_codegen::{Options, compile_kernels, pipelines::STAGES, pipelines::Scope, target::host};
+use dynamlir_dialect::{Session, context::module_op, ir::Target, ops};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<_> = env::args().skip(1).collect();
@@ -15,6 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     dynamlir_passes::register_all();
     let session = Session::new();
     let mut module = session.parse(&fs::read_to_string(input)?)?;
+    if Target::written(module_op(&module)).is_none() {
+        ops::TARGET.set(module_op(&module), &host());
+    }
     for stage in STAGES.iter().filter(|stage| stage.scope == Scope::Kernels) {
         let start = Instant::now();
         session.run(&mut module, &stage.kernels_pipeline().unwrap_or_default())?;

@@ -1,4 +1,6 @@
-//! The one place where MLIR's C API and inkwell meet; all of this crate's unsafe code.
+//! The one place where MLIR's C API, LLVM's and inkwell meet; all of this crate's unsafe code.
+
+use std::ffi::CString;
 
 use dynamlir_dialect::ir::Op;
 use inkwell::{context::Context, llvm_sys::prelude::LLVMModuleRef, module::Module};
@@ -19,4 +21,11 @@ pub fn translate(module: Op, context: &Context) -> Result<Module<'_>, Error> {
     }
     // SAFETY: a fresh module, owned by nobody else, that lives in `context`.
     Ok(unsafe { Module::new(raw) })
+}
+
+/// Sets a data layout that comes as text: inkwell has it from code generators only.
+pub fn set_data_layout(module: &Module<'_>, layout: &str) {
+    let layout = CString::new(layout).unwrap_or_default();
+    // SAFETY: the module is alive; the text is terminated, and copied.
+    unsafe { inkwell::llvm_sys::core::LLVMSetDataLayout(module.as_mut_ptr(), layout.as_ptr()) }
 }

@@ -4,15 +4,18 @@
 //! - [`llvm`]: a module of the LLVM dialect becomes an object file,
 //! - [`packed`]: one calling convention for all kernels,
 //! - [`math`]: which math functions have vector variants,
-//! - [`target`]: the machine to compile for,
+//! - [`target`]: machines to compile for,
+//! - [`attach_target`], [`print_llvm_ir`]: passes for those who run them by hand,
 //! - [`bridge`]: from MLIR's modules to LLVM's, for any target.
 
+pub mod attach_target;
 pub mod bridge;
 pub mod error;
 pub mod llvm;
 pub mod math;
 pub mod packed;
 pub mod pipelines;
+pub mod print_llvm_ir;
 pub mod target;
 
 mod vectorize_math;

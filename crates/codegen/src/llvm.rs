@@ -2,27 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use dynamlir_dialect::ir::Op;
+use dynamlir_dialect::{
+    ir::{Op, Target},
+    llvm::data_layout,
+};
 use inkwell::{
     context::Context,
     module::{Linkage, Module},
     passes::PassBuilderOptions,
-    targets::{FileType, TargetMachine},
+    targets::{FileType, TargetMachine, TargetTriple},
 };
 
 use crate::{
-    bridge::translate,
+    bridge::{set_data_layout, translate},
     error::Error,
     packed::add_wrappers,
-    target::{Processor, SimdLevel},
+    target::{SimdLevel, code_generator, simd_level},
     vectorize_math::annotate,
 };
 
-/// What to make, and for which machine.
+/// What to make of kernels.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The processor; the host's by default.
-    pub processor: Processor,
     /// Whether loops may call vector math functions. Whoever links the object must then supply SLEEF's.
     pub vector_math: bool,
     /// Functions that get a packed entry; see [`crate::packed`].
@@ -37,14 +38,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            processor: Processor::host(),
-            vector_math: true,
-            kernels: Vec::new(),
-            passes: "default<O2>".into(),
-            keep_ir: false,
-            keep_assembly: false,
-        }
+        Self { vector_math: true, kernels: Vec::new(), passes: "default<O2>".into(), keep_ir: false, keep_assembly: false }
     }
 }
 
@@ -80,20 +74,39 @@ pub struct KernelObject {
     pub seconds: Seconds,
 }
 
-/// Compiles a module of the LLVM dialect (stage 08, usually `module @kernels`).
+/// A module of the LLVM dialect (stage 08, usually `module @kernels`) as LLVM IR for the machine that it names, before
+/// optimization. It needs no code generator for that machine.
+pub fn to_llvm_ir(module: Op, options: &Options) -> Result<String, Error> {
+    let context = Context::create();
+    let llvm = translate(module, &context)?;
+    let target = Target::of(module);
+    llvm.set_triple(&TargetTriple::create(&target.triple));
+    set_data_layout(&llvm, &data_layout(&target.triple));
+    prepare(&context, &llvm, &target, options)?;
+    Ok(llvm.print_to_string().to_string())
+}
+
+/// Adds what the optimizer is to know, and the packed entries; how many calls of math functions have vector variants.
+fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, options: &Options) -> Result<usize, Error> {
+    let level = if options.vector_math { simd_level(target) } else { SimdLevel::Baseline };
+    let vector_math_calls = annotate(context, llvm, level);
+    add_wrappers(context, llvm, &options.kernels)?;
+    Ok(vector_math_calls)
+}
+
+/// Compiles a module of the LLVM dialect (stage 08, usually `module @kernels`) for the machine that it names.
 ///
 /// The module's context may belong to any thread; the LLVM context used here is this call's own.
 pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Error> {
     let context = Context::create();
-    let machine = options.processor.machine()?;
+    let target = Target::of(module);
+    let machine = code_generator(&target)?;
 
     let (llvm, translate_time) = timed(|| translate(module, &context));
     let llvm = llvm?;
     llvm.set_triple(&machine.get_triple());
     llvm.set_data_layout(&machine.get_target_data().get_data_layout());
-    let level = if options.vector_math { options.processor.simd_level() } else { SimdLevel::Baseline };
-    let vector_math_calls = annotate(&context, &llvm, level);
-    add_wrappers(&context, &llvm, &options.kernels)?;
+    let vector_math_calls = prepare(&context, &llvm, &target, options)?;
     let ir = options.keep_ir.then(|| llvm.print_to_string().to_string());
     llvm.verify().map_err(|message| Error::Verification(message.to_string()))?;
 

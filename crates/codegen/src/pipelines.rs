@@ -5,7 +5,9 @@
 
 use std::sync::Once;
 
-use dynamlir_dialect::pass::register_pipeline;
+use dynamlir_dialect::pass::{register, register_pipeline};
+
+use crate::{attach_target, print_llvm_ir};
 
 /// What a stage's passes work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +112,12 @@ impl Stage {
     }
 }
 
-/// Makes the pipelines known by name, to `dynamlir-opt` and to `mlir-opt` with the plugin: `dynamlir-linalg-to-scheduled` is one
+/// Makes the pipelines, and the passes that stand in none, known by name, to `dynamlir-opt` and to `mlir-opt` with the plugin: `dynamlir-linalg-to-scheduled` is one
 /// step, as between two dumps, `dynamlir-to-scheduled` the whole way from stage 00. Safe to call more than once.
 pub fn register_all() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        [&attach_target::PASS, &print_llvm_ir::PASS].into_iter().for_each(register);
         let mut all = Vec::new();
         for pair in STAGES.windows(2) {
             let [from, to] = [&pair[0], &pair[1]];

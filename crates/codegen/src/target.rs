@@ -1,11 +1,11 @@
-//! The machine that code is made for: the host processor, its features and LLVM's description of it.
+//! Machines that code is made for: this one, others that a module names, and LLVM's description of them.
 
 use std::sync::Once;
 
-use dynamlir_dialect::llvm::set_loop_strength_reduction;
+use dynamlir_dialect::{ir::Target as Machine, llvm::set_loop_strength_reduction};
 use inkwell::{
     OptimizationLevel,
-    targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine},
+    targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple},
 };
 
 use crate::error::Error;
@@ -21,62 +21,117 @@ pub enum SimdLevel {
     Avx512,
 }
 
-/// A processor to compile for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Processor {
-    /// LLVM's name of it, for example `cascadelake`.
-    pub name: String,
-    /// Its features in LLVM's notation, for example `+avx2,+fma,-avx512f`.
-    pub features: String,
+/// The widest math functions a machine can run.
+pub fn simd_level(machine: &Machine) -> SimdLevel {
+    if !machine.is_x86_64() || !machine.has("avx2") || !machine.has("fma") {
+        SimdLevel::Baseline
+    } else if ["avx512f", "avx512vl", "avx512dq", "avx512bw"].into_iter().all(|feature| machine.has(feature)) {
+        SimdLevel::Avx512
+    } else {
+        SimdLevel::Avx2
+    }
 }
 
-impl Processor {
-    /// The processor this process runs on.
-    pub fn host() -> Self {
-        Self { name: TargetMachine::get_host_cpu_name().to_string(), features: TargetMachine::get_host_cpu_features().to_string() }
+/// Bits of the vectors that generated code should use there; 0 if it has none that are worth it.
+pub fn vector_bits(machine: &Machine) -> i64 {
+    match simd_level(machine) {
+        SimdLevel::Avx512 => 512,
+        SimdLevel::Avx2 => 256,
+        SimdLevel::Baseline if machine.has("neon") => 128,
+        SimdLevel::Baseline => 0,
     }
+}
 
-    /// The widest math functions it can run.
-    pub fn simd_level(&self) -> SimdLevel {
-        let has = |wanted: &str| self.features.split(',').any(|feature| feature == wanted);
-        if !has("+avx2") || !has("+fma") {
-            SimdLevel::Baseline
-        } else if has("+avx512f") && has("+avx512vl") && has("+avx512dq") && has("+avx512bw") {
-            SimdLevel::Avx512
-        } else {
-            SimdLevel::Avx2
+/// The machine this process runs on.
+pub fn host() -> Machine {
+    let mut machine = Machine {
+        triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
+        cpu: TargetMachine::get_host_cpu_name().to_string(),
+        features: TargetMachine::get_host_cpu_features().to_string(),
+        ..Machine::default()
+    };
+    machine.vector_bits = vector_bits(&machine);
+    machine.library_vector_bits = library_vector_bits(machine.vector_bits);
+    machine
+}
+
+/// Bits of the vectors that torch's products use on this processor, where code uses `vector_bits`: MKL has its code for AVX-512 on
+/// Intel's processors alone.
+fn library_vector_bits(vector_bits: i64) -> i64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        if name.concat() != b"GenuineIntel" {
+            return vector_bits.min(256);
         }
     }
+    vector_bits
+}
 
-    /// LLVM's code generator for it. Code is position independent: the linker may place it far from libm.
-    ///
-    /// It goes without loop strength reduction: kernels walk several arrays at one pace, which x86 addresses by one counter, and
-    /// the search for something cheaper took up to half of the time of code generation. Without it pointwise chains and gelu
-    /// took 0.96 of their time, layer norm 1.00 to 1.03, and ten other kernels the same as before.
-    pub(crate) fn machine(&self) -> Result<TargetMachine, Error> {
-        static INITIALIZED: Once = Once::new();
-        INITIALIZED.call_once(|| {
-            Target::initialize_x86(&InitializationConfig::default());
-            // An LLVM without the switch takes more time, and that is all.
-            let _ = set_loop_strength_reduction(false);
-        });
-        let triple = TargetMachine::get_default_triple();
-        let target = Target::from_triple(&triple).map_err(|message| Error::Target(message.to_string()))?;
-        target
-            .create_target_machine(&triple, &self.name, &self.features, OptimizationLevel::Default, RelocMode::PIC, CodeModel::Default)
-            .ok_or_else(|| Error::Target(format!("no code generator for {} ({})", self.name, triple)))
+/// Whether this process can run code for a machine; what it lacks if not.
+///
+/// # Errors
+/// What the machine has and this one does not, in a few words.
+pub fn runs_here(machine: &Machine) -> Result<(), String> {
+    let host = host();
+    let architecture = |triple: &str| triple.split('-').next().unwrap_or_default().to_owned();
+    let (wanted, own) = (architecture(&machine.triple), architecture(&host.triple));
+    if wanted != own {
+        return Err(format!("it is for {wanted}, and this is {own}"));
     }
+    let lacking: Vec<&str> =
+        machine.features.split(',').filter_map(|feature| feature.strip_prefix('+')).filter(|feature| !host.has(feature)).collect();
+    if lacking.is_empty() { Ok(()) } else { Err(format!("this processor ({}) lacks {}", host.cpu, lacking.join(", "))) }
+}
+
+/// LLVM's code generator for a machine. Code is position independent: the linker may place it far from libm.
+///
+/// It goes without loop strength reduction: kernels walk several arrays at one pace, which x86 addresses by one counter, and
+/// the search for something cheaper took up to half of the time of code generation. Without it pointwise chains and gelu
+/// took 0.96 of their time, layer norm 1.00 to 1.03, and ten other kernels the same as before.
+pub(crate) fn code_generator(machine: &Machine) -> Result<TargetMachine, Error> {
+    static INITIALIZED: Once = Once::new();
+    INITIALIZED.call_once(|| {
+        Target::initialize_x86(&InitializationConfig::default());
+        // An LLVM without the switch takes more time, and that is all.
+        let _ = set_loop_strength_reduction(false);
+    });
+    let triple = TargetTriple::create(&machine.triple);
+    let target = Target::from_triple(&triple).map_err(|message| Error::Target(message.to_string()))?;
+    target
+        .create_target_machine(&triple, &machine.cpu, &machine.features, OptimizationLevel::Default, RelocMode::PIC, CodeModel::Default)
+        .ok_or_else(|| Error::Target(format!("no code generator for {} ({})", machine.cpu, machine.triple)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn with(features: &str) -> Machine {
+        Machine { features: features.into(), ..Machine::default() }
+    }
+
     #[test]
     fn level_needs_every_feature() {
-        let with = |features: &str| Processor { name: "x".into(), features: features.into() }.simd_level();
-        assert_eq!(with("+avx2,+fma,-avx512f"), SimdLevel::Avx2);
-        assert_eq!(with("+avx2,-fma"), SimdLevel::Baseline);
-        assert_eq!(with("+avx2,+fma,+avx512f,+avx512vl,+avx512dq,+avx512bw"), SimdLevel::Avx512);
+        assert_eq!(simd_level(&with("+avx2,+fma,-avx512f")), SimdLevel::Avx2);
+        assert_eq!(simd_level(&with("+avx2,-fma")), SimdLevel::Baseline);
+        assert_eq!(simd_level(&with("+avx2,+fma,+avx512f,+avx512vl,+avx512dq,+avx512bw")), SimdLevel::Avx512);
+    }
+
+    #[test]
+    fn vectors_are_the_architectures() {
+        assert_eq!([vector_bits(&with("")), vector_bits(&with("+avx2,+fma"))], [0, 256]);
+        let arm = Machine { triple: "aarch64-unknown-linux-gnu".into(), ..with("+neon") };
+        assert_eq!((vector_bits(&arm), simd_level(&arm)), (128, SimdLevel::Baseline));
+    }
+
+    #[test]
+    fn this_machine_runs_its_own_code_and_no_strangers() {
+        assert_eq!(runs_here(&host()), Ok(()));
+        let stranger = Machine { features: "+warp-drive".into(), ..host() };
+        assert!(runs_here(&stranger).is_err_and(|what| what.ends_with("lacks warp-drive")));
+        let arm = Machine { triple: "aarch64-unknown-linux-gnu".into(), ..with("") };
+        assert!(runs_here(&arm).is_err_and(|what| what.starts_with("it is for aarch64")));
     }
 }

@@ -3,14 +3,15 @@
 use dynamlir_codegen::{
     KernelObject, Options, compile_kernels,
     pipelines::{Stage, kernels_between},
-    target::{Processor, SimdLevel},
+    target::{SimdLevel, host, simd_level},
 };
-use dynamlir_dialect::{Session, context::module_op};
+use dynamlir_dialect::{Session, context::module_op, ops};
 
 fn lower(text: &str) -> (String, KernelObject) {
     dynamlir_passes::register_all();
     let session = Session::new();
     let mut module = session.parse(text).expect("the kernel parses");
+    ops::TARGET.set(module_op(&module), &host());
     let scheduling = Stage::named("scheduled").and_then(Stage::kernels_pipeline).expect("a stage with passes");
     session.run(&mut module, &scheduling).expect("schedules");
     let scheduled = module.as_operation().to_string();
@@ -50,7 +51,7 @@ fn layer_norm_keeps_its_statistics_in_the_same_loop() {
     assert_parallel_without_heap(&object);
     let optimized = object.optimized_ir.expect("asked for");
     assert!(!optimized.contains("vector.memcheck"), "the aliasing facts were lost:\n{optimized}");
-    if Processor::host().simd_level() > SimdLevel::Baseline {
+    if simd_level(&host()) > SimdLevel::Baseline {
         assert!(optimized.contains("x float>"), "not vectorized:\n{optimized}");
     }
 }
@@ -65,7 +66,7 @@ fn little_work_wakes_no_threads() {
 #[test]
 fn other_math_functions_become_vector_calls() {
     let (_, object) = lower(include_str!("kernels/tanh.mlir"));
-    if Processor::host().simd_level() > SimdLevel::Baseline {
+    if simd_level(&host()) > SimdLevel::Baseline {
         assert_eq!(object.vector_math_calls, 1);
         assert!(object.imports.iter().any(|name| name.starts_with("Sleef_tanhf")), "{:?}", object.imports);
     }

@@ -43,6 +43,17 @@ pub struct Statistic {
     pub description: MlirStringRef,
 }
 
+/// What `#dynamo.target` says.
+#[repr(C)]
+pub struct TargetParts {
+    pub triple: MlirStringRef,
+    pub cpu: MlirStringRef,
+    pub features: MlirStringRef,
+    pub vector_bits: i64,
+    pub library_vector_bits: i64,
+    pub chip: MlirStringRef,
+}
+
 /// The body of a pass: the module, a value per option, a count per statistic and the pointer given at registration. It must
 /// not unwind.
 pub type PassCallback = unsafe extern "C" fn(MlirOperation, *const OptionValue, *mut u64, *mut c_void) -> bool;
@@ -83,6 +94,9 @@ unsafe extern "C" {
     pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
     pub fn dynamoEnumAttrGet(context: MlirContext, mnemonic: MlirStringRef, value: i64) -> MlirAttribute;
     pub fn dynamoEnumAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef) -> i64;
+    pub fn dynamoTargetAttrGet(context: MlirContext, parts: *const TargetParts) -> MlirAttribute;
+    pub fn dynamoTargetAttrGetParts(attr: MlirAttribute, parts: *mut TargetParts) -> bool;
+    pub fn dynamoDataLayout(triple: MlirStringRef, user_data: *mut c_void, take: unsafe extern "C" fn(MlirStringRef, *mut c_void));
     pub fn dynamoOperationDropReferences(op: MlirOperation);
     pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;
     pub fn dynamoOperationIsPure(op: MlirOperation) -> bool;

@@ -13,8 +13,6 @@ use dynamlir_cuda::{Kernel as DeviceKernel, WeakKernel as WeakDeviceKernel};
 use dynamlir_dialect::ir::{Attr, Op};
 use dynamlir_runtime::{Kernel, WeakKernel};
 
-use crate::gpu::Target;
-
 /// A compiled kernel.
 #[derive(Clone)]
 pub enum Code {
@@ -83,13 +81,13 @@ pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
 }
 
 /// What a kernel is made for, and its text with a neutral name.
-pub fn key(kernel: Op, target: &Target) -> String {
+pub fn key(kernel: Op, made_for: &str) -> String {
     let ctx = kernel.ctx();
     let name = kernel.symbol().unwrap_or_default();
     kernel.set_attr("sym_name", Attr::str(ctx, "k"));
     let text = kernel.text();
     kernel.set_attr("sym_name", Attr::str(ctx, &name));
-    target.key() + &text
+    made_for.to_owned() + &text
 }
 
 /// A kernel compiled before, which something uses or which is among the latest.

@@ -2,17 +2,21 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use dynamlir_codegen::{packed, pipelines::Stage};
-use dynamlir_dialect::{Session, context::module_op, ir::Op};
+use dynamlir_codegen::{llvm::to_llvm_ir, packed, pipelines::Stage};
+use dynamlir_dialect::{
+    Session,
+    context::module_op,
+    ir::{Block, Op},
+    ops,
+};
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Code, Device, Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, alignment, cache, detect,
-    gpu::{self, Target},
-    kernels, memory,
+    Error, Report, alignment, cache, detect, gpu, kernels, memory,
     parts::{self, declare},
+    placement::Placement,
     plan::{kernels_module, read},
     problems,
     stages::{Dumper, advance},
@@ -49,26 +53,25 @@ pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 /// Compiles a recorded trace.
 pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let device = trace.device.as_deref().map_or(Ok(Device::Cpu), str::parse);
-    let target = Target::new(device.map_err(|error| Error::Plan(error.to_string()))?, options.chip.as_deref())?;
+    let placement = Placement::here(device.map_err(|error| Error::Plan(error.to_string()))?, options.chip.as_deref())?;
     // What the recorder wrote is checked; what a user loads may be wrong in any way.
     let session = Session::new().trusting();
     let mut report = Report::default();
     let mut module = problems::import(trace, &session, &mut report)?;
-    target.write(module_op(&module));
+    placement.write(module_op(&module));
     problems::choose(module_op(&module), &options.choices);
-    compile_module(&session, &mut module, 0, options, report, check)
+    compile_module(&session, &mut module, (0, &placement), options, report, check)
 }
 
 /// Compiles a module's text, which is at the named stage, or at the one that its ops tell.
 pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let session = Session::new();
     let mut module = session.parse(text)?;
-    if let Some(chip) = &options.chip {
-        Target::new(Device::Cpu, Some(chip))?.write(module_op(&module));
-    }
+    let placement = Placement::of(module_op(&module), options.chip.as_deref())?;
+    placement.write(module_op(&module));
     dynamlir_passes::register_all();
     let stage = detect::stage(&session, &mut module, stage)?;
-    compile_module(&session, &mut module, stage.number, options, Report::default(), check)
+    compile_module(&session, &mut module, (stage.number, &placement), options, Report::default(), check)
 }
 
 /// Whether a text can be parsed as a module and is one that the dialects accept. Upstream's parser may not survive it.
@@ -84,14 +87,14 @@ fn number(stage: &str) -> u8 {
 fn compile_module(
     session: &Session,
     module: &mut Module<'_>,
-    from: u8,
+    (from, placement): (u8, &Placement),
     options: &Options,
     mut report: Report,
     check: Check<'_>,
 ) -> Result<Compiled, Error> {
     dynamlir_passes::register_all();
-    let target = Target::of(module_op(module))?;
-    if target.chip.is_some() && from > number("linalg") {
+    let is_gpu = placement.target.is_gpu();
+    if is_gpu && from > number("linalg") {
         return Err(Error::Stage("the kernels are the CPU's already, and the module asks for a GPU's".into()));
     }
     let dumper = Dumper::new(options.dump.as_deref())?;
@@ -99,9 +102,13 @@ fn compile_module(
         dumper.stage(stage, module)?;
     }
     let linalg = number("linalg");
+    if let Err(error) = placement.runs_here() {
+        // It can be looked at here all the same.
+        return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
+    }
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let plan = read(module_op(module))?;
-    if target.chip.is_some() {
+    if is_gpu {
         alignment::note(module_op(module), &plan);
     }
     let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
@@ -113,12 +120,12 @@ fn compile_module(
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
     let cached = !(options.no_cache || dumper.is_on() || from > linalg);
-    let mut found = if cached { take_known(module_op(module), &target, &mut report) } else { Taken::default() };
+    let mut found = if cached { take_known(module_op(module), placement, &mut report) } else { Taken::default() };
     report.kernels_reused = found.known.len();
     let missing: Vec<String> = names.iter().filter(|name| !found.known.iter().any(|(known, _)| known == *name)).cloned().collect();
     if !missing.is_empty() {
-        let made: Vec<(String, cache::Code)> = if target.chip.is_some() {
-            let made = gpu::generate(module_op(module), &missing, &target, &dumper, &mut report, check)?;
+        let made: Vec<(String, cache::Code)> = if is_gpu {
+            let made = gpu::generate(module_op(module), &missing, placement, &dumper, &mut report, check)?;
             made.into_iter().map(|(name, kernel)| (name, cache::Code::Device(kernel))).collect()
         } else {
             let made = generate(session, module, (from, &missing), options, &dumper, &mut report, check)?;
@@ -146,12 +153,30 @@ struct Taken {
     keys: Vec<(String, String)>,
 }
 
+/// Writes all stages of a module for another machine, down to LLVM IR, if anything is dumped.
+fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: u8, dumper: &Dumper, check: Check<'_>) -> Result<(), Error> {
+    if !dumper.is_on() {
+        return Ok(());
+    }
+    advance(session, module, (from, number("llvm")), dumper, &mut Report::default(), check)?;
+    let Some(kernels) = kernels_module(module_op(module)) else { return Ok(()) };
+    let names = kernels.body().map(Block::ops).unwrap_or_default().into_iter().filter(|op| ops::KERNEL.is_on(*op)).filter_map(Op::symbol);
+    let settings = dynamlir_codegen::Options { kernels: names.collect(), ..dynamlir_codegen::Options::default() };
+    let text = to_llvm_ir(kernels, &settings).map_err(|source| Error::Codegen {
+        kernels: settings.kernels.join(", "),
+        source,
+        diagnostics: session.take_diagnostics(),
+    })?;
+    dumper.write("09-kernels.ll", || text)
+}
+
 /// Takes the bodies of the kernels that are compiled already.
-fn take_known(module: Op, target: &Target, report: &mut Report) -> Taken {
+fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
     let mut taken = Taken::default();
     let Some(body) = kernels_module(module).and_then(Op::body) else { return taken };
+    let made_for = placement.key(module);
     for func in body.ops().into_iter().filter(|op| op.attr("dynamo.kernel").is_some()) {
-        let (Some(name), key) = (func.symbol(), cache::key(func, target)) else { continue };
+        let (Some(name), key) = (func.symbol(), cache::key(func, &made_for)) else { continue };
         match cache::find(&key) {
             Some((kernel, unscheduled)) => {
                 report.unscheduled.extend(unscheduled.map(|reason| (name.clone(), reason)));

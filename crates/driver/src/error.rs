@@ -37,6 +37,9 @@ pub enum Error {
     /// The text is not at the stage that somebody says, or at none.
     #[error("{0}")]
     Stage(String),
+    /// The kernels are made for a machine that this one is not.
+    #[error("{0}")]
+    Target(String),
     /// A dump could not be written or read.
     #[error("{path}: {error}")]
     File {

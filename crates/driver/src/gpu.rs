@@ -1,16 +1,13 @@
-//! Kernels for a GPU: what a module says of its target, code for a chip, code loaded into a device's context.
-//!
-//! A module says where its tensors live and what its kernels are made for, so that a dumped stage can be replayed anywhere:
-//! `module attributes {dynamo.device = "cuda:0", dynamo.chip = "sm_90"}`. Without them both are the CPU's. A chip alone means
-//! kernels of a GPU that reaches the CPU's memory; that is how they are tested where there is none.
+//! Kernels for a GPU: code for a chip, code loaded into a device's context.
 
-use std::{env, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use dynamlir_cuda::{Context, Driver, Kernel, Module as Loaded};
 use dynamlir_dialect::{
     Session,
     context::{module_op, module_text},
-    ir::{Attr, Block, Op},
+    ir::{Attr, Block, Op, Target},
+    ops,
 };
 use dynamlir_import::Frame;
 use dynamlir_nvptx::{libdevice, pipelines, ptx};
@@ -19,66 +16,18 @@ use dynamlir_runtime::{Device, TorchAbi};
 
 use crate::{
     Error, Report,
+    placement::Placement,
     plan::{attributes::location, entry, kernels_module},
     stages::Dumper,
 };
 
-/// What a module is for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
-    /// Where tensors live.
-    pub device: Device,
-    /// What kernels are made for; None is this processor.
-    pub chip: Option<String>,
-}
-
-impl Target {
-    /// The target of a graph on a device: the chip that is given, else the one that `DYNAMLIR_CUDA_CHIP` names, else one whose code
-    /// the device takes.
-    pub fn new(device: Device, chip: Option<&str>) -> Result<Self, Error> {
-        let named = || env::var("DYNAMLIR_CUDA_CHIP").ok().filter(|chip| !chip.is_empty());
-        let chip = match (chip, device) {
-            (Some(chip), _) => Some(chip.to_owned()),
-            (None, Device::Cpu) => None,
-            (None, Device::Cuda(_)) => Some(named().map_or_else(|| for_device(device), Ok)?),
-        };
-        match chip {
-            Some(chip) if !ptx::is_supported(&chip) => Err(no_code(&chip)),
-            chip => Ok(Self { device, chip }),
-        }
-    }
-
-    /// What a module says.
-    pub fn of(module: Op) -> Result<Self, Error> {
-        let wrong = |error: dynamlir_torch_abi::TorchError| Error::Plan(format!("dynamo.device: {error}"));
-        let device = module.attr_str("dynamo.device").map_or(Ok(Device::Cpu), |text| text.parse().map_err(wrong))?;
-        Self::new(device, module.attr_str("dynamo.chip").as_deref())
-    }
-
-    /// Says it on a module. The CPU is not worth a word.
-    pub fn write(&self, module: Op) {
-        let ctx = module.ctx();
-        if self.device != Device::Cpu {
-            module.set_attr("dynamo.device", Attr::str(ctx, &self.device.to_string()));
-        }
-        if let Some(chip) = &self.chip {
-            module.set_attr("dynamo.chip", Attr::str(ctx, chip));
-        }
-    }
-
-    /// What tells kernels of this target from those of others with the same text.
-    pub fn key(&self) -> String {
-        self.chip.as_ref().map_or_else(String::new, |chip| format!("{chip} {}\n", self.device))
-    }
-}
-
-/// What code is made for where a device is to run it.
-fn for_device(device: Device) -> Result<String, Error> {
+/// The chip that code is made for where a device is to run it.
+pub(crate) fn chip_for(device: Device) -> Result<String, Error> {
     let own = context(device)?.chip().map_err(|error| refused(&error))?;
     ptx::for_device(&own).map(str::to_owned).ok_or_else(|| no_code(&own))
 }
 
-fn no_code(chip: &str) -> Error {
+pub(crate) fn no_code(chip: &str) -> Error {
     Error::Unsupported { reason: reason::GPU_CHIP, message: format!("no code is made for {chip}"), location: Vec::new() }
 }
 
@@ -99,13 +48,13 @@ fn refused(error: &dynamlir_cuda::Error) -> Error {
 pub fn generate(
     module: Op,
     names: &[String],
-    target: &Target,
+    placement: &Placement,
     dumper: &Dumper,
     report: &mut Report,
     check: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<Vec<(String, Kernel)>, Error> {
     pipelines::register_all();
-    let chip = target.chip.as_deref().unwrap_or(ptx::CHIP);
+    let chip = placement.target.chip.as_deref().unwrap_or(ptx::CHIP);
     // The graph's launches must not lose their kernels, which will look otherwise.
     let session = Session::new().trusting();
     let mut kernels = session.read(&copied(module, names)?)?;
@@ -131,7 +80,7 @@ pub fn generate(
     report.time("ptx", start.elapsed().as_secs_f64());
     dumper.write("08-kernels.ptx", || code.text.clone())?;
     let start = Instant::now();
-    let loaded = Loaded::load(&context(target.device)?, &code.text, &code.launches).map_err(|error| refused(&error))?;
+    let loaded = Loaded::load(&context(placement.device)?, &code.text, &code.launches).map_err(|error| refused(&error))?;
     report.time("link", start.elapsed().as_secs_f64());
     Ok(loaded.into_iter().map(|kernel| (kernel.description().name.clone(), kernel)).collect())
 }
@@ -140,6 +89,7 @@ pub fn generate(
 fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     let session_module = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
     let copy = session_module.clone_detached();
+    ops::TARGET.set(copy, &Target::of(module));
     for function in copy.body().map(Block::ops).unwrap_or_default() {
         // What kernels call stays declared.
         if function.attr("dynamo.kernel").is_some() && !function.symbol().is_some_and(|name| names.contains(&name)) {

@@ -7,6 +7,7 @@
 //! - [`gpu`]: kernels for a GPU,
 //! - [`kernels`]: what reports say of each kernel,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
+//! - [`placement`]: where tensors live and what kernels are made for, as a module says it,
 //! - [`opt`]: `dynamlir-opt` of the wheel,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one way to compute,
@@ -25,6 +26,7 @@ pub mod kernels;
 pub mod memory;
 pub mod opt;
 pub mod parts;
+pub mod placement;
 pub mod plan;
 pub mod problems;
 pub mod report;

@@ -21,7 +21,8 @@ use dynamlir_codegen::{
 use dynamlir_dialect::{
     Session,
     context::module_op,
-    ir::{Attr, Builder, Op},
+    ir::{Attr, Builder, Op, Target},
+    ops,
 };
 
 use crate::{Error, Report, plan::kernels_module, stages::Dumper};
@@ -79,6 +80,9 @@ pub fn split(session: &Session, module: Op, names: &[String], threads: usize) ->
 fn take(session: &Session, functions: &[Op]) -> Result<Vec<u8>, Error> {
     let part = session.parse("module {}")?;
     let body = module_op(&part).body().ok_or_else(|| Error::Plan("a module without a body".into()))?;
+    if let Some(target) = functions.first().and_then(|function| Target::written(*function)) {
+        ops::TARGET.set(module_op(&part), &target);
+    }
     for function in functions {
         body.append(function.clone_detached());
         declare(*function);

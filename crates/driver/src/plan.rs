@@ -11,7 +11,7 @@ use dynamlir_dialect::ir::{Attr, DYNAMIC, Op, Type, Value};
 use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Plan, Reg, Step};
 use dynamlir_torch_abi::DType;
 
-use crate::{Error, gpu::Target};
+use crate::{Error, placement};
 use attributes::{arg, location, out_count, output, route};
 
 /// The function with the attribute `dynamo.entry`.
@@ -38,7 +38,7 @@ pub fn read(module: Op) -> Result<Plan, Error> {
     let body = body.ok_or_else(|| at(main, "expected a graph function of one block"))?;
     let functions = kernels_module(module).and_then(Op::body).map(dynamlir_dialect::ir::Block::ops).unwrap_or_default();
     let mut reader = Reader {
-        plan: Plan { device: Target::of(module)?.device, ..Plan::default() },
+        plan: Plan { device: placement::device(module)?, ..Plan::default() },
         regs: HashMap::new(),
         functions: functions.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect(),
         kernels: HashMap::new(),

@@ -5,11 +5,12 @@
 
 use std::time::Instant;
 
-use dynamlir_codegen::target::Processor;
+use dynamlir_codegen::target::host;
 use dynamlir_dialect::{
     Session,
     context::module_op,
     ir::{Attr, Op},
+    ops,
 };
 use dynamlir_import::Trace;
 use dynamlir_passes::matmul::choices::{CHOICES, PROBLEMS};
@@ -72,6 +73,7 @@ pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
     dynamlir_passes::register_all();
     let session = Session::new().trusting();
     let mut module = import(trace, &session, &mut Report::default())?;
+    ops::TARGET.set(module_op(&module), &host());
     session.run(&mut module, LIST)?;
     let listed = module_op(&module).attr(PROBLEMS).and_then(Attr::as_array).unwrap_or_default();
     listed.into_iter().map(|attr| read(attr).ok_or_else(|| Error::Plan(format!("not a problem: {attr}")))).collect()
@@ -93,6 +95,6 @@ fn read(attr: Attr) -> Option<Problem> {
 
 /// Name and features of the processor that code is made for.
 pub fn processor() -> (String, String) {
-    let host = Processor::host();
-    (host.name, host.features)
+    let host = host();
+    (host.cpu, host.features)
 }

@@ -8,7 +8,7 @@ use std::{path::Path, sync::Once};
 
 use dynamlir_codegen::{Error as CodegenError, bridge::translate};
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op},
+    ir::{self, Attr, Block, Builder, Op},
     pass::{Options, Pass, PassError, PassResult, Run, Statistic},
     pass_options,
 };
@@ -55,8 +55,8 @@ pub struct Ptx {
 pass_options! {
     /// Options of `dynamo-gpu-to-ptx`.
     pub struct PtxOptions {
-        /// the chip that code is made for (sm_80)
-        chip: String = CHIP.to_owned(),
+        /// the chip that code is made for (that of the module's target, or sm_80)
+        chip: Option<String> = None,
         /// CUDA's libdevice: `none`, or its path; found where it is not given
         libdevice: Option<String> = None,
         /// write the PTX to standard output (false)
@@ -66,8 +66,9 @@ pass_options! {
 
 fn run(module: Op, pass: &Run) -> PassResult {
     let options: PtxOptions = pass.options()?;
+    let chip = options.chip.or_else(|| ir::Target::of(module).chip).unwrap_or_else(|| CHIP.to_owned());
     for device in devices(module) {
-        let ptx = compile(device, &options.chip, library(options.libdevice.as_deref()).as_deref())
+        let ptx = compile(device, &chip, library(options.libdevice.as_deref()).as_deref())
             .map_err(|error| PassError::at(device, error.to_string()))?;
         if options.print {
             print!("{}", ptx.text);

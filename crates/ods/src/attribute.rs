@@ -30,6 +30,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("TypeAttr", "Type", "Type"),
     ("DictionaryAttr", "Attr", "Attr"),
     ("TypedAttr", "Attr", "Attr"),
+    ("dynamlir::dynamo::TargetAttr", "Target", "&Target"),
 ];
 
 impl Kind {

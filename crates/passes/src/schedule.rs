@@ -37,7 +37,7 @@ mod text;
 mod vectors;
 
 use dynamlir_dialect::{
-    ir::{Attr, Op},
+    ir::{Attr, Op, Target},
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options, transform,
 };
@@ -116,8 +116,6 @@ pass_options! {
         threads: bool = true,
         /// elementary operations from which on a kernel uses threads (32768)
         parallel_work: i64 = PARALLEL_WORK,
-        /// bits of the vectors that are used; this processor's where it is not given
-        vector_bits: Option<i64> = None,
     }
 }
 
@@ -131,7 +129,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let options: ScheduleOptions = pass.options()?;
     let settings = Settings {
         parallel_work: if options.threads { options.parallel_work } else { i64::MAX },
-        vector_bits: options.vector_bits.unwrap_or_else(vector_bits),
+        vector_bits: Target::of(module).vector_bits,
     };
     let mut kernels = Vec::new();
     module.walk(&mut |op| {
@@ -143,21 +141,6 @@ fn run(module: Op, pass: &Run) -> PassResult {
         pass.count(if schedule(function, &settings) { &SCHEDULED } else { &UNSCHEDULED }, 1);
     }
     Ok(())
-}
-
-/// Bits of this processor's vectors, as far as generated code uses them; 0 if it has none that are worth it.
-pub(crate) fn vector_bits() -> i64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::is_x86_feature_detected as has;
-        if has!("avx512f") && has!("avx512vl") && has!("avx512dq") && has!("avx512bw") {
-            return 512;
-        }
-        if has!("avx2") && has!("fma") {
-            return 256;
-        }
-    }
-    0
 }
 
 /// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled, and is said on it. False then.

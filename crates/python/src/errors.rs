@@ -52,7 +52,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             let message = format!("{path}: {error}");
             Unsupported::new_err((reason::UNWRITABLE, message, None::<Vec<(String, u32, String)>>))
         }
-        error @ (Error::Mlir(_) | Error::Plan(_) | Error::Stage(_)) => NativeError::new_err(error.to_string()),
+        error @ (Error::Mlir(_) | Error::Plan(_) | Error::Stage(_) | Error::Target(_)) => NativeError::new_err(error.to_string()),
     }
 }
 

@@ -11,8 +11,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "dynamo/Dynamo.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/TargetParser/Triple.h"
 
 using namespace mlir;
 using namespace dynamlir::dynamo;
@@ -32,6 +35,30 @@ static LogicalResult checkNumber(Operation *op, Twine who, Attribute value, int6
   auto number = dyn_cast<IntegerAttr>(value);
   if (!number || !number.getType().isSignlessInteger(64) || number.getInt() < 0 || number.getInt() >= limit)
     return op->emitOpError() << who << " must be an i64 from 0 to below " << limit << ", got " << value;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of the module
+//===----------------------------------------------------------------------===//
+
+/// A width of vectors: none, or a power of two that some processor has.
+static bool isVectorWidth(int64_t bits) { return bits == 0 || (bits >= 64 && bits <= 2048 && llvm::isPowerOf2_64(bits)); }
+
+LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef triple, StringRef cpu,
+                                 StringRef features, int64_t vectorBits, int64_t libraryVectorBits, StringRef chip) {
+  if (llvm::Triple(triple).getArch() == llvm::Triple::UnknownArch)
+    return emitError() << "'" << triple << "' is not a triple that LLVM knows";
+  if (cpu.empty())
+    return emitError() << "expected LLVM's name of the processor, for example \"generic\"";
+  for (StringRef feature : llvm::split(features, ','))
+    if (!features.empty() && (feature.size() < 2 || (feature.front() != '+' && feature.front() != '-')))
+      return emitError() << "expected features as \"+avx2,-avx512f\", got '" << feature << "'";
+  for (auto [name, bits] : {std::pair("vector_bits", vectorBits), std::pair("library_vector_bits", libraryVectorBits)})
+    if (!isVectorWidth(bits))
+      return emitError() << "'" << name << "' must be 0 or a power of two from 64 to 2048, got " << bits;
+  if (!chip.empty() && !chip.starts_with("sm_"))
+    return emitError() << "expected a chip as \"sm_90\", got '" << chip << "'";
   return success();
 }
 
@@ -133,6 +160,10 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                                         "dynamo.kernel", "dynamo.signature"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
+  if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
+    return op->emitOpError() << "'dynamo.target' must be a #dynamo.target of a module, got " << value;
+  if (name == "dynamo.chip")
+    return op->emitOpError() << "'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = " << value << "> now";
   if (ofFunction && !function)
     return op->emitOpError() << "'" << name << "' belongs to a function";
   if ((name == "dynamo.entry" || name == "dynamo.kernel") && !isa<UnitAttr>(value))

@@ -10,6 +10,8 @@
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Support.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/TargetParser/Triple.h"
 
 using namespace mlir;
 using namespace dynamlir::dynamo;
@@ -62,6 +64,27 @@ int64_t dynamoEnumAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic) {
     auto found = dyn_cast<decltype(none)>(unwrap(attr));
     return found ? static_cast<int64_t>(found.getValue()) : int64_t(-1);
   });
+}
+
+MlirAttribute dynamoTargetAttrGet(MlirContext context, const DynamoTarget *parts) {
+  MLIRContext *ctx = unwrap(context);
+  return wrap(Attribute(TargetAttr::getChecked([ctx] { return emitError(UnknownLoc::get(ctx)); }, ctx, unwrap(parts->triple),
+                                               unwrap(parts->cpu), unwrap(parts->features), parts->vectorBits,
+                                               parts->libraryVectorBits, unwrap(parts->chip))));
+}
+
+bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts) {
+  auto target = dyn_cast_or_null<TargetAttr>(unwrap(attr));
+  if (!target)
+    return false;
+  *parts = {wrap(target.getTriple()), wrap(target.getCpu()),           wrap(target.getFeatures()),
+            target.getVectorBits(),   target.getLibraryVectorBits(), wrap(target.getChip())};
+  return true;
+}
+
+void dynamoDataLayout(MlirStringRef triple, void *userData, void (*take)(MlirStringRef layout, void *userData)) {
+  std::string layout = llvm::Triple(unwrap(triple)).computeDataLayout();
+  take(wrap(StringRef(layout)), userData);
 }
 
 void dynamoOperationDropReferences(MlirOperation op) { unwrap(op)->dropAllReferences(); }

@@ -10,6 +10,10 @@ pub trait AttrValue: Sized {
     type Given<'a>;
     /// The value, if the attribute is of this kind.
     fn read(attr: Attr) -> Option<Self>;
+    /// The attribute, if there is one for what is given.
+    fn try_write(ctx: Ctx, given: Self::Given<'_>) -> Option<Attr> {
+        Some(Self::write(ctx, given))
+    }
     /// The attribute.
     fn write(ctx: Ctx, given: Self::Given<'_>) -> Attr;
 }
@@ -127,6 +131,11 @@ impl<T: AttrValue> Discardable<T> {
     /// Says it on an operation.
     pub fn set(self, op: Op, given: T::Given<'_>) {
         op.set_attr(self.name, T::write(op.ctx(), given));
+    }
+    /// Says it on an operation, if there is such an attribute; false, with a diagnostic, if its verifier does not take it.
+    pub fn try_set(self, op: Op, given: T::Given<'_>) -> bool {
+        let attr = T::try_write(op.ctx(), given);
+        attr.map(|attr| op.set_attr(self.name, attr)).is_some()
     }
     /// It with its name, for builders.
     pub fn with(self, ctx: Ctx, given: T::Given<'_>) -> (&'static str, Attr) {

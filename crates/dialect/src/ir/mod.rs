@@ -9,12 +9,14 @@ mod attr_value;
 mod build;
 mod op;
 pub(crate) mod retired;
+mod target;
 mod ty;
 
 pub use attr::Attr;
 pub use attr_value::{AttrValue, Discardable, Symbol};
 pub use build::Builder;
 pub use op::{Block, Op, Region, Use, Value};
+pub use target::Target;
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{

@@ -1,4 +1,4 @@
-//! What stays with the library where kernels are a GPU's: a module says so by `dynamo.chip`.
+//! What stays with the library where kernels are a GPU's: a module says so by the chip of its target.
 //!
 //! - Range checks: the host would have to wait for the device. The library's kernels assert on the device, as eager does.
 //! - Scans, positions of extrema, writes by index: they have no form for threads here.
@@ -23,11 +23,6 @@ const WITHOUT_CODE: &[&str] = &[
     "dynamo.scan",
     "dynamo.scatter",
 ];
-
-/// Whether a module's kernels are made for a GPU.
-pub fn is_gpu(module: Op) -> bool {
-    module.attr("dynamo.chip").is_some()
-}
 
 /// Whether this primitive has no GPU code.
 pub fn has_no_code(op: Op) -> bool {

@@ -61,13 +61,13 @@ pub mod view;
 mod window;
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, DYNAMIC, Op, Value},
+    ir::{Block, Builder, DYNAMIC, Op, Target, Value},
     pass::{Options, Pass, PassError, PassResult, Run, Statistic},
     pass_options,
 };
 use std::{collections::HashMap, rc::Rc};
 
-use crate::matmul::{choices::Choices, choose::library_bits};
+use crate::matmul::choices::Choices;
 
 pub use call::Call;
 pub use keep::KEEP;
@@ -134,23 +134,17 @@ pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
 pass_options! {
     /// Options of `dynamo-decompose`.
     pub struct DecomposeOptions {
-        /// bits of the vectors that generated code uses; this processor's where it is not given
-        vector_bits: Option<i64> = None,
-        /// bits of the vectors that the library's products use; the generated code's where it is not given
-        library_bits: Option<i64> = None,
         /// list the problems that there is a choice for, as dynamo.problems on the module (false)
         list_problems: bool = false,
     }
 }
 
 fn run(module: Op, pass: &Run) -> PassResult {
-    let gpu = gpu::is_gpu(module);
-    // A GPU's kernels know nothing of this processor.
-    let host_bits = || if gpu { 0 } else { crate::schedule::vector_bits() };
+    let target = Target::of(module);
+    let gpu = target.is_gpu();
+    // A GPU's kernels know nothing of the processor.
+    let bits = if gpu { (0, 0) } else { (target.vector_bits, target.library_vector_bits) };
     let options: DecomposeOptions = pass.options()?;
-    let vector_bits = options.vector_bits.unwrap_or_else(host_bits);
-    let of_host = || if options.vector_bits.is_none() { library_bits(vector_bits) } else { vector_bits };
-    let bits = (vector_bits, options.library_bits.unwrap_or_else(of_host));
     let choices = Rc::new(Choices::of(module, options.list_problems)?);
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();

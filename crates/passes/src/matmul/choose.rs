@@ -391,20 +391,6 @@ pub fn is_worth_generating(outline: Outline, vector_bits: i64, library_bits: i64
     suits && is_possible(outline, vector_bits)
 }
 
-/// Bits of the vectors that torch's products use on this processor, of so many that code uses: MKL has its code for AVX-512 on
-/// Intel's alone.
-pub fn library_bits(vector_bits: i64) -> i64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let vendor = std::arch::x86_64::__cpuid(0);
-        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-        if name.concat() != b"GenuineIntel" {
-            return vector_bits.min(256);
-        }
-    }
-    vector_bits
-}
-
 /// Whether code may be tried at all: it would be as exact as the library's, and not hopeless.
 pub fn is_possible(Outline { repeats, sizes: (m, n, k), .. }: Outline, vector_bits: i64) -> bool {
     vector_bits >= 256 && repeats > 0 && m.min(n) > 0 && m.max(n) >= 8 && (SHORTEST..=LONGEST).contains(&k)

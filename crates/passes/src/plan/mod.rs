@@ -17,16 +17,15 @@ mod scatter;
 mod window;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op},
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
-    pass_options,
+    ir::{Attr, Block, Builder, Op, Target},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
 
 /// The pass.
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
     description: "Turn the graph function into buffers, views and launches, and give kernels their layouts",
-    options: PlanOptions::DECLARED,
+    options: &[],
     statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
     run,
 };
@@ -35,16 +34,8 @@ const LAUNCHES: Statistic = Statistic { name: "launches", description: "kernel l
 const EXTERNS: Statistic = Statistic { name: "externs", description: "calls of the library planned" };
 const WORKSPACE: Statistic = Statistic { name: "workspace-bytes", description: "bytes of workspace planned" };
 
-pass_options! {
-    /// Options of `dynamo-plan`.
-    pub struct PlanOptions {
-        /// bits of the vectors that products are cut for; this processor's where it is not given
-        vector_bits: Option<i64> = None,
-    }
-}
-
 fn run(module: Op, pass: &Run) -> PassResult {
-    let vector_bits = pass.options::<PlanOptions>()?.vector_bits.unwrap_or_else(crate::schedule::vector_bits);
+    let vector_bits = Target::of(module).vector_bits;
     let body = module.body().ok_or_else(|| PassError::module("an empty module"))?;
     let ops = body.ops();
     let Some(main) = ops.iter().copied().find(|op| op.is("func.func") && op.attr("dynamo.entry").is_some()) else {

@@ -44,6 +44,19 @@ MLIR_CAPI_EXPORTED MlirAttribute dynamoEnumAttrGet(MlirContext context, MlirStri
 /// The number of the case, or -1 when the attribute is not of the enumeration with this mnemonic.
 MLIR_CAPI_EXPORTED int64_t dynamoEnumAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic);
 
+/// What `#dynamo.target` says. The strings are the attribute's, or are copied into it.
+typedef struct {
+  MlirStringRef triple, cpu, features;
+  int64_t vectorBits, libraryVectorBits;
+  MlirStringRef chip;
+} DynamoTarget;
+/// The attribute; null, with a diagnostic, where it would not be a valid one.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoTargetAttrGet(MlirContext context, const DynamoTarget *parts);
+/// False where the attribute is another one.
+MLIR_CAPI_EXPORTED bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts);
+/// Gives LLVM's data layout for a triple to `take`; it needs no code generator for it. Nothing is given for an unknown one.
+MLIR_CAPI_EXPORTED void dynamoDataLayout(MlirStringRef triple, void *userData, void (*take)(MlirStringRef layout, void *userData));
+
 /// Lets an operation, and what it holds, use nothing any more: operands and successors are null from here on.
 MLIR_CAPI_EXPORTED void dynamoOperationDropReferences(MlirOperation op);
 /// Whether an operation is pointwise (has the Elementwise trait).

@@ -20,11 +20,13 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "dynamo/DynamoDialect.h.inc"
 #include "dynamo/DynamoEnums.h.inc"
 
+// Before the dialect, which has accessors for discardable attributes of these.
 #define GET_ATTRDEF_CLASSES
 #include "dynamo/DynamoAttrs.h.inc"
+
+#include "dynamo/DynamoDialect.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "dynamo/DynamoTypes.h.inc"

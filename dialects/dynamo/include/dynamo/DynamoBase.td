@@ -44,8 +44,8 @@ def Dynamo_Dialect : Dialect {
   let dependentDialects = ["::mlir::func::FuncDialect"];
   // What the dialect says on operations of others. `verifyOperationAttribute` and its like check it.
   let discardableAttrs = (ins
-    // Of the module: where tensors live, what choices were made for problems, which problems there were.
-    "::mlir::StringAttr":$device, "::mlir::StringAttr":$chip,
+    // Of the module: what kernels are made for, where tensors live, what choices were made for problems, which problems there were.
+    "::dynamlir::dynamo::TargetAttr":$target, "::mlir::StringAttr":$device,
     "::mlir::DictionaryAttr":$choices, "::mlir::ArrayAttr":$problems,
     // Of a graph function, of its arguments and results (stages 00 to 04).
     "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs,

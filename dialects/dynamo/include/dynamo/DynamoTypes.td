@@ -57,6 +57,31 @@ def Dynamo_LayoutAttr : Dynamo_Attr<"Layout", "layout"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Dynamo_TargetAttr : Dynamo_Attr<"Target", "target"> {
+  let summary = "what kernels are made for";
+  let description = [{
+    All that passes know of a machine, as `dynamo.target` of the module: LLVM's
+    name of the processor and its features, how many bits its vectors have as
+    far as code should use them (0: none that are worth it), and how many the
+    library's own products use there. `chip` is a GPU's, whose code the
+    kernels become then. A module without it is for a machine of which nothing
+    is known.
+
+    ```mlir
+    #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+avx2,+avx512f,+fma",
+                   vector_bits = 512, library_vector_bits = 256>
+    #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+avx2,+fma", chip = "sm_90">
+    ```
+  }];
+  let parameters = (ins
+    StringRefParameter<"LLVM's triple">:$triple, StringRefParameter<"LLVM's name of the processor">:$cpu,
+    StringRefParameter<"its features, as LLVM writes them">:$features,
+    DefaultValuedParameter<"int64_t", "0">:$vector_bits, DefaultValuedParameter<"int64_t", "0">:$library_vector_bits,
+    StringRefParameter<"a GPU whose code kernels become", [{""}]>:$chip);
+  let assemblyFormat = "`<` $triple `,` $cpu `,` $features (`,` struct($vector_bits, $library_vector_bits, $chip)^)? `>`";
+  let genVerifyDecl = 1;
+}
+
 def Dynamo_OutputKind : I32EnumAttr<"OutputKind", "what a user output is made of", [
     I32EnumAttrCase<"result", 0>, I32EnumAttrCase<"arg", 1>,
     I32EnumAttrCase<"arg_view", 2>, I32EnumAttrCase<"result_view", 3>,

@@ -1,0 +1,35 @@
+//! `dynamo-print-llvm-ir`: the kernels of stage 08 as LLVM IR, on standard output.
+//!
+//! It is what the optimizer gets: made for the module's target, with the vector variants of math functions and the entries that
+//! the runtime calls. No code generator is needed, so that a dump for another machine can be looked at here.
+
+use dynamlir_dialect::{
+    ir::{Block, Op},
+    ops,
+    pass::{Pass, PassError, PassResult, Run, Statistic},
+};
+
+use crate::llvm::{Options, to_llvm_ir};
+
+/// The pass.
+pub static PASS: Pass = Pass {
+    name: "dynamo-print-llvm-ir",
+    description: "Print the kernels of stage 08 as LLVM IR for the module's target",
+    options: &[],
+    statistics: &[PRINTED],
+    run,
+};
+
+const PRINTED: Statistic = Statistic { name: "kernels", description: "kernels printed" };
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let ops = module.body().map(Block::ops).unwrap_or_default();
+    let kernels = ops.into_iter().find(|op| op.symbol().as_deref() == Some("kernels")).unwrap_or(module);
+    let functions = kernels.body().map(Block::ops).unwrap_or_default();
+    let names: Vec<String> =
+        functions.into_iter().filter(|&op| op.is("llvm.func") && ops::KERNEL.is_on(op)).filter_map(Op::symbol).collect();
+    pass.count(&PRINTED, names.len());
+    let text = to_llvm_ir(kernels, &Options { kernels: names, ..Options::default() });
+    print!("{}", text.map_err(|error| PassError::at(kernels, error.to_string()))?);
+    Ok(())
+}

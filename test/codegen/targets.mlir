@@ -1,0 +1,73 @@
+// What passes know of a machine stands in the text, as dynamo.target of the module: one text gives the same code everywhere,
+// also for machines that are not this one. Here a kernel of stage 05 goes down to LLVM IR for three processors.
+
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v3 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=AVX2
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=AVX512
+// RUN: dynamlir-opt %s --dynamo-attach-target="cpu=generic triple=aarch64-unknown-linux-gnu features=+neon" \
+// RUN:   --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=ARM
+// RUN: dynamlir-opt %s --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=UNKNOWN --implicit-check-not=vector
+
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v3 --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
+// RUN:   --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null | FileCheck %s --check-prefixes=IR,IR-AVX2
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
+// RUN:   --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null | FileCheck %s --check-prefixes=IR,IR-AVX512
+// RUN: dynamlir-opt %s --dynamo-attach-target="cpu=generic triple=aarch64-unknown-linux-gnu features=+neon" \
+// RUN:   --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized --dynamlir-bufferized-to-llvm \
+// RUN:   --dynamo-print-llvm-ir -o /dev/null | FileCheck %s --check-prefixes=IR,IR-ARM --implicit-check-not=Sleef
+
+// Two vectors of the processor at a time: of 256, 512 and 128 bits.
+// AVX2: module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,{{.*}}+movbe", vector_bits = 256, library_vector_bits = 256>}
+// AVX2: vector<16xf32>
+// AVX512: vector_bits = 512
+// AVX512: vector<32xf32>
+// ARM: #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "+neon", vector_bits = 128, library_vector_bits = 128>
+// ARM: vector<8xf32>
+// Of a machine that nobody has named nothing is taken for granted.
+// UNKNOWN: linalg.generic
+
+// IR-AVX2: target triple = "x86_64-unknown-linux-gnu"
+// IR-AVX512: target triple = "x86_64-unknown-linux-gnu"
+// IR-ARM: target datalayout = "e-m:e-{{.*}}i128:128
+// IR-ARM: target triple = "aarch64-unknown-linux-gnu"
+// IR: define void @add(ptr
+// IR-AVX2: fadd <16 x float>
+// IR-AVX512: fadd <32 x float>
+// IR-ARM: fadd <8 x float>
+// IR: define void @wave(
+// The library's vector variants are those of the target.
+// IR-AVX2: "vector-function-abi-variant"="_ZGV_LLVM_N8v_tanhf(Sleef_tanhf8_u10avx2)"
+// IR-AVX512: "vector-function-abi-variant"="_ZGV_LLVM_N8v_tanhf(Sleef_tanhf8_u10avx2),_ZGV_LLVM_N16v_tanhf(Sleef_tanhf16_u10avx512f)"
+
+#map = affine_map<(d0) -> (d0)>
+module {
+  module @kernels {
+    func.func @add(%x: memref<4096xf32> {llvm.noalias}, %out: memref<4096xf32> {llvm.noalias})
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 4096>, dynamo.reduced_dims = array<i64>,
+                    dynamo.signature = (memref<4096xf32>) -> (memref<4096xf32>)} {
+      %0 = bufferization.to_tensor %x restrict : memref<4096xf32> to tensor<4096xf32>
+      %1 = tensor.empty() {dynamo.out = 0 : i64} : tensor<4096xf32>
+      %2 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%0 : tensor<4096xf32>) outs(%1 : tensor<4096xf32>) attrs = {dynamo.phase = 0 : i64} {
+      ^bb0(%a: f32, %b: f32):
+        %3 = arith.addf %a, %a : f32
+        linalg.yield %3 : f32
+      } -> tensor<4096xf32>
+      bufferization.materialize_in_destination %2 in restrict writable %out : (tensor<4096xf32>, memref<4096xf32>) -> ()
+      return
+    }
+    func.func @wave(%x: memref<4096xf32> {llvm.noalias}, %out: memref<4096xf32> {llvm.noalias})
+        attributes {dynamo.kernel, dynamo.domain = array<i64: 4096>, dynamo.reduced_dims = array<i64>,
+                    dynamo.signature = (memref<4096xf32>) -> (memref<4096xf32>)} {
+      %0 = bufferization.to_tensor %x restrict : memref<4096xf32> to tensor<4096xf32>
+      %1 = tensor.empty() {dynamo.out = 0 : i64} : tensor<4096xf32>
+      %2 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%0 : tensor<4096xf32>) outs(%1 : tensor<4096xf32>) attrs = {dynamo.phase = 0 : i64} {
+      ^bb0(%a: f32, %b: f32):
+        %3 = math.tanh %a : f32
+        linalg.yield %3 : f32
+      } -> tensor<4096xf32>
+      bufferization.materialize_in_destination %2 in restrict writable %out : (tensor<4096xf32>, memref<4096xf32>) -> ()
+      return
+    }
+  }
+}
