@@ -1,0 +1,158 @@
+//! Between which numbers an expression lies, and what divides it, given what a scope knows.
+
+use crate::{
+    Expr, Interval, Scope,
+    expr::{Atom, Call, Function, Monomial, Term},
+    number,
+    scope::key,
+    simplify::by_number,
+};
+
+/// How many `min` and `max` are replaced by their operands, one after the other.
+const REPLACEMENTS: u32 = 2;
+/// A sum of more terms is not analysed term by term.
+const MAX_TERMS: usize = 256;
+
+impl Scope {
+    /// An interval that the expression's value lies in, wherever the symbols' values are as this scope says.
+    pub fn bounds(&self, expr: &Expr) -> Interval {
+        self.bounds_with(expr, REPLACEMENTS)
+    }
+
+    fn bounds_with(&self, expr: &Expr, replacements: u32) -> Interval {
+        if let Some(value) = expr.known() {
+            return Interval::point(value);
+        }
+        let mut found = self.interval(expr);
+        if let Some(interval) = self.shifted(expr) {
+            found = found.meet(interval);
+        }
+        if replacements == 0 {
+            return found;
+        }
+        for term in expr.terms() {
+            let Some(Atom::Call(call)) = term.monomial.single() else { continue };
+            // c·min(a, b) ≤ c·a for c > 0, and so on: by the signs of both, a bound from above or from below.
+            let above = match call.function {
+                Function::Min => term.coefficient > 0,
+                Function::Max => term.coefficient < 0,
+                _ => continue,
+            };
+            let rest = Expr::term(term.coefficient, term.monomial.clone()).and_then(|own| expr.sub(&own));
+            for operand in &call.operands {
+                let Ok(replaced) = rest.clone().and_then(|rest| rest.add(&operand.scale(term.coefficient)?)) else { continue };
+                let bound = self.bounds_with(&replaced, replacements - 1);
+                found = found.meet(if above {
+                    bound.upper().map_or(Interval::ALL, Interval::at_most)
+                } else {
+                    bound.lower().map_or(Interval::ALL, Interval::at_least)
+                });
+            }
+        }
+        found
+    }
+
+    /// Interval arithmetic, and the facts.
+    pub(crate) fn interval(&self, expr: &Expr) -> Interval {
+        let found = sum(expr, &|atom| self.atom_interval(atom));
+        if self.facts.is_empty() {
+            return found;
+        }
+        let fact = key(expr).and_then(|(key, factor, shift)| Some(self.facts.get(&key)?.affine(factor, shift)));
+        fact.map_or(found, |fact| found.meet(fact))
+    }
+
+    fn atom_interval(&self, atom: &Atom) -> Interval {
+        match atom {
+            Atom::Symbol(symbol) => self.info(*symbol).map_or(Interval::ALL, |info| info.range),
+            Atom::Call(call) => {
+                let found = self.call_interval(call);
+                let fact = if self.facts.is_empty() { None } else { atom_expr(atom).and_then(|expr| self.facts.get(&expr).copied()) };
+                fact.map_or(found, |fact| found.meet(fact))
+            }
+        }
+    }
+
+    pub(crate) fn call_interval(&self, call: &Call) -> Interval {
+        let mut operands = call.operands.iter().map(|operand| self.interval(operand));
+        let Some(first) = operands.next() else { return Interval::ALL };
+        operands.fold(first, |left, right| match call.function {
+            Function::FloorDiv => left.floordiv(right),
+            Function::Mod => left.modulo(right),
+            Function::Min => left.min(right),
+            Function::Max => left.max(right),
+        })
+    }
+
+    /// The interval where each atom x ≥ n is written n + t with t ≥ 0, if that can say more: of `s0*s1 - s0` with
+    /// sizes of at least 2 it is 2 + 2·t1 + t0 + t0·t1, whose terms all are at least 0.
+    fn shifted(&self, expr: &Expr) -> Option<Interval> {
+        let terms = expr.varying();
+        let mixed = terms.iter().any(|term| term.coefficient < 0) && terms.iter().any(|term| term.coefficient > 0);
+        if !mixed || terms[0].monomial.0.len() < 2 {
+            return None;
+        }
+        let start = |atom: &Atom| self.atom_interval(atom).lower().unwrap_or(0);
+        // Each product of sums, multiplied out.
+        let mut all = Vec::new();
+        for term in expr.terms() {
+            let mut products = vec![Term { monomial: Monomial::one(), coefficient: term.coefficient }];
+            for atom in &term.monomial.0 {
+                let (start, factor) = (start(atom), Monomial(smallvec::smallvec![atom.clone()]));
+                if all.len() + 2 * products.len() > MAX_TERMS {
+                    return None;
+                }
+                for i in 0..products.len() {
+                    let numbers = products[i].coefficient.checked_mul(start)?;
+                    let variable = Term { monomial: products[i].monomial.times(&factor), ..products[i] };
+                    products[i].coefficient = numbers;
+                    products.push(variable);
+                }
+            }
+            all.extend(products);
+        }
+        let shifted = Expr::from_terms(all).ok()?;
+        Some(sum(&shifted, &|atom| self.atom_interval(atom).add(Interval::point(start(atom)).negated())))
+    }
+
+    /// A positive number that divides the expression's value; 0 if the value is 0.
+    pub fn divisor(&self, expr: &Expr) -> u64 {
+        expr.terms().iter().fold(0, |gcd, term| number::gcd(gcd, self.term_divisor(term)))
+    }
+
+    pub(crate) fn term_divisor(&self, term: &Term) -> u64 {
+        let known = |atom: &Atom| match atom {
+            Atom::Symbol(symbol) => self.info(*symbol).map_or(1, |info| info.divisor.unsigned_abs()),
+            Atom::Call(call) => self.call_divisor(call),
+        };
+        // Part of a product's divisors is a divisor, too.
+        term.monomial.0.iter().fold(term.coefficient.unsigned_abs(), |product, atom| product.checked_mul(known(atom)).unwrap_or(product))
+    }
+
+    fn call_divisor(&self, call: &Call) -> u64 {
+        match call.function {
+            // ⌊k·d / d⌋ = k
+            Function::FloorDiv => by_number(call).map_or(1, |(x, d)| {
+                let (divisor, d) = (self.divisor(x), d.unsigned_abs());
+                if d != 0 && divisor % d == 0 { divisor / d } else { 1 }
+            }),
+            // x mod d = x − d·⌊x/d⌋, and min and max are one of their operands.
+            Function::Mod | Function::Min | Function::Max => {
+                call.operands.iter().fold(0, |gcd, operand| number::gcd(gcd, self.divisor(operand)))
+            }
+        }
+    }
+}
+
+/// Interval arithmetic over the terms.
+fn sum(expr: &Expr, of: &dyn Fn(&Atom) -> Interval) -> Interval {
+    let product = |monomial: &Monomial| {
+        monomial.0.chunk_by(|a, b| a == b).fold(Interval::point(1), |product, same| product.mul(of(&same[0]).power(same.len())))
+    };
+    expr.terms().iter().fold(Interval::point(0), |sum, term| sum.add(product(&term.monomial).affine(term.coefficient, 0)))
+}
+
+/// An atom as an expression.
+pub(crate) fn atom_expr(atom: &Atom) -> Option<Expr> {
+    Expr::term(1, Monomial(smallvec::smallvec![atom.clone()])).ok()
+}

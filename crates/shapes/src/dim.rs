@@ -1,0 +1,237 @@
+//! A size, stride or offset: a number, or an expression over symbols.
+
+use std::{collections::BTreeMap, hash::Hash};
+
+use crate::{
+    Expr, Predicate, Relation, Scope, Symbol,
+    error::{Result, ShapeError},
+    number,
+};
+
+/// Values of symbols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bindings(BTreeMap<Symbol, i64>);
+
+impl Bindings {
+    /// The symbol's value.
+    pub fn get(&self, symbol: Symbol) -> Option<i64> {
+        self.0.get(&symbol).copied()
+    }
+    /// Gives a symbol its value; the one it had.
+    pub fn insert(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
+        self.0.insert(symbol, value)
+    }
+}
+
+impl FromIterator<(Symbol, i64)> for Bindings {
+    fn from_iter<I: IntoIterator<Item = (Symbol, i64)>>(values: I) -> Self {
+        Self(values.into_iter().collect())
+    }
+}
+
+/// A number, or an expression that is not a number. Arithmetic folds, so what depends on no symbol is a number always.
+///
+/// `==` says whether two have the same form: it is for maps and tests. Whether two have the same *value* depends on the
+/// symbols; that is a [`Predicate`], asked of a [`Scope`]. For the same reason there is no order.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Dim(Form);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    Known(i64),
+    /// Not a number.
+    Symbolic(Expr),
+}
+
+/// What sizes are made of: `i64`, or [`Dim`]. Windows are written once for both, and cost nothing more for `i64`.
+pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + From<i64> {
+    /// Where comparisons are decided: numbers need nothing, expressions what is known of their symbols.
+    type Scope: ?Sized;
+
+    /// The number, if it is one.
+    fn known(&self) -> Option<i64>;
+    /// `self + other`.
+    fn add(&self, other: &Self) -> Result<Self>;
+    /// `self - other`.
+    fn sub(&self, other: &Self) -> Result<Self>;
+    /// `self · other`.
+    fn mul(&self, other: &Self) -> Result<Self>;
+    /// ⌊self / other⌋.
+    fn floordiv(&self, other: &Self) -> Result<Self>;
+    /// self − other · ⌊self / other⌋.
+    fn modulo(&self, other: &Self) -> Result<Self>;
+    /// The smaller one.
+    fn min(&self, other: &Self) -> Result<Self>;
+    /// The larger one.
+    fn max(&self, other: &Self) -> Result<Self>;
+    /// Whether the relation holds; [`ShapeError::Undecided`] if that depends on symbols.
+    fn compare(&self, relation: Relation, other: &Self, scope: &Self::Scope) -> Result<bool>;
+
+    /// ⌈self / other⌉ = −⌊−self / other⌋.
+    fn ceildiv(&self, other: &Self) -> Result<Self> {
+        let zero = Self::from(0);
+        zero.sub(&zero.sub(self)?.floordiv(other)?)
+    }
+    /// Whether this is the number.
+    fn is(&self, value: i64) -> bool {
+        self.known() == Some(value)
+    }
+    /// The smaller one, which is an expression only if the scope does not know which that is.
+    fn min_in(&self, other: &Self, scope: &Self::Scope) -> Result<Self> {
+        match self.compare(Relation::Le, other, scope) {
+            Ok(smaller) => Ok(if smaller { self.clone() } else { other.clone() }),
+            Err(_) => self.min(other),
+        }
+    }
+    /// The larger one, which is an expression only if the scope does not know which that is.
+    fn max_in(&self, other: &Self, scope: &Self::Scope) -> Result<Self> {
+        match self.compare(Relation::Ge, other, scope) {
+            Ok(larger) => Ok(if larger { self.clone() } else { other.clone() }),
+            Err(_) => self.max(other),
+        }
+    }
+}
+
+impl Dimension for i64 {
+    type Scope = ();
+
+    fn known(&self) -> Option<i64> {
+        Some(*self)
+    }
+    fn add(&self, other: &Self) -> Result<Self> {
+        self.checked_add(*other).ok_or(ShapeError::Overflow)
+    }
+    fn sub(&self, other: &Self) -> Result<Self> {
+        self.checked_sub(*other).ok_or(ShapeError::Overflow)
+    }
+    fn mul(&self, other: &Self) -> Result<Self> {
+        self.checked_mul(*other).ok_or(ShapeError::Overflow)
+    }
+    fn floordiv(&self, other: &Self) -> Result<Self> {
+        number::floordiv(*self, *other)
+    }
+    fn modulo(&self, other: &Self) -> Result<Self> {
+        number::modulo(*self, *other)
+    }
+    fn min(&self, other: &Self) -> Result<Self> {
+        Ok(Ord::min(*self, *other))
+    }
+    fn max(&self, other: &Self) -> Result<Self> {
+        Ok(Ord::max(*self, *other))
+    }
+    fn compare(&self, relation: Relation, other: &Self, (): &()) -> Result<bool> {
+        Ok(relation.holds(*self, *other))
+    }
+}
+
+impl Dim {
+    /// As an expression, also of a number.
+    pub fn to_expr(&self) -> Expr {
+        match &self.0 {
+            Form::Known(value) => Expr::number(*value),
+            Form::Symbolic(expr) => expr.clone(),
+        }
+    }
+    /// The number, if it is one.
+    pub fn known(&self) -> Option<i64> {
+        match self.0 {
+            Form::Known(value) => Some(value),
+            Form::Symbolic(_) => None,
+        }
+    }
+    /// The symbol, if it is only that.
+    pub fn as_symbol(&self) -> Option<Symbol> {
+        match &self.0 {
+            Form::Known(_) => None,
+            Form::Symbolic(expr) => expr.as_symbol(),
+        }
+    }
+    /// The value at the hints of the scope's symbols; for choices that any value allows.
+    pub fn hint(&self, scope: &Scope) -> Option<i64> {
+        match &self.0 {
+            Form::Known(value) => Some(*value),
+            Form::Symbolic(expr) => scope.hint(expr),
+        }
+    }
+    /// The value where symbols have these.
+    pub fn at(&self, bindings: &Bindings) -> Result<i64> {
+        match &self.0 {
+            Form::Known(value) => Ok(*value),
+            Form::Symbolic(expr) => expr.evaluate(&|symbol| bindings.get(symbol)),
+        }
+    }
+    /// The equal size that the scope knows to be simplest.
+    pub fn simplify(&self, scope: &Scope) -> Result<Self> {
+        match &self.0 {
+            Form::Known(_) => Ok(self.clone()),
+            Form::Symbolic(expr) => scope.simplify(expr).map(Self::from),
+        }
+    }
+    fn combine(&self, other: &Self, numbers: fn(&i64, &i64) -> Result<i64>, exprs: fn(&Expr, &Expr) -> Result<Expr>) -> Result<Self> {
+        match (&self.0, &other.0) {
+            (Form::Known(a), Form::Known(b)) => numbers(a, b).map(Self::from),
+            (Form::Symbolic(a), Form::Symbolic(b)) => exprs(a, b).map(Self::from),
+            _ => exprs(&self.to_expr(), &other.to_expr()).map(Self::from),
+        }
+    }
+}
+
+impl Dimension for Dim {
+    type Scope = Scope;
+
+    fn known(&self) -> Option<i64> {
+        self.known()
+    }
+    fn add(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::add, Expr::add)
+    }
+    fn sub(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::sub, Expr::sub)
+    }
+    fn mul(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::mul, Expr::mul)
+    }
+    fn floordiv(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::floordiv, Expr::floordiv)
+    }
+    fn modulo(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::modulo, Expr::modulo)
+    }
+    fn min(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::min, Expr::min)
+    }
+    fn max(&self, other: &Self) -> Result<Self> {
+        self.combine(other, Dimension::max, Expr::max)
+    }
+    fn compare(&self, relation: Relation, other: &Self, scope: &Scope) -> Result<bool> {
+        if let (Form::Known(a), Form::Known(b)) = (&self.0, &other.0) {
+            return Ok(relation.holds(*a, *b));
+        }
+        let predicate = Predicate::new(self.clone(), relation, other.clone());
+        scope.decide(&predicate).ok_or_else(|| ShapeError::Undecided(Box::new(predicate)))
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(value: i64) -> Self {
+        Self(Form::Known(value))
+    }
+}
+
+impl From<Expr> for Dim {
+    fn from(expr: Expr) -> Self {
+        Self(expr.known().map_or_else(|| Form::Symbolic(expr), Form::Known))
+    }
+}
+
+impl From<Symbol> for Dim {
+    fn from(symbol: Symbol) -> Self {
+        Self(Form::Symbolic(Expr::symbol(symbol)))
+    }
+}
+
+impl PartialEq<i64> for Dim {
+    fn eq(&self, other: &i64) -> bool {
+        self.known() == Some(*other)
+    }
+}
