@@ -10,6 +10,8 @@ use crate::{
 
 /// How many `min` and `max` are replaced by their operands, one after the other.
 const REPLACEMENTS: u32 = 2;
+/// Of how many terms, and with how many operands, at most.
+const FEW: usize = 8;
 /// A sum of more terms is not analysed term by term.
 const MAX_TERMS: usize = 256;
 
@@ -30,8 +32,9 @@ impl Scope {
         if replacements == 0 {
             return found;
         }
-        for term in expr.terms() {
-            let Some(Atom::Call(call)) = term.monomial.single() else { continue };
+        let call_of = |term| if let Some(Atom::Call(call)) = Monomial::single(term) { Some(call) } else { None };
+        let calls = expr.terms().iter().filter_map(|term| Some((term, call_of(&term.monomial)?)));
+        for (term, call) in calls.filter(|(_, call)| call.operands.len() <= FEW).take(FEW) {
             // c·min(a, b) ≤ c·a for c > 0, and so on: by the signs of both, a bound from above or from below.
             let above = match call.function {
                 Function::Min => term.coefficient > 0,

@@ -72,7 +72,7 @@ pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + F
         let zero = Self::from(0);
         zero.sub(&zero.sub(self)?.floordiv(other)?)
     }
-    /// Whether this is the number.
+    /// Whether this is known to be the number; that it is not says nothing of an expression.
     fn is(&self, value: i64) -> bool {
         self.known() == Some(value)
     }
@@ -227,11 +227,5 @@ impl From<Expr> for Dim {
 impl From<Symbol> for Dim {
     fn from(symbol: Symbol) -> Self {
         Self(Form::Symbolic(Expr::symbol(symbol)))
-    }
-}
-
-impl PartialEq<i64> for Dim {
-    fn eq(&self, other: &i64) -> bool {
-        self.known() == Some(*other)
     }
 }

@@ -74,7 +74,12 @@ pub fn is_dense_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -
             }
         }
         let Some(next) = next else { return Ok(false) };
-        reached = reached.mul(rest.swap_remove(next).0)?;
+        let size = rest.swap_remove(next).0;
+        if size.is(0) {
+            // Nothing is there for others to be neighbours of.
+            return Ok(rest.is_empty());
+        }
+        reached = reached.mul(size)?;
     }
     Ok(true)
 }
