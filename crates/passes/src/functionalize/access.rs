@@ -5,8 +5,9 @@
 //! Only what is none of these (a diagonal, overlapping rows) becomes `dynamo.as_strided`.
 
 use dynamlir_dialect::ir::{Attr, Builder, Type, Value};
+use dynamlir_shapes::row_major;
 
-use super::window::{Window, row_major};
+use super::coordinates::Window;
 
 /// A window as a slice and a permutation of the reshaped value.
 struct Rectangle {
@@ -27,7 +28,7 @@ pub fn read(b: &Builder, value: Value, window: &Window) -> Value {
         let whole = Window::row_major(&value.ty().shape()) == *window;
         return if whole { value } else { by_torch(b, "aten.as_strided_copy.default", &[value], window, result) };
     }
-    if window.numel() == 0 {
+    if window.is_empty() {
         return b.value("dynamo.full", &[], result, &[("value", Attr::scalar(element, 0.0))]);
     }
     let Some(found) = rectangle(&value.ty().shape(), window) else {
@@ -54,7 +55,7 @@ pub fn read(b: &Builder, value: Value, window: &Window) -> Value {
 
 /// `value` with `source` in the place of what `window` shows. The window shows no element twice.
 pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value {
-    if window.numel() == 0 {
+    if window.is_empty() {
         return value;
     }
     let ctx = b.ctx();

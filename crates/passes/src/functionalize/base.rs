@@ -9,8 +9,8 @@ use dynamlir_dialect::ir::{Attr, Builder, Type, Value};
 
 use super::{
     access,
+    coordinates::{Coordinates, Window, shown},
     storage::Storage,
-    window::{Coordinates, Window},
 };
 
 /// Current contents of a storage.
@@ -29,7 +29,7 @@ impl Base {
         if storage.mixed {
             return Err("a storage that is written is shown in two element types".into());
         }
-        let roots: Vec<_> = storage.roots.iter().map(|root| Window::of(root.ty())).collect();
+        let roots: Vec<_> = storage.roots.iter().map(|root| shown(root.ty())).collect();
         let sees_all = |coordinates: &Coordinates| storage.windows.iter().all(|w| coordinates.locate(w).is_some());
         let stretch = |root: &Window| Coordinates::Stretch { offset: root.offset, len: root.numel() };
         // In this order the fewest primitives are needed.
@@ -40,7 +40,7 @@ impl Base {
         }
         for (i, root) in roots.iter().enumerate() {
             let coordinates = Coordinates::Of(root.canonical());
-            if !root.repeats() && sees_all(&coordinates) {
+            if !root.may_repeat() && sees_all(&coordinates) {
                 return Ok(Self::like(values[i], coordinates, i));
             }
         }

@@ -32,11 +32,11 @@
 mod access;
 mod base;
 mod call;
+mod coordinates;
 mod dead;
 mod outputs;
 mod storage;
 pub mod verify;
-mod window;
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_reasons::ALIASING;
 
-use self::{base::Base, call::FunctionalCall, storage::Aliasing, window::Window};
+use self::{base::Base, call::FunctionalCall, coordinates::shown, storage::Aliasing};
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -174,7 +174,7 @@ impl Rewriter {
         let objects: Vec<_> = op.operands().into_iter().map(|v| self.aliasing.object(v)).collect();
         let call = FunctionalCall::of(op, &objects)?;
         for &operand in &call.written {
-            if Window::of(op.operand(operand).ty()).repeats() {
+            if shown(op.operand(operand).ty()).may_repeat() {
                 return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
             }
             if !self.entry && self.is_argument_storage(op.operand(operand)) {
@@ -209,7 +209,7 @@ impl Rewriter {
             let target = op.operand(operand);
             let number = self.aliasing.storage(target);
             let written = self.base(op, number)?;
-            let (b, window) = (self.b, Window::of(target.ty()));
+            let (b, window) = (self.b, shown(target.ty()));
             if let Some(base) = &mut self.bases[written] {
                 base.write(&b, &window, value).ok_or_else(|| outside(op))?;
             }
@@ -245,7 +245,7 @@ impl Rewriter {
         }
         let number = self.base(op, number)?;
         let b = self.b;
-        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &Window::of(value.ty())));
+        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &shown(value.ty())));
         read.ok_or_else(|| outside(op))
     }
 }

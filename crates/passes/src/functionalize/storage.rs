@@ -7,7 +7,10 @@ use dynamlir_dialect::{
     pass::PassError,
 };
 
-use super::{call, window::Window};
+use super::{
+    call,
+    coordinates::{Window, shown},
+};
 
 /// Memory that tensors show windows of.
 #[derive(Default)]
@@ -86,7 +89,7 @@ impl Aliasing {
                 let number = self.storages.len();
                 self.of.extend(part.iter().map(|&arg| (arg, number)));
                 self.storages.push(Storage {
-                    windows: part.iter().map(|arg| Window::of(arg.ty()).canonical()).collect(),
+                    windows: part.iter().map(|arg| shown(arg.ty()).canonical()).collect(),
                     mixed: part.iter().any(|arg| arg.ty().element() != element),
                     roots: part,
                     ..Storage::default()
@@ -109,7 +112,7 @@ impl Aliasing {
         let absolute = op.attr_str("schema").is_some_and(|schema| schema.starts_with("aten.as_strided."));
         for (result, alias) in op.results().into_iter().zip(aliases) {
             check_static(op, result)?;
-            let window = Window::of(result.ty()).canonical();
+            let window = shown(result.ty()).canonical();
             let Ok(operand) = usize::try_from(alias) else {
                 self.of.insert(result, self.storages.len());
                 self.storages.push(Storage { roots: vec![result], windows: HashSet::from([window]), ..Storage::default() });
@@ -152,7 +155,7 @@ fn overlapping(args: &[Value]) -> Vec<Vec<Value>> {
     sorted.sort_by_key(|arg| arg.ty().offset());
     let mut parts: Vec<(i64, Vec<Value>)> = Vec::new();
     for arg in sorted {
-        let window = Window::of(arg.ty());
+        let window = shown(arg.ty());
         match parts.last_mut() {
             Some((end, part)) if window.offset < *end => {
                 *end = window.end().max(*end);
