@@ -10,8 +10,10 @@
 //!
 //! None moves unless a computation uses it.
 
-use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
 use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Value};
+use dynamlir_shapes::is_row_major;
+
+use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
 
 /// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
 const LONGEST: usize = 32;
@@ -311,13 +313,7 @@ fn factor(from: &[i64], dims: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)
 
 /// Whether a reshape of the value is free: its memory is in row-major order.
 fn contiguous(function: Op, value: Value) -> bool {
-    let shape = value.ty().shape();
-    let row_major = |strides: Option<Vec<i64>>| {
-        strides.is_none_or(|strides| {
-            let normal = value.ty().strides();
-            strides.len() == shape.len() && (0..shape.len()).all(|dim| shape[dim] <= 1 || strides[dim] == normal[dim])
-        })
-    };
+    let row_major = |strides: Option<Vec<i64>>| strides.is_none_or(|strides| is_row_major(&value.ty().shape(), &strides));
     let Some(op) = value.def() else {
         let attrs = value.arg_index().and_then(|index| function.attr("arg_attrs")?.as_array()?.get(index).copied());
         return row_major(attrs.and_then(|attrs| attrs.get("dynamo.strides")?.as_i64s()));

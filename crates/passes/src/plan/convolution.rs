@@ -12,9 +12,9 @@ use dynamlir_dialect::{
 };
 
 use super::{
+    Window,
     domain::{Loops, Operand},
     kernels::{Kernels, Specialised, Template, is_table},
-    window::Window,
 };
 use crate::matmul::{
     self, SCHEDULE,

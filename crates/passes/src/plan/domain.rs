@@ -3,7 +3,7 @@
 //! A kernel's operands are windows, so its iteration domain may be permuted at will. Loops run in the order of memory;
 //! two neighbouring dimensions become one where every operand steps through them as through one.
 
-use super::window::Window;
+use super::Window;
 
 /// A kernel's iteration domain in terms of the original dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,30 +140,30 @@ mod tests {
 
     #[test]
     fn contiguous_pointwise_is_one_loop() {
-        let window = Window::dense(&[4, 8, 16]);
+        let window = Window::row_major(&[4, 8, 16]);
         let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&window, &[0, 1, 2], false), operand(&window, &[0, 1, 2], true)], &[]);
         assert_eq!(loops.sizes, [512]);
     }
 
     #[test]
     fn a_bias_keeps_its_dimension_apart() {
-        let all = Window::dense(&[4, 8, 16]);
-        let bias = Window::dense(&[16]).broadcast(&[4, 8, 16], &[2]);
+        let all = Window::row_major(&[4, 8, 16]);
+        let bias = Window::row_major(&[16]).broadcast_in(&[4, 8, 16], &[2], &()).expect("fits");
         let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&bias, &[0, 1, 2], false), operand(&all, &[0, 1, 2], true)], &[]);
         assert_eq!(loops.sizes, [32, 16]);
     }
 
     #[test]
     fn channels_last_runs_as_memory_does() {
-        let window = Window::dense(&[2, 5, 7, 3]).permute(&[0, 3, 1, 2]);
+        let window = Window::row_major(&[2, 5, 7, 3]).permute(&[0, 3, 1, 2]).expect("four dimensions");
         let loops = Loops::choose(&[2, 3, 5, 7], &[], &[operand(&window, &[0, 1, 2, 3], true)], &[]);
         assert_eq!(loops.groups, [[0, 2, 3, 1]]);
     }
 
     #[test]
     fn row_reduction_puts_kept_dimensions_first() {
-        let window = Window::dense(&[2, 3, 4]);
-        let row = Window::dense(&[3]);
+        let window = Window::row_major(&[2, 3, 4]);
+        let row = Window::row_major(&[3]);
         let loops = Loops::choose(&[2, 3, 4], &[0, 2], &[operand(&window, &[0, 1, 2], false), operand(&row, &[1], true)], &[]);
         assert_eq!(loops.groups, [vec![1], vec![0], vec![2]]);
         assert_eq!(loops.reduced, [1, 2]);
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn a_repeated_operand_does_not_decide_the_order() {
-        let scale = Window::dense(&[3]).broadcast(&[2, 3, 4], &[1]);
-        let all = Window::dense(&[2, 3, 4]);
-        let row = Window::dense(&[2, 3]);
+        let scale = Window::row_major(&[3]).broadcast_in(&[2, 3, 4], &[1], &()).expect("fits");
+        let all = Window::row_major(&[2, 3, 4]);
+        let row = Window::row_major(&[2, 3]);
         let operands = [operand(&scale, &[0, 1, 2], false), operand(&all, &[0, 1, 2], false), operand(&row, &[0, 1], true)];
         let loops = Loops::choose(&[2, 3, 4], &[2], &operands, &[]);
         assert_eq!(loops.groups, [[0], [1], [2]]);
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn column_reduction_keeps_memory_innermost() {
-        let window = Window::dense(&[64, 8]);
-        let row = Window::dense(&[8]);
+        let window = Window::row_major(&[64, 8]);
+        let row = Window::row_major(&[8]);
         let loops = Loops::choose(&[64, 8], &[0], &[operand(&window, &[0, 1], false), operand(&row, &[1], true)], &[]);
         assert_eq!(loops.groups, [[0], [1]]);
         assert_eq!(loops.reduced, [0]);

@@ -6,15 +6,17 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     pass::PassError,
 };
+use dynamlir_shapes::{is_dense, row_major, same_strides};
 
 use super::{
+    Window,
     convolution::{takes_operand, takes_result},
     externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides_attr},
     functions,
     kernels::{Kernels, Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
     memory::{Need, place},
-    window::{Window, is_dense, same_strides},
+    views::{at, block, view},
 };
 use crate::matmul;
 
@@ -81,7 +83,7 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
             let sizes = block.args()[i].ty().shape();
             let strides = arg_attr(i, "dynamo.strides").and_then(Attr::as_i64s);
             let offset = arg_attr(i, "dynamo.offset").and_then(Attr::as_i64).unwrap_or(0);
-            Window { offset, ..strides.map_or_else(|| Window::dense(&sizes), |s| Window::strided(&sizes, &s)) }
+            Window { offset, ..strides.map_or_else(|| Window::row_major(&sizes), |s| Window::strided(&sizes, &s)) }
         })
         .collect();
     let inputs: Vec<Type> = block.args().iter().zip(&arg_windows).map(|(arg, window)| memref(arg.ty().element(), window)).collect();
@@ -102,7 +104,7 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
         templates.insert(name.clone(), Template { name, domain: list("dynamo.domain")?, reduced, func });
     }
 
-    let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| super::window::row_major(&ret.operand(i).ty().shape()));
+    let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| row_major(&ret.operand(i).ty().shape()));
     let results: Vec<(Value, Vec<i64>)> =
         (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| (ret.operand(i), strides_of(i))).collect();
     let planner = Planner {
@@ -232,13 +234,13 @@ impl Planner {
     /// Fresh memory for a value, in row-major order.
     fn row_major_slot(&mut self, value: Value) -> Place {
         let sizes = value.ty().shape();
-        self.slot(&sizes, &super::window::row_major(&sizes), value.ty().element())
+        self.slot(&sizes, &row_major(&sizes), value.ty().element())
     }
 
     /// The layout that is wished of a value.
     fn wished(&self, value: Value) -> Window {
         let sizes = value.ty().shape();
-        self.wishes.get(&value).map_or_else(|| Window::dense(&sizes), |wish| Window::strided(&sizes, &wish.strides))
+        self.wishes.get(&value).map_or_else(|| Window::row_major(&sizes), |wish| Window::strided(&sizes, &wish.strides))
     }
 
     /// Memory for a value that is about to be made, where it is wished for.
@@ -275,22 +277,11 @@ impl Planner {
             return Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name())));
         }
         let place = self.place_of(op.operand(0), op)?;
-        let list = |name: &str| op.attr_i64s(name).unwrap_or_default();
-        let sizes = op.result(0).ty().shape();
-        let seen = |window: &Window| match op.name().as_str() {
-            "dynamo.permute" => Ok(Some(window.permute(&list("dims")))),
-            "dynamo.slice" => Ok(Some(window.slice(&list("starts"), &list("steps"), &sizes))),
-            "dynamo.broadcast" => Ok(Some(window.broadcast(&sizes, &list("dims")))),
-            "dynamo.reverse" => Ok(Some(window.reverse(&list("dims")))),
-            "dynamo.reshape" => Ok(window.reshape(&sizes)),
-            "dynamo.as_strided" => Ok(window.as_strided(&sizes, &list("strides"), op.attr_i64("offset").unwrap_or(0))),
-            _ => Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name()))),
-        };
-        let place = if let Some(window) = seen(&place.window)? {
+        let place = if let Some(window) = view(op, &place.window)? {
             Place { window, ..place }
         } else {
             let dense = self.row_major_copy(&place, op.operand(0).ty().element())?;
-            let window = seen(&dense.window)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
+            let window = view(op, &dense.window)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
             Place { window, ..dense }
         };
         self.places.insert(op.result(0), place);
@@ -299,7 +290,7 @@ impl Planner {
 
     fn row_major_copy(&mut self, from: &Place, element: Type) -> Result<Place, PassError> {
         let sizes = from.window.sizes.clone();
-        let to = self.slot(&sizes, &super::window::row_major(&sizes), element);
+        let to = self.slot(&sizes, &row_major(&sizes), element);
         self.copy(from, &to, element)?;
         Ok(to)
     }
@@ -379,11 +370,10 @@ impl Planner {
         let element = result.ty().element();
         let place = self.destination(result);
         let dim = op.attr_i64("dim").unwrap_or(0) as usize;
-        let rank = result.ty().rank();
-        let mut starts = vec![0; rank];
+        let mut starts = vec![0; result.ty().rank()];
         for value in op.operands() {
             let from = self.place_of(value, op)?;
-            let window = place.window.slice(&starts, &vec![1; rank], &value.ty().shape());
+            let window = block(op, &place.window, &starts, &value.ty().shape())?;
             self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
             starts[dim] += value.ty().shape()[dim];
         }
@@ -399,7 +389,7 @@ impl Planner {
         let value = op.attr("value").ok_or_else(|| PassError::at(op, "a pad without a value"))?;
         self.fill(&place, element, value)?;
         let sizes = op.operand(0).ty().shape();
-        let window = place.window.slice(&op.attr_i64s("low").unwrap_or_default(), &vec![1; sizes.len()], &sizes);
+        let window = block(op, &place.window, &op.attr_i64s("low").unwrap_or_default(), &sizes)?;
         self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
         self.places.insert(result, place);
         Ok(())
@@ -411,10 +401,9 @@ impl Planner {
         let source = self.place_of(op.operand(1), op)?;
         let place = self.row_major_copy(&base, element)?;
         let strides = op.attr_i64s("strides").unwrap_or_default();
-        let window = place
-            .window
-            .as_strided(&source.window.sizes, &strides, op.attr_i64("offset").unwrap_or(0))
-            .ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
+        let offset = op.attr_i64("offset").unwrap_or(0);
+        let window = at(op, place.window.as_strided_in(&source.window.sizes, &strides, &offset, &()))?;
+        let window = window.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
         self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
         self.places.insert(op.result(0), place);
         Ok(())
@@ -434,7 +423,7 @@ impl Planner {
         }
         self.places.insert(op.result(0), to.clone());
         operands.push((to, base.ty().element()));
-        if operands.iter().any(|(place, _)| place.window.numel() == 0) {
+        if operands.iter().any(|(place, _)| place.window.is_empty()) {
             return Ok(());
         }
         let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
@@ -472,7 +461,7 @@ impl Planner {
         let out_form = op.results().len() == 1 && has_out_form(&schema, op.result(0).ty());
         for (i, value) in op.results().into_iter().enumerate() {
             let sizes = value.ty().shape();
-            let strides = given.get(i).cloned().unwrap_or_else(|| super::window::row_major(&sizes));
+            let strides = given.get(i).cloned().unwrap_or_else(|| row_major(&sizes));
             if out_form && is_dense(&sizes, &strides) {
                 let place = self.destination(value);
                 outs.push(self.show(&place, value.ty().element()));
@@ -553,8 +542,8 @@ impl Planner {
             }
             // Where the argument repeats an element, the value does too (functionalization made it so): one write is enough.
             let once = target.window.repeated_dims();
-            let first = |place: &Place| Place { buffer: place.buffer, window: place.window.first_of(&once) };
-            self.copy(&first(&place), &first(&target), element)?;
+            let first = |place: &Place| Ok::<_, PassError>(Place { buffer: place.buffer, window: at(ret, place.window.first_of(&once))? });
+            self.copy(&first(&place)?, &first(&target)?, element)?;
         }
         Ok(returned)
     }

@@ -8,8 +8,8 @@ use dynamlir_dialect::{
 };
 
 use super::{
+    Window,
     domain::{Loops, Operand},
-    window::Window,
 };
 use crate::matmul::{self, SCRATCH};
 

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::ir::{Op, Value};
-
-use super::window::{is_dense, row_major, same_strides};
+use dynamlir_shapes::{is_dense, is_row_major, row_major};
 
 /// What is wished of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +70,7 @@ pub fn is_written_over(op: Op) -> bool {
 /// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may come and go.
 fn through_reshape(op: Op, strides: &[i64]) -> Option<Vec<i64>> {
     let (from, to) = (op.operand(0).ty().shape(), op.result(0).ty().shape());
-    if same_strides(&to, strides, &row_major(&to)) {
+    if is_row_major(&to, strides) {
         return Some(row_major(&from));
     }
     let mut real = to.iter().zip(strides).filter(|(size, _)| **size != 1);

@@ -14,12 +14,15 @@ mod layouts;
 mod memory;
 mod product;
 mod scatter;
-mod window;
+mod views;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Target},
     pass::{Pass, PassError, PassResult, Run, Statistic},
 };
+
+/// A window on a buffer. From here on sizes are numbers.
+type Window = dynamlir_shapes::Window<i64>;
 
 /// The pass.
 pub static PLAN: Pass = Pass {

@@ -13,8 +13,8 @@
 use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
 use super::{
+    Window,
     kernels::{Kernels, memory_type},
-    window::Window,
 };
 
 impl Kernels {
