@@ -20,7 +20,7 @@ pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
     let mut found: Vec<Vec<i64>> = plan.kernels.iter().map(|kernel| vec![MOST; kernel.arguments]).collect();
     // Bytes from where memory begins to where a register's offset counts from, and from there to element 0.
     let mut places: HashMap<Reg, (i64, i64)> = HashMap::new();
-    let first = |layout: &Layout| layout.offset * layout.element_bytes();
+    let first = Layout::first_byte;
     for (reg, input) in plan.inputs.iter().enumerate() {
         places.insert(reg, (0, first(&input.layout)));
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_worst_of_all_launches_counts() {
-        let floats = |offset| Layout { offset, ..Layout::contiguous(DType::F32, &[8]) };
+        let floats = |offset| Layout::contiguous(DType::F32, &[8]).with_offset(offset);
         let input = |offset| InputSpec { layout: floats(offset), storage: None, mutated: false, version_bumps: 0 };
         let launch = |args: &[Reg]| Step::Launch { kernel: 0, args: args.to_vec() };
         let plan = Plan {

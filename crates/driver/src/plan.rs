@@ -87,7 +87,7 @@ fn layout(ty: Type) -> Result<Layout, String> {
         .filter(|(strides, offset)| known(strides) && known(&[*offset]) && known(&ty.shape()))
         .ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are numbers"))?;
     let dtype = DType::from_name(&element).ok_or_else(|| format!("has type {ty}, and {element} is none of torch's"))?;
-    Ok(Layout { dtype, sizes: ty.shape(), strides, offset })
+    Ok(Layout::contiguous(dtype, &ty.shape()).with_strides(&strides).with_offset(offset))
 }
 
 fn number(op: Op, name: &str) -> Result<i64, Error> {

@@ -34,8 +34,8 @@ pub(crate) fn inside(place: &Place, plan: &Plan, slots: &[Layout]) -> Result<Opt
 
 /// Whether a step may write there.
 pub(crate) fn writable(place: &Place, plan: &Plan, committed: bool) -> Result<(), PlanError> {
-    if place.layout.may_repeat() {
-        return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.sizes, place.layout.strides));
+    if place.layout.window.may_repeat() {
+        return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.window.sizes, place.layout.window.strides));
     }
     let Root::Input(i) = place.root else { return Ok(()) };
     if !committed {
@@ -65,7 +65,7 @@ fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
     match (a, b) {
         (Root::Input(i), Root::Input(j)) if i != j => {
             let shared = inputs[i].storage.is_some() && inputs[i].storage == inputs[j].storage;
-            let start = |i: usize| inputs[i].layout.offset * inputs[i].layout.element_bytes();
+            let start = |i: usize| inputs[i].layout.first_byte();
             shared.then(|| (start(i), start(j)))
         }
         _ => (a == b).then_some((0, 0)),
@@ -74,7 +74,7 @@ fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
 
 /// A view with an offset of its own, of memory whose element 0 lies `first` bytes after its root.
 pub(crate) fn view(root: Root, first: i64, dtype: DType, (sizes, strides, offset): (&[i64], &[i64], i64)) -> Result<Place, PlanError> {
-    let layout = Layout { dtype, sizes: sizes.to_vec(), strides: strides.to_vec(), offset };
+    let layout = Layout::contiguous(dtype, sizes).with_strides(strides).with_offset(offset);
     layout.check().map_err(PlanError)?;
     if !layout.is_torchlike() || offset < 0 {
         return err(format!("a tensor cannot have strides {strides:?} and offset {offset}"));

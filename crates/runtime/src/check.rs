@@ -1,5 +1,7 @@
 //! Range checks of indices, before anything reads memory by them.
 
+use dynamlir_shapes::is_row_major;
+
 /// What [`crate::Step::CheckRange`] looks at, and what it says where it fails.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
@@ -34,7 +36,7 @@ impl Check {
         if sizes.contains(&0) {
             return None;
         }
-        if is_dense(sizes, strides) && at.is_aligned() {
+        if is_row_major(sizes, strides) && at.is_aligned() {
             let count = sizes.iter().product::<i64>() as usize;
             // SAFETY: the elements of a dense window follow each other.
             let values = unsafe { std::slice::from_raw_parts(at, count) };
@@ -45,16 +47,6 @@ impl Check {
         // SAFETY: each step stays inside the window.
         (0..*size).find_map(|i| unsafe { self.walk(inner_sizes, inner_strides, at.wrapping_offset((i * stride) as isize)) })
     }
-}
-
-/// Whether the window's elements follow each other in row-major order.
-fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
-    let mut expected = 1;
-    sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
-        let fits = size == 1 || stride == expected;
-        expected *= size;
-        fits
-    })
 }
 
 #[cfg(test)]

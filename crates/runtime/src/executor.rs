@@ -238,7 +238,7 @@ impl Executable {
                 }
                 Op::Allocate { slot } => {
                     let layout = &program.slots[slot];
-                    let tensor = self.abi.empty_strided_on(program.device, &layout.sizes, &layout.strides, layout.dtype)?;
+                    let tensor = self.abi.empty_strided_on(program.device, &layout.window.sizes, &layout.window.strides, layout.dtype)?;
                     workspace.fill(program, slot, tensor)?;
                 }
                 Op::Extern { step } if self.externs[step].is_foreign() => {
@@ -338,7 +338,7 @@ fn wait(session: Option<&Session<'_>>) -> Result<(), Failure> {
 fn resized<'a>(outs: &[TensorRef<'a>], layouts: &[Option<Layout>]) -> Result<Option<(usize, &'a [i64])>, TorchError> {
     for (i, (out, layout)) in outs.iter().zip(layouts).enumerate() {
         let (sizes, strides) = (out.sizes()?, out.strides()?);
-        if layout.as_ref().is_some_and(|layout| sizes != layout.sizes || strides != layout.strides) {
+        if layout.as_ref().is_some_and(|layout| sizes != layout.window.sizes || strides != layout.window.strides) {
             return Ok(Some((i, sizes)));
         }
     }

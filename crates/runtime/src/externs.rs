@@ -205,9 +205,9 @@ pub(crate) fn normalize(
     if tensor.device().map_err(text)? != Some(device) {
         return Err(format!("{} returned a tensor that is not on {device}", call.schema));
     }
-    same_shape(call, &expected.sizes, &result)?;
+    same_shape(call, &expected.window.sizes, &result)?;
     let strides = tensor.strides().map_err(text)?;
-    let exact = strides == expected.strides;
+    let exact = strides == expected.window.strides;
     let pointer = tensor.data_ptr().map_err(text)?;
     let mut borrowed = in_workspace(pointer);
     if !borrowed && !pointer.is_null() {
@@ -220,11 +220,11 @@ pub(crate) fn normalize(
     if exact && !borrowed {
         return Ok(result);
     }
-    if !borrowed && expected.same_memory(&expected.sizes, strides) {
+    if !borrowed && expected.same_memory(&expected.window.sizes, strides) {
         let offset = tensor.storage_offset().map_err(text)?;
-        return tensor.reinterpret(&expected.sizes, &expected.strides, offset).map_err(text);
+        return tensor.reinterpret(&expected.window.sizes, &expected.window.strides, offset).map_err(text);
     }
-    copy_with(abi, device, (&expected.sizes, &expected.strides, expected.dtype), tensor).map_err(text)
+    copy_with(abi, device, (&expected.window.sizes, &expected.window.strides, expected.dtype), tensor).map_err(text)
 }
 
 fn storage_start(tensor: TensorRef<'_>, element_bytes: i64) -> Result<usize, TorchError> {

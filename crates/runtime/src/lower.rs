@@ -40,7 +40,7 @@ pub(crate) struct Place {
 impl Place {
     /// Bytes from the root's address to element 0.
     pub fn first(&self) -> i64 {
-        self.base + self.layout.offset * self.layout.element_bytes()
+        self.base + self.layout.first_byte()
     }
 
     /// The range of bytes touched, from the root's address.
@@ -144,7 +144,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     l.out.input_reach = vec![None; n];
     for (i, input) in plan.inputs.iter().enumerate() {
         tensor_layout(&input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
-        let base = -input.layout.offset * input.layout.element_bytes();
+        let base = -input.layout.first_byte();
         l.define(i, Place { root: Root::Input(i), base, layout: input.layout.clone() })?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
@@ -173,7 +173,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
 /// Whether torch can have a tensor of this layout.
 fn tensor_layout(layout: &Layout) -> Result<(), PlanError> {
     layout.check().map_err(PlanError)?;
-    if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.strides)) }
+    if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.window.strides)) }
 }
 
 impl Lowering<'_> {
@@ -201,7 +201,7 @@ impl Lowering<'_> {
         let slot = self.out.slots.len();
         self.out.slots.push(layout.clone());
         self.out.slot_binds.push(Vec::new());
-        let base = -layout.offset * layout.element_bytes();
+        let base = -layout.first_byte();
         self.define(reg, Place { root: Root::Slot(slot), base, layout: layout.clone() })?;
         Ok(slot)
     }
@@ -282,7 +282,7 @@ impl Lowering<'_> {
         if layout.dtype != DType::I64 {
             return err(format!("a range check of {}", layout.dtype.name()));
         }
-        let (sizes, strides) = (layout.sizes.clone(), layout.strides.clone());
+        let (sizes, strides) = (layout.window.sizes.clone(), layout.window.strides.clone());
         let row = self.row(&[src])?;
         let check = self.out.checks.len();
         self.out.checks.push(Check { row, sizes, strides, low, high, message: message.to_owned() });
@@ -385,7 +385,7 @@ impl Lowering<'_> {
             Output::Arg(a) => plan.inputs.get(*a).map(|_| ()).ok_or_else(missing),
             Output::ArgView { arg, sizes, strides, offset } => {
                 let input = plan.inputs.get(*arg).ok_or_else(missing)?;
-                let start = -input.layout.offset * input.layout.element_bytes();
+                let start = -input.layout.first_byte();
                 self.check_bounds(&bounds::view(Root::Input(*arg), start, input.layout.dtype, (sizes, strides, *offset))?)
             }
             Output::ResultView { result, sizes, strides, offset } => {

@@ -32,16 +32,16 @@ fn error(plan: &Plan) -> String {
 
 #[test]
 fn addresses_follow_their_roots() {
-    let offset_input = Layout { offset: 5, ..f32s(4) };
+    let offset_input = f32s(4).with_offset(5);
     let plan = Plan {
         inputs: vec![input(offset_input, false)],
         workspace_bytes: 256,
         steps: vec![
             Step::Buffer { dst: 1, byte_offset: 64, layout: f32s(8) },
-            Step::View { dst: 2, src: 1, layout: Layout { offset: 4, ..f32s(4) } },
+            Step::View { dst: 2, src: 1, layout: f32s(4).with_offset(4) },
             // A view of a view counts from the buffer, not from the view.
-            Step::View { dst: 3, src: 2, layout: Layout { offset: 2, ..f32s(2) } },
-            Step::View { dst: 4, src: 0, layout: Layout { offset: 7, ..f32s(2) } },
+            Step::View { dst: 3, src: 2, layout: f32s(2).with_offset(2) },
+            Step::View { dst: 4, src: 0, layout: f32s(2).with_offset(7) },
             Step::OutputBuffer { dst: 5, layout: f32s(4) },
             launch(&[0, 1, 2, 3, 4, 5]),
         ],
@@ -66,7 +66,7 @@ fn extern_results_are_released_after_their_last_use() {
         steps: vec![
             Step::Buffer { dst: 1, byte_offset: 0, layout: f32s(4) },
             Step::Extern { call: 0, operands: vec![0], outs: vec![], results: vec![2] },
-            Step::View { dst: 3, src: 2, layout: Layout { offset: 1, ..f32s(2) } },
+            Step::View { dst: 3, src: 2, layout: f32s(2).with_offset(1) },
             launch(&[3, 1]),
             Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![4] },
         ],
@@ -88,8 +88,8 @@ fn extern_results_are_released_after_their_last_use() {
 #[test]
 fn reaching_beyond_an_input_is_left_to_the_call() {
     let plan = Plan {
-        inputs: vec![input(Layout { offset: 4, ..f32s(4) }, false)],
-        steps: vec![Step::View { dst: 1, src: 0, layout: Layout { offset: 0, ..f32s(10) } }],
+        inputs: vec![input(f32s(4).with_offset(4), false)],
+        steps: vec![Step::View { dst: 1, src: 0, layout: f32s(10).with_offset(0) }],
         ..Plan::default()
     };
     assert_eq!(lower(&plan).expect("is fine").input_reach, [Some((-16, 24))]);
@@ -125,7 +125,7 @@ fn bad_plans_are_refused_with_a_reason() {
 #[test]
 fn a_check_has_an_address_of_its_own() {
     let i64s = Layout::contiguous(DType::I64, &[4]);
-    let odd = Layout { offset: 1, strides: vec![2], ..Layout::contiguous(DType::I64, &[2]) };
+    let odd = Layout::contiguous(DType::I64, &[2]).with_strides(&[2]).with_offset(1);
     let check = |src| Step::CheckRange { src, low: 0, high: 10, message: "out of range".to_owned() };
     let launch = launch(&[0, 1]);
     let plan = Plan {
@@ -153,7 +153,7 @@ fn a_check_has_an_address_of_its_own() {
 
 #[test]
 fn writes_meet_nothing_else() {
-    let (i8s, shared) = (|n, offset| Layout { offset, ..Layout::contiguous(DType::I8, &[n]) }, Some(7));
+    let (i8s, shared) = (|n, offset| Layout::contiguous(DType::I8, &[n]).with_offset(offset), Some(7));
     let of = |offset| InputSpec { storage: shared, mutated: true, ..input(i8s(8, offset), true) };
     let base = Plan {
         // Two windows on one storage, eight bytes apart, and a stranger.
@@ -172,7 +172,7 @@ fn writes_meet_nothing_else() {
     assert!(error(&steps(&touching)).contains("step 2: what is written overlaps"));
     let same = [buffer(3, 0, i8s(8, 0)), launch(&[3, 3])];
     assert!(error(&steps(&same)).contains("overlaps"));
-    let twice = Layout { strides: vec![0], ..i8s(8, 0) };
+    let twice = i8s(8, 0).with_strides(&[0]);
     assert!(error(&steps(&[buffer(3, 0, twice), launch(&[2, 3])])).contains("would be written twice"));
     let odd = [buffer(3, 2, Layout::contiguous(DType::F32, &[2]))];
     assert!(error(&steps(&odd)).contains("not aligned"));
@@ -208,12 +208,12 @@ fn numbers_that_torch_has_no_tensor_for_are_refused() {
             ..Plan::default()
         })
     };
-    let backwards = Layout { strides: vec![-1], ..f32s(4) };
+    let backwards = f32s(4).with_strides(&[-1]);
     assert!(refused(backwards.clone(), vec![]).contains("input 0: a tensor cannot have strides [-1]"));
     assert!(refused(f32s(4), vec![Step::OutputBuffer { dst: 1, layout: backwards.clone() }]).contains("cannot have strides"));
-    assert!(refused(Layout { offset: i64::MIN, ..f32s(4) }, vec![]).contains("beyond any memory"));
+    assert!(refused(f32s(4).with_offset(i64::MIN), vec![]).contains("beyond any memory"));
     // A kernel may read backwards, an operator is never shown such a tensor.
-    let reverse = Step::View { dst: 1, src: 0, layout: Layout { offset: 3, ..backwards } };
+    let reverse = Step::View { dst: 1, src: 0, layout: backwards.with_offset(3) };
     let call = Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![] };
     let plan = Plan { inputs: vec![input(f32s(4), false)], steps: vec![reverse, call], externs: vec![relu(None)], ..Plan::default() };
     assert!(error(&plan).contains("cannot have strides [-1]"));
@@ -222,7 +222,7 @@ fn numbers_that_torch_has_no_tensor_for_are_refused() {
 #[test]
 fn outputs_stay_inside_what_they_show() {
     let plan = |output: Output| Plan {
-        inputs: vec![input(Layout { offset: 2, ..f32s(4) }, false)],
+        inputs: vec![input(f32s(4).with_offset(2), false)],
         steps: vec![Step::OutputBuffer { dst: 1, layout: f32s(4) }],
         results: vec![1],
         outputs: vec![output],

@@ -47,8 +47,8 @@ pub(crate) fn build(
             None => tensor,
             Some(l) => {
                 // The slot's own layout has its offset too; what matters is the distance between the two.
-                let offset = tensor.as_ref().storage_offset()? + l.offset - program.slots[*slot].offset;
-                tensor.as_ref().reinterpret(&l.sizes, &l.strides, offset)?
+                let offset = tensor.as_ref().storage_offset()? + l.window.offset - program.slots[*slot].window.offset;
+                tensor.as_ref().reinterpret(&l.window.sizes, &l.window.strides, offset)?
             }
         };
         if let Some(&versions) = plan.versions.get(i)
@@ -63,7 +63,7 @@ pub(crate) fn build(
     for output in &plan.outputs {
         outputs.push(match output {
             Output::ArgView { arg, sizes, strides, offset } => {
-                let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.offset;
+                let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset;
                 Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved))?))
             }
             Output::ResultView { result, sizes, strides, offset } => {

@@ -3,9 +3,9 @@
 //! # Registers
 //!
 //! Every value is a register: registers `0..inputs.len()` are the inputs, the others are defined once by the step that names
-//! them. A register is a *base* plus a [`Layout`]; its element 0 lies `layout.offset` elements after the base.
+//! them. A register is a *base* plus a [`Layout`]; its element 0 lies `layout.window.offset` elements after the base.
 //!
-//! - An input's base lies `layout.offset` elements *before* its data pointer: the base is where the storage began when the graph was
+//! - An input's base lies `layout.window.offset` elements *before* its data pointer: the base is where the storage began when the graph was
 //!   traced. So an input whose storage offset is another one today works all the same.
 //! - A `Buffer`'s base is the workspace plus `byte_offset`; an `OutputBuffer`'s and an extern result's base is the start of its own memory
 //!   (minus the layout's offset, which is normally 0).

@@ -87,8 +87,8 @@ pub(crate) fn accepts(abi: &TorchAbi, device: Device, specs: &[InputSpec], input
         meta.is_some_and(|meta| {
             abi.is_plain_on(device, meta) == Some(true)
                 && abi.dtype_of(i32::from(meta.dtype)) == Some(spec.layout.dtype)
-                && same(&spec.layout.sizes, &meta.sizes)
-                && same(&spec.layout.strides, &meta.strides)
+                && same(&spec.layout.window.sizes, &meta.sizes)
+                && same(&spec.layout.window.strides, &meta.strides)
         })
     };
     specs.len() == inputs.len() && specs.iter().zip(inputs.iter().copied()).all(fits)
@@ -110,12 +110,12 @@ fn one(device: Device, spec: &InputSpec, reach: Option<(i64, i64)>, tensor: Tens
         return Err(format!("element type {} expected, {} given", layout.dtype.name(), dtype.map_or("another", |d| d.name())));
     }
     let sizes = tensor.sizes().map_err(unreadable)?;
-    if sizes != layout.sizes {
-        return Err(format!("sizes {:?} expected, {sizes:?} given", layout.sizes));
+    if sizes != layout.window.sizes {
+        return Err(format!("sizes {:?} expected, {sizes:?} given", layout.window.sizes));
     }
     let strides = tensor.strides().map_err(unreadable)?;
-    if strides != layout.strides {
-        return Err(format!("strides {:?} expected, {strides:?} given", layout.strides));
+    if strides != layout.window.strides {
+        return Err(format!("strides {:?} expected, {strides:?} given", layout.window.strides));
     }
     let Some((low, high)) = covered(spec, reach) else { return tensor.data_ptr().map_err(unreadable) };
     let first = tensor.storage_offset().map_err(unreadable)?.saturating_mul(layout.element_bytes());
@@ -161,7 +161,7 @@ fn lies_somewhere(spec: &InputSpec) -> bool {
 }
 
 fn storage_start(spec: &InputSpec, pointer: *mut u8) -> usize {
-    (pointer as usize).wrapping_sub((spec.layout.offset * spec.layout.element_bytes()) as usize)
+    (pointer as usize).wrapping_sub(spec.layout.first_byte() as usize)
 }
 
 /// A written input must not share a byte with an input that is not known to share its storage.
@@ -187,7 +187,7 @@ mod tests {
     use crate::{DType, Layout};
 
     fn spec(offset: i64, storage: Option<u32>, mutated: bool) -> InputSpec {
-        let layout = Layout { offset, ..Layout::contiguous(DType::F32, &[4]) };
+        let layout = Layout::contiguous(DType::F32, &[4]).with_offset(offset);
         InputSpec { layout, storage, mutated, version_bumps: 0 }
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(groups(&specs, &[at(4096), at(4096 + 32), at(64)]), Ok(()));
         assert!(groups(&specs, &[at(4096), at(4096 + 36), at(64)]).is_err());
         let mut empty = spec(8, Some(1), false);
-        empty.layout.sizes = vec![0];
+        empty.layout.window.sizes = vec![0];
         assert_eq!(groups(&[empty, specs[0].clone()], &[at(0), at(4096)]), Ok(()));
     }
 

@@ -184,7 +184,7 @@ impl Workspace {
             let layout = &place.layout;
             // SAFETY: the plan's bounds were checked when it was lowered, those of inputs when they were verified; the object
             // is used while its root is alive, and replaced when the address is another one.
-            let tensor = unsafe { abi.from_blob(program.device, first, &layout.sizes, &layout.strides, layout.dtype) }?;
+            let tensor = unsafe { abi.from_blob(program.device, first, &layout.window.sizes, &layout.window.strides, layout.dtype) }?;
             self.handles[handle] = Some(Cached { first, tensor });
         }
         Ok(())

@@ -68,7 +68,7 @@ impl PythonCalls for Fake {
 
 fn floats(values: &[f32], sizes: &[i64]) -> OwnedTensor {
     let layout = Layout::contiguous(DType::F32, sizes);
-    let t = TorchAbi::get().and_then(|a| a.empty_strided(sizes, &layout.strides, DType::F32)).expect("a tensor");
+    let t = TorchAbi::get().and_then(|a| a.empty_strided(sizes, &layout.window.strides, DType::F32)).expect("a tensor");
     let p = t.as_ref().data_ptr().expect("memory").cast::<f32>();
     // SAFETY: the tensor holds this many floats.
     unsafe { std::slice::from_raw_parts_mut(p, values.len()) }.copy_from_slice(values);
@@ -123,7 +123,7 @@ fn chain() -> Plan {
         steps: vec![
             Step::Buffer { dst: 2, byte_offset: 0, layout: m() },
             Step::Launch { kernel: 0, args: vec![0, 2] },
-            Step::View { dst: 3, src: 1, layout: Layout { strides: vec![1, 2], ..m() } },
+            Step::View { dst: 3, src: 1, layout: m().with_strides(&[1, 2]) },
             Step::Buffer { dst: 4, byte_offset: 64, layout: m() },
             Step::Extern { call: 0, operands: vec![2, 3], outs: vec![4], results: vec![] },
             Step::Extern { call: 1, operands: vec![4], outs: vec![], results: vec![5] },
