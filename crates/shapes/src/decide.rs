@@ -151,7 +151,8 @@ impl Scope {
         let call = match atom {
             Atom::Symbol(symbol) => {
                 if let Some(value) = self.solved.get(symbol) {
-                    return Ok(value.clone());
+                    // It contains no replaced symbol, but more may be known of its symbols by now.
+                    return self.simplify(value);
                 }
                 let fixed = self.info(*symbol).and_then(|info| info.range.as_point());
                 return Ok(fixed.map_or_else(|| Expr::symbol(*symbol), Expr::number));

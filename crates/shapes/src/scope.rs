@@ -88,8 +88,15 @@ impl Scope {
             && self.nonzero.iter().all(|expr| value(expr).is_some_and(|v| v != 0))
     }
 
-    /// Takes the predicate for true from now on: a guard that was checked. An error if it never is.
+    /// Takes the predicate for true from now on: a guard that was checked. An error if it never is; then nothing changes.
     pub fn assume(&mut self, predicate: &Predicate) -> Result<()> {
+        let mut next = self.clone();
+        next.learn(predicate)?;
+        *self = next;
+        Ok(())
+    }
+
+    fn learn(&mut self, predicate: &Predicate) -> Result<()> {
         let contradiction = || ShapeError::Contradiction(Box::new(predicate.clone()));
         match self.decide(predicate) {
             Some(true) => return Ok(()),
@@ -133,6 +140,9 @@ impl Scope {
 
     /// Notes that `expr` lies in the interval; None if it cannot.
     fn record(&mut self, expr: &Expr, interval: Interval) -> Option<()> {
+        if let Some(value) = expr.known() {
+            return interval.contains(value).then_some(());
+        }
         let (key, factor, shift) = key(expr).unwrap_or_else(|| (expr.clone(), 1, 0));
         let interval = interval.solve_affine(factor, shift);
         let known = match key.as_symbol() {
@@ -183,10 +193,7 @@ impl Scope {
         let facts = std::mem::take(&mut self.facts);
         for (expr, interval) in facts {
             if let Ok(expr) = self.simplify(&expr) {
-                match expr.known() {
-                    Some(value) => interval.contains(value).then_some(())?,
-                    None => self.record(&expr, interval)?,
-                }
+                self.record(&expr, interval)?;
             }
         }
         let nonzero = std::mem::take(&mut self.nonzero);

@@ -131,6 +131,7 @@ fn assumptions_are_known_from_then_on() {
     assert_eq!(scope.decide(&less), Some(true));
     assert_eq!(scope.decide(&predicate("s2*2 + 40", Relation::Gt, "s0*s1*2")), Some(true));
     assert_eq!(scope.assume(&less.negated()), Err(ShapeError::Contradiction(Box::new(less.negated()))));
+    assert_eq!(scope.decide(&less), Some(true));
 }
 
 #[test]
@@ -146,6 +147,11 @@ fn equal_symbols_are_one() {
     assert_eq!(dim("s2").simplify(&scope), Ok(Dim::from(25)));
     let three = predicate("s1", Relation::Eq, "3");
     assert_eq!(scope.assume(&three), Err(ShapeError::Contradiction(Box::new(three))));
+    // Also where a range leaves one value.
+    let mut scope = sizes();
+    scope.assume(&predicate("s1", Relation::Eq, "s0*3")).expect("possible");
+    scope.assume(&predicate("s0", Relation::Le, "2")).expect("possible");
+    assert_eq!(dim("s1").simplify(&scope), Ok(Dim::from(6)));
 }
 
 #[test]
