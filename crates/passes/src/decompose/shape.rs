@@ -1,6 +1,7 @@
 //! Arithmetic on dimensions, ranges and constants that several lowerings share.
 
 use dynamlir_dialect::ir::{Attr, Op, Type};
+pub(super) use dynamlir_shapes::row_major;
 
 use super::call::{Call, wrap};
 use crate::emit::Scalar;
@@ -8,15 +9,6 @@ use crate::emit::Scalar;
 /// All of `dims` counted from the front.
 pub(super) fn wrap_all(dims: &[i64], rank: usize) -> Option<Vec<i64>> {
     dims.iter().map(|&dim| wrap(dim, rank)).collect()
-}
-
-/// Row-major strides; a size of 0 counts as 1.
-pub(super) fn row_major(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
-    for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i].max(1);
-    }
-    strides
 }
 
 /// Whether eager saw this operand of the op row-major. Without recorded layouts the values are as they stand.
