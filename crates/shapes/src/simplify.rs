@@ -13,6 +13,9 @@ use crate::{
     number,
 };
 
+/// A `min` or `max` of more is too large: each operand is compared with all others.
+const MAX_OPERANDS: usize = 64;
+
 impl Expr {
     /// ⌊self / divisor⌋.
     pub fn floordiv(&self, divisor: &Self) -> Result<Self> {
@@ -242,7 +245,7 @@ fn keep_extreme(function: Function, kept: &mut SmallVec<[Expr; 2]>, operand: &Ex
             return Ok(());
         }
     }
-    if kept.len() as u32 >= crate::expr::MAX_SIZE {
+    if kept.len() >= MAX_OPERANDS {
         return Err(ShapeError::TooLarge);
     }
     kept.push(operand.clone());

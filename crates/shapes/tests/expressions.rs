@@ -182,6 +182,8 @@ fn what_has_no_value_is_an_error() {
 fn sizes_do_not_grow_without_end() {
     let sum = (0..40).try_fold(Dim::from(0), |sum, i| sum.add(&Dim::from(Symbol(i)))).expect("40 terms");
     assert_eq!(sum.mul(&sum).and_then(|square| square.mul(&square)), Err(ShapeError::TooLarge));
+    let smallest = (0..100).try_fold(Dim::from(0), |least, i| least.min(&Dim::from(Symbol(i))));
+    assert_eq!(smallest, Err(ShapeError::TooLarge));
     let mut deep = Dim::from(Symbol(0));
     let error = (1..).find_map(|i| match deep.modulo(&Dim::from(Symbol(i))) {
         Ok(deeper) => {
