@@ -3,7 +3,7 @@
 
 Usage: PYTHON scripts/bytecode_roundtrip.py TOOL [--stdlib [--tests]] [--show N] [FILE...]
 
-TOOL is crates/bytecode's example `roundtrip`. For each function, class and module one of these verdicts:
+TOOL is crates/decompile's example `roundtrip`. For each function, class and module one of these verdicts:
 identical (the same bytes), equivalent (the same steps in the same order on every path), unknown (left as disassembly),
 inside (in one that is unknown), different (wrong, or right in a way that the comparison does not see), syntax (the
 module's source does not compile).

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use crate::{Code, CodeObject, Const, DecodeError, Instruction, Opcode, Operand, Position, Version, repr::repr};
 
 /// Symbols of `COMPARE_OP`.
-pub(crate) const COMPARISONS: [&str; 6] = ["<", "<=", "==", "!=", ">", ">="];
+pub const COMPARISONS: [&str; 6] = ["<", "<=", "==", "!=", ">", ">="];
 
 /// Symbols of `BINARY_OP`; the same again with `=` behind are the in-place forms.
-pub(crate) const OPERATORS: [&str; 13] = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"];
+pub const OPERATORS: [&str; 13] = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"];
 
 const CONVERSIONS: [&str; 4] = ["", "str", "repr", "ascii"];
 

@@ -10,7 +10,6 @@
 
 mod assemble;
 mod code;
-mod decompile;
 mod disassemble;
 mod effects;
 mod equivalence;
@@ -20,15 +19,14 @@ mod liveness;
 mod object;
 mod opcode;
 mod positions;
-mod repr;
+pub mod repr;
 mod tables;
 mod version;
 mod write;
 
 pub use assemble::{AssembleError, Assembled, Assembly, Operation, Protected};
 pub use code::{Code, DecodeError, Instruction};
-pub use decompile::{Decompiled, Problem, decompile};
-pub use disassemble::{comparison, disassemble, name_index, wants_bool};
+pub use disassemble::{COMPARISONS, OPERATORS, comparison, disassemble, name_index, wants_bool};
 pub use effects::stack_effect;
 pub use equivalence::{Difference, equivalent};
 pub use exceptions::{Handler, Region};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::Const;
 
 /// What Python's `repr` gives; code objects without their address.
-pub(crate) fn repr(value: &Const) -> String {
+pub fn repr(value: &Const) -> String {
     match value {
         Const::None => "None".to_owned(),
         Const::Ellipsis => "Ellipsis".to_owned(),
@@ -48,7 +48,7 @@ fn list(items: &[Const]) -> String {
 }
 
 /// A string literal. Single quotes, unless only those are inside.
-pub(crate) fn quoted(points: impl Iterator<Item = u32> + Clone) -> String {
+pub fn quoted(points: impl Iterator<Item = u32> + Clone) -> String {
     let has = |quote: char| points.clone().any(|point| point == u32::from(quote));
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
@@ -60,7 +60,7 @@ pub(crate) fn quoted(points: impl Iterator<Item = u32> + Clone) -> String {
 }
 
 /// One code point, or byte, within a literal.
-pub(crate) fn escape(out: &mut String, point: u32, quote: char, bytes: bool) {
+pub fn escape(out: &mut String, point: u32, quote: char, bytes: bool) {
     let character = char::from_u32(point);
     match character {
         Some('\n') => out.push_str("\\n"),
@@ -91,7 +91,7 @@ fn printable(character: char) -> bool {
 }
 
 /// The shortest text that reads as this float: digits as Rust finds them, exponents where Python puts them.
-pub(crate) fn float(value: f64) -> String {
+pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
     }

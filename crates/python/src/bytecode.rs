@@ -139,7 +139,7 @@ fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// disassembly stands as comments.
 #[pyfunction]
 pub fn decompile(function: &Bound<'_, PyAny>) -> PyResult<String> {
-    Ok(dynamlir_bytecode::decompile(&object(version(function.py())?, &code_of(function)?)?).text)
+    Ok(dynamlir_decompile::decompile(&object(version(function.py())?, &code_of(function)?)?).text)
 }
 
 /// A function's or code object's instructions, one a line, in the manner of `dis`.

@@ -12,14 +12,18 @@ pub struct Dominators {
 }
 
 impl Dominators {
-    /// The tree of a graph, over edges of all kinds.
+    /// The tree of a code object's graph, over edges of all kinds.
     pub fn of(flow: &Flow) -> Self {
-        let order = flow.reverse_postorder();
-        let mut rank = vec![usize::MAX; flow.blocks.len()];
+        Self::over(&flow.reverse_postorder(), flow.blocks.len(), |block| &flow.blocks[block].predecessors)
+    }
+
+    /// The tree of any graph of `count` blocks: `order` has those that its first reaches, in reverse postorder.
+    pub fn over<'a>(order: &[usize], count: usize, predecessors: impl Fn(usize) -> &'a [usize]) -> Self {
+        let mut rank = vec![usize::MAX; count];
         for (position, &block) in order.iter().enumerate() {
             rank[block] = position;
         }
-        let mut immediate: Vec<Option<usize>> = vec![None; flow.blocks.len()];
+        let mut immediate: Vec<Option<usize>> = vec![None; count];
         if let Some(&entry) = order.first() {
             immediate[entry] = Some(entry);
         }
@@ -27,13 +31,13 @@ impl Dominators {
         while changed {
             changed = false;
             for &block in order.iter().skip(1) {
-                let known = flow.blocks[block].predecessors.iter().copied().filter(|&from| immediate[from].is_some());
+                let known = predecessors(block).iter().copied().filter(|&from| immediate[from].is_some());
                 let new = known.reduce(|a, b| meet(&immediate, &rank, a, b));
                 changed |= new != immediate[block];
                 immediate[block] = new;
             }
         }
-        let mut depth = vec![0; flow.blocks.len()];
+        let mut depth = vec![0; count];
         for &block in order.iter().skip(1) {
             depth[block] = immediate[block].map_or(0, |above| depth[above] + 1);
         }

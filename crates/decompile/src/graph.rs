@@ -1,0 +1,331 @@
+//! The graph of single steps: jumps dissolved, `await` and loops over iterators folded into one step each.
+//!
+//! Edges are those of normal control flow; where exceptions go is a property of each step, its [`Node::region`].
+
+use dynamlir_bytecode::{Code, Const, Opcode, Operand, Position, Positions, StackDepths, Version, ends_flow};
+
+use crate::{
+    Problem,
+    ast::{Expr, Unary},
+    lift::{Source, lift},
+    op::{Op, Scope},
+    regions::{Finder, RegionId, Regions},
+};
+
+pub(crate) type NodeId = usize;
+
+/// A way on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub to: NodeId,
+    /// The code unit where the compiler put what comes first on this way, be it a jump: the order of the source.
+    pub at: u32,
+}
+
+/// Where control goes after a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// Nowhere: a return, a raise.
+    End,
+    One(Edge),
+    /// By the value popped.
+    Branch {
+        yes: Edge,
+        no: Edge,
+    },
+    /// If the top's truth is `keep_if` it stays and control goes to `keep`; or it is popped.
+    OrPop {
+        keep_if: bool,
+        keep: Edge,
+        drop: Edge,
+    },
+    /// A `for` over the iterator at the top: `body` finds the item above it, `exit` finds it gone.
+    For {
+        body: Edge,
+        exit: Edge,
+        is_async: bool,
+    },
+}
+
+impl Next {
+    /// The edges, the one first that is taken when the test holds.
+    pub fn edges(&self) -> impl Iterator<Item = Edge> + use<> {
+        let (first, second) = match *self {
+            Self::End => (None, None),
+            Self::One(edge) => (Some(edge), None),
+            Self::Branch { yes, no } => (Some(yes), Some(no)),
+            Self::OrPop { keep, drop, .. } => (Some(keep), Some(drop)),
+            Self::For { body, exit, .. } => (Some(body), Some(exit)),
+        };
+        first.into_iter().chain(second)
+    }
+
+    pub fn edges_mut(&mut self) -> impl Iterator<Item = &mut Edge> {
+        let (first, second) = match self {
+            Self::End => (None, None),
+            Self::One(edge) => (Some(edge), None),
+            Self::Branch { yes, no } => (Some(yes), Some(no)),
+            Self::OrPop { keep, drop, .. } => (Some(keep), Some(drop)),
+            Self::For { body, exit, .. } => (Some(body), Some(exit)),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The only way on, if there is only one.
+    pub fn one(&self) -> Option<NodeId> {
+        if let Self::One(edge) = self { Some(edge.to) } else { None }
+    }
+}
+
+/// A step with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node<'a> {
+    pub op: Op<'a>,
+    /// Equal for equal steps: opcode, argument, which of an instruction's steps.
+    pub key: (Opcode, u32, u8),
+    pub unit: u32,
+    pub position: Position,
+    /// How many entries the stack has before it.
+    pub depth: u32,
+    /// The innermost region it is in, if any.
+    pub region: Option<RegionId>,
+    /// The variable of the `except … as` that it is in.
+    pub bound: Option<&'a str>,
+    pub next: Next,
+}
+
+/// The graph of a code object.
+#[derive(Debug)]
+pub(crate) struct Graph<'a> {
+    pub nodes: Vec<Node<'a>>,
+    pub entry: NodeId,
+    pub regions: Regions,
+    /// Where each region's handler starts.
+    pub handlers: Vec<NodeId>,
+}
+
+/// Where an instruction leads, by index.
+#[derive(Clone, Copy, Debug)]
+enum Control {
+    End,
+    To(usize),
+    Branch { yes: usize, no: usize },
+    OrPop { keep_if: bool, keep: usize, drop: usize },
+    For { body: usize, exit: usize, is_async: bool },
+}
+
+/// Builds the graph.
+pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions, depths: &StackDepths) -> Result<Graph<'a>, Problem> {
+    let mut finder = Finder::new(source, code, depths);
+    let mut nodes: Vec<Node<'a>> = Vec::new();
+    // For each instruction its first node, if it has any, and where it leads.
+    let mut firsts: Vec<Option<NodeId>> = vec![None; code.instructions.len()];
+    let mut controls = vec![Control::End; code.instructions.len()];
+    let mut lasts: Vec<(NodeId, usize)> = Vec::new();
+    for (at, instruction) in code.instructions.iter().enumerate() {
+        let Some(mut depth) = depths.before[at] else { continue };
+        let mut ops = Vec::new();
+        controls[at] = control(source, code, at, &mut ops)?;
+        // 3.13 turns some conditional jumps around and forgets their handlers: what they test tells where they are.
+        let turned = ops.last() == Some(&Op::Branch) && code.version == Version::V3_13 && instruction.opcode.name().starts_with("POP_JUMP");
+        let tested = if turned && at > 0 && depths.before[at - 1].is_some() { &code.instructions[at - 1] } else { instruction };
+        let (region, bound) = finder.at(tested.unit)?;
+        let slot = |name: &str| source.slots.iter().position(|slot| *slot == name).map_or(u32::MAX, |slot| slot as u32);
+        let local = instruction.opcode.operand(code.version) == Some(Operand::Local);
+        let position = positions.at(instruction.unit);
+        for (step, op) in ops.into_iter().enumerate() {
+            let (pops, pushes) = op.effect();
+            let unit = instruction.unit;
+            // A branch is what it tests, whichever way it is written.
+            let key = match op {
+                Op::Branch => (Opcode::PopJumpIfTrue, 0, 0),
+                Op::IsNone => (Opcode::PopJumpIfNone, 0, 0),
+                // LOAD_FAST, with its check or without, or half of a pair.
+                Op::Push(Expr::Name(name)) if local => (Opcode::LoadFast, slot(name), 0),
+                Op::Store(Scope::Local, name) if local => (Opcode::StoreFast, slot(name), 0),
+                _ => (instruction.opcode, instruction.arg, step as u8),
+            };
+            // Half a pair of 3.13 has the place of the other half.
+            let lost = key.0 == Opcode::LoadFast && code.version == Version::V3_13;
+            let position = if lost { Position::default() } else { position };
+            let node = Node { op, key, unit, position, depth, region, bound, next: Next::One(Edge { to: nodes.len() + 1, at: unit }) };
+            depth = (depth + pushes as u32).saturating_sub(pops as u32);
+            firsts[at] = firsts[at].or(Some(nodes.len()));
+            nodes.push(node);
+        }
+        if firsts[at].is_some() {
+            lasts.push((nodes.len() - 1, at));
+        }
+    }
+    let mut resolver = Resolver { code, positions, firsts, controls, nodes };
+    for (node, at) in lasts {
+        resolver.nodes[node].next = match resolver.controls[at] {
+            Control::End => Next::End,
+            Control::To(to) => Next::One(resolver.edge(to)),
+            Control::Branch { yes, no } => Next::Branch { yes: resolver.edge(yes), no: resolver.edge(no) },
+            Control::OrPop { keep_if, keep, drop } => Next::OrPop { keep_if, keep: resolver.edge(keep), drop: resolver.edge(drop) },
+            Control::For { body, exit, is_async } => Next::For { body: resolver.edge(body), exit: resolver.edge(exit), is_async },
+        };
+    }
+    let entry = resolver.edge(0).to;
+    // Finding a region may find those around it.
+    let handlers = finder.regions.0.iter().map(|region| resolver.edge(region.entry).to).collect();
+    Ok(Graph { nodes: resolver.nodes, entry, regions: finder.regions, handlers })
+}
+
+/// Follows instructions without steps to the next step.
+struct Resolver<'a, 'b> {
+    code: &'b Code,
+    positions: &'b Positions,
+    firsts: Vec<Option<NodeId>>,
+    controls: Vec<Control>,
+    nodes: Vec<Node<'a>>,
+}
+
+impl Resolver<'_, '_> {
+    fn edge(&mut self, from: usize) -> Edge {
+        let unit = self.code.instructions[from].unit;
+        let mut at = from;
+        for _ in 0..=self.code.instructions.len() {
+            match (self.firsts[at], self.controls[at]) {
+                (Some(node), _) => return Edge { to: node, at: unit },
+                (None, Control::To(next)) => at = next,
+                (None, _) => break,
+            }
+        }
+        // Jumps in a circle: `while True: pass`. Or the end of the code, which sound code does not reach.
+        let to = self.nodes.len();
+        let stuck = &self.code.instructions[at];
+        let edge = Edge { to, at: stuck.unit };
+        let next = if matches!(self.controls[at], Control::To(_)) { Next::One(edge) } else { Next::End };
+        self.nodes.push(Node {
+            op: Op::Nothing,
+            key: (Opcode::Nop, stuck.unit, 1),
+            unit: stuck.unit,
+            position: self.positions.at(stuck.unit),
+            depth: 0,
+            region: None,
+            bound: None,
+            next,
+        });
+        self.firsts[at] = Some(to);
+        Edge { to, at: unit }
+    }
+}
+
+/// The steps of the instruction at `at`, or of the pattern that starts there, and where it leads.
+fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>>) -> Result<Control, Problem> {
+    let instruction = &code.instructions[at];
+    let index = |unit: u32| code.index[unit as usize] as usize;
+    let target = instruction.target.map(index);
+    let following = at + 1;
+    if following >= code.instructions.len() && !ends_flow(instruction.opcode) {
+        return Err(Problem::Malformed);
+    }
+    let jumps = matches!(instruction.opcode.operand(code.version), Some(Operand::Forward | Operand::Backward));
+    Ok(match (instruction.opcode, target) {
+        (Opcode::GetAwaitable, _) if awaited(source, code, following).is_some() => {
+            ops.push(Op::Await);
+            Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
+        }
+        (Opcode::GetYieldFromIter, _) if awaited(source, code, following).is_some() => {
+            ops.push(Op::YieldFrom);
+            Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
+        }
+        (Opcode::GetAnext, _) => {
+            let body = awaited(source, code, following).ok_or(Problem::Unstructured("async for", instruction.unit))?;
+            let handler = code.handler_for(instruction.unit).ok_or(Problem::Malformed)?;
+            ops.push(Op::Branch);
+            let end = index(handler.target);
+            if code.instructions[end].opcode != Opcode::EndAsyncFor {
+                return Err(Problem::Unstructured("async for", instruction.unit));
+            }
+            Control::For { body, exit: end + 1, is_async: true }
+        }
+        (Opcode::Copy, _) if or_pop(code, at).is_some() => {
+            ops.push(Op::Branch);
+            or_pop(code, at).ok_or(Problem::Malformed)?
+        }
+        (Opcode::ForIter, Some(exit)) => {
+            ops.push(Op::Branch);
+            // From 3.12 on the iterator's end leads to an END_FOR that is skipped; in 3.13 the POP_TOP behind it is not.
+            let mut exit = exit;
+            for opcode in [Opcode::EndFor, Opcode::PopTop] {
+                let skip = exit > 0 && code.version != Version::V3_11 && (opcode == Opcode::EndFor || code.version == Version::V3_13);
+                if skip && code.instructions[exit].opcode == opcode {
+                    exit += 1;
+                }
+            }
+            Control::For { body: following, exit, is_async: false }
+        }
+        (Opcode::JumpIfFalseOrPop | Opcode::JumpIfTrueOrPop, Some(keep)) => {
+            ops.push(Op::Branch);
+            Control::OrPop { keep_if: instruction.opcode == Opcode::JumpIfTrueOrPop, keep, drop: following }
+        }
+        (opcode, Some(target)) if opcode.name().starts_with("POP_JUMP") => {
+            if opcode.name().ends_with("NONE") {
+                ops.push(Op::IsNone);
+            }
+            ops.push(Op::Branch);
+            let name = opcode.name();
+            if name.ends_with("IF_TRUE") || name.ends_with("IF_NONE") {
+                Control::Branch { yes: target, no: following }
+            } else {
+                Control::Branch { yes: following, no: target }
+            }
+        }
+        (_, Some(target)) if jumps && ends_flow(instruction.opcode) => Control::To(target),
+        (opcode, _) if jumps => {
+            ops.push(Op::Unsupported(opcode.name()));
+            Control::End
+        }
+        // Where neither a branch nor a `not` wants it, this is what `not not` has become.
+        (Opcode::ToBool, _) => {
+            let next = code.instructions[following].opcode;
+            if !matches!(next, Opcode::PopJumpIfTrue | Opcode::PopJumpIfFalse | Opcode::UnaryNot) {
+                ops.extend([Op::Unary(Unary::Not), Op::Unary(Unary::Not)]);
+            }
+            Control::To(following)
+        }
+        (opcode, _) => {
+            lift(source, instruction, ops)?;
+            if ends_flow(opcode) { Control::End } else { Control::To(following) }
+        }
+    })
+}
+
+/// `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`: the instruction where the result is there.
+fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
+    let [load, send, give, resume, back] = code.instructions.get(at..at + 5)? else { return None };
+    let fits = load.opcode == Opcode::LoadConst
+        && source.constant(load.arg).is_ok_and(|value| *value == Const::None)
+        && send.opcode == Opcode::Send
+        && give.opcode == Opcode::YieldValue
+        && resume.opcode == Opcode::Resume
+        && back.opcode == Opcode::JumpBackwardNoInterrupt
+        && back.target == Some(send.start);
+    let end = *code.index.get(send.target? as usize)? as usize;
+    fits.then_some(if code.instructions[end].opcode == Opcode::EndSend { end + 1 } else { end })
+}
+
+/// `COPY 1; POP_JUMP_IF_…; POP_TOP` is what 3.11's `JUMP_IF_…_OR_POP` was.
+fn or_pop(code: &Code, at: usize) -> Option<Control> {
+    let first = &code.instructions[at];
+    let mut jump = at + 1;
+    if code.instructions.get(jump)?.opcode == Opcode::ToBool {
+        jump += 1;
+    }
+    let branch = code.instructions.get(jump)?;
+    let mut pop = jump + 1;
+    while code.instructions.get(pop)?.opcode == Opcode::Nop {
+        pop += 1;
+    }
+    let keep_if = match branch.opcode {
+        Opcode::PopJumpIfTrue => true,
+        Opcode::PopJumpIfFalse => false,
+        _ => return None,
+    };
+    let fits = first.arg == 1 && code.instructions[pop].opcode == Opcode::PopTop;
+    let keep = *code.index.get(branch.target? as usize)? as usize;
+    fits.then_some(Control::OrPop { keep_if, keep, drop: pop + 1 })
+}

@@ -1,0 +1,75 @@
+//! `import` and `from … import`.
+
+use dynamlir_bytecode::Const;
+
+use crate::{
+    Problem,
+    ast::{Expr, Marker, Stmt},
+    machine::State,
+    op::Op,
+};
+
+/// Runs a step of an import.
+pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
+    match op {
+        Op::Import(name) => {
+            let (level, names) = state.pair()?;
+            let Expr::Const(Const::Int(level)) = level else { return Err(Problem::Malformed) };
+            let level = level.parse().map_err(|_| Problem::Malformed)?;
+            let names = match names {
+                Expr::Const(Const::None) => None,
+                Expr::Const(Const::Tuple(_)) => Some(Vec::new()),
+                _ => return Err(Problem::Malformed),
+            };
+            state.push(Expr::Module(name, level, names));
+            Ok(())
+        }
+        Op::ImportFrom(name) => {
+            let path = match &state.peek(1)?.expr {
+                Expr::Module(_, _, Some(_)) => None,
+                Expr::Module(path, 0, None) | Expr::Imported(_, Some(path)) => Some(*path),
+                _ => return Err(Problem::Stack("a name imported from something else than a module")),
+            };
+            state.push(Expr::Imported(name, path));
+            Ok(())
+        }
+        _ => match state.slot()?.expr {
+            Expr::Module(name, level, Some(names)) if names.is_empty() => state.emit(Stmt::ImportFrom(name, level, Vec::new()), out),
+            _ => Err(Problem::Stack("a name imported from something else than a module")),
+        },
+    }
+}
+
+/// Stores what was imported.
+pub(crate) fn store<'a>(state: &mut State<'a>, target: &Expr<'a>, value: &Expr<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
+    let Expr::Name(stored) = *target else { return Err(Problem::Stack("an import that is not stored in a name")) };
+    match *value {
+        Expr::Imported(name, None) => match &mut state.peek(1)?.expr {
+            Expr::Module(_, _, Some(names)) => {
+                names.push((name, stored));
+                Ok(())
+            }
+            _ => Err(Problem::Malformed),
+        },
+        // `import a.b as c`: only the last part is stored; the first may still be there, to be dropped.
+        Expr::Imported(name, Some(path)) if path.rsplit('.').next() == Some(name) => {
+            if let Some(slot) = state.stack.last_mut()
+                && matches!(slot.expr, Expr::Module(_, 0, None))
+            {
+                slot.expr = Expr::Marker(Marker::Sent);
+            }
+            state.emit(Stmt::Import(path, stored), out)
+        }
+        Expr::Module(name, 0, None) => state.emit(Stmt::Import(name, stored), out),
+        _ => Err(Problem::Stack("an import that no statement makes")),
+    }
+}
+
+/// Drops a module: the end of `from … import`, or a step on the way to the last part of `import a.b as c`.
+pub(crate) fn drop<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
+    match state.slot()?.expr {
+        Expr::Module(name, level, Some(names)) if !names.is_empty() => state.emit(Stmt::ImportFrom(name, level, names), out),
+        Expr::Module(_, 0, None) | Expr::Imported(_, Some(_)) if matches!(state.peek(1)?.expr, Expr::Imported(_, Some(_))) => Ok(()),
+        _ => Err(Problem::Stack("an import that no statement makes")),
+    }
+}

@@ -1,0 +1,122 @@
+//! Undoes the compiler's copying: steps that come from one place in the source and go on alike become one.
+//!
+//! The compiler writes the test of a `while` twice, copies short ways out to where they are used, and ends every branch of
+//! a function with a `return` of its own. The coarsest partition in which equal steps lead to equal steps is found by
+//! refining: start with what a step is and where in the source it comes from, split until nothing splits.
+
+use std::collections::HashMap;
+
+use dynamlir_bytecode::{Const, Opcode, Position};
+
+use crate::{
+    ast::Expr,
+    graph::{Graph, Next, NodeId},
+    lift::NONE,
+    op::Op,
+    regions::Kind,
+    unwind::predecessors,
+};
+
+/// What is equal in equal steps before looking further.
+type Looks = ((Opcode, u32, u8), Position, u32, u8);
+
+/// Merges equal steps.
+pub(crate) fn merge(graph: &mut Graph<'_>) {
+    let classes = classes(graph);
+    // The first of each class stands for all of it.
+    let mut first: HashMap<usize, NodeId> = HashMap::new();
+    for (node, &class) in classes.iter().enumerate() {
+        first.entry(class).or_insert(node);
+    }
+    let one = |node: NodeId| first[&classes[node]];
+    for node in &mut graph.nodes {
+        for edge in node.next.edges_mut() {
+            edge.to = one(edge.to);
+        }
+    }
+    graph.entry = one(graph.entry);
+    // Regions whose handlers have become one are one.
+    let regions = &graph.regions.0;
+    let mut same: HashMap<_, usize> = HashMap::new();
+    let mut renamed: Vec<usize> = Vec::new();
+    for (id, region) in regions.iter().enumerate() {
+        let key = (one(graph.handlers[id]), region.handler.depth, region.handler.lasti);
+        renamed.push(if region.kind == Kind::Handling { id } else { *same.entry(key).or_insert(id) });
+    }
+    for handler in &mut graph.handlers {
+        *handler = one(*handler);
+    }
+    for region in &mut graph.regions.0 {
+        region.parent = region.parent.map(|parent| renamed[parent]);
+    }
+    for node in &mut graph.nodes {
+        node.region = node.region.map(|region| renamed[region]);
+    }
+}
+
+/// The class of each node.
+fn classes(graph: &Graph<'_>) -> Vec<usize> {
+    let before = predecessors(graph);
+    let mut class = number((0..graph.nodes.len()).map(|id| looks(graph, &before, id)));
+    loop {
+        let refined = number(graph.nodes.iter().enumerate().map(|(id, node)| {
+            let mut ways = node.next.edges().map(|edge| class[edge.to]);
+            // Two handlers are never one, alike as their ends may be.
+            let handler = node.region.map(|region| match graph.regions.0[region].kind {
+                Kind::Handling => (region, None),
+                _ => (class[graph.handlers[region]], Some(graph.regions.0[region].handler.depth)),
+            });
+            (class[id], ways.next(), ways.next(), handler)
+        }));
+        let count = |classes: &[usize]| classes.iter().max().copied();
+        if count(&refined) == count(&class) {
+            return class;
+        }
+        class = refined;
+    }
+}
+
+/// Numbers equal things alike.
+fn number<T: std::hash::Hash + Eq>(things: impl Iterator<Item = T>) -> Vec<usize> {
+    let mut numbers = HashMap::new();
+    things
+        .map(|thing| {
+            let next = numbers.len();
+            *numbers.entry(thing).or_insert(next)
+        })
+        .collect()
+}
+
+fn looks(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
+    let node = &graph.nodes[id];
+    let kind = match node.next {
+        Next::End => 0,
+        Next::One(_) => 1,
+        Next::Branch { .. } => 2,
+        Next::OrPop { keep_if, .. } => 3 + u8::from(keep_if),
+        Next::For { is_async, .. } => 5 + u8::from(is_async),
+    };
+    // What the compiler adds has the place of whatever comes before it: the end of a class, of a handler, of a function.
+    let added = |op: &Op<'_>| matches!(op, Op::Store(_, "__static_attributes__" | "__classdictcell__"));
+    let added = added(&node.op) || node.next.one().is_some_and(|next| added(&graph.nodes[next].op));
+    let returns = node.next.one().is_some_and(|next| graph.nodes[next].op == Op::Return);
+    let placeless = added || matches!(node.op, Op::Reraise | Op::PopException);
+    let (key, placeless) = match node.op {
+        Op::Push(Expr::Const(value)) if *value == NONE && returns => ((Opcode::LoadConst, 0, 0), true),
+        // `return` of a constant is one thing: two of them do not meet at their ends.
+        Op::Return => match returned(graph, &before[id]) {
+            Some(value) if *value == NONE => ((Opcode::ReturnConst, 0, 0), true),
+            Some(_) => ((Opcode::ReturnConst, graph.nodes[before[id][0]].key.1, 1), placeless),
+            None => (node.key, placeless),
+        },
+        _ => (node.key, placeless),
+    };
+    (key, if placeless { Position::default() } else { node.position }, node.depth, kind)
+}
+
+/// The constant that all ways to a return push.
+fn returned<'a>(graph: &Graph<'a>, before: &[NodeId]) -> Option<&'a Const> {
+    let constant = |id: &NodeId| if let Op::Push(Expr::Const(value)) = graph.nodes[*id].op { Some(value) } else { None };
+    let first = constant(before.first()?)?;
+    before.iter().all(|id| constant(id).is_some_and(|value| std::ptr::eq(value, first) || value == first)).then_some(first)
+}

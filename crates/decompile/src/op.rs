@@ -1,0 +1,230 @@
+//! What instructions do, without the differences between versions.
+
+use dynamlir_bytecode::Const;
+
+use crate::ast::{Expr, Makes, Unary};
+
+/// Where a name lives, as far as stores must declare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Scope {
+    /// A local, or a cell of this function's own.
+    Local,
+    /// A cell of an enclosing function.
+    Free,
+    Global,
+    /// Whatever the namespace of a module or class is.
+    Name,
+}
+
+/// A kind of display.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Display {
+    Tuple,
+    List,
+    Set,
+}
+
+/// One step of the stack machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op<'a> {
+    Push(Expr<'a>),
+    Store(Scope, &'a str),
+    Delete(Scope, &'a str),
+    Pop,
+    Copy(usize),
+    Swap(usize),
+    Unary(Unary),
+    Binary(&'static str),
+    InPlace(&'static str),
+    Compare(&'static str),
+    IsNone,
+    Subscript,
+    /// `[a:b]` of three entries.
+    SliceSubscript,
+    StoreSubscript,
+    StoreSlice,
+    DeleteSubscript,
+    Attribute(&'a str),
+    StoreAttribute(&'a str),
+    DeleteAttribute(&'a str),
+    /// The attribute, and the NULL of a method call below or above it.
+    Method(&'a str, NullAt),
+    /// `super().name`, or `super(a, b).name` if true; with the NULL if it is called.
+    Super(&'a str, bool, Option<NullAt>),
+    Build(Display, usize),
+    BuildMap(usize),
+    BuildConstKeyMap(usize),
+    BuildString(usize),
+    BuildSlice(usize),
+    /// An element for the collection this far below: list and set take one entry, dict two.
+    Add(Makes, usize),
+    /// `[*a]`, `{*a}`: what to add to, how far below.
+    Extend(Display, usize),
+    /// `{**a}`; true if it is for a call's keywords.
+    Update(usize, bool),
+    ListToTuple,
+    Call(usize),
+    KeywordNames(&'a [Const]),
+    /// A call whose keyword names are on the stack.
+    CallKeywords(usize),
+    /// `f(*a)`; true with `**b`.
+    CallEx(bool),
+    Function(u32),
+    FunctionAttribute(u32),
+    Format(Option<char>, bool),
+    Convert(char),
+    Iter,
+    Import(&'a str),
+    ImportFrom(&'a str),
+    ImportStar,
+    Unpack(usize),
+    UnpackEx(usize, usize),
+    Raise(usize),
+    /// The exception goes on outwards.
+    Reraise,
+    Return,
+    Yield,
+    YieldFrom,
+    Await,
+    /// Async if true.
+    EnterWith(bool),
+    /// The call of `__exit__` on the way out.
+    EndWith,
+    /// A copy of a `finally` body on the way out.
+    EndFinally,
+    WithExceptStart,
+    PushException,
+    PopException,
+    CheckMatch,
+    LoadAndClear(&'a str),
+    /// `match` on the subject at the top: see `patterns`.
+    GetLength,
+    MatchSequence,
+    MatchMapping,
+    MatchKeys,
+    MatchClass(usize),
+    /// Decides where to go on; the successors say how.
+    Branch,
+    /// Nothing; stands where an endless loop of jumps is.
+    Nothing,
+    Unsupported(&'static str),
+
+    // Made by reduction.
+    /// The value at the top in parentheses.
+    Group,
+    /// `top and …`: the operand is what the steps push.
+    And(Vec<Self>),
+    /// `top or …`
+    Or(Vec<Self>),
+    /// `… if top else …`
+    IfElse(Vec<Self>, Vec<Self>),
+    /// `a < b …`: compares the two at the top, the steps find b at the top and leave the rest's result.
+    Chain(&'static str, Vec<Self>),
+    /// A comprehension over the iterator at the top.
+    Comprehend(Box<crate::ast::Comprehension<'a>>),
+}
+
+/// Where a call's NULL stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NullAt {
+    Below,
+    Above,
+}
+
+impl Op<'_> {
+    /// How many entries it takes and how many it leaves. For what only statements have, the numbers do not matter.
+    pub fn effect(&self) -> (usize, usize) {
+        match self {
+            Self::Push(_) | Self::LoadAndClear(_) | Self::WithExceptStart => (0, 1),
+            Self::Store(..)
+            | Self::Pop
+            | Self::PopException
+            | Self::EndWith
+            | Self::Return
+            | Self::Raise(1)
+            | Self::ImportStar
+            | Self::DeleteAttribute(_) => (1, 0),
+            Self::Copy(n) => (*n, n + 1),
+            Self::Swap(n) => (*n, *n),
+            Self::Unary(_)
+            | Self::IsNone
+            | Self::Group
+            | Self::Attribute(_)
+            | Self::ListToTuple
+            | Self::Convert(_)
+            | Self::Iter
+            | Self::Yield
+            | Self::YieldFrom
+            | Self::Await
+            | Self::Comprehend(_)
+            | Self::And(_)
+            | Self::Or(_)
+            | Self::IfElse(..) => (1, 1),
+            Self::Binary(_)
+            | Self::InPlace(_)
+            | Self::Compare(_)
+            | Self::Subscript
+            | Self::Chain(..)
+            | Self::FunctionAttribute(_)
+            | Self::Import(_) => (2, 1),
+            Self::SliceSubscript => (3, 1),
+            Self::StoreSubscript => (3, 0),
+            Self::StoreSlice => (4, 0),
+            Self::DeleteSubscript | Self::StoreAttribute(_) | Self::Raise(2) => (2, 0),
+            Self::Super(_, _, null) => (3, 1 + usize::from(null.is_some())),
+            Self::Build(_, n) | Self::BuildString(n) | Self::BuildSlice(n) => (*n, 1),
+            Self::BuildMap(n) => (2 * n, 1),
+            Self::BuildConstKeyMap(n) => (n + 1, 1),
+            Self::Add(Makes::Dict, n) => (n + 2, *n),
+            Self::Add(_, n) | Self::Extend(_, n) | Self::Update(n, _) => (n + 1, *n),
+            Self::Call(n) => (n + 2, 1),
+            Self::CallKeywords(n) => (n + 3, 1),
+            Self::CallEx(keywords) => (3 + usize::from(*keywords), 1),
+            Self::Function(flags) => (1 + (flags & 15).count_ones() as usize, 1),
+            Self::Format(_, spec) => (1 + usize::from(*spec), 1),
+            Self::Method(..) | Self::ImportFrom(_) | Self::EnterWith(_) | Self::PushException => (1, 2),
+            Self::Unpack(n) => (1, *n),
+            Self::UnpackEx(before, after) => (1, before + 1 + after),
+            _ => (0, 0),
+        }
+    }
+
+    /// Whether it can be part of an expression.
+    pub fn is_expression(&self) -> bool {
+        !matches!(
+            self,
+            Self::Store(..)
+                | Self::Delete(..)
+                | Self::Pop
+                | Self::StoreSubscript
+                | Self::StoreSlice
+                | Self::DeleteSubscript
+                | Self::StoreAttribute(_)
+                | Self::DeleteAttribute(_)
+                | Self::InPlace(_)
+                | Self::Import(_)
+                | Self::ImportFrom(_)
+                | Self::ImportStar
+                | Self::Unpack(_)
+                | Self::UnpackEx(..)
+                | Self::Raise(_)
+                | Self::Reraise
+                | Self::Return
+                | Self::EnterWith(_)
+                | Self::EndWith
+                | Self::EndFinally
+                | Self::WithExceptStart
+                | Self::PushException
+                | Self::PopException
+                | Self::CheckMatch
+                | Self::LoadAndClear(_)
+                | Self::GetLength
+                | Self::MatchSequence
+                | Self::MatchMapping
+                | Self::MatchKeys
+                | Self::MatchClass(_)
+                | Self::Nothing
+                | Self::Unsupported(_)
+        )
+    }
+}
