@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_cpython_abi::{kind, mapping::imported, objects::callable_type, types};
+use dynamlir_cpython_abi::{callable::callable_type, kind, mapping::imported, types};
 use pyo3::{
     intern,
     prelude::*,

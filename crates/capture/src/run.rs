@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, rc::Rc};
 
-use dynamlir_cpython_abi::{Thread, objects, observer};
+use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::Recipe;
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
@@ -227,7 +227,7 @@ fn named_inputs(state: &State) -> Vec<usize> {
 
 /// What a call of the function makes instead of running it.
 fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
-    let flags: u32 = objects::code(function)?.getattr("co_flags").and_then(|flags| flags.extract()).ok()?;
+    let flags: u32 = code(function)?.getattr("co_flags").and_then(|flags| flags.extract()).ok()?;
     [(flags::GENERATOR, "generator"), (flags::COROUTINE, "coroutine"), (flags::ASYNC_GENERATOR, "asynchronous generator")]
         .into_iter()
         .find_map(|(flag, kind)| (flags & flag != 0).then_some(kind))

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dynamlir_cpython_abi::objects as native;
+use dynamlir_cpython_abi::function;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple, PyType},
@@ -186,7 +186,7 @@ impl Torch {
 
     /// What `torch._disable_dynamo` has wrapped in this function; None where it has not.
     pub fn wrapped_by_disable<'py>(&self, function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let code = native::code(function)?;
+        let code = function::code(function)?;
         if code.as_ptr() as usize == self.disabled { function.getattr("__wrapped__").ok() } else { None }
     }
 

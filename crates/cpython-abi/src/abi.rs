@@ -23,6 +23,16 @@ impl Abi {
     pub fn version(&self) -> (u8, u8) {
         self.layout.version
     }
+
+    /// Where a type has its version tag, an `unsigned int` before padding that is never written: see [`crate::types::version_tag`].
+    pub fn type_version_offset(&self) -> usize {
+        self.layout.types.version_tag
+    }
+
+    /// Where a dict has its version, a `uint64_t`, if the version of CPython has those: see [`crate::mapping::dict_version`].
+    pub fn dict_version_offset(&self) -> Option<usize> {
+        self.layout.dict_version
+    }
 }
 
 /// The running interpreter, unless it is one that is not known.

@@ -2,24 +2,13 @@
 
 use std::ffi::c_int;
 
-use pyo3::{
-    exceptions::PyTypeError,
-    ffi::{self, PyObject, PyTypeObject},
-    prelude::*,
-    types::PyTuple,
-};
+use pyo3::{exceptions::PyTypeError, ffi::PyObject, prelude::*, types::PyTuple};
 
-use crate::Abi;
-
-unsafe extern "C" {
-    static mut PyCode_Type: PyTypeObject;
-}
+use crate::{Abi, kind};
 
 /// Anything but a code object has something else at those places.
 fn check(code: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: the object is alive; of the type object only the address is taken.
-    let is_code = unsafe { std::ptr::eq(ffi::Py_TYPE(code.as_ptr()), &raw mut PyCode_Type) };
-    if is_code { Ok(()) } else { Err(PyTypeError::new_err("not a code object")) }
+    if kind::is_code(code) { Ok(()) } else { Err(PyTypeError::new_err("not a code object")) }
 }
 
 /// The names of the local slots: variables, cells that are not arguments, free variables. Borrows the code; a new reference.

@@ -1,4 +1,4 @@
-//! Making functions.
+//! Functions: made, and looked into where asking an attribute would do more.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use pyo3::{
     types::{PyDict, PyTuple},
 };
 
-use crate::Abi;
+use crate::{Abi, kind, offsets};
 
 /// A function as it is being made.
 pub struct NewFunction<'py> {
@@ -59,4 +59,23 @@ impl<'py> NewFunction<'py> {
     pub fn finish(self) -> Bound<'py, PyAny> {
         self.function
     }
+}
+
+/// The address of a Python function's code; None for what is not a Python function.
+#[inline]
+pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
+    if !kind::is_function(function) {
+        return None;
+    }
+    // SAFETY: all functions have their code there, in every supported version.
+    Some(unsafe { function.as_ptr().byte_add(offsets::FUNCTION_CODE).cast::<usize>().read() })
+}
+
+/// A Python function's code; None for what is not a Python function. Asking for `__code__` would run audit hooks, which are Python,
+/// so that a signal handler could raise there.
+#[must_use]
+pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let code = code_address(function)? as *mut PyObject;
+    // SAFETY: the function, which is alive, holds its code, which is never NULL.
+    Some(unsafe { Bound::from_borrowed_ptr(function.py(), code) })
 }

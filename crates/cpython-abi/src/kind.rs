@@ -10,6 +10,7 @@ macro_rules! kinds {
         }
 
         $($(#[$doc])*
+        #[inline]
         pub fn $test(object: &Bound<'_, PyAny>) -> bool {
             // SAFETY: the object is alive; of the type object only the address is taken.
             unsafe { std::ptr::eq(ffi::Py_TYPE(object.as_ptr()), &raw mut $symbol) }
@@ -28,6 +29,8 @@ kinds! {
     is_coroutine = PyCoro_Type;
     /// Whether an object is an asynchronous generator.
     is_async_generator = PyAsyncGen_Type;
+    /// Whether an object is a code object.
+    is_code = PyCode_Type;
     /// Whether an object is a closure cell.
     is_cell = PyCell_Type;
     /// Whether an object is a function of C's, or a method of C's that is bound to an object.

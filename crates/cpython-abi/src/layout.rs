@@ -97,6 +97,18 @@ pub(crate) struct TypeLayout {
     pub version_tag: usize,
 }
 
+/// Where instances have attributes, of classes that manage the dict of their instances (`Py_TPFLAGS_MANAGED_DICT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ManagedStorage {
+    /// In a dict, whose address is in the third word in front of the object.
+    Dict,
+    /// As `Dict`; before there is one, in values whose address is in the fourth word. The address of the table of their names lies
+    /// in the class (`ht_cached_keys`).
+    DictOrValues { keys: usize },
+    /// In the third word in front of the object is the address of the dict, or an odd one of values, with names as above.
+    Tagged { keys: usize },
+}
+
 /// How a frame that raised is left, when its traceback entry is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
@@ -118,6 +130,7 @@ pub(crate) struct Layout {
     pub types: TypeLayout,
     /// `uint64_t` in `PyDictObject` that changes with each change of the dict.
     pub dict_version: Option<usize>,
+    pub managed_storage: ManagedStorage,
     pub leaving: Leaving,
     pub set_code_extra: &'static str,
     pub get_code_extra: &'static str,

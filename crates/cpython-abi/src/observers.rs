@@ -3,7 +3,7 @@
 
 use pyo3::{intern, prelude::*};
 
-use crate::{Thread, exception, objects};
+use crate::{Thread, exception, function::code};
 
 /// How many tools there may be; the two that CPython has besides are its trace and profile functions.
 const TOOLS: u8 = 6;
@@ -24,7 +24,7 @@ pub fn observer(thread: Thread<'_>, function: &Bound<'_, PyAny>) -> Option<&'sta
 fn is_monitored(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
     let Some(monitoring) = py.import("sys")?.getattr_opt(intern!(py, "monitoring"))? else { return Ok(false) };
-    let code = objects::code(function);
+    let code = code(function);
     for tool in 0..TOOLS {
         if monitoring.call_method1(intern!(py, "get_tool"), (tool,))?.is_none() {
             continue;

@@ -9,12 +9,14 @@ use pyo3::{
     types::{PyModule, PyString, PyTuple, PyType},
 };
 
-use crate::{Abi, kind};
+use crate::{Abi, kind, offsets};
 
 /// `Py_TPFLAGS_SEQUENCE`: `match` takes instances for sequences.
 pub const SEQUENCE: c_ulong = 1 << 5;
 /// `Py_TPFLAGS_MAPPING`: `match` takes instances for mappings.
 pub const MAPPING: c_ulong = 1 << 6;
+/// `Py_TPFLAGS_HEAPTYPE`: the class was made at run time.
+pub const HEAP_TYPE: c_ulong = 1 << 9;
 /// `_Py_TPFLAGS_MATCH_SELF`: a positional class pattern matches the instance itself.
 pub const MATCH_SELF: c_ulong = 1 << 22;
 
@@ -30,10 +32,8 @@ pub fn name(object: &Bound<'_, PyAny>) -> String {
 
 /// The name of a class, as `tp_name` has it.
 pub fn name_of(class: &Bound<'_, PyType>) -> String {
-    // `tp_name` follows `PyVarObject`'s three words in every version with the lock.
-    let offset = 3 * size_of::<usize>();
     // SAFETY: the type is alive and its name is a NUL-terminated string that lives as long as the type.
-    let name = unsafe { CStr::from_ptr(class.as_ptr().byte_add(offset).cast::<*const c_char>().read()) };
+    let name = unsafe { CStr::from_ptr(class.as_ptr().byte_add(offsets::TYPE_NAME).cast::<*const c_char>().read()) };
     name.to_string_lossy().into_owned()
 }
 
@@ -68,16 +68,15 @@ pub fn flags(class: &Bound<'_, PyType>) -> c_ulong {
 }
 
 /// `Py_TPFLAGS_MANAGED_DICT`: the instance dict, and what stands for it before there is one, lie in front of the object.
-pub(crate) fn has_managed_dict(class: &Bound<'_, PyType>) -> bool {
+pub fn has_managed_dict(class: &Bound<'_, PyType>) -> bool {
     const MANAGED_DICT: c_ulong = 1 << 4;
     flags(class) & MANAGED_DICT != 0
 }
 
 /// `tp_dictoffset`: where instances keep their dict, if it is not managed; 0 if they have none.
-pub(crate) fn dict_offset(class: &Bound<'_, PyType>) -> isize {
-    const OFFSET: usize = 288;
+pub fn dict_offset(class: &Bound<'_, PyType>) -> isize {
     // SAFETY: a type is longer than that, and the field is there in all supported versions.
-    unsafe { class.as_ptr().byte_add(OFFSET).cast::<ffi::Py_ssize_t>().read() }
+    unsafe { class.as_ptr().byte_add(offsets::TYPE_DICT_OFFSET).cast::<ffi::Py_ssize_t>().read() }
 }
 
 /// Whether instances of a class have a dict for attributes of their own.

@@ -3,7 +3,7 @@
 //! The values of a call's parameters are borrowed from the caller; only what binding makes (`*args`, `**kwargs`, defaults)
 //! is owned. A call that Python would refuse is not bound: Python says best what is wrong with it.
 
-use dynamlir_cpython_abi::objects::Arguments;
+use dynamlir_cpython_abi::callable::Arguments;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyString, PyTuple},

@@ -9,8 +9,10 @@ use std::{
 };
 
 use dynamlir_cpython_abi::{
-    Abi, Thread, abi, exception,
-    objects::{Arguments, Callee, code_address},
+    Abi, Thread, abi,
+    callable::{Arguments, Callee},
+    exception,
+    function::code_address,
     observer,
 };
 use dynamlir_guards::{Inputs, Outcome, Roots};

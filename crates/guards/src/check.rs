@@ -6,12 +6,9 @@
 //! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
 //! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
-use dynamlir_cpython_abi::{
-    Thread,
-    mapping::iterates_as_dict,
-    objects::{self, Attributes, Proof, Reached, Recorder, Spot, Trail},
-};
+use dynamlir_cpython_abi::{Attributes, Thread, function, mapping::iterates_as_dict};
 use dynamlir_torch_abi::State as TorchState;
+use dynamlir_trails::{Proof, Reached, Recorder, Spot, Trail};
 use pyo3::{
     exceptions::PyAttributeError,
     prelude::*,
@@ -450,7 +447,7 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
 
 /// What an object has for its code; None where it has none.
 fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if let Some(code) = objects::code(object) {
+    if let Some(code) = function::code(object) {
         return Ok(Some(code));
     }
     match object.getattr(pyo3::intern!(object.py(), "__code__")) {

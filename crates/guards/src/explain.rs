@@ -7,11 +7,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use dynamlir_cpython_abi::{
-    objects::{Reached, Recorder, Spot},
-    shown,
-};
+use dynamlir_cpython_abi::shown;
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
+use dynamlir_trails::{Reached, Recorder, Spot};
 use pyo3::prelude::*;
 
 use crate::{

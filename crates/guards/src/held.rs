@@ -1,10 +1,7 @@
 //! Objects that guards compare by identity, without keeping anything of the user's alive.
 
-use dynamlir_cpython_abi::{
-    kind,
-    objects::{Pin, Pins},
-    types,
-};
+use dynamlir_cpython_abi::{kind, types};
+use dynamlir_trails::{Pin, Pins};
 use pyo3::{
     intern,
     prelude::*,

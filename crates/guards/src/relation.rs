@@ -1,7 +1,7 @@
 //! How values relate: the same object or different ones, shared memory or none.
 
-use dynamlir_cpython_abi::objects::TensorClass;
 use dynamlir_torch_abi::{Place, TensorRef};
+use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
 use crate::{Relation, SourceId, StorageMember, tree::Tree};

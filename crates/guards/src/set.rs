@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use dynamlir_cpython_abi::{Abi, abi, objects::Pins};
+use dynamlir_cpython_abi::{Abi, abi};
 use dynamlir_torch_abi::State as TorchState;
+use dynamlir_trails::Pins;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use smallvec::SmallVec;
 

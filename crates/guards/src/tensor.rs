@@ -2,8 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use dynamlir_cpython_abi::{objects::TensorClass, shown};
+use dynamlir_cpython_abi::shown;
 use dynamlir_torch_abi::Meta;
+use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
 use crate::GuardError;

@@ -5,11 +5,9 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use dynamlir_cpython_abi::{
-    objects::{Pin, Pins, Reached, Recorder, Spot},
-    remembered,
-};
+use dynamlir_cpython_abi::remembered;
 use dynamlir_torch_abi::{Pattern, TorchError};
+use dynamlir_trails::{Pin, Pins, Reached, Recorder, Spot};
 use pyo3::{
     prelude::*,
     types::{PyBool, PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},

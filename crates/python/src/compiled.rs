@@ -10,8 +10,9 @@ use dynamlir_capture::{
     stop::{Stop, reason},
 };
 use dynamlir_cpython_abi::{
-    abi, collector,
-    objects::{callable, callable_type, callee_of},
+    abi,
+    callable::{callable, callable_type, callee_of},
+    collector,
 };
 use dynamlir_frame::{
     Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Share, Unforeseen, settings,

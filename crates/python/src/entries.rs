@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dynamlir_cpython_abi::objects::Arguments;
+use dynamlir_cpython_abi::callable::Arguments;
 use dynamlir_frame::{Entry, Run, Written};
 use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
 use pyo3::{

@@ -1,10 +1,10 @@
 //! `NativeGraph`: an executable with everything that belongs to a call of it, without Python in between.
 
-use dynamlir_cpython_abi::objects::tensor_of;
 use dynamlir_frame::{Failed, Graph, Objects};
 use dynamlir_guards::TensorMatch;
 use dynamlir_runtime::{Base, Const, Finish, OutputValue, RunError as Refused};
 use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
+use dynamlir_trails::tensor_of;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,

@@ -1,11 +1,11 @@
 //! Guards from Python: building a guard set by hand, for tests and tools, and looking at one.
 
-use dynamlir_cpython_abi::objects::learn_tensors;
 use dynamlir_guards::{
     Failure, GuardBuilder as Builder, GuardError, GuardSet as Set, Inputs, ModuleTable, Outcome, Relation, Roots, Source, SourceId,
     StorageMember, TensorMatch,
 };
 use dynamlir_torch_abi::State;
+use dynamlir_trails::learn_tensors;
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,

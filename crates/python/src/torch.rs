@@ -2,9 +2,10 @@
 
 use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
-use dynamlir_cpython_abi::{objects::learn_tensors, shown};
+use dynamlir_cpython_abi::shown;
 use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
 use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
+use dynamlir_trails::learn_tensors;
 use pyo3::{
     ffi,
     prelude::*,

@@ -1,6 +1,8 @@
 //! CPython 3.11.
 
-use super::{CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ThreadLayout, TypeLayout};
+use super::{
+    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout, TypeLayout,
+};
 
 pub(super) static LAYOUT: Layout = Layout {
     version: (3, 11),
@@ -34,6 +36,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 76, free_count: 92, local_names: 96, instructions: 184 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
+    managed_storage: ManagedStorage::DictOrValues { keys: 872 },
     leaving: Leaving::Caller,
     set_code_extra: "_PyCode_SetExtra",
     get_code_extra: "_PyCode_GetExtra",

@@ -1,7 +1,8 @@
 //! CPython 3.12.
 
 use super::{
-    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ThreadLayout, TypeLayout,
+    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout,
+    TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -36,6 +37,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 192 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
+    managed_storage: ManagedStorage::Tagged { keys: 880 },
     leaving: Leaving::Default,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",

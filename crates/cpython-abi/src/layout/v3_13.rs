@@ -1,7 +1,8 @@
 //! CPython 3.13.
 
 use super::{
-    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ThreadLayout, TypeLayout,
+    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout,
+    TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -36,6 +37,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 200 },
     types: TypeLayout { version_tag: 384 },
     dict_version: None,
+    managed_storage: ManagedStorage::Dict,
     leaving: Leaving::Call,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",

@@ -10,44 +10,15 @@ mod spot;
 
 use std::collections::{HashMap, HashSet};
 
+use dynamlir_cpython_abi::{Abi, offsets, types};
 use dynamlir_torch_abi::Pattern;
 use pyo3::{
     prelude::*,
     types::{PyString, PyType},
 };
 
-pub use self::{
-    functions::{code, code_address},
-    spot::{Proof, Reached, Spot},
-};
-use super::{Pin, TensorClass, Trail};
-use crate::{Abi, types};
-
-/// Offsets that are the same in all supported versions.
-mod at {
-    pub const FUNCTION_GLOBALS: usize = 16;
-    pub const FUNCTION_BUILTINS: usize = 24;
-    pub const FUNCTION_CODE: usize = 48;
-    pub const FUNCTION_DEFAULTS: usize = 56;
-    pub const FUNCTION_KWDEFAULTS: usize = 64;
-    pub const FUNCTION_CLOSURE: usize = 72;
-    pub const CELL_CONTENT: usize = 16;
-    pub const METHOD_FUNCTION: usize = 16;
-    pub const METHOD_SELF: usize = 24;
-    /// `ob_size`
-    pub const SIZE: usize = 16;
-    pub const LIST_ITEMS: usize = 24;
-    pub const TUPLE_ITEMS: usize = 24;
-    pub const TYPE: usize = 8;
-    pub const TYPE_NAME: usize = 24;
-    /// `PyMemberDescrObject.d_member`, then `PyMemberDef.offset`.
-    pub const MEMBER: usize = 40;
-    pub const MEMBER_OFFSET: usize = 16;
-    /// The word in front of objects that holds a managed instance dict.
-    pub const MANAGED_DICT: isize = -24;
-}
-
-const HEAP_TYPE_FLAG: std::ffi::c_ulong = 1 << 9;
+pub use self::spot::{Proof, Reached, Spot};
+use crate::{Pin, TensorClass, Trail};
 
 /// Makes steps, and records them if it was asked to.
 pub struct Recorder<'py> {
@@ -135,7 +106,7 @@ impl<'py> Recorder<'py> {
             return false;
         }
         let class = spot.object.get_type();
-        let heap = types::flags(&class) & HEAP_TYPE_FLAG != 0;
+        let heap = types::flags(&class) & types::HEAP_TYPE != 0;
         if spot.proof == Proof::Object && !heap && !spot.object.is_instance_of::<PyModule>() {
             // An object's class can only be exchanged for another heap type, or a module's.
             return true;
@@ -145,7 +116,7 @@ impl<'py> Recorder<'py> {
 
     fn same_class(&mut self, spot: &Spot<'py>, class: &Bound<'py, PyType>) -> bool {
         // SAFETY: all objects have their type there.
-        unsafe { self.word(spot, at::TYPE as isize, class.as_ptr() as usize) }
+        unsafe { self.word(spot, offsets::TYPE as isize, class.as_ptr() as usize) }
     }
 
     /// Records a type's version tag, which no other type ever has. The type is proven to be alive: by an instance, or itself.
@@ -159,7 +130,7 @@ impl<'py> Recorder<'py> {
         }
         let tag = types::version_tag(self.abi, class);
         let spot = Spot { object: class.clone().into_any(), proof: Proof::Address };
-        let offset = self.abi.layout.types.version_tag as isize;
+        let offset = self.abi.type_version_offset() as isize;
         // SAFETY: a type is longer than that; the tag is followed by padding, which is never written.
         let word = unsafe { spot.object.as_ptr().byte_offset(offset).cast::<u64>().read() };
         // SAFETY: as above.

@@ -1,11 +1,12 @@
 //! Steps through lists, tuples and sets.
 
+use dynamlir_cpython_abi::offsets;
 use pyo3::{
     prelude::*,
     types::{PyList, PySet, PyTuple},
 };
 
-use super::{Proof, Reached, Recorder, Spot, at};
+use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
     /// Records the length of a list or tuple (of an instance of a subclass, too); false where that is not possible.
@@ -18,23 +19,21 @@ impl<'py> Recorder<'py> {
             return false;
         };
         // SAFETY: the type is recorded, and all lists and tuples have their length there.
-        self.class(spot) && unsafe { self.word(spot, at::SIZE as isize, length) }
+        self.class(spot) && unsafe { self.word(spot, offsets::SIZE as isize, length) }
     }
 
     /// Records the content of a set, whose elements are among `known` objects, which somebody keeps alive; false where that is not
     /// possible.
     pub fn set_content(&mut self, spot: &Spot<'py>, known: &[&Bound<'py, PyAny>]) -> bool {
-        /// `fill`, `used`, `mask`, the address of the table, and the first entry of the small one. Entries are a key and its hash.
-        const FIELDS: [isize; 4] = [16, 24, 32, 40];
-        const SMALL: usize = 64;
+        const FIELDS: [usize; 4] = [offsets::SET_FILL, offsets::SET_USED, offsets::SET_MASK, offsets::SET_TABLE];
         const LARGEST: usize = 1 << 10;
         if self.trail.is_none() || !spot.object.is_exact_instance_of::<PySet>() || !self.class(spot) {
             return false;
         }
         // SAFETY: all sets have these fields.
-        let field = |at: isize| unsafe { spot.object.as_ptr().byte_offset(at).cast::<usize>().read() };
+        let field = |at: usize| unsafe { spot.object.as_ptr().byte_add(at).cast::<usize>().read() };
         let [_, used, mask, table] = FIELDS.map(field);
-        let small = spot.object.as_ptr() as usize + SMALL;
+        let small = spot.object.as_ptr() as usize + offsets::SET_SMALL_TABLE;
         let sound =
             Some(used) == spot.object.len().ok() && mask < LARGEST && (mask + 1).is_power_of_two() && (table == small) == (mask == 7);
         if !sound {
@@ -48,7 +47,7 @@ impl<'py> Recorder<'py> {
             return false;
         }
         // SAFETY: the class is recorded.
-        FIELDS.iter().all(|&at| unsafe { self.word(spot, at, field(at)) })
+        FIELDS.iter().all(|&at| unsafe { self.word(spot, at as isize, field(at)) })
             // SAFETY: the set has this table as long as its fields say so.
             && (0..=mask).all(|entry| unsafe { self.record(key(entry).cast(), key(entry).read() as u64) })
     }
@@ -65,7 +64,7 @@ impl<'py> Recorder<'py> {
                 return Reached::unproven(object);
             }
             // SAFETY: the type and the length are recorded, and items follow the length.
-            let address = unsafe { self.pointer(spot, at::TUPLE_ITEMS + 8 * index, object.as_ref()) };
+            let address = unsafe { self.pointer(spot, offsets::TUPLE_ITEMS + 8 * index, object.as_ref()) };
             let proof = if spot.proof == Proof::Object && address != Proof::None { Proof::Object } else { address };
             return Reached { object, proof };
         }
@@ -75,9 +74,9 @@ impl<'py> Recorder<'py> {
             return Reached::unproven(object);
         }
         // SAFETY: all lists have the address of their items there.
-        let items = unsafe { spot.object.as_ptr().byte_add(at::LIST_ITEMS).cast::<usize>().read() };
+        let items = unsafe { spot.object.as_ptr().byte_add(offsets::LIST_ITEMS).cast::<usize>().read() };
         // SAFETY: as above.
-        let same = unsafe { self.word(spot, at::LIST_ITEMS as isize, items) };
+        let same = unsafe { self.word(spot, offsets::LIST_ITEMS as isize, items) };
         let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
         // SAFETY: the list is alive, and has these items and at least as many as before.
         let proven = same && unsafe { self.record((items as *const u64).add(index), expected) };

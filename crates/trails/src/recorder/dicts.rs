@@ -1,22 +1,22 @@
 //! Steps through dicts, and to what instances and classes store under a name.
 
+use dynamlir_cpython_abi::{
+    kind,
+    mapping::{dict_version, iterates_as_dict},
+    offsets, types,
+};
 use pyo3::{
     ffi,
     prelude::*,
     types::{PyDict, PyString, PyType},
 };
 
-use super::{HEAP_TYPE_FLAG, Proof, Reached, Recorder, Spot, at};
-use crate::{
-    kind,
-    mapping::{dict_version, iterates_as_dict},
-    types,
-};
+use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
     /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
     pub(super) fn dict_state(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
-        let Some(offset) = self.abi.layout.dict_version else { return false };
+        let Some(offset) = self.abi.dict_version_offset() else { return false };
         if self.trail.is_none() || spot.proof == Proof::None {
             return false;
         }
@@ -103,7 +103,7 @@ impl<'py> Recorder<'py> {
     pub(super) fn instance_dict(&mut self, spot: &Spot<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Proof)>> {
         let class = spot.object.get_type();
         let managed = types::has_managed_dict(&class);
-        let offset: isize = if managed { at::MANAGED_DICT } else { types::dict_offset(&class) };
+        let offset: isize = if managed { offsets::MANAGED_DICT } else { types::dict_offset(&class) };
         if offset == 0 {
             return Ok(None);
         }
@@ -191,8 +191,8 @@ impl<'py> Recorder<'py> {
         }
         // SAFETY: a member descriptor points to its definition, which lives as long as the class.
         let offset = unsafe {
-            let member = descriptor.as_ptr().byte_add(at::MEMBER).cast::<*const u8>().read();
-            member.add(at::MEMBER_OFFSET).cast::<isize>().read_unaligned()
+            let member = descriptor.as_ptr().byte_add(offsets::MEMBER).cast::<*const u8>().read();
+            member.add(offsets::MEMBER_OFFSET).cast::<isize>().read_unaligned()
         };
         if offset < 16 || offset % 8 != 0 {
             return Ok(Reached::unproven(object));
@@ -232,12 +232,12 @@ impl<'py> Recorder<'py> {
             own.zip(general).is_some_and(|(own, general)| own.is(&general))
         });
         let Ok(text) = text.cast_exact::<PyString>() else { return Ok(reached) };
-        if !ordinary || types::flags(class) & HEAP_TYPE_FLAG == 0 || !self.class(spot) {
+        if !ordinary || types::flags(class) & types::HEAP_TYPE == 0 || !self.class(spot) {
             return Ok(reached);
         }
         let address = text.to_str()?.as_ptr() as usize;
         // SAFETY: the class of the class is recorded, and all classes have their name there.
-        let proven = unsafe { self.word(spot, at::TYPE_NAME as isize, address) };
+        let proven = unsafe { self.word(spot, offsets::TYPE_NAME as isize, address) };
         if proven && let Some(trail) = &mut self.trail {
             trail.keep(text);
         }

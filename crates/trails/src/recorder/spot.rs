@@ -1,8 +1,7 @@
 //! Objects that a walk reaches, and what its trail says of them.
 
+use dynamlir_cpython_abi::kind;
 use pyo3::prelude::*;
-
-use super::functions::Kinds;
 
 /// What a trail says of an object that a walk has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +46,12 @@ impl<'py> Spot<'py> {
 
     /// Whether it is a code object.
     pub fn is_code(&self) -> bool {
-        Kinds::get(self.object.py()).is_ok_and(|kinds| self.object.get_type().is(&kinds.code))
+        kind::is_code(&self.object)
     }
 
     /// Whether it is a Python function.
     pub fn is_function(&self) -> bool {
-        Kinds::get(self.object.py()).is_ok_and(|kinds| self.object.get_type().is(&kinds.function))
+        kind::is_function(&self.object)
     }
 }
 

@@ -1,0 +1,116 @@
+//! Python tensors: from the object to its handle, and what is stored on the object beside it.
+
+use dynamlir_cpython_abi::{Attributes, InstanceStorage};
+use dynamlir_torch_abi::{TensorRef, TorchAbi};
+use pyo3::{
+    exceptions::PyRuntimeError,
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyString, PyType},
+};
+
+/// A class of tensors, `torch.Tensor` or a subclass. Instances have their handle where `torch.Tensor` has it.
+pub struct TensorClass {
+    class: Py<PyType>,
+    handle: usize,
+    storage: InstanceStorage,
+}
+
+/// The tensor that an object is, of any class of tensors.
+///
+/// # Errors
+/// When torch cannot be imported.
+#[inline]
+pub fn tensor_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<TensorRef<'a>>> {
+    let tensor = tensor_type(object.py())?.as_type_ptr();
+    let class = object.get_type_ptr();
+    // SAFETY: both are live types.
+    if class != tensor && unsafe { ffi::PyType_IsSubtype(class, tensor) } == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the object is alive for 'a and an instance of a subclass of torch.Tensor.
+    Ok(TorchAbi::get().ok().and_then(|abi| unsafe { abi.tensor_of(object.as_ptr().cast()) }.ok()))
+}
+
+fn tensor_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = TENSOR.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind()))?;
+    Ok(class.bind(py))
+}
+
+impl TensorClass {
+    /// The class of an object, if it is a tensor.
+    ///
+    /// # Errors
+    /// When torch cannot be imported.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let class = object.get_type();
+        // Not `isinstance`, which a metaclass may answer as it likes.
+        // SAFETY: both are live types.
+        let is_tensor = unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), tensor_type(object.py())?.as_type_ptr()) } != 0;
+        let torch = |error: dynamlir_torch_abi::TorchError| PyRuntimeError::new_err(error.message().to_owned());
+        let handle = TorchAbi::get().and_then(TorchAbi::handle_offset).map_err(torch)?;
+        let storage = InstanceStorage::of(&class);
+        Ok(is_tensor.then(|| Self { class: class.unbind(), handle, storage }))
+    }
+
+    /// Its address.
+    pub fn address(&self) -> usize {
+        self.class.as_ptr() as usize
+    }
+
+    /// The class.
+    pub fn class(&self) -> &Py<PyType> {
+        &self.class
+    }
+
+    /// Where instances have their handle, in bytes.
+    pub(crate) fn handle(&self) -> usize {
+        self.handle
+    }
+
+    /// If an instance has nothing to store attributes in: where it would have it, in bytes from the object. The words there are 0.
+    /// The object is an instance of this class; so for the following.
+    #[inline]
+    pub(crate) fn without_attributes(&self, object: &Bound<'_, PyAny>) -> Option<&'static [isize]> {
+        self.check(object);
+        // SAFETY: the storage is that of the object's class.
+        unsafe { self.storage.without_attributes(object) }
+    }
+
+    /// [`TensorClass::tensor`] has said that this is the object's class.
+    #[inline]
+    fn check(&self, object: &Bound<'_, PyAny>) {
+        debug_assert!(object.get_type_ptr().cast() == self.class.as_ptr(), "the storage of another class");
+    }
+
+    /// The tensor that an object is, if it is exactly of this class.
+    #[inline]
+    pub fn tensor<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<TensorRef<'a>> {
+        if object.get_type_ptr().cast() != self.class.as_ptr() {
+            return None;
+        }
+        // SAFETY: the object is alive for 'a and an instance of a subclass of torch.Tensor.
+        unsafe { TensorRef::from_raw(object.as_ptr().byte_add(self.handle).cast()) }
+    }
+
+    /// What an instance stores attributes in.
+    #[inline]
+    pub fn attributes(&self, object: &Bound<'_, PyAny>) -> Attributes {
+        self.check(object);
+        // SAFETY: the storage is that of the object's class.
+        unsafe { self.storage.attributes(object) }
+    }
+
+    /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
+    ///
+    /// # Errors
+    /// What Python raised.
+    #[inline]
+    pub fn lacks(&self, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+        self.check(object);
+        // SAFETY: the storage is that of the object's class.
+        unsafe { self.storage.lacks(object, name) }
+    }
+}
