@@ -10,6 +10,7 @@ import dataclasses
 import os
 import threading
 import tomllib
+from typing import Literal
 
 from . import logs, places
 
@@ -17,18 +18,24 @@ Location = list[places.Line]
 """(file, line, function), innermost first."""
 
 
+Kind = Literal["must-break", "may-capture", "refuse"]
+"""What could be done about a reason; ``reasons.toml`` says what each means."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Reason:
     """One entry of the registry."""
 
     id: str
+    kind: Kind
     explanation: str
     hint: str
 
 
 def _read() -> dict[str, Reason]:
     with open(os.path.join(os.path.dirname(__file__), "reasons.toml"), "rb") as file:
-        return {name: Reason(name, entry["explanation"], entry["hint"]) for name, entry in tomllib.load(file).items()}
+        entries = tomllib.load(file).items()
+    return {name: Reason(name, entry["kind"], entry["explanation"], entry["hint"]) for name, entry in entries}
 
 
 REASONS: dict[str, Reason] = _read()
@@ -66,6 +73,11 @@ class Event:
     def line(self) -> places.Line | None:
         """The user's own line: the innermost of the location that is not torch's or ours, else that of the call."""
         return places.innermost(self.location) or self.called_from
+
+    @property
+    def kind(self) -> Kind:
+        """What could be done about it."""
+        return REASONS[self.reason].kind
 
     @property
     def explanation(self) -> str:

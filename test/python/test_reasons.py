@@ -11,6 +11,7 @@ import operator
 import os
 import re
 import sys
+import typing
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,14 @@ def check_line(event: reasons.Event, function: Callable[..., Any], below: int = 
     """The user's own line is named, so many lines below the function's first."""
     assert event.line is not None
     assert event.line[:2] == (__file__, function.__code__.co_firstlineno + below), event
+
+
+def test_each_reason_has_a_kind() -> None:
+    kinds = typing.get_args(reasons.Kind)
+    assert {reason.kind for reason in reasons.REASONS.values()} == set(kinds)
+    # What happens to be decided by a value breaks the graph; a write is replayed some day; a profiler is to see all.
+    expected = {"data-dependent-branch": "must-break", "side-effect": "may-capture", "observed": "refuse"}
+    assert {name: reasons.REASONS[name].kind for name in expected} == expected
 
 
 # -- branches on contents, and values read from them

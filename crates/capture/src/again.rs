@@ -14,9 +14,9 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     repeats::{Region, Template},
     state::{Capture, Outcome},
-    stop::reason,
 };
 
 /// Operations that the session can record once more.
@@ -110,7 +110,7 @@ impl<'py> Capture<'py> {
                 .map(|((args, kwargs), like)| (node.kind, self.target(node), args, kwargs, node.location.clone(), like))
         };
         let Some((kind, target, args, kwargs, location, like)) = parts else {
-            return self.stop(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
+            return self.break_graph(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
         };
         let node = self.add_call(kind == Kind::CallMethod, target, args, kwargs, &location);
         match made {
@@ -206,10 +206,10 @@ impl<'py> Pieces<'_, 'py> {
                 let at = node.index();
                 let outside = self.outside.contains(&at).then(|| self.capture.fake_of(at)).flatten();
                 let Some(fake) = self.values.get(&at).cloned().or(outside) else {
-                    return self.capture.stop(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
+                    return self.capture.break_graph(reason::INTERNAL_ERROR, "a repeated call uses another's tensor");
                 };
                 let Some(node) = self.node(at, &fake) else {
-                    return self.capture.stop(reason::INTERNAL_ERROR, "a repeated call uses a tensor without a node");
+                    return self.capture.break_graph(reason::INTERNAL_ERROR, "a repeated call uses a tensor without a node");
                 };
                 (Argument::Node(node), fake)
             }

@@ -8,8 +8,8 @@ use pyo3::{prelude::*, types::PyTuple};
 use crate::{
     attributes::lookup,
     calls::Keywords,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -21,7 +21,7 @@ impl<'py> Capture<'py> {
         let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let name: String = function.getattr("__name__")?.extract()?;
         let Some(arguments) = Constant::new(given.as_any())?.filter(|_| kwargs.is_empty()) else {
-            return self.stop(reason::UNGUARDABLE, format!("{name} of such arguments"));
+            return self.break_graph(reason::UNGUARDABLE, format!("{name} of such arguments"));
         };
         let answer = self.outside(|| function.call1(given))?;
         let module: String = function.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
@@ -29,7 +29,7 @@ impl<'py> Capture<'py> {
         let held = self.guarded(self.guards.hold(function, &label))?;
         let source = self.guards.source(Source::Answer(held, arguments));
         if !self.guarded(self.guards.equals(source, &answer))? {
-            return self.stop(reason::UNGUARDABLE, format!("the {} that {name} answers", type_name(&answer)));
+            return self.break_graph(reason::UNGUARDABLE, format!("the {} that {name} answers", type_name(&answer)));
         }
         Ok(Tracked::new(answer))
     }
@@ -39,7 +39,7 @@ impl<'py> Capture<'py> {
         let handled = self.facts.handled;
         self.guards.handled(handled);
         if handled {
-            return self.stop(reason::UNGUARDABLE, "the exception that a caller handles");
+            return self.break_graph(reason::UNGUARDABLE, "the exception that a caller handles");
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl<'py> Capture<'py> {
                 self.tensor_member(&self.tensor_class()?, "__hash__")?;
             }
             let Some((real, source)) = self.real_of(object) else {
-                return self.stop(reason::TENSOR_ESCAPE, "the address of a tensor that the function makes");
+                return self.break_graph(reason::TENSOR_ESCAPE, "the address of a tensor that the function makes");
             };
             self.pin(&real, source)?;
             return Ok(Tracked::new(dynamlir_interpreter::suspended(|| function.call1((real,)))?));
@@ -71,7 +71,7 @@ impl<'py> Capture<'py> {
         match self.source(value) {
             // Equal numbers may be one object or two.
             Some(_) if self.torch.is_primitive(object) && !object.is_none() => {
-                self.stop(reason::UNGUARDABLE, format!("the address of a {}", type_name(object)))
+                self.break_graph(reason::UNGUARDABLE, format!("the address of a {}", type_name(object)))
             }
             // `copy` only tells objects apart by it.
             Some(source) if self.copies() => {
@@ -84,7 +84,7 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(function.call1((object,))?))
             }
             None if object.is_none() || self.copies() => Ok(Tracked::new(function.call1((object,))?)),
-            None => self.stop(reason::UNGUARDABLE, format!("the address of a {} that the function makes", type_name(object))),
+            None => self.break_graph(reason::UNGUARDABLE, format!("the address of a {} that the function makes", type_name(object))),
         }
     }
 

@@ -15,9 +15,9 @@ use pyo3::{
 
 use crate::{
     asked::is_context,
+    graph_break::{GraphBreak, reason},
     lookups::{is_generic, is_immutable},
     state::{Capture, Halt, Outcome, Tracked, Written, type_name},
-    stop::{Stop, reason},
 };
 
 /// What a class holds under a name, and how it binds.
@@ -76,7 +76,7 @@ impl<'py> Capture<'py> {
         if !slot.is_some_and(|slot| is_generic(&slot)) {
             if owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
                 // Each thread has other attributes, which are nowhere in the object.
-                return self.stop(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
+                return self.break_graph(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
             }
             return self.asked_attr(&owner.object, source, name);
         }
@@ -92,7 +92,8 @@ impl<'py> Capture<'py> {
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
             if key == "__dict__" && self.is_written(owner) {
-                return self.stop(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
+                return self
+                    .break_graph(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
             }
             self.pin_descriptor(&class, descriptor, raw_source)?;
             return self.data_attr(owner, source, name, descriptor);
@@ -122,7 +123,7 @@ impl<'py> Capture<'py> {
             self.guards.absent(stored);
         }
         match raw {
-            ClassAttr::Data(_) => self.stop(reason::UNGUARDABLE, format!("{}.{key}", type_name(owner))),
+            ClassAttr::Data(_) => self.break_graph(reason::UNGUARDABLE, format!("{}.{key}", type_name(owner))),
             ClassAttr::Function(function) => {
                 let function = self.wrap(function, raw_source)?;
                 self.pin(&function.object, raw_source)?;
@@ -265,7 +266,7 @@ impl<'py> Capture<'py> {
     /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.
     pub fn store_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
-            return self.stop(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+            return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
         }
         if let Some(source) = self.source(owner) {
             let slot = if value.is_some() { "__setattr__" } else { "__delattr__" };
@@ -292,7 +293,7 @@ impl<'py> Capture<'py> {
     /// `object.__setattr__` and `object.__delattr__`, whatever the class of the object has.
     pub fn store_generic_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
-            return self.stop(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+            return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
         }
         if let Some(source) = self.source(owner) {
             self.pin_type(&owner.object, source)?;
@@ -331,7 +332,7 @@ impl<'py> Capture<'py> {
         });
         let dict = instance_dict(owner);
         if !plain || matches!(classify(&class, &key)?, ClassAttr::Data(_)) || dict.is_none() {
-            return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
         }
         if let Some(value) = value {
             self.settle(value)?;
@@ -356,7 +357,7 @@ impl<'py> Capture<'py> {
                 Some(before) => {
                     if !self.guarded(self.guards.equals(stored, before.bind(self.py)))? {
                         drop(written);
-                        return self.stop(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
+                        return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
                     }
                 }
                 None => self.guards.absent(stored),
@@ -391,7 +392,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture where C code would look into a `__dict__` without what the frame has written.
     pub(crate) fn refuse_written(&self, dict: &Bound<'py, PyAny>) -> Outcome<()> {
         match self.written_in(dict) {
-            Some(owner) => self.stop(reason::SIDE_EFFECT, format!("reads all of a {} after writing to it", type_name(&owner))),
+            Some(owner) => self.break_graph(reason::SIDE_EFFECT, format!("reads all of a {} after writing to it", type_name(&owner))),
             None => Ok(()),
         }
     }
@@ -422,9 +423,9 @@ impl<'py> Capture<'py> {
                 _ => false,
             };
             let message = || format!("writes {}.{}", self.guards.expression(entry.source), entry.name);
-            (!same).then(|| Stop { reason: reason::SIDE_EFFECT, message: message(), location: entry.location.clone() })
+            (!same).then(|| GraphBreak { reason: reason::SIDE_EFFECT, message: message(), location: entry.location.clone() })
         });
-        open.map_or(Ok(()), |stop| Err(Halt::Stop(stop)))
+        open.map_or(Ok(()), |found| Err(Halt::Break(found)))
     }
 
     /// `hasattr(owner, name)`.

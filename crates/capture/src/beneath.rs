@@ -9,8 +9,8 @@ use dynamlir_interpreter::{Activation, Place};
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
+    graph_break::{GraphBreak, reason},
     state::{Capture, Halt, Outcome},
-    stop::{Stop, reason},
 };
 
 /// Functions, methods and operators of C that decide something by comparing, or by asking what is true.
@@ -96,6 +96,6 @@ impl<'py> Capture<'py> {
         };
         // The frame that is about to start says nothing.
         let location = self.location().into_iter().skip(1).collect();
-        Err(Halt::Stop(Stop { reason, message, location }))
+        Err(Halt::Break(GraphBreak { reason, message, location }))
     }
 }

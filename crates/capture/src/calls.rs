@@ -11,10 +11,10 @@ use pyo3::{
 use crate::{
     attributes::lookup,
     effects::Effect,
+    graph_break::{GraphBreak, reason},
     kinds::{self, Kind, Known},
     operands::methods_of,
     state::{Capture, Halt, Outcome, Tracked, type_name},
-    stop::{Stop, reason},
 };
 
 /// Operators that compare.
@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
         let writes = receiver(function).is_some_and(|file| self.torch.is_file(&file));
         let logs = location.first().is_some_and(|(file, _, _)| self.torch.is_logging(file));
         let reason = if writes || logs { reason::PRINT } else { reason::C_FUNCTION };
-        Err(Halt::Stop(Stop { reason, message: describe(function), location }))
+        Err(Halt::Break(GraphBreak { reason, message: describe(function), location }))
     }
 
     /// `__func__`, `__self__` or `__wrapped__`, with its source where the whole has one.
@@ -110,13 +110,13 @@ impl<'py> Capture<'py> {
         self.pin_function(function)?;
         match self.effects.of(object) {
             Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),
-            Some(Effect::Refused(why)) => return self.stop(why, describe(object)),
+            Some(Effect::Refused(why)) => return self.break_graph(why, describe(object)),
             _ => {}
         }
         if let Some(inner) = self.torch.wrapped_by_disable(object)
             && let Some(Effect::Refused(why)) = self.effects.of(&inner)
         {
-            return self.stop(why, describe(&inner));
+            return self.break_graph(why, describe(&inner));
         }
         if kinds::is_of(object, "torch._dynamo.mutation_guard", &["GenerationTracker", "tag", "__func__"])? {
             // Once torch.compile was used, each new module is noted for TorchDynamo, which is not to see it now.
@@ -153,8 +153,8 @@ impl<'py> Capture<'py> {
 
     /// The result of C or Python code that may have interpreted frames beneath it.
     pub(crate) fn returned(&self, result: PyResult<Bound<'py, PyAny>>) -> Outcome<Tracked<'py>> {
-        if let Some(stop) = self.stop.borrow().clone() {
-            return Err(Halt::Stop(stop));
+        if let Some(found) = self.graph_break.borrow().clone() {
+            return Err(Halt::Break(found));
         }
         match result {
             Ok(object) => self.met(object),
@@ -214,7 +214,7 @@ impl<'py> Capture<'py> {
             let maker = if slot == "__new__" { object.getattr("__new__")? } else { found };
             let python = kind::is_function(&maker) || kind::is_method(&maker);
             if !python && self.effects.of(&maker).is_none() {
-                return self.stop(reason::C_FUNCTION, describe(object));
+                return self.break_graph(reason::C_FUNCTION, describe(object));
             }
         }
         let metaclass = object.get_type();
@@ -252,7 +252,7 @@ impl<'py> Capture<'py> {
             // Other types make something new. What is written in Python is looked into.
             && lookup(&lhs.object.get_type(), &format!("__{name}__"))?.is_some_and(|own| !own.is_exact_instance_of::<PyFunction>())
         {
-            return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         let (left, right) = (self.readable(lhs)?, self.readable(rhs)?);
         for value in [lhs, rhs] {

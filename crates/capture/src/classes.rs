@@ -11,8 +11,8 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -97,7 +97,7 @@ impl<'py> Capture<'py> {
                 return if names.len()? == 0 {
                     Ok(found)
                 } else {
-                    self.stop(reason::UNGUARDABLE, "attributes of a builtin object in a pattern")
+                    self.break_graph(reason::UNGUARDABLE, "attributes of a builtin object in a pattern")
                 };
             }
             let own = self.readable(&self.load_attr(class, &key)?)?;
@@ -130,7 +130,7 @@ impl<'py> Capture<'py> {
         if exception.object.is_instance_of::<PyBaseException>()
             && let Some(source) = self.source_of(&exception.object)
         {
-            return self.stop(reason::SIDE_EFFECT, format!("raises {}, which existed before", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("raises {}, which existed before", self.guards.expression(source)));
         }
         for value in [Some(exception), cause].into_iter().flatten() {
             self.classes(value)?;

@@ -12,8 +12,8 @@ use pyo3::{
 use crate::{
     attributes::{Overlay, lookup},
     consulted,
+    graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -68,7 +68,7 @@ impl<'py> Capture<'py> {
             return match dict.get_item(&key.object)? {
                 Some(value) => self.wrap(value, item),
                 None if lookup(&object.get_type(), "__missing__")?.is_some() => {
-                    self.stop(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(source)))
+                    self.break_graph(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(source)))
                 }
                 None => {
                     self.guards.absent(item);
@@ -126,7 +126,7 @@ impl<'py> Capture<'py> {
             return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
         }
         if let Some(source) = self.source(container) {
-            return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         self.own(&container.object)?;
         self.settle(key)?;
@@ -144,7 +144,7 @@ impl<'py> Capture<'py> {
     /// `item in container`.
     pub fn contains(&self, container: &Tracked<'py>, item: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&container.object) {
-            return self.stop(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
+            return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
         }
         self.settle(item)?;
         if let Some(source) = self.source_of(&container.object)
@@ -182,8 +182,8 @@ impl<'py> Capture<'py> {
         }
         self.looked_up(&readable, &item.object)?;
         let found = self.natively("contains", || readable.contains(&item.object));
-        if let Some(stop) = self.stop.borrow().clone() {
-            return Err(Halt::Stop(stop));
+        if let Some(found) = self.graph_break.borrow().clone() {
+            return Err(Halt::Break(found));
         }
         Ok(found?)
     }
@@ -231,7 +231,7 @@ impl<'py> Capture<'py> {
     /// Whether a value is true.
     pub fn truth(&self, value: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&value.object) {
-            return self.stop(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
+            return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
         }
         self.settle(value)?;
         if self.source_of(&value.object).is_none()

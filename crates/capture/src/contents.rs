@@ -15,11 +15,11 @@ use dynamlir_guards::SourceId;
 use crate::{
     attributes::lookup,
     calls::receiver,
+    graph_break::reason,
     identity::is_named,
     kinds::Kind,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// Types of C whose instances change, and that no guard looks into.
@@ -49,7 +49,7 @@ impl<'py> Capture<'py> {
         }
         if lookup(&object.get_type(), "__next__")?.is_some() {
             // Who looks uses it up.
-            return self.stop(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
         }
         self.pin_type(object, source)
     }
@@ -98,15 +98,15 @@ impl<'py> Capture<'py> {
             if self.guarded(self.guards.set_order(source, object))? {
                 return Ok(false);
             }
-            return self.stop(reason::UNGUARDABLE, format!("a {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("a {}", type_name(object)));
         }
         let name = base.name()?.to_string();
         if MUTABLE.contains(&name.as_str()) {
-            return self.stop(reason::UNGUARDABLE, format!("what is in a {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("what is in a {}", type_name(object)));
         }
         if lookup(&class, "__next__")?.is_some() {
             // Who looks uses it up.
-            return self.stop(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("what is left of a {}", type_name(object)));
         }
         if let Some(target) = receiver(object) {
             self.pin_native(object, source)?;

@@ -5,8 +5,8 @@ use pyo3::{exceptions::PyLookupError, prelude::*, types::PyDict};
 
 use crate::{
     calls::receiver,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -15,10 +15,10 @@ impl<'py> Capture<'py> {
         let bound = receiver(callable).map(Tracked::new);
         let all: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
         let Some((variable, given)) = all.split_first() else {
-            return self.stop(reason::C_FUNCTION, "ContextVar.get");
+            return self.break_graph(reason::C_FUNCTION, "ContextVar.get");
         };
         let Some(source) = self.source_of(&variable.object) else {
-            return self.stop(reason::UNGUARDABLE, "a context variable that the frame made");
+            return self.break_graph(reason::UNGUARDABLE, "a context variable that the frame made");
         };
         self.pin_type(&variable.object, source)?;
         if let Some(default) = given.first() {

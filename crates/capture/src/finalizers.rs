@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use crate::{
     attributes::lookup,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -18,7 +18,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn outlived(&self) -> Outcome<()> {
         let Some(births) = &self.births else { return Ok(()) };
         let Some(objects) = births.with_finalizers(self.py) else {
-            return self.stop(reason::SIDE_EFFECT, "the garbage collector has run during the call");
+            return self.break_graph(reason::SIDE_EFFECT, "the garbage collector has run during the call");
         };
         let mut found = None;
         for object in objects {
@@ -28,7 +28,7 @@ impl<'py> Capture<'py> {
             }
         }
         match found {
-            Some(name) => self.stop(reason::SIDE_EFFECT, format!("a {name} outlives the call, and runs code when it dies")),
+            Some(name) => self.break_graph(reason::SIDE_EFFECT, format!("a {name} outlives the call, and runs code when it dies")),
             None => Ok(()),
         }
     }
@@ -55,7 +55,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture where a weak reference is made that calls back: nobody knows when.
     pub(crate) fn refuse_callback(&self, args: &[Tracked<'py>]) -> Outcome<()> {
         if args.get(1).is_some_and(|callback| !callback.object.is_none()) {
-            return self.stop(reason::SIDE_EFFECT, "a weak reference with a callback");
+            return self.break_graph(reason::SIDE_EFFECT, "a weak reference with a callback");
         }
         Ok(())
     }

@@ -9,9 +9,9 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    graph_break::reason,
     operands::methods_of,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// What torch asks of objects that it takes for numbers, sizes, sequences or arrays, or that have a behaviour of their own.
@@ -76,7 +76,7 @@ impl<'py> Capture<'py> {
             if let Some(found) = lookup(&class, name)?
                 && !self.is_known_special(&class, name, &found)?
             {
-                return self.stop(reason::C_FUNCTION, format!("{operation}, which may call {}.{name}", type_name(value)));
+                return self.break_graph(reason::C_FUNCTION, format!("{operation}, which may call {}.{name}", type_name(value)));
             }
         }
         Ok(())
@@ -102,7 +102,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(value) {
             return match self.node(value) {
                 Some(node) => Ok(Argument::Node(node)),
-                None => self.stop(reason::HIDDEN_OPERATION, "a tensor that no node of the graph made"),
+                None => self.break_graph(reason::HIDDEN_OPERATION, "a tensor that no node of the graph made"),
             };
         }
         if value.is_none() {

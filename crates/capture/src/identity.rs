@@ -15,9 +15,9 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    graph_break::reason,
     reduce::Layout,
     state::{Capture, Outcome, type_name},
-    stop::reason,
 };
 
 /// Functions and methods of C that compare what they are given with each other, or with what they belong to.
@@ -170,7 +170,7 @@ impl<'py> Capture<'py> {
         // Python code is followed when it is called; what C code reads is not seen. It may be asked where Python code declines.
         let by_python = own.is_exact_instance_of::<PyFunction>() && Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>());
         if !by_python && self.guard_contents(object, source)? {
-            return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
         }
         Ok(false)
     }

@@ -11,10 +11,10 @@ use pyo3::{exceptions::PyBaseException, prelude::*, types::PyDict};
 use crate::{
     calls::{COMPARISONS, receiver},
     consulted,
+    graph_break::reason,
     identity::{elements, is_named, referents},
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// C functions that hand out what they are given, or keep it, and do not look into it. All others do.
@@ -183,7 +183,7 @@ impl<'py> Capture<'py> {
                 } else if !whole {
                     self.guard_element(&value, source)?;
                 } else if self.guard_contents(&value, source)? {
-                    return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
+                    return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
                 }
             } else {
                 waiting.extend(found_in(&value)?);

@@ -10,8 +10,8 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -29,13 +29,13 @@ impl<'py> Capture<'py> {
         if self.torch.is_tensor(&object) {
             return match self.fake_of_real(&object) {
                 Some(fake) => Ok(Tracked::new(fake)),
-                None => self.stop(reason::UNGUARDABLE, "a tensor that came out of C code"),
+                None => self.break_graph(reason::UNGUARDABLE, "a tensor that came out of C code"),
             };
         }
         if self.is_young(&object) || self.never_changes(&object)? {
             return Ok(Tracked::new(object));
         }
-        self.stop(reason::UNGUARDABLE, format!("a {} that existed before and came out of C code", type_name(&object)))
+        self.break_graph(reason::UNGUARDABLE, format!("a {} that existed before and came out of C code", type_name(&object)))
     }
 
     /// Whether the frame has made this object, or what it has called.
@@ -60,12 +60,12 @@ impl<'py> Capture<'py> {
     pub(crate) fn own(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         let existing = self.source_of(object).or_else(|| self.original(object).map(|(_, source)| source));
         if let Some(source) = existing {
-            return self.stop(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         if self.is_young(object) {
             return Ok(());
         }
-        self.stop(reason::SIDE_EFFECT, format!("changes a {} that existed before", type_name(object)))
+        self.break_graph(reason::SIDE_EFFECT, format!("changes a {} that existed before", type_name(object)))
     }
 
     /// Whether an object of which nothing is known is what it is for good: code, what has a name, tuples of such. Those that are

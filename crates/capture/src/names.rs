@@ -16,8 +16,8 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -44,7 +44,7 @@ impl<'py> Capture<'py> {
         if error.is_instance_of::<PyNameError>(self.py) {
             match self.global_source(frame, name)? {
                 Some(source) => self.guards.absent(source),
-                None => return self.stop(reason::UNGUARDABLE, format!("{name}, which is not defined")),
+                None => return self.break_graph(reason::UNGUARDABLE, format!("{name}, which is not defined")),
             }
         }
         Err(Halt::Raise(error))
@@ -140,7 +140,7 @@ impl<'py> Capture<'py> {
         let key = intern!(self.py, "__import__");
         let found = frame.builtins().get_item(key)?;
         if !kind::is_c_function(&found) {
-            return self.stop(reason::C_FUNCTION, "an __import__ that was patched");
+            return self.break_graph(reason::C_FUNCTION, "an __import__ that was patched");
         }
         let own = match self.globals_owner(frame)? {
             Some(owner) => Source::BuiltinOf(owner, "__import__".into()),
@@ -152,7 +152,7 @@ impl<'py> Capture<'py> {
             Ok(module) => module,
             // Finders ask the file system, which no guard does.
             Err(error) if error.is_instance_of::<PyImportError>(self.py) => {
-                return self.stop(reason::UNGUARDABLE, format!("an import that fails: {name}"));
+                return self.break_graph(reason::UNGUARDABLE, format!("an import that fails: {name}"));
             }
             Err(error) => return Err(error.into()),
         };
@@ -161,7 +161,7 @@ impl<'py> Capture<'py> {
             // Relative to the package of the globals, which nobody changes.
             full = match module.getattr_opt(intern!(self.py, "__name__"))? {
                 Some(name) => name.extract()?,
-                None => return self.stop(reason::UNGUARDABLE, "a relative import of a module without a name"),
+                None => return self.break_graph(reason::UNGUARDABLE, "a relative import of a module without a name"),
             };
         }
         let mut source = self.module_source(&full)?;

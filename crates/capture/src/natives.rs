@@ -10,9 +10,9 @@ use crate::{
     calls::{Keywords, describe, receiver},
     consulted,
     effects::Effect,
+    graph_break::reason,
     made::is_changeable,
     state::{Capture, Outcome, Tracked},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -74,7 +74,7 @@ impl<'py> Capture<'py> {
                     Some(target) => target,
                     None => match args.first() {
                         Some(first) => first.object.clone(),
-                        None => return self.stop(reason::C_FUNCTION, describe(object)),
+                        None => return self.break_graph(reason::C_FUNCTION, describe(object)),
                     },
                 };
                 self.own(&target)?;
@@ -86,18 +86,18 @@ impl<'py> Capture<'py> {
                 let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(&name, at >= bound, arg)).collect::<Outcome<Vec<_>>>()?;
                 self.natively(&name, || self.enter(object, &args, &kwargs))
             }
-            Effect::Refused(why) => self.stop(why, describe(object)),
+            Effect::Refused(why) => self.break_graph(why, describe(object)),
             Effect::Pure => self.call_pure(object, args, kwargs),
             Effect::Numbers => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
-                    return self.stop(reason::C_FUNCTION, describe(object));
+                    return self.break_graph(reason::C_FUNCTION, describe(object));
                 }
                 let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
                 self.met(result)
             }
             Effect::Data if self.all_data(args, kwargs) => self.call_on_data(object, args, kwargs),
-            Effect::Data => self.stop(reason::C_FUNCTION, describe(object)),
+            Effect::Data => self.break_graph(reason::C_FUNCTION, describe(object)),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'py> Capture<'py> {
         let known = factory.is_none()
             || factory.is_exact_instance_of::<PyFunction>()
             || factory.cast::<PyType>().is_ok_and(|class| is_changeable(class) || self.effects.knows_type(class));
-        if known { Ok(()) } else { self.stop(reason::C_FUNCTION, describe(object)) }
+        if known { Ok(()) } else { self.break_graph(reason::C_FUNCTION, describe(object)) }
     }
 
     pub(crate) fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
@@ -170,14 +170,14 @@ impl<'py> Capture<'py> {
             return self.returned(self.natively(&name, || object.call(given, Some(&keywords))));
         }
         if matches!(name.as_str(), "str" | "repr" | "ascii" | "format") && args.iter().any(|arg| self.torch.any_fake(&arg.object)) {
-            return self.stop(reason::DATA_DEPENDENT_TEXT, format!("{name}() of a tensor"));
+            return self.break_graph(reason::DATA_DEPENDENT_TEXT, format!("{name}() of a tensor"));
         }
         if object.is_instance_of::<PyType>()
             && matches!(name.as_str(), "int" | "float" | "bool" | "complex")
             && args.iter().any(|arg| self.torch.is_fake(&arg.object))
         {
             let why = if name == "bool" { reason::DATA_DEPENDENT_BRANCH } else { reason::DATA_DEPENDENT };
-            return self.stop(why, format!("{name}() of a tensor"));
+            return self.break_graph(why, format!("{name}() of a tensor"));
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
         self.guard_beneath(object, &name, args, false)?;

@@ -5,8 +5,8 @@ use std::{cell::Cell, rc::Rc};
 use pyo3::prelude::*;
 
 use crate::{
+    graph_break::reason,
     state::{Capture, Outcome, type_name},
-    stop::reason,
 };
 
 /// How deep a value may be nested.
@@ -28,7 +28,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn deeper(&self, value: &Bound<'py, PyAny>) -> Outcome<Deeper> {
         let level = self.nesting.get();
         if level >= DEEPEST {
-            return self.stop(reason::UNGUARDABLE, format!("a {} that is nested more than {DEEPEST} deep", type_name(value)));
+            return self.break_graph(reason::UNGUARDABLE, format!("a {} that is nested more than {DEEPEST} deep", type_name(value)));
         }
         self.nesting.set(level + 1);
         Ok(Deeper(self.nesting.clone()))
@@ -37,7 +37,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture where an object was reached in too many steps for a guard: each takes as many.
     pub(crate) fn refuse_far(&self, value: &Bound<'py, PyAny>, source: dynamlir_guards::SourceId) -> Outcome<()> {
         if self.guards.depth(source) > FARTHEST {
-            return self.stop(reason::UNGUARDABLE, format!("a {} that is reached in more than {FARTHEST} steps", type_name(value)));
+            return self.break_graph(reason::UNGUARDABLE, format!("a {} that is reached in more than {FARTHEST} steps", type_name(value)));
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use pyo3::{
 use crate::{
     attributes::lookup,
     given::TAKEN_BY_TORCH,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// The methods that an operator looks up, by its name in `operator`.
@@ -70,7 +70,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn pin_operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
         let methods = methods_of(name);
         if methods.is_empty() {
-            return self.stop(reason::C_FUNCTION, format!("operator.{name} of a tensor"));
+            return self.break_graph(reason::C_FUNCTION, format!("operator.{name} of a tensor"));
         }
         for arg in args.iter().filter(|arg| self.torch.is_fake(&arg.object)) {
             let class = self.class_of_tensor(&arg.object)?;
@@ -128,7 +128,7 @@ impl<'py> Capture<'py> {
         self.pin_operator(name, &[lhs.clone(), rhs.clone()])?;
         let result = self.call(&function, &[object.clone(), tensor.clone()], &Vec::new())?;
         if result.object.is(self.py.NotImplemented()) {
-            return self.stop(
+            return self.break_graph(
                 reason::C_FUNCTION,
                 format!("operator.{name}, for which {}.{method} returns NotImplemented", type_name(&object.object)),
             );

@@ -11,11 +11,11 @@ use pyo3::{
 use crate::{
     attributes::instance_dict,
     calls::describe,
+    graph_break::reason,
     lookups::is_immutable,
     nesting::DEEPEST,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// Collects recipes and the fakes that the graph must return.
@@ -61,13 +61,13 @@ impl<'py> Capture<'py> {
         self.own_output(object)?;
         let address = object.as_ptr() as usize;
         if outputs.attributes.contains_key(&address) {
-            return self.stop(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
+            return self.break_graph(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
         }
         if outputs.open.len() >= DEEPEST {
-            return self.stop(reason::OUTPUT, format!("a {} within more than {DEEPEST} others", type_name(object)));
+            return self.break_graph(reason::OUTPUT, format!("a {} within more than {DEEPEST} others", type_name(object)));
         }
         if outputs.open.contains(&address) {
-            return self.stop(reason::OUTPUT, format!("a {} that contains itself", type_name(object)));
+            return self.break_graph(reason::OUTPUT, format!("a {} that contains itself", type_name(object)));
         }
         if let Some(number) = outputs.seen.get(&address) {
             return Ok(Recipe::Kept(*number));
@@ -84,7 +84,7 @@ impl<'py> Capture<'py> {
     /// has put into it.
     fn class_recipe(&self, class: &Bound<'py, PyType>) -> Outcome<Recipe> {
         if self.is_young(class) {
-            return self.stop(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
+            return self.break_graph(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
         }
         self.held_recipe(class)
     }
@@ -96,7 +96,7 @@ impl<'py> Capture<'py> {
         }
         match self.guards.hold(object, &describe(object)) {
             Ok(source) => Ok(Recipe::Input(self.guards.collect(source))),
-            Err(_) => self.stop(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object))),
+            Err(_) => self.break_graph(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object))),
         }
     }
 
@@ -120,7 +120,7 @@ impl<'py> Capture<'py> {
         if self.is_young(object) {
             return Ok(());
         }
-        self.stop(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object)))
+        self.break_graph(reason::OUTPUT, format!("a {} that existed before and came out of C code", type_name(object)))
     }
 
     fn items(&self, items: impl Iterator<Item = Bound<'py, PyAny>>, outputs: &mut Outputs<'py>) -> Outcome<Vec<Recipe>> {
@@ -178,7 +178,7 @@ impl<'py> Capture<'py> {
         };
         match kind {
             Some(kind) => Ok(Recipe::Set(self.items(items.into_iter(), outputs)?, kind)),
-            None => self.stop(reason::OUTPUT, "a set whose order comes from how it was filled"),
+            None => self.break_graph(reason::OUTPUT, "a set whose order comes from how it was filled"),
         }
     }
 
@@ -196,7 +196,7 @@ impl<'py> Capture<'py> {
         let kind = self.class_recipe(class)?;
         let Layout { base, slots } = Layout::of(class)?;
         if slots {
-            return self.stop(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
+            return self.break_graph(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
         }
         let ordered = self.py.import("collections")?.getattr("OrderedDict")?;
         let items = if base.is(self.py.get_type::<PyAny>()) || base.is(self.py.import("types")?.getattr("SimpleNamespace")?) {
@@ -215,7 +215,7 @@ impl<'py> Capture<'py> {
             let items = self.items(object.cast::<PyList>().map_err(PyErr::from)?.iter(), outputs)?;
             items.into_iter().map(|item| (Recipe::Constant(self.py.None()), item)).collect()
         } else {
-            return self.stop(reason::OUTPUT, type_name(object));
+            return self.break_graph(reason::OUTPUT, type_name(object));
         };
         let attributes = self.attributes_recipe(object, outputs)?;
         Ok(Recipe::Instance(Box::new(Instance { class: kind, base: base.into_any().unbind(), items, attributes })))
@@ -228,12 +228,12 @@ impl<'py> Capture<'py> {
             let address = dict.as_ptr() as usize;
             let shared = outputs.seen.contains_key(&address) || outputs.attributes.contains_key(&address);
             if shared || self.source_of(&dict).is_some() {
-                return self.stop(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
+                return self.break_graph(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
             }
             outputs.attributes.insert(address, dict.clone().into_any());
             for (key, value) in dict.iter() {
                 if !self.torch.is_primitive(&key) {
-                    return self.stop(reason::OUTPUT, format!("an attribute under a {}", type_name(&key)));
+                    return self.break_graph(reason::OUTPUT, format!("an attribute under a {}", type_name(&key)));
                 }
                 attributes.push((key.clone().unbind(), self.recipe(&Tracked::new(value), outputs)?));
             }

@@ -22,9 +22,9 @@ use crate::{
     asked::handles_an_exception,
     attributes::lookup,
     calls::Keywords,
+    graph_break::reason,
     operands::methods_of,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// What a capture has guarded of torch, and how it began.
@@ -73,7 +73,7 @@ impl<'py> Capture<'py> {
         if self.is_torch_member(&member)? {
             return Ok(());
         }
-        self.stop(reason::C_FUNCTION, format!("{label}.{name}, which was patched,"))
+        self.break_graph(reason::C_FUNCTION, format!("{label}.{name}, which was patched,"))
     }
 
     /// Whether a member of a class of tensors is torch's own: C code, or Python of torch's modules.
@@ -101,7 +101,7 @@ impl<'py> Capture<'py> {
             self.tensor_member(&class, &name)?;
             return self.torch_call(&args[0].object.getattr(name.as_str())?, &args[1..], kwargs);
         }
-        self.stop(reason::C_FUNCTION, format!("Tensor.{name}, which was patched,"))
+        self.break_graph(reason::C_FUNCTION, format!("Tensor.{name}, which was patched,"))
     }
 
     /// Guards what one of torch's functions, which is guarded to be this one and is not looked into, can reach.
@@ -196,7 +196,7 @@ impl<'py> Capture<'py> {
 
     /// As `describe`, for a tensor's attribute that is neither torch's nor a function to look into.
     pub(crate) fn refuse_patched<T>(&self, class: &Bound<'py, PyType>, name: &str, member: &Bound<'py, PyAny>) -> Outcome<T> {
-        self.stop(reason::C_FUNCTION, format!("{}.{name}, a {} that was patched in,", class.name()?, type_name(member)))
+        self.break_graph(reason::C_FUNCTION, format!("{}.{name}, a {} that was patched in,", class.name()?, type_name(member)))
     }
 }
 

@@ -16,9 +16,9 @@ use pyo3::{
 use crate::{
     calls::Keywords,
     consulted,
+    graph_break::{GraphBreak, reason},
     names::parameter_names,
     state::{Capture, Halt, State, Tracked},
-    stop::{Stop, reason},
 };
 
 /// Interprets frames on fakes.
@@ -39,25 +39,24 @@ impl CapturePolicy {
     }
 }
 
+/// A source as the interpreter carries it, whose 0 is none.
+fn number(source: Origin) -> SourceId {
+    SourceId(source.index() as u32 + 1)
+}
+
 impl<'py> Capture<'py> {
     /// A value of the interpreter's as the capture sees it.
     pub(crate) fn tracked(&self, value: &Value<'py>) -> Tracked<'py> {
-        let source = value.source.is_some().then(|| self.known_sources.borrow().get(&value.source.0).copied()).flatten();
+        let source = value.source.0.checked_sub(1).and_then(|number| self.guards.source_at(number as usize));
         Tracked { object: value.get().clone(), source }
     }
 
     /// The other way round. Only primitives carry their source on the stack.
     pub(crate) fn value(&self, tracked: Tracked<'py>) -> Value<'py> {
         match tracked.source {
-            Some(source) if self.torch.is_primitive(&tracked.object) => Value::with_source(tracked.object, self.number(source)),
+            Some(source) if self.torch.is_primitive(&tracked.object) => Value::with_source(tracked.object, number(source)),
             _ => Value::new(tracked.object),
         }
-    }
-
-    fn number(&self, source: Origin) -> SourceId {
-        let number = source.index() as u32 + 1;
-        self.known_sources.borrow_mut().insert(number, source);
-        SourceId(number)
     }
 
     fn run<T>(&self, outcome: Result<T, Halt>) -> Run<T> {
@@ -71,7 +70,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture from a place that returns to the interpreter.
     fn refuse<T>(&self, reason: &'static str, message: impl Into<String>) -> Run<T> {
         let location = self.location();
-        Err(self.unwind(Halt::Stop(Stop { reason, message: message.into(), location })))
+        Err(self.unwind(Halt::Break(GraphBreak { reason, message: message.into(), location })))
     }
 
     /// Whether an operand needs the capture's care: it existed before, has a source, or is a tensor.
@@ -106,7 +105,7 @@ impl Policy for CapturePolicy {
                 if !wrapped.object.is(&object) {
                     frame.replace_local(slot, Value::new(wrapped.object));
                 } else if capture.torch.is_primitive(&object) {
-                    let number = capture.number(source);
+                    let number = number(source);
                     frame.set_local_source(slot, number);
                 }
             }
@@ -148,8 +147,8 @@ impl Policy for CapturePolicy {
 
     fn leaves(&self, reason: &str) -> bool {
         let location = Python::attach(|py| self.at(py).location());
-        let stop = Stop { reason: reason::BYTECODE, message: reason.to_owned(), location };
-        self.state.stop.borrow_mut().get_or_insert(stop);
+        let found = GraphBreak { reason: reason::BYTECODE, message: reason.to_owned(), location };
+        self.state.graph_break.borrow_mut().get_or_insert(found);
         false
     }
 
@@ -394,7 +393,7 @@ impl Policy for CapturePolicy {
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
         let capture = self.at(iterator.get().py());
         let next = semantics::next(iterator.get());
-        if capture.stop.borrow().is_some() {
+        if capture.graph_break.borrow().is_some() {
             return Err(abort());
         }
         match next? {
@@ -496,7 +495,11 @@ impl Policy for CapturePolicy {
         if class.is_subclass_of::<PyKeyboardInterrupt>().unwrap_or(false) {
             // Not to be taken for one from outside.
             let location = capture.location();
-            return capture.unwind(Halt::Stop(Stop { reason: reason::RAISED, message: "raises KeyboardInterrupt".to_owned(), location }));
+            return capture.unwind(Halt::Break(GraphBreak {
+                reason: reason::RAISED,
+                message: "raises KeyboardInterrupt".to_owned(),
+                location,
+            }));
         }
         if let Err(halt) = capture.raises(&capture.tracked(exception), cause.map(|cause| capture.tracked(cause)).as_ref()) {
             return capture.unwind(halt);
@@ -589,7 +592,7 @@ impl<'py> Capture<'py> {
     /// A value about to become text.
     fn printable(&self, value: &Value<'py>) -> Result<Bound<'py, PyAny>, Halt> {
         if self.torch.any_fake(value.get()) {
-            return self.stop(reason::DATA_DEPENDENT_TEXT, "in a string");
+            return self.break_graph(reason::DATA_DEPENDENT_TEXT, "in a string");
         }
         self.guard_inside([value.get()], consulted::TEXT)?;
         self.readable(&self.tracked(value))

@@ -10,8 +10,8 @@ use pyo3::{
 
 use crate::{
     calls::{Keywords, receiver},
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -68,7 +68,7 @@ impl<'py> Capture<'py> {
             return self.guarded(self.guards.dict_keys(source, dict));
         }
         if self.guard_contents(target, source)? {
-            return self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(target)));
+            return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(target)));
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
                     return Ok(());
                 };
                 if field.extract::<&str>().is_ok_and(|field| field.contains(['.', '['])) {
-                    return self.stop(reason::C_FUNCTION, format!("str.{name}, which looks into {{{field}}}"));
+                    return self.break_graph(reason::C_FUNCTION, format!("str.{name}, which looks into {{{field}}}"));
                 }
                 if !format.is_none() {
                     waiting.push(format);

@@ -13,8 +13,8 @@ use pyo3::{
 use crate::{
     attributes::{instance_dict, lookup},
     calls::receiver,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// What `object.__reduce_ex__` asks an object for.
@@ -54,7 +54,7 @@ impl<'py> Capture<'py> {
         }
         let bound = receiver(callable).map(Tracked::new);
         let Some(target) = bound.clone().or_else(|| args.first().cloned()) else {
-            return self.stop(reason::C_FUNCTION, "__reduce_ex__ of nothing");
+            return self.break_graph(reason::C_FUNCTION, "__reduce_ex__ of nothing");
         };
         let rest = if bound.is_some() { args } else { &args[1..] };
         let name: String = callable.getattr("__name__")?.extract()?;
@@ -89,7 +89,7 @@ impl<'py> Capture<'py> {
         let class = object.get_type();
         let layout = Layout::of(&class)?;
         if layout.slots || !layout.base.is(self.py.get_type::<PyAny>()) || self.is_written(object) {
-            return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
         }
         for name in PROTOCOL {
             self.guards.absent(self.guards.attr(source, name));
@@ -99,14 +99,14 @@ impl<'py> Capture<'py> {
                 Some(found) => {
                     let plain = lookup(&self.py.get_type::<PyAny>(), name)?.is_some_and(|own| own.is(&found));
                     if !plain && !found.is_exact_instance_of::<PyFunction>() {
-                        return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+                        return self.break_graph(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
                     }
                     self.pin_class_attr(at, &found)?;
                 }
             }
         }
         if instance_dict(object).is_some_and(|dict| PROTOCOL.iter().any(|name| dict.contains(name).unwrap_or(true))) {
-            return self.stop(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
+            return self.break_graph(reason::UNGUARDABLE, format!("a copy of {}", type_name(object)));
         }
         Ok(())
     }

@@ -8,21 +8,21 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::{GraphBreak, reason},
     state::{Capture, Halt},
-    stop::{Stop, reason},
 };
 
 impl Capture<'_> {
     /// What the interpreter is told: an exception that the frame's handlers may catch, or that nothing more of it is captured.
     pub(crate) fn unwind(&self, halt: Halt) -> Unwind {
         match halt {
-            Halt::Raise(_) if self.stop.borrow().is_some() => abort(),
+            Halt::Raise(_) if self.graph_break.borrow().is_some() => abort(),
             Halt::Raise(error) => match self.interruption(&error).or_else(|| self.too_deep(&error)) {
                 Some(halt) => self.unwind(halt),
                 None => Unwind::Raise(error),
             },
-            Halt::Stop(stop) => {
-                self.stop.borrow_mut().get_or_insert(stop);
+            Halt::Break(found) => {
+                self.graph_break.borrow_mut().get_or_insert(found);
                 abort()
             }
         }
@@ -35,7 +35,7 @@ impl Capture<'_> {
             return None;
         }
         let (message, location) = with_room(py, || (error.to_string(), self.location()));
-        Some(Halt::Stop(Stop { reason: reason::RECURSION, message, location }))
+        Some(Halt::Break(GraphBreak { reason: reason::RECURSION, message, location }))
     }
 
     /// Ends the capture where a signal handler has raised: that is the caller's, as it is.
@@ -49,7 +49,7 @@ impl Capture<'_> {
     pub(crate) fn interrupted(&self, error: PyErr) -> Halt {
         let message = error.to_string();
         self.interruption.borrow_mut().get_or_insert(error);
-        Halt::Stop(Stop { reason: reason::RAISED, message, location: Vec::new() })
+        Halt::Break(GraphBreak { reason: reason::RAISED, message, location: Vec::new() })
     }
 
     /// The reason behind an exception of the session, or the exception itself.
@@ -64,9 +64,9 @@ impl Capture<'_> {
                 let text = |name: &str| failure.getattr(name).and_then(|value| value.extract::<String>()).unwrap_or_default();
                 let (id, message) = (text("reason"), text("message"));
                 match reason::named(&id) {
-                    Some(reason) => Halt::Stop(Stop { reason, message, location: self.location() }),
+                    Some(reason) => Halt::Break(GraphBreak { reason, message, location: self.location() }),
                     // Python refuses such an ID, too: this is about a package that does not fit the extension.
-                    None => Halt::Stop(self.internal(format!("there is no reason {id}: {message}"))),
+                    None => Halt::Break(self.internal(format!("there is no reason {id}: {message}"))),
                 }
             }
             _ => Halt::Raise(error),
@@ -74,16 +74,16 @@ impl Capture<'_> {
     }
 
     /// Something of ours went wrong here.
-    pub fn internal(&self, message: String) -> Stop {
-        Stop { reason: reason::INTERNAL_ERROR, message, location: self.location() }
+    pub fn internal(&self, message: String) -> GraphBreak {
+        GraphBreak { reason: reason::INTERNAL_ERROR, message, location: self.location() }
     }
 
     /// As [`Self::session_error`], where a torch function raised. On fakes it does so in other words than on tensors, and the
     /// user's code may catch the exception and read it.
     pub fn refused_by_torch(&self, error: PyErr) -> Halt {
         match self.session_error(error) {
-            Halt::Raise(error) => Halt::Stop(Stop { reason: reason::RAISED, message: error.to_string(), location: self.location() }),
-            stop @ Halt::Stop(_) => stop,
+            Halt::Raise(error) => Halt::Break(GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() }),
+            found @ Halt::Break(_) => found,
         }
     }
 }

@@ -36,8 +36,8 @@ use pyo3::{
 use crate::{
     again::Span,
     calls::Keywords,
+    graph_break::reason,
     state::{Capture, Outcome, Tracked},
-    stop::reason,
 };
 
 /// In how many frames a call may be made that is told from others by where it is made.
@@ -356,7 +356,7 @@ impl<'py> Capture<'py> {
         if self.graph.borrow().nodes().len() - first != region.nodes.1 - region.nodes.0
             || self.op_count() - ops != region.ops.1 - region.ops.0
         {
-            return self.stop(reason::INTERNAL_ERROR, "a repeated call has done something else");
+            return self.break_graph(reason::INTERNAL_ERROR, "a repeated call has done something else");
         }
         self.repeat_stores(region, first, &given);
         self.ask("note_repeated", (module,))?;
@@ -470,7 +470,7 @@ impl<'py> Capture<'py> {
             }
             Made::Node(node) => match values.get(&node.index()).cloned().or_else(|| self.fake_of(node.index())) {
                 Some(fake) => Ok(fake),
-                None => self.stop(reason::INTERNAL_ERROR, "a repeated call returns another's tensor"),
+                None => self.break_graph(reason::INTERNAL_ERROR, "a repeated call returns another's tensor"),
             },
         }
     }

@@ -17,12 +17,12 @@ use pyo3::{
 use crate::{
     effects::Effects,
     entered::Entered,
+    graph_break::{GraphBreak, reason},
     outputs::Outputs,
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
     state::{Capture, Halt, Input, State, Tracked},
-    stop::{Stop, reason},
     torch::Torch,
 };
 
@@ -59,9 +59,9 @@ pub struct Captured {
 }
 
 /// A frame that cannot be captured whole: why, and under which assumptions that is so.
-pub struct Stopped {
+pub struct Broken {
     /// The reason.
-    pub stop: Stop,
+    pub graph_break: GraphBreak,
     /// What was assumed until then.
     pub guards: GuardBuilder,
 }
@@ -77,12 +77,12 @@ pub fn capture<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
-) -> PyResult<Result<Captured, Stopped>> {
+) -> PyResult<Result<Captured, Broken>> {
     match whole(tables, function, args, kwargs, steps) {
         Ok(outcome) => Ok(outcome),
         Err(Ended::Interrupted(error)) => Err(error),
         // Nothing is known of the call: no other one will be tried either.
-        Err(Ended::Failed(error)) => Ok(Err(Stopped { stop: Stop::internal(&error), guards: GuardBuilder::new() })),
+        Err(Ended::Failed(error)) => Ok(Err(Broken { graph_break: GraphBreak::internal(&error), guards: GuardBuilder::new() })),
     }
 }
 
@@ -110,7 +110,7 @@ fn whole<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
-) -> Result<Result<Captured, Stopped>, Ended> {
+) -> Result<Result<Captured, Broken>, Ended> {
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -126,7 +126,9 @@ fn whole<'py>(
         return Err(Ended::Interrupted(error));
     }
     let outcome = match outcome.and_then(|outcome| left.map(|()| outcome)).map_err(Ended::from) {
-        Err(Ended::Failed(error)) => Err(Stop { location: raised_at(py, &error).unwrap_or_default(), ..Stop::internal(&error) }),
+        Err(Ended::Failed(error)) => {
+            Err(GraphBreak { location: raised_at(py, &error).unwrap_or_default(), ..GraphBreak::internal(&error) })
+        }
         outcome => outcome?,
     };
     let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -140,12 +142,12 @@ fn whole<'py>(
             };
             Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, recipe, session: session.unbind() }))
         }
-        Err(stop) => {
+        Err(found) => {
             state.graph.take();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Err(Stopped { stop, guards: state.guards }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards }))
         }
     }
 }
@@ -157,31 +159,31 @@ fn attempt<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
-) -> PyResult<Result<(Recipe, Vec<usize>), Stop>> {
+) -> PyResult<Result<(Recipe, Vec<usize>), GraphBreak>> {
     if let Some(kind) = runs_later(function) {
         let message = format!("a {kind}, which runs after the call");
-        return Ok(Err(Stop { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
+        return Ok(Err(GraphBreak { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
     }
     if let Ok(thread) = Thread::current(py)
         && let Some(observer) = observer(thread, function)
     {
-        return Ok(Err(Stop { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
+        return Ok(Err(GraphBreak { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = match finished {
         Ok(finished) => finished,
-        Err(refusal) => return Ok(Err(Stop { reason: reason::UNKNOWN_PYTHON, message: refusal.to_string(), location: Vec::new() })),
+        Err(refusal) => return Ok(Err(GraphBreak { reason: reason::UNKNOWN_PYTHON, message: refusal.to_string(), location: Vec::new() })),
     };
     let capture = Capture::new(py, state.clone());
     let outlived = dynamlir_interpreter::suspended(|| capture.outlived());
-    if let Some(stop) = state.stop.borrow().clone() {
-        return Ok(Err(stop));
+    if let Some(found) = state.graph_break.borrow().clone() {
+        return Ok(Err(found));
     }
     let halt = |halt: Halt| match halt {
-        Halt::Stop(stop) => stop,
+        Halt::Break(found) => found,
         Halt::Raise(error) => {
-            Stop { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
+            GraphBreak { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
         }
     };
     let value = match finished.result {
@@ -189,7 +191,7 @@ fn attempt<'py>(
         Err(error) => return Ok(Err(halt(capture.session_error(error)))),
     };
     if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
-        return Ok(Err(Stop { reason: reason::STATE_LEFT_SET, message, location }));
+        return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
     if let Err(error) = outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.settle_writes()) {
         return Ok(Err(halt(error)));

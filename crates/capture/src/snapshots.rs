@@ -7,8 +7,8 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -19,7 +19,7 @@ impl<'py> Capture<'py> {
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
             Some(source) if self.guard_contents(&value.object, source)? => {
-                self.stop(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
+                self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
             }
             _ => Ok(value.object.clone()),
         }
@@ -65,7 +65,7 @@ impl<'py> Capture<'py> {
             let known = self.guarded(self.guards.set_order(source, container))?;
             let frozen = container.is_exact_instance_of::<pyo3::types::PyFrozenSet>();
             if !known && (!frozen || self.guards.identity(source, container).is_err()) {
-                return self.stop(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
+                return self.break_graph(reason::UNGUARDABLE, format!("a set of objects at {}", self.guards.expression(source)));
             }
             container.clone()
         };
@@ -98,7 +98,7 @@ impl<'py> Capture<'py> {
         }
         self.pin_factory(object, source)?;
         if self.has_defaults(object)? {
-            return self.stop(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
+            return self.break_graph(reason::SIDE_EFFECT, format!("a default may be put into {}", self.guards.expression(source)));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<'py> Capture<'py> {
                 && let Some((original, source)) = self.originals.borrow().get(&(copy.as_ptr() as usize))
                 && copy.len()? != original.bind(self.py).len()?
             {
-                return self.stop(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(*source)));
+                return self.break_graph(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(*source)));
             }
         }
         Ok(())

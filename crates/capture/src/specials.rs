@@ -10,8 +10,8 @@ use crate::{
     calls::{COMPARISONS, Keywords, describe, in_place, receiver},
     consulted,
     effects::Special,
+    graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
-    stop::reason,
     tensors::rows,
 };
 
@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
                 let bound = receiver(&callable.object).map(Tracked::new);
                 let args: Vec<_> = bound.into_iter().chain(args.iter().cloned()).collect();
                 let [owner, name] = &args[..] else {
-                    return self.stop(reason::C_FUNCTION, describe(&callable.object));
+                    return self.break_graph(reason::C_FUNCTION, describe(&callable.object));
                 };
                 match self.source(owner) {
                     Some(source) if !self.torch.is_fake(&owner.object) => self.stored_attr(&owner.object, source, &name_of(name)?),
@@ -72,7 +72,7 @@ impl<'py> Capture<'py> {
                         self.store_generic_attr(owner, &name_of(name)?, Some(value))?;
                     }
                     (Special::GenericDelAttr, [owner, name]) => self.store_generic_attr(owner, &name_of(name)?, None)?,
-                    _ => return self.stop(reason::C_FUNCTION, describe(&callable.object)),
+                    _ => return self.break_graph(reason::C_FUNCTION, describe(&callable.object)),
                 }
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
@@ -166,7 +166,7 @@ impl<'py> Capture<'py> {
     fn chain_of(&self, function: &Bound<'py, PyAny>, iterables: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let chain = function.getattr("__self__")?;
         if !self.torch.is_container(&iterables.object) || !self.effects.is_pure(&chain) {
-            return self.stop(reason::C_FUNCTION, describe(function));
+            return self.break_graph(reason::C_FUNCTION, describe(function));
         }
         let each = self.unpack_any(iterables, None)?;
         self.call_pure(&chain, &each, &Vec::new())

@@ -20,9 +20,9 @@ use crate::{
     beneath::Native,
     effects::Effects,
     entered,
+    graph_break::{GraphBreak, reason},
     patched::Facts,
     repeats::Known,
-    stop::{Stop, reason},
     torch::Torch,
 };
 
@@ -52,7 +52,7 @@ pub enum Halt {
     /// Python raised; the frame may handle it.
     Raise(PyErr),
     /// The capture ends.
-    Stop(Stop),
+    Break(GraphBreak),
 }
 
 impl From<PyErr> for Halt {
@@ -90,7 +90,7 @@ pub struct State {
     /// The torch-level graph.
     pub graph: RefCell<Graph<Py<PyAny>>>,
     /// Why it ended early; once set, everything unwinds.
-    pub stop: RefCell<Option<Stop>>,
+    pub graph_break: RefCell<Option<GraphBreak>>,
     /// How deep a value is looked into.
     pub(crate) nesting: Rc<Cell<usize>>,
     /// What a signal handler has raised.
@@ -142,8 +142,6 @@ pub struct State {
     pub(crate) specials: RefCell<HashSet<(usize, usize)>>,
     /// Existing objects that C code has compared with others by identity.
     pub(crate) compared: RefCell<HashSet<SourceId>>,
-    /// Source numbers in use on the interpreter's stack.
-    pub(crate) known_sources: RefCell<HashMap<u32, SourceId>>,
     /// First units and lines of code objects, by address, kept alive.
     lines: RefCell<LinesByCode>,
     /// What is guarded of torch, and how the capture began.
@@ -209,7 +207,7 @@ impl State {
             torch,
             guards: GuardBuilder::new(),
             graph: RefCell::default(),
-            stop: RefCell::default(),
+            graph_break: RefCell::default(),
             interruption: RefCell::default(),
             nesting: Rc::default(),
             inputs: RefCell::default(),
@@ -229,7 +227,6 @@ impl State {
             called_back: Cell::new(0),
             asks_a_module: Cell::new(false),
             native: RefCell::default(),
-            known_sources: RefCell::default(),
             lines: RefCell::default(),
             facts: Facts::new(session.py()),
             returned: RefCell::default(),
@@ -276,8 +273,8 @@ impl<'py> Capture<'py> {
     }
 
     /// Ends the capture.
-    pub fn stop<T>(&self, reason: &'static str, message: impl Into<String>) -> Outcome<T> {
-        Err(Halt::Stop(Stop { reason, message: message.into(), location: self.location() }))
+    pub fn break_graph<T>(&self, reason: &'static str, message: impl Into<String>) -> Outcome<T> {
+        Err(Halt::Break(GraphBreak { reason, message: message.into(), location: self.location() }))
     }
 
     /// The Python lines being run, innermost first.
@@ -384,7 +381,7 @@ impl<'py> Capture<'py> {
         Err(match self.session_error(error) {
             // Of ours: no handler of the frame's may see it.
             Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
-                Halt::Stop(Stop { location: self.location(), ..Stop::internal(&error) })
+                Halt::Break(GraphBreak { location: self.location(), ..GraphBreak::internal(&error) })
             }
             halt => halt,
         })
@@ -482,7 +479,7 @@ impl<'py> Capture<'py> {
             if value.object.is(self.py.NotImplemented()) {
                 return self.pin_type(&value.object, source);
             }
-            return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
+            return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
         }
         Ok(())
     }
@@ -494,7 +491,7 @@ impl<'py> Capture<'py> {
 
     fn unguardable(&self, error: &GuardError, message: String) -> Halt {
         let interrupted = if let GuardError::Python(error) = error { self.interruption(error) } else { None };
-        interrupted.unwrap_or_else(|| Halt::Stop(Stop { reason: reason::UNGUARDABLE, message, location: self.location() }))
+        interrupted.unwrap_or_else(|| Halt::Break(GraphBreak { reason: reason::UNGUARDABLE, message, location: self.location() }))
     }
 
     /// Guards that an existing object is this very one: functions, classes, modules.

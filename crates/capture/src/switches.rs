@@ -15,9 +15,9 @@ use pyo3::{
 
 use crate::{
     calls::{Keywords, receiver},
+    graph_break::reason,
     kinds,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 /// What a switch makes of a call.
@@ -75,7 +75,7 @@ impl<'py> Capture<'py> {
         let object = &callable.object;
         let Some(switch) = dynamlir_interpreter::suspended(|| self.switch(object))? else { return Ok(None) };
         if let Switch::Out(what) = switch {
-            return self.stop(reason::DISABLED, what);
+            return self.break_graph(reason::DISABLED, what);
         }
         self.unrepeatable.set(self.unrepeatable.get() + 1);
         if object.is_exact_instance_of::<PyFunction>() {
@@ -94,7 +94,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture at a frame whose function is kept out of graphs: C code may have called it, or it is the captured one.
     pub(crate) fn refuse_disabled(&self, function: &Bound<'py, PyAny>) -> Outcome<()> {
         match dynamlir_interpreter::suspended(|| kept_out(function))? {
-            Some(what) => self.stop(reason::DISABLED, what),
+            Some(what) => self.break_graph(reason::DISABLED, what),
             None => Ok(()),
         }
     }
@@ -106,7 +106,7 @@ impl<'py> Capture<'py> {
                 self.pin_type(tensor, source)?;
                 self.guards.present(self.guards.source(Source::Attr(source, name.into())));
                 let (shape, by) = (tensor.getattr("shape")?, if name == DYNAMIC_MARKS[0] { "mark_dynamic" } else { "mark_unbacked" });
-                return self.stop(reason::DYNAMIC_SHAPE, format!("a tensor of shape {:?}, by {by}", shape.extract::<Vec<i64>>()?));
+                return self.break_graph(reason::DYNAMIC_SHAPE, format!("a tensor of shape {:?}, by {by}", shape.extract::<Vec<i64>>()?));
             }
         }
         Ok(())
@@ -187,7 +187,10 @@ impl<'py> Capture<'py> {
             return Ok(result);
         }
         let kind = type_name(&result.object);
-        self.stop(reason::UNGUARDABLE, format!("{}, by torch.compiler.allow_in_graph, returns a {kind}", full_name(&callable.object)))
+        self.break_graph(
+            reason::UNGUARDABLE,
+            format!("{}, by torch.compiler.allow_in_graph, returns a {kind}", full_name(&callable.object)),
+        )
     }
 
     /// A function whose result is the same for ever, by the user's word; for these arguments, which are guarded.
@@ -199,7 +202,7 @@ impl<'py> Capture<'py> {
                 return Ok(object);
             }
             let kind = if self.torch.any_fake(&object) { "tensor".to_owned() } else { type_name(&object) };
-            self.stop(
+            self.break_graph(
                 reason::UNGUARDABLE,
                 format!("{}, by torch.compiler.assume_constant_result, of a {kind}", full_name(&callable.object)),
             )
@@ -214,7 +217,7 @@ impl<'py> Capture<'py> {
             return self.met(result);
         }
         let kind = type_name(&result);
-        self.stop(
+        self.break_graph(
             reason::UNGUARDABLE,
             format!("{}, by torch.compiler.assume_constant_result, returns a {kind}", full_name(&callable.object)),
         )
@@ -230,7 +233,11 @@ impl<'py> Capture<'py> {
             return self.source(value).map_or(Ok(()), |source| self.pin(object, source));
         }
         let seen = self.readable(value)?;
-        if self.is_transparent(&seen) { Ok(()) } else { self.stop(reason::UNGUARDABLE, format!("objects in a {}", type_name(object))) }
+        if self.is_transparent(&seen) {
+            Ok(())
+        } else {
+            self.break_graph(reason::UNGUARDABLE, format!("objects in a {}", type_name(object)))
+        }
     }
 
     /// Whether a value is made of tensors, numbers and text.

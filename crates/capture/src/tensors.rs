@@ -12,8 +12,8 @@ use dynamlir_guards::{Constant, Source, SourceId};
 
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
+    graph_break::reason,
     state::{Capture, Outcome, Tracked},
-    stop::reason,
 };
 
 /// Attributes and methods that show what a fake has not: memory, contents, identity, autograd.
@@ -209,10 +209,10 @@ impl<'py> Capture<'py> {
 
     fn method_call(&self, name: &str, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
         if CONTENTS.contains(&name) {
-            return self.stop(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
+            return self.break_graph(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
         }
         if ESCAPES.contains(&name) && name != "cpu" {
-            return self.stop(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
+            return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
         }
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
@@ -301,12 +301,12 @@ impl<'py> Capture<'py> {
             // Where a tensor begins in its storage is in no other guard.
             let method = self.guards.source(Source::GetAttr(source, "storage_offset".into()));
             let none = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
-            let Some(none) = none else { return self.stop(reason::INTERNAL_ERROR, "no constant of an empty tuple") };
+            let Some(none) = none else { return self.break_graph(reason::INTERNAL_ERROR, "no constant of an empty tuple") };
             let offset = dynamlir_interpreter::suspended(|| real.call_method0("storage_offset"))?;
             self.guarded(self.guards.equals(self.guards.source(Source::Answer(method, none)), &offset))?;
             return Ok(());
         }
-        self.stop(reason::TENSOR_ESCAPE, format!("{name}, which tells of a tensor's memory"))
+        self.break_graph(reason::TENSOR_ESCAPE, format!("{name}, which tells of a tensor's memory"))
     }
 
     /// Gives the fakes in a result their nodes: the call's, or items of it.
@@ -357,7 +357,7 @@ impl<'py> Capture<'py> {
                 return Ok(Tracked::new(self.py.None().into_bound(self.py)));
             }
             "cpu" => {}
-            _ if ESCAPES.contains(&key.as_str()) => return self.stop(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
+            _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
         }
         if let Some((real, source)) = self.real_of(fake) {

@@ -9,8 +9,8 @@ use pyo3::{
 
 use crate::{
     calls::{Keywords, describe},
+    graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
-    stop::reason,
 };
 
 impl<'py> Capture<'py> {
@@ -39,7 +39,7 @@ impl<'py> Capture<'py> {
         let named = PyTuple::new(self.py, keywords.iter())?;
         let given = PyTuple::new(self.py, [positional.as_any(), named.as_any()])?;
         let Some(given) = Constant::new(given.as_any())? else {
-            return self.stop(reason::C_FUNCTION, "functools.lru_cache, of more than numbers and text");
+            return self.break_graph(reason::C_FUNCTION, "functools.lru_cache, of more than numbers and text");
         };
         if let Some(answer) = dynamlir_interpreter::suspended(|| remembered(&callable.object, &positional, &keywords))? {
             let asked = self.guards.source(Source::Remembered(source, given));
@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
         }
         let asked = self.guards.source(Source::Remembers(source, given));
         self.guarded(self.guards.equals(asked, PyBool::new(self.py, false).as_any()))?;
-        self.stop(reason::FIRST_CALL, describe(&callable.object))
+        self.break_graph(reason::FIRST_CALL, describe(&callable.object))
     }
 
     /// A call of a `functools.partial`: of its function, with its arguments before those of the call.
@@ -125,7 +125,7 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         let Ok(items) = value.cast_exact::<PyTuple>() else {
-            return self.stop(reason::UNGUARDABLE, format!("{} at {}", type_name(value), self.guards.expression(source)));
+            return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(value), self.guards.expression(source)));
         };
         self.pin_type(value, source)?;
         self.guards.length(source, items.len());
@@ -204,7 +204,7 @@ impl<'py> Capture<'py> {
         let enabled = enabled.object.is_truthy()?;
         if enabled != self.in_inference_mode()? {
             let called = if enabled { "True" } else { "False" };
-            return self.stop(reason::THREAD_STATE, format!("torch.inference_mode({called}) within the function"));
+            return self.break_graph(reason::THREAD_STATE, format!("torch.inference_mode({called}) within the function"));
         }
         Ok(Tracked::new(self.ask("inference_mode", (enabled,))?))
     }
@@ -217,7 +217,7 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
         if self.py.import("torch._C")?.call_method0("is_grad_enabled")?.is_truthy()? {
-            return self.stop(reason::AUTOGRAD, "autograd.Function.apply");
+            return self.break_graph(reason::AUTOGRAD, "autograd.Function.apply");
         }
         let class = self.met(callable.getattr("__self__")?)?;
         let context = Tracked::new(self.ask("function_context", (args.len(),))?);
@@ -238,7 +238,7 @@ impl<'py> Capture<'py> {
         let passed =
             is_input(&result.object) || result.object.cast::<PyTuple>().is_ok_and(|items| items.iter().any(|item| is_input(&item)));
         if passed {
-            return self.stop(reason::C_FUNCTION, "autograd.Function.apply, which returns its input");
+            return self.break_graph(reason::C_FUNCTION, "autograd.Function.apply, which returns its input");
         }
         Ok(result)
     }

@@ -9,7 +9,7 @@ use dynamlir_capture::{
         claim::{Calls, Claim},
         claims,
     },
-    stop::Stop,
+    graph_break::GraphBreak,
 };
 use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Graph, Kind};
@@ -78,7 +78,7 @@ pub fn capture<'py>(
     let outcome = dynamlir_capture::capture(&tables(py)?, function, args.unwrap_or(&empty), kwargs, steps)?;
     let Captured { graph, guards, inputs, session, .. } = match outcome {
         Ok(captured) => captured,
-        Err(stopped) => return Ok(stop_tuple(py, stopped.stop)?.into_any()),
+        Err(broken) => return Ok(break_tuple(py, broken.graph_break)?.into_any()),
     };
     let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
     let guards = guards.build(py)?;
@@ -94,8 +94,8 @@ impl CapturedFrame {
 }
 
 /// `(reason, message, location)`
-pub fn stop_tuple(py: Python<'_>, stop: Stop) -> PyResult<Bound<'_, PyTuple>> {
-    (stop.reason, stop.message, stop.location).into_pyobject(py)
+pub fn break_tuple(py: Python<'_>, found: GraphBreak) -> PyResult<Bound<'_, PyTuple>> {
+    (found.reason, found.message, found.location).into_pyobject(py)
 }
 
 #[pymethods]

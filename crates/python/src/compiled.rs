@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use dynamlir_capture::{
-    Captured, Stopped, interruption_behind,
-    stop::{Stop, reason},
+    Broken, Captured,
+    graph_break::{GraphBreak, reason},
+    interruption_behind,
 };
 use dynamlir_cpython_abi::{
     abi,
@@ -25,7 +26,7 @@ use pyo3::{
 };
 
 use crate::{
-    capture::{CapturedFrame, stop_tuple, tables},
+    capture::{CapturedFrame, break_tuple, tables},
     entries::{self, CacheView},
     errors::RunError,
     graph::{Held, NativeGraph},
@@ -95,15 +96,15 @@ impl PythonCompiler {
         let key = miss.callable.key();
         let outcome = dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
         match outcome {
-            Err(Stopped { stop, guards }) => self.stopped(miss, stop, guards.build(py).ok())?,
+            Err(Broken { graph_break: found, guards }) => self.stopped(miss, found, guards.build(py).ok())?,
             Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
                 let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
                 let inputs = inputs.into_iter().map(|input| input.real).collect();
                 let guards = match guards.build(py) {
                     Ok(guards) => guards,
                     Err(error) => {
-                        let stop = Stop { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
-                        return self.stopped(miss, stop, None).map(|()| true);
+                        let found = GraphBreak { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
+                        return self.stopped(miss, found, None).map(|()| true);
                     }
                 };
                 let captured = Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?;
@@ -124,11 +125,11 @@ impl PythonCompiler {
     }
 
     /// Notes that calls under these guards are plain Python; without guards, which is right as well, all that no other entry fits.
-    fn stopped(&self, miss: &Miss<'_, '_>, stop: Stop, guards: Option<GuardSet>) -> PyResult<()> {
+    fn stopped(&self, miss: &Miss<'_, '_>, found: GraphBreak, guards: Option<GuardSet>) -> PyResult<()> {
         let py = miss.function.py();
         let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
         // Under `fullgraph` this raises, and so will the next call.
-        let why = self.object.bind(py).call_method1("stopped", stop_tuple(py, stop)?)?;
+        let why = self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?;
         miss.callable.cache().add(Entry::new(miss.callable.key(), guards, plain(&why)?));
         Ok(())
     }

@@ -1,11 +1,14 @@
-//! Why a capture ended before the frame did.
+//! Why a graph ends before its frame does.
+//!
+//! Today the frame then runs as plain Python from its beginning. The [kind](reason::Kind) of the reason says what could be
+//! done instead: capture what Python does there, or go on after it in another graph.
 
 use dynamlir_graph::Line;
 use pyo3::PyErr;
 
 /// A reason from the registry (`dynamlir.reasons`), with what happened and where in the user's Python.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct GraphBreak {
     /// The reason's ID.
     pub reason: &'static str,
     /// What happened, in a few words.
@@ -14,10 +17,15 @@ pub struct Stop {
     pub location: Vec<Line>,
 }
 
-impl Stop {
+impl GraphBreak {
     /// The capture itself failed.
     pub fn internal(error: &PyErr) -> Self {
         Self { reason: reason::INTERNAL_ERROR, message: error.to_string(), location: Vec::new() }
+    }
+
+    /// What could be done about it.
+    pub fn kind(&self) -> reason::Kind {
+        reason::kind(self.reason)
     }
 }
 
