@@ -3,7 +3,7 @@
 use std::{collections::HashSet, rc::Rc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::Recipe;
+use dynamlir_frame::{AfterGraph, Epilogue};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::{flags, with_policy};
@@ -52,8 +52,8 @@ pub struct Captured {
     pub inputs: Vec<Input>,
     /// Where they stand among what the guards collect.
     pub tensors: Vec<usize>,
-    /// What the call returns.
-    pub recipe: Recipe,
+    /// What comes after the graph.
+    pub epilogue: Epilogue,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
 }
@@ -134,13 +134,13 @@ fn whole<'py>(
     let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     state.guards.torch_state(torch_state);
     match outcome {
-        Ok((recipe, kept)) => {
+        Ok((epilogue, kept)) => {
             let (graph, inputs) = finish(&state, &kept);
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, recipe, session: session.unbind() }))
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, session: session.unbind() }))
         }
         Err(found) => {
             state.graph.take();
@@ -159,7 +159,7 @@ fn attempt<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
-) -> PyResult<Result<(Recipe, Vec<usize>), GraphBreak>> {
+) -> PyResult<Result<(Epilogue, Vec<usize>), GraphBreak>> {
     if let Some(kind) = runs_later(function) {
         let message = format!("a {kind}, which runs after the call");
         return Ok(Err(GraphBreak { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
@@ -198,8 +198,8 @@ fn attempt<'py>(
     }
     let mut outputs = Outputs::default();
     let returned = Tracked { source: state.returned.take(), object: value };
-    let recipe = match capture.recipe(&returned, &mut outputs) {
-        Ok(recipe) => recipe,
+    let epilogue = match capture.recipe(&returned, &mut outputs) {
+        Ok(recipe) => Epilogue::new(vec![AfterGraph::Return(recipe)]),
         Err(error) => return Ok(Err(halt(error))),
     };
     let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();
@@ -208,7 +208,7 @@ fn attempt<'py>(
         Err(error) => return Ok(Err(halt(error))),
     };
     match capture.session().call_method1("finish", (outputs.fakes, named_inputs(state))) {
-        Ok(kept) => Ok(Ok((recipe, kept.extract()?))),
+        Ok(kept) => Ok(Ok((epilogue, kept.extract()?))),
         Err(error) => Ok(Err(halt(capture.session_error(error)))),
     }
 }

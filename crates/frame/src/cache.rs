@@ -12,18 +12,18 @@ use dynamlir_cpython_abi::{Abi, CodeSlot};
 use dynamlir_guards::GuardSet;
 use pyo3::prelude::*;
 
-use crate::{graph::Graph, recipe::Recipe, written::Written};
+use crate::{epilogue::Epilogue, graph::Graph, written::Written};
 
 /// What an entry does when its guards pass.
 pub enum Run {
-    /// Runs a graph on the collected tensors, and makes the result.
+    /// Runs a graph on the collected tensors, then what comes after it.
     Graph {
         /// The graph.
         graph: Box<dyn Graph>,
         /// Where the tensors it takes stand among what the guards collect.
         tensors: Vec<usize>,
-        /// The result.
-        recipe: Recipe,
+        /// What is done with its results.
+        epilogue: Epilogue,
         /// Whether the guards say all that the graph wants to know of the tensors.
         known: bool,
     },
@@ -77,10 +77,10 @@ impl Plain {
 
 impl Run {
     /// A graph on what these guards collect.
-    pub fn graph(graph: Box<dyn Graph>, tensors: Vec<usize>, recipe: Recipe, guards: &GuardSet) -> Self {
+    pub fn graph(graph: Box<dyn Graph>, tensors: Vec<usize>, epilogue: Epilogue, guards: &GuardSet) -> Self {
         let collected = guards.tensor_guards();
         let guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
-        Self::Graph { known: graph.accepts(&guarded), graph, tensors, recipe }
+        Self::Graph { known: graph.accepts(&guarded), graph, tensors, epilogue }
     }
 }
 

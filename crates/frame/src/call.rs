@@ -27,7 +27,6 @@ use crate::{
     bind::{Owned, Signature, Slots},
     cache::{Cache, Entry, Run, Share, forgotten},
     graph::{Failed, Objects},
-    recipe::{Recipe, Supply},
     settings,
     stance::Stance,
 };
@@ -186,7 +185,7 @@ impl Callable {
     /// Makes a callable.
     ///
     /// # Errors
-    /// When the function is none of Python's.
+    /// When it is not a Python function.
     pub fn new(description: Description<'_>, compiler: Box<dyn Compiler>) -> PyResult<Self> {
         let Description { function, bound, skips_first, plain, share, forced } = description;
         let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
@@ -289,7 +288,7 @@ impl Callable {
     }
 
     fn run<'py>(&self, py: Python<'py>, entry: &Arc<Entry>, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
-        let Run::Graph { graph, tensors, recipe, known } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
+        let Run::Graph { graph, tensors, epilogue, known } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
         let values = inputs.tensors(entry.guards.input_count());
         let mut arguments: SmallVec<[&Bound<'py, PyAny>; 12]> = SmallVec::with_capacity(tensors.len());
         for &at in tensors {
@@ -300,8 +299,7 @@ impl Callable {
         let known = *known && inputs.undisturbed() && arguments.len() == tensors.len();
         let mut results = Objects::new();
         match graph.run(py, &arguments, known, &mut results) {
-            Ok(()) if matches!(recipe, Recipe::Output(0)) && results.len() == 1 => Ok(results.pop().map_or(Hit::Failed, Hit::Done)),
-            Ok(()) => recipe.make(py, &mut Supply { inputs: values, outputs: &results, kept: Vec::new() }).map(Hit::Done),
+            Ok(()) => epilogue.run(py, values, results).map(Hit::Done),
             Err(Failed::Raise(error)) => Err(error),
             Err(Failed::Before(error)) => {
                 self.compiler.failed(py, &error)?;

@@ -10,6 +10,7 @@
 mod bind;
 mod cache;
 mod call;
+mod epilogue;
 mod graph;
 mod recipe;
 pub mod settings;
@@ -19,6 +20,7 @@ mod written;
 pub use bind::{Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
+pub use epilogue::{AfterGraph, Epilogue};
 pub use graph::{Failed, Graph, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};
 pub use written::{Named, Written, write};

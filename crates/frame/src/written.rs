@@ -1,4 +1,4 @@
-//! An entry as Python code, for people: what the graph takes, its call, and what the recipe makes of its results.
+//! An entry as Python code, for people: what the graph takes, its call, and what is made of its results.
 //!
 //! ```python
 //! graph_out = __compiled_graph_0(x, self._parameters['weight'])
@@ -26,6 +26,7 @@ use pyo3::{
 
 use crate::{
     cache::{Entry, Run},
+    epilogue::AfterGraph,
     recipe::{Instance, Recipe},
 };
 
@@ -84,7 +85,7 @@ fn unwritable(what: &str) -> PyErr {
 /// When the recipe or the way to an input has no Python that surely does the same, or something has died.
 pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> PyResult<Option<Written>> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let Run::Graph { tensors, recipe, .. } = &entry.run else { return Ok(None) };
+    let Run::Graph { tensors, epilogue, .. } = &entry.run else { return Ok(None) };
     let mut scribe = Scribe {
         py: globals.py(),
         guards: &entry.guards,
@@ -97,13 +98,13 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
         kept: HashMap::new(),
         results: String::new(),
     };
-    repeated(recipe, &mut scribe.again);
+    epilogue.steps().iter().flat_map(AfterGraph::recipes).for_each(|recipe| repeated(recipe, &mut scribe.again));
     let inputs = tensors.iter().map(|&place| scribe.input(place)).collect::<PyResult<_>>()?;
     let graph = scribe.name(&format!("__compiled_graph_{}", NEXT.fetch_add(1, Ordering::Relaxed)), Named::Graph)?;
     scribe.results = scribe.local("graph_out")?;
     let results = scribe.results.clone();
     scribe.body.push(Statement::Assign(results, graph.call(inputs)));
-    let result = scribe.value(recipe)?;
+    let result = scribe.steps(epilogue.steps())?;
     let Scribe { names, body, .. } = scribe;
     let code = dynamlir_bytecode::write(like, &body, &result).map_err(|error| unwritable(&error.to_string()))?;
     Ok(Some(Written { code, names }))
@@ -216,6 +217,21 @@ impl<'py> Scribe<'_, 'py> {
 
     fn values(&mut self, items: &[Recipe]) -> PyResult<Vec<Expr>> {
         items.iter().map(|item| self.value(item)).collect()
+    }
+
+    /// What comes after the graph; the result.
+    fn steps(&mut self, steps: &[AfterGraph]) -> PyResult<Expr> {
+        for step in steps {
+            match step {
+                AfterGraph::StoreAttribute { owner, name, value } => {
+                    let given = vec![self.value(owner)?, self.object(name.bind(self.py).as_any())?, self.value(value)?];
+                    let store = self.builtin("object")?.attr("__setattr__").call(given);
+                    self.body.push(Statement::Do(store));
+                }
+                AfterGraph::Return(recipe) => return self.value(recipe),
+            }
+        }
+        Err(unwritable("an entry without a result"))
     }
 
     /// A value of the result; what needs statements of its own has them put before.

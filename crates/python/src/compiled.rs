@@ -97,7 +97,7 @@ impl PythonCompiler {
         let outcome = dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
         match outcome {
             Err(Broken { graph_break: found, guards }) => self.stopped(miss, found, guards.build(py).ok())?,
-            Ok(Captured { graph, guards, inputs, tensors, recipe, session }) => {
+            Ok(Captured { graph, guards, inputs, tensors, epilogue, session }) => {
                 let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
                 let inputs = inputs.into_iter().map(|input| input.real).collect();
                 let guards = match guards.build(py) {
@@ -116,7 +116,7 @@ impl PythonCompiler {
                         Ok(native) => Box::new(Held(native.clone().unbind())),
                         Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
                     };
-                    Run::graph(graph, tensors, recipe, &guards)
+                    Run::graph(graph, tensors, epilogue, &guards)
                 };
                 self.add(miss, Entry::new(key, guards, run))?;
             }
