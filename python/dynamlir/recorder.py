@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import aten_schema, identity, layouts, memo, modes, overlap
+from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, made_fake
 from .memory import filler, is_beyond, is_dense, share_counter
@@ -97,12 +98,17 @@ class OpRecorder(TorchDispatchMode):
         self._inputs: list[torch.Tensor] = []
         self._ids: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
-        self._storage_values: dict[int, int] = {}
+        self.shown = Counts()
+        """How many values show each storage."""
         self._input_storages: dict[int, int] = {}
         self.memo = memo.Memo(faker.mode)
         self.templates: dict[int, memo.Template] = {}
         """By which each operation could be recorded again, by its place among the operations; see `repeat`."""
         self.eager_facts: dict[int, dict[str, Any]] = {}
+        self.versions: list[tuple[torch.Tensor, int]] = []
+        """Tensors that operations have written, each with its version before."""
+        self.reshaped = 0
+        """How many tensors have become views of themselves in place."""
 
     # -- values
 
@@ -117,7 +123,7 @@ class OpRecorder(TorchDispatchMode):
             self._ids[id(fake)] = value
             self.memo.note(fake, value, meta, storage)
         self._inputs.append(fake)
-        self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
+        self.shown.add(storage)
         self.recording.inputs.append(InputRecord(value, name, meta, number, fake.requires_grad))
         return value
 
@@ -166,7 +172,7 @@ class OpRecorder(TorchDispatchMode):
 
     def show(self, fake: torch.Tensor) -> None:
         """Say that a value without a fake shows the memory of this one."""
-        self._count(fake.untyped_storage()._cdata)
+        self.shown.add(fake.untyped_storage()._cdata)
 
     def would_be(self, real: torch.Tensor) -> memo.Value | None:
         """What the fake of a real tensor would look like, but for its number; None if unlike any other's."""
@@ -344,6 +350,7 @@ class OpRecorder(TorchDispatchMode):
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
+        self.versions += [(tensor, tensor._version) for tensor in written]
         out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
         bump = int(aten_schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
@@ -451,7 +458,7 @@ class OpRecorder(TorchDispatchMode):
             same = [at for at, operand in enumerate(operands) if operand is leaf]
             shared = same or [at for at, other in enumerate(storages) if other == storage]
             alias = shared[0] if shared else -1
-            if alias < 0 and storage in self._storage_values and storage not in fresh:
+            if alias < 0 and storage in self.shown and storage not in fresh:
                 raise Fallback("unknown-tensor", f"{schema} returns memory that is not an operand's")
             if schema in memo.UNSAFE_VIEWS and self._is_temporary(storage):
                 alias = -1
@@ -472,15 +479,11 @@ class OpRecorder(TorchDispatchMode):
         self._ids[id(fake)] = value
         self.memo.note(fake, value, meta, storage)
         self._alive.append(fake)
-        self._count(storage)
-
-    def _count(self, storage: int) -> None:
-        """Count one value more that shows a storage."""
-        self._storage_values[storage] = self._storage_values.get(storage, 0) + 1
+        self.shown.add(storage)
 
     def _is_temporary(self, storage: int) -> bool:
         """Whether one value shows a storage, which is no input's."""
-        return storage not in self._input_storages and self._storage_values.get(storage, 0) == 1
+        return storage not in self._input_storages and self.shown.of(storage) == 1
 
     # -- special cases
 
@@ -494,6 +497,7 @@ class OpRecorder(TorchDispatchMode):
             raise Fallback("metadata-mutation", f"{func} on an input")
         args = encode(full, self.id_of)
         raw = [self._refs(value) for value in full]
+        self.reshaped += 1
         version = target._version
         out = func(*positional, **keywords)
         if target._version != version:

@@ -115,7 +115,7 @@ def test_views_that_nobody_sees_are_counted() -> None:
     case = recorded(lambda x, w: x.t().unsqueeze(0) + (x @ w).t().unsqueeze(0))
     x = case.add(torch.zeros(3, 4), "x2")
     case.again(x, torch.zeros(4, 4))
-    shown = [case.recorder._storage_values[fake.untyped_storage()._cdata] for fake in (case.x, x)]
+    shown = [case.recorder.shown.of(fake.untyped_storage()._cdata) for fake in (case.x, x)]
     assert shown == [3, 3]
 
 

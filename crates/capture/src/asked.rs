@@ -75,7 +75,7 @@ impl<'py> Capture<'py> {
             }
             // `copy` only tells objects apart by it.
             Some(source) if self.copies() => {
-                self.compared.borrow_mut().insert(source);
+                self.existing.note_compared(source);
                 Ok(Tracked::new(function.call1((object,))?))
             }
             Some(source) => {

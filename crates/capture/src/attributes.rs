@@ -344,27 +344,23 @@ impl<'py> Capture<'py> {
             return self.returned(raised).map(|_| ());
         }
         let value = value.map(|value| value.object.clone().unbind());
-        let mut written = self.written.borrow_mut();
-        if let Some(entry) = written.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == key) {
-            entry.deleted |= value.is_none();
-            entry.value = value;
-            entry.location = self.location();
-        } else {
-            let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
-            let stored = self.guards.attr(source, &key);
-            match &before {
-                // What stands there decides whether it was set back.
-                Some(before) => {
-                    if !self.guarded(self.guards.equals(stored, before.bind(self.py)))? {
-                        drop(written);
-                        return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
-                    }
-                }
-                None => self.guards.absent(stored),
-            }
-            let (location, deleted) = (self.location(), value.is_none());
-            written.push(Written { owner: owner.clone().unbind(), source, name: key, value, before, location, deleted });
+        let location = self.location();
+        if self.writes.rewrite(owner, &key, value.as_ref(), location.clone()) {
+            return Ok(());
         }
+        let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
+        let stored = self.guards.attr(source, &key);
+        match &before {
+            // What stands there decides whether it was set back.
+            Some(before) => {
+                if !self.guarded(self.guards.equals(stored, before.bind(self.py)))? {
+                    return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
+                }
+            }
+            None => self.guards.absent(stored),
+        }
+        let deleted = value.is_none();
+        self.writes.push(Written { owner: owner.clone().unbind(), source, name: key, value, before, location, deleted });
         Ok(())
     }
 
@@ -379,14 +375,13 @@ impl<'py> Capture<'py> {
 
     /// Whether the frame has written to an existing object, which itself is not touched.
     pub(crate) fn is_written(&self, owner: &Bound<'py, PyAny>) -> bool {
-        self.written.borrow().iter().any(|entry| entry.owner.is(owner))
+        self.writes.find_map(|entry| entry.owner.is(owner).then_some(())).is_some()
     }
 
     /// The existing object that the frame has written to and whose `__dict__` this is.
     pub(crate) fn written_in(&self, dict: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let written = self.written.borrow();
         let owns = |owner: &Bound<'py, PyAny>| instance_dict(owner).is_some_and(|own| own.is(dict));
-        written.iter().map(|entry| entry.owner.bind(self.py)).find(|owner| owns(owner)).cloned()
+        self.writes.find_map(|entry| Some(entry.owner.bind(self.py)).filter(|owner| owns(owner)).cloned())
     }
 
     /// Ends the capture where C code would look into a `__dict__` without what the frame has written.
@@ -399,24 +394,16 @@ impl<'py> Capture<'py> {
 
     /// What the frame has written to an attribute of an existing object, if it has.
     pub(crate) fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
-        let written = self.written.borrow();
-        match written.iter().find(|entry| entry.owner.is(owner) && entry.name == key) {
-            None => Overlay::Untouched,
-            Some(Written { value: None, .. }) => {
-                self.unrepeatable.set(self.unrepeatable.get() + 1);
-                Overlay::Deleted
-            }
-            Some(Written { value: Some(value), .. }) => {
-                // It may be something of the frame's own, which can change.
-                self.unrepeatable.set(self.unrepeatable.get() + 1);
-                Overlay::Set(value.bind(self.py).clone())
-            }
-        }
+        let value = self.writes.find(owner, key, |entry| entry.value.as_ref().map(|value| value.bind(self.py).clone()));
+        let Some(value) = value else { return Overlay::Untouched };
+        // It may be something of the frame's own, which can change.
+        self.layers.note_unrepeatable();
+        value.map_or(Overlay::Deleted, Overlay::Set)
     }
 
     /// Whether every write to an existing object was set back. Replaying the others is for later.
     pub fn settle_writes(&self) -> Outcome<()> {
-        let open = self.written.borrow().iter().find_map(|entry| {
+        let open = self.writes.find_map(|entry| {
             let same = match (&entry.value, &entry.before) {
                 (Some(value), Some(before)) => value.is(before) && !entry.deleted,
                 (None, None) => true,

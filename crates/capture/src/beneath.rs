@@ -58,9 +58,9 @@ pub(crate) struct Native {
 impl<'py> Capture<'py> {
     /// Runs C code, known by the name of the function.
     pub(crate) fn natively<T>(&self, name: &str, body: impl FnOnce() -> T) -> T {
-        let outer = self.native.replace(Some(Native { name: name.to_owned(), caller: dynamlir_interpreter::here() }));
+        let outer = self.calling.native.replace(Some(Native { name: name.to_owned(), caller: dynamlir_interpreter::here() }));
         let result = body();
-        self.native.replace(outer);
+        self.calling.native.replace(outer);
         result
     }
 
@@ -70,7 +70,7 @@ impl<'py> Capture<'py> {
         if !dispatch && !getattr {
             return Ok(());
         }
-        let native = self.native.borrow();
+        let native = self.calling.native.borrow();
         let native = native.as_ref().filter(|native| match (&native.caller, frame.place().outer()) {
             (Some(caller), Some(outer)) => Rc::ptr_eq(caller, outer),
             _ => false,

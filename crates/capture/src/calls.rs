@@ -147,7 +147,7 @@ impl<'py> Capture<'py> {
         let values: Vec<Value<'py>> =
             args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|arg| arg.object.clone().into()).collect();
         let names = if kwargs.is_empty() { None } else { Some(PyTuple::new(self.py, kwargs.iter().map(|(name, _)| name))?) };
-        self.entering.set(callable.as_ptr() as usize);
+        self.calling.entering.set(callable.as_ptr() as usize);
         self.returned(semantics::call(callable, &values, names.as_ref()))
     }
 

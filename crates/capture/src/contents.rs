@@ -29,14 +29,14 @@ const MUTABLE: &[&str] =
 impl<'py> Capture<'py> {
     /// Guards what C code may find in an existing object. Whether there are tensors, which it would see instead of fakes.
     pub(crate) fn guard_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
-        if let Some(known) = self.looked_into.borrow().get(&(object.as_ptr() as usize)) {
+        if let Some(known) = self.existing.looked_into.borrow().get(&(object.as_ptr() as usize)) {
             return Ok(*known);
         }
         let deeper = self.deeper(object)?;
         let tensors = self.contents(object, source)?;
         drop(deeper);
         // Existing objects are kept alive, so the address stays theirs.
-        self.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
+        self.existing.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
         Ok(tensors)
     }
 

@@ -16,7 +16,7 @@ impl<'py> Capture<'py> {
     /// After the frame: nothing of its own that is still alive may run code when it dies. That is seen to in any case; where there
     /// was something, the capture ends.
     pub(crate) fn outlived(&self) -> Outcome<()> {
-        let Some(births) = &self.births else { return Ok(()) };
+        let Some(births) = &self.own.births else { return Ok(()) };
         let Some(objects) = births.with_finalizers(self.py) else {
             return self.break_graph(reason::SIDE_EFFECT, "the garbage collector has run during the call");
         };

@@ -82,7 +82,7 @@ impl<'py> Capture<'py> {
                 if is_named(&object) {
                     self.pin(&object, source)?;
                 } else {
-                    self.compared.borrow_mut().insert(source);
+                    self.existing.note_compared(source);
                 }
             }
         }
@@ -116,9 +116,8 @@ impl<'py> Capture<'py> {
 
     /// Guards that what was compared stays distinct.
     pub(crate) fn settle_compared(&self) {
-        let mut sources: Vec<_> = self.compared.take().into_iter().collect();
+        let sources = self.existing.compared();
         if sources.len() > 1 {
-            sources.sort_unstable();
             self.guards.relate(Relation::Distinct(sources));
         }
     }

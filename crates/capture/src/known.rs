@@ -40,19 +40,19 @@ impl<'py> Capture<'py> {
 
     /// Whether the frame has made this object, or what it has called.
     pub(crate) fn is_young(&self, object: &Bound<'py, PyAny>) -> bool {
-        self.births.as_ref().is_some_and(|births| births.is_new(object))
+        self.own.births.as_ref().is_some_and(|births| births.is_new(object))
     }
 
     /// Says that an object is new; see [`Births::note`](dynamlir_cpython_abi::Births::note).
     pub(crate) fn note_new(&self, object: &Bound<'py, PyAny>) {
-        if let Some(births) = &self.births {
+        if let Some(births) = &self.own.births {
             births.note(object);
         }
     }
 
     /// The existing container that C code was given this copy of.
     pub(crate) fn original(&self, copy: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
-        let originals = self.originals.borrow();
+        let originals = self.existing.originals.borrow();
         originals.get(&(copy.as_ptr() as usize)).map(|(original, source)| (original.bind(self.py).clone(), *source))
     }
 

@@ -177,9 +177,9 @@ impl<'py> Capture<'py> {
 
     /// Looks for what a module may lack: what C code asks for the words of an error only is not part of the program.
     pub(crate) fn asking_a_module<T>(&self, look: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-        self.asks_a_module.set(true);
+        self.calling.asks_a_module.set(true);
         let found = look();
-        self.asks_a_module.set(false);
+        self.calling.asks_a_module.set(false);
         found
     }
 

@@ -43,7 +43,7 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let address = class.as_ptr() as usize;
-        if let Some(known) = self.classes.borrow().get(&address) {
+        if let Some(known) = self.existing.classes.borrow().get(&address) {
             return Ok(Some(*known));
         }
         let source = match self.source_of(class) {
@@ -54,7 +54,7 @@ impl<'py> Capture<'py> {
             None => self.named_source(class)?,
         };
         if let Some(source) = source {
-            self.classes.borrow_mut().insert(address, source);
+            self.existing.classes.borrow_mut().insert(address, source);
         }
         Ok(source)
     }
@@ -203,7 +203,7 @@ impl<'py> Capture<'py> {
     /// `__init__`, a `__new__`.
     pub(crate) fn pin_made_special(&self, function: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>) -> Outcome<()> {
         let class = owner.cast::<PyType>().map_or_else(|_| owner.get_type(), Clone::clone);
-        if !self.specials.borrow_mut().insert((class.as_ptr() as usize, function.as_ptr() as usize)) {
+        if !self.existing.specials.borrow_mut().insert((class.as_ptr() as usize, function.as_ptr() as usize), ()) {
             return Ok(());
         }
         let is_it = |found: &Bound<'py, PyAny>| {

@@ -74,8 +74,8 @@ impl<'py> Capture<'py> {
         if slot < first_free {
             return Ok(None);
         }
-        if let Some((_, source)) = self.cells.borrow().get(&(cell.as_ptr() as usize)) {
-            return Ok(Some(*source));
+        if let Some(source) = self.handed_cell(cell) {
+            return Ok(Some(source));
         }
         self.free_source(frame, slot - first_free)
     }
@@ -90,9 +90,10 @@ impl<'py> Capture<'py> {
                 continue;
             }
             let cell = own.get_item(index)?;
-            let known = self.cells.borrow().contains_key(&(cell.as_ptr() as usize));
-            if !known && let Some(source) = self.free_source(frame, index)? {
-                self.cells.borrow_mut().insert(cell.as_ptr() as usize, (cell.unbind(), source));
+            if self.handed_cell(&cell).is_none()
+                && let Some(source) = self.free_source(frame, index)?
+            {
+                self.hand_cell(cell, source);
             }
         }
         Ok(())

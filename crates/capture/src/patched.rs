@@ -24,7 +24,7 @@ use crate::{
     calls::Keywords,
     graph_break::reason,
     operands::methods_of,
-    state::{Capture, Outcome, Tracked, type_name},
+    state::{Capture, Journal, Mark, Outcome, Tracked, type_name},
 };
 
 /// What a capture has guarded of torch, and how it began.
@@ -32,15 +32,31 @@ pub struct Facts {
     /// Whether a caller handles an exception.
     pub(crate) handled: bool,
     /// Methods of classes of tensors, by the address of the class.
-    members: RefCell<HashSet<(usize, String)>>,
+    members: RefCell<Journal<(usize, String), ()>>,
     /// Functions of torch's, by address.
-    leaves: RefCell<HashSet<usize>>,
+    leaves: RefCell<Journal<usize, ()>>,
+}
+
+/// How far [`Facts`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FactsMark {
+    members: Mark,
+    leaves: Mark,
 }
 
 impl Facts {
     /// As a capture begins.
     pub fn new(py: Python<'_>) -> Self {
         Self { handled: handles_an_exception(py), members: RefCell::default(), leaves: RefCell::default() }
+    }
+
+    pub(crate) fn mark(&self) -> FactsMark {
+        FactsMark { members: self.members.borrow().mark(), leaves: self.leaves.borrow().mark() }
+    }
+
+    pub(crate) fn roll_back(&self, to: FactsMark) {
+        let _ = self.members.borrow_mut().roll_back(to.members);
+        let _ = self.leaves.borrow_mut().roll_back(to.leaves);
     }
 }
 
@@ -60,7 +76,7 @@ impl<'py> Capture<'py> {
 
     /// Guards what a class of tensors has under a name, which must be torch's own: it is called without being looked into.
     pub(crate) fn tensor_member(&self, class: &Bound<'py, PyType>, name: &str) -> Outcome<()> {
-        if !self.facts.members.borrow_mut().insert((class.as_ptr() as usize, name.to_owned())) {
+        if !self.facts.members.borrow_mut().insert((class.as_ptr() as usize, name.to_owned()), ()) {
             return Ok(());
         }
         let label: String = class.fully_qualified_name()?.extract()?;
@@ -115,7 +131,7 @@ impl<'py> Capture<'py> {
     }
 
     fn pin_reach(&self, function: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        if !self.facts.leaves.borrow_mut().insert(function.as_ptr() as usize) {
+        if !self.facts.leaves.borrow_mut().insert(function.as_ptr() as usize, ()) {
             return Ok(());
         }
         let py = self.py;

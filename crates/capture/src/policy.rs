@@ -110,7 +110,7 @@ impl Policy for CapturePolicy {
                 }
             }
         } else if let Some(function) = frame.function()
-            && self.state.called_back.take() == function.as_ptr() as usize
+            && self.state.calling.called_back.take() == function.as_ptr() as usize
         {
             // C code found it somewhere.
             capture.run(capture.pin_called(&function))?;
@@ -133,15 +133,15 @@ impl Policy for CapturePolicy {
 
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
         // The program does not call a function with a dead reference, but through `call`, which says so.
-        let called = self.state.entering.replace(0);
+        let called = self.state.calling.entering.replace(0);
         let function = function.map_or(0, |function| function.as_ptr() as usize);
         let by_c = function == 0 || function != called;
         // From CPython 3.13 on, the words of an AttributeError depend on where the module is from.
-        if self.state.asks_a_module.take() && by_c && first.is_some_and(|spec| self.state.torch.asks_for_origin(function, spec)) {
-            self.state.asks_a_module.set(true);
+        if self.state.calling.asks_a_module.take() && by_c && first.is_some_and(|spec| self.state.torch.asks_for_origin(function, spec)) {
+            self.state.calling.asks_a_module.set(true);
             return true;
         }
-        self.state.called_back.set(if by_c { function } else { 0 });
+        self.state.calling.called_back.set(if by_c { function } else { 0 });
         first.is_some_and(|first| by_c && first.cast::<PyWeakrefReference>().is_ok_and(|reference| reference.upgrade().is_none()))
     }
 

@@ -17,7 +17,7 @@
 //! thread's state, operations without a node, objects or tensors that are shared in another way than in the second call.
 
 use std::{
-    cell::OnceCell,
+    cell::{Cell, OnceCell},
     collections::{HashMap, HashSet},
     fmt::Write,
     rc::Rc,
@@ -37,7 +37,7 @@ use crate::{
     again::Span,
     calls::Keywords,
     graph_break::reason,
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Halt, Outcome, Tracked, WritesNow},
 };
 
 /// In how many frames a call may be made that is told from others by where it is made.
@@ -70,9 +70,11 @@ pub(crate) struct Region {
     existing: Vec<SourceId>,
     result: Made,
     /// What of existing objects was written then. The call has read none of it.
-    written: Writes,
+    written: WritesNow,
     state: TorchState,
     template: OnceCell<Option<Template>>,
+    /// Whether an attempt to repeat it had to be given up.
+    fails: Cell<bool>,
 }
 
 /// What it takes to repeat a region.
@@ -130,11 +132,8 @@ struct Marks {
     cells: usize,
     classes: usize,
     unrepeatable: usize,
-    written: Writes,
+    written: WritesNow,
 }
-
-/// Attributes of existing objects that the frame has written, as they are now: owner, name, value.
-type Writes = Vec<(usize, String, usize)>;
 
 impl<'py> Capture<'py> {
     /// A call of an existing module's `__call__`: `run` interprets it, unless it can be repeated.
@@ -145,20 +144,20 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<Tracked<'py>> {
-        let Some(root) = self.source_of(module).filter(|_| self.repeats) else { return run() };
+        let Some(root) = self.source_of(module).filter(|_| self.layers.repeat) else { return run() };
         let Some(Key { text: key, fakes, existing }) = self.call_key(module, args, kwargs)? else { return run() };
         // Not borrowed while the call runs, which makes calls itself.
-        let known = self.calls.borrow().get(&key).cloned();
+        let known = self.layers.calls.borrow().get(&key).cloned();
         match known {
             None => {
                 let result = run()?;
-                self.calls.borrow_mut().insert(key, Known::Once);
+                self.layers.calls.borrow_mut().insert(key, Known::Once);
                 Ok(result)
             }
             Some(Known::Once) => {
                 let arguments = fakes.iter().filter_map(|fake| self.node(fake)).collect();
                 let (result, region) = self.observed(root, arguments, existing, run)?;
-                self.calls.borrow_mut().insert(key, region.map_or(Known::Never, |region| Known::Twice(Rc::new(region))));
+                self.layers.calls.borrow_mut().insert(key, region.map_or(Known::Never, |region| Known::Twice(Rc::new(region))));
                 Ok(result)
             }
             Some(Known::Twice(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
@@ -239,18 +238,12 @@ impl<'py> Capture<'py> {
 
     fn marks(&self) -> Marks {
         Marks {
-            compared: self.compared.borrow().len(),
-            cells: self.cells.borrow().len(),
-            classes: self.class_count(),
-            unrepeatable: self.unrepeatable.get(),
-            written: self.writes(),
+            compared: self.existing.compared_count(),
+            cells: self.own.cell_count(),
+            classes: self.existing.class_count(),
+            unrepeatable: self.layers.unrepeatable(),
+            written: self.writes.now(),
         }
-    }
-
-    fn writes(&self) -> Writes {
-        let address = |object: &Py<PyAny>| object.as_ptr() as usize;
-        let written = self.written.borrow();
-        written.iter().map(|entry| (address(&entry.owner), entry.name.clone(), entry.value.as_ref().map_or(0, address))).collect()
     }
 
     /// Runs a call, and notes what it did if it can be repeated.
@@ -279,6 +272,7 @@ impl<'py> Capture<'py> {
             written: marks.written,
             state,
             template: OnceCell::new(),
+            fails: Cell::new(false),
         });
         Ok((result, region))
     }
@@ -309,7 +303,7 @@ impl<'py> Capture<'py> {
         let Some(template) = region.template.get_or_init(|| dynamlir_interpreter::suspended(|| self.template(region))) else {
             return Ok(None);
         };
-        if !region.state.holds() || self.writes() != region.written {
+        if region.fails.get() || !region.state.holds() || self.writes.now() != region.written {
             return Ok(None);
         }
         // The same module again: what was assumed of it holds still.
@@ -323,9 +317,32 @@ impl<'py> Capture<'py> {
             };
             found
         };
+        let checkpoint = self.checkpoint()?;
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
             self.settle(value)?;
         }
+        match self.repeat_found(region, template, module, root, fakes, &found) {
+            // Interpreted, the call may well be captured; if not, that says where it ends.
+            Err(Halt::Break(_)) if self.interruption.borrow().is_none() => {
+                region.fails.set(true);
+                self.roll_back(checkpoint)?;
+                Ok(None)
+            }
+            repeated => repeated.map(Some),
+        }
+    }
+
+    /// The same, once it is known what the other module has where this one's guards are.
+    fn repeat_found(
+        &self,
+        region: &Region,
+        template: &Template,
+        module: &Bound<'py, PyAny>,
+        root: SourceId,
+        fakes: &[Bound<'py, PyAny>],
+        found: &HashMap<SourceId, Bound<'py, PyAny>>,
+    ) -> Outcome<Tracked<'py>> {
+        let again = found.is_empty() && root == region.root && template.inputs.is_empty();
         let sources = if again { HashMap::new() } else { self.guards.repeat(self.py, &template.part, root) };
         for (source, object) in template.objects.iter().filter_map(|source| Some((source, found.get(source)?))) {
             self.note_existing(object, sources[source]);
@@ -360,7 +377,7 @@ impl<'py> Capture<'py> {
         }
         self.repeat_stores(region, first, &given);
         self.ask("note_repeated", (module,))?;
-        Ok(Some(Tracked::new(self.remade(&region.result, &values)?)))
+        Ok(Tracked::new(self.remade(&region.result, &values)?))
     }
 
     /// Whether the objects and tensors that were new in the pattern are new here, and what was known is the same here.
@@ -382,7 +399,7 @@ impl<'py> Capture<'py> {
             (Some(object), None) => !template.part.contains(*b) && outside(b, object),
             (None, None) => false,
         });
-        let untouched = self.written.borrow().iter().all(|entry| !seen.contains(&(entry.owner.as_ptr() as usize)));
+        let untouched = self.writes.now().iter().all(|(owner, ..)| !seen.contains(owner));
         tensors && objects && same && untouched
     }
 
@@ -390,7 +407,8 @@ impl<'py> Capture<'py> {
     fn template(&self, region: &Region) -> Option<Template> {
         // Where things were first reached, among what was reached from the module.
         let existing = self.existing_sources();
-        let reached: HashMap<usize, SourceId> = self.inputs.borrow().iter().map(|input| (input.node.index(), input.source)).collect();
+        let reached: HashMap<usize, SourceId> =
+            self.tensors.inputs.borrow().iter().map(|input| (input.node.index(), input.source)).collect();
         let wanted: Vec<_> = existing.iter().copied().chain(reached.values().copied()).collect();
         let within = self.guards.beneath(region.root);
         let wanted: Vec<_> = wanted.into_iter().filter(|source| *source != region.root && within(*source)).collect();

@@ -224,7 +224,7 @@ fn named_inputs(state: &State) -> Vec<usize> {
             });
         }
     }
-    state.inputs.borrow().iter().enumerate().filter(|(_, input)| named.contains(&input.node)).map(|(at, _)| at).collect()
+    state.tensors.inputs.borrow().iter().enumerate().filter(|(_, input)| named.contains(&input.node)).map(|(at, _)| at).collect()
 }
 
 /// What a call of the function makes instead of running it.
@@ -258,7 +258,7 @@ fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
 
 /// The graph with the used placeholders first, and their inputs.
 fn finish(state: &State, kept: &[usize]) -> (Graph<Py<PyAny>>, Vec<Input>) {
-    let inputs = state.inputs.take();
+    let inputs = state.tensors.inputs.take();
     let mut used: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
     let inputs: Vec<Input> = kept.iter().filter_map(|at| used.get_mut(*at).and_then(Option::take)).collect();
     let placeholders: Vec<_> = inputs.iter().map(|input| input.node).collect();

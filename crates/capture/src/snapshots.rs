@@ -29,7 +29,7 @@ impl<'py> Capture<'py> {
     pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_written(container)?;
         let key = container.as_ptr() as usize;
-        if let Some(known) = self.snapshots.borrow().get(&key) {
+        if let Some(known) = self.existing.snapshots.borrow().get(&key) {
             return Ok(known.bind(self.py).clone());
         }
         let _deeper = self.deeper(container)?;
@@ -73,9 +73,9 @@ impl<'py> Capture<'py> {
         // written by who looks into it.
         let made = if same_items(container, &made) && !self.has_defaults(container)? { container.clone() } else { made };
         if !made.is(container) {
-            self.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
+            self.existing.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
         }
-        self.snapshots.borrow_mut().insert(key, made.clone().unbind());
+        self.existing.snapshots.borrow_mut().insert(key, made.clone().unbind());
         Ok(made)
     }
 
@@ -105,10 +105,10 @@ impl<'py> Capture<'py> {
 
     /// Ends the capture where C code has looked for a key that an existing `defaultdict` does not have: a default is in the copy.
     pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
-        for copy in self.snapshots.borrow().values() {
+        for (_, copy) in self.existing.snapshots.borrow().iter() {
             let copy = copy.bind(self.py);
             if self.has_defaults(copy)?
-                && let Some((original, source)) = self.originals.borrow().get(&(copy.as_ptr() as usize))
+                && let Some((original, source)) = self.existing.originals.borrow().get(&(copy.as_ptr() as usize))
                 && copy.len()? != original.bind(self.py).len()?
             {
                 return self.break_graph(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(*source)));

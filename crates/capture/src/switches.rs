@@ -77,7 +77,7 @@ impl<'py> Capture<'py> {
         if let Switch::Out(what) = switch {
             return self.break_graph(reason::DISABLED, what);
         }
-        self.unrepeatable.set(self.unrepeatable.get() + 1);
+        self.layers.note_unrepeatable();
         if object.is_exact_instance_of::<PyFunction>() {
             self.pin_function(callable)?;
         } else if let Some(source) = self.source(callable) {

@@ -253,7 +253,7 @@ impl<'py> Capture<'py> {
         let place = PyList::new(py, location.iter().cloned())?;
         let ops = self.op_count();
         if matches!(form, Form::State | Form::Whole) {
-            self.unrepeatable.set(self.unrepeatable.get() + 1);
+            self.layers.note_unrepeatable();
         }
         let method = match form {
             Form::Whole => "run_whole",
@@ -276,7 +276,7 @@ impl<'py> Capture<'py> {
                 return Ok(Tracked::new(result));
             }
             // It writes to what it is given (`out=`), or is there for the error that it may raise.
-            self.unrepeatable.set(self.unrepeatable.get() + 1);
+            self.layers.note_unrepeatable();
         }
         let node = {
             let mut graph = self.graph.borrow_mut();
@@ -392,9 +392,9 @@ impl<'py> Capture<'py> {
                 None => self.guards.absent(self.guards.type_attr(self.guarded(self.guards.hold(&class, "torch.Tensor"))?, &key)),
             }
         }
-        let inputs = self.inputs.borrow().len();
+        let inputs = self.tensors.inputs.borrow().len();
         let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
-        debug_assert_eq!(inputs, self.inputs.borrow().len());
+        debug_assert_eq!(inputs, self.tensors.inputs.borrow().len());
         match value {
             Ok(value) => {
                 if self.torch.is_fake(&value) && self.node(&value).is_none() {

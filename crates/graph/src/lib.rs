@@ -20,6 +20,6 @@ mod source;
 
 pub use crate::{
     argument::Argument,
-    node::{Example, Graph, GraphError, Kind, Line, Node, NodeId, Store, Target},
+    node::{Checkpoint, Example, Graph, GraphError, Kind, Line, Node, NodeId, Store, Target},
     source::PythonSource,
 };

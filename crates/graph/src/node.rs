@@ -109,6 +109,13 @@ pub struct Node<O> {
     pub(crate) ordinal: u32,
 }
 
+/// A point to which [`Graph::roll_back`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    nodes: usize,
+    stores: usize,
+}
+
 /// Why a graph is not well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphError {
@@ -149,6 +156,23 @@ impl<O> Default for Graph<O> {
 }
 
 impl<O> Graph<O> {
+    /// How far it is now.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { nodes: self.nodes.len(), stores: self.stores.len() }
+    }
+
+    /// Takes out the nodes and the stores that were added since. What the others' values are stays as it was said last.
+    pub fn roll_back(&mut self, to: Checkpoint) {
+        for node in self.nodes.drain(to.nodes..) {
+            if node.kind != Kind::Placeholder
+                && let Some(count) = self.named.get_mut(&node.target.base)
+            {
+                *count -= 1;
+            }
+        }
+        self.stores.truncate(to.stores);
+    }
+
     /// The nodes in order.
     pub fn nodes(&self) -> &[Node<O>] {
         &self.nodes
@@ -375,6 +399,35 @@ mod tests {
         assert_eq!(stores, [(2, 3, "total"), (3, 4, "scaled")]);
         let examples: Vec<_> = graph.ids().map(|id| graph.example(id)).collect();
         assert_eq!(examples, [None, None, Some((&"a number", true)), Some((&"a number", false)), None]);
+    }
+
+    #[test]
+    fn a_graph_that_was_rolled_back_goes_on_as_if_nothing_had_been() {
+        let begin = || {
+            let mut graph: Graph<&str> = Graph::default();
+            let x = graph.placeholder("x", "L['x']");
+            let sum = graph.call_method("sum", vec![Argument::Node(x)], vec![], None);
+            graph.store(sum, "total");
+            (graph, x, sum)
+        };
+        let go_on = |graph: &mut Graph<&str>, x, sum| {
+            let more = graph.call_method("sum", vec![Argument::Node(sum)], vec![], None);
+            let w = graph.placeholder("w", "L['w']");
+            graph.store(more, "more");
+            graph.call_method("mul", vec![Argument::Node(x), Argument::Node(w)], vec![], None);
+            graph.output(Argument::Node(more));
+        };
+        let (mut plain, x, sum) = begin();
+        go_on(&mut plain, x, sum);
+        let (mut tried, x, sum) = begin();
+        let checkpoint = tried.checkpoint();
+        go_on(&mut tried, x, sum);
+        tried.call_method("relu", vec![Argument::Node(sum)], vec![], None);
+        tried.roll_back(checkpoint);
+        assert_eq!(tried.checkpoint(), checkpoint);
+        go_on(&mut tried, x, sum);
+        assert_eq!(tried.to_string(), plain.to_string());
+        assert_eq!((tried.nodes(), tried.stores()), (plain.nodes(), plain.stores()));
     }
 
     #[test]

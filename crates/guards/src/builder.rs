@@ -45,12 +45,16 @@ pub(crate) struct State {
     known_collected: HashMap<SourceId, usize>,
 }
 
-/// A point to which [`GuardBuilder::rollback`] returns.
-#[derive(Debug, Clone, Copy)]
+/// A point to which [`GuardBuilder::roll_back`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoint {
+    sources: usize,
     guards: usize,
     relations: usize,
     collected: usize,
+    held: usize,
+    registered: usize,
+    handled: Option<bool>,
 }
 
 impl State {
@@ -339,19 +343,43 @@ impl GuardBuilder {
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
         let state = self.state.borrow();
-        Checkpoint { guards: state.guards.len(), relations: state.relations.len(), collected: state.collected.len() }
+        Checkpoint {
+            sources: state.sources.len(),
+            guards: state.guards.len(),
+            relations: state.relations.len(),
+            collected: state.collected.len(),
+            held: state.held.len(),
+            registered: state.registered.len(),
+            handled: state.handled,
+        }
     }
 
-    /// Forgets the guards added since; sources stay.
-    pub fn rollback(&self, to: Checkpoint) {
-        let mut state = self.state.borrow_mut();
-        state.guards.truncate(to.guards);
-        state.relations.truncate(to.relations);
-        state.collected.truncate(to.collected);
-        state.known_collected.retain(|_, place| *place < to.collected);
-        let kept: HashSet<_> = state.guards.iter().map(|(id, guard)| (*id, guard.canon())).collect();
-        state.known = kept;
-        state.known_relations = state.relations.iter().cloned().collect();
+    /// Forgets all that was said since. Numbers of sources that were new since stand for others from now on.
+    pub fn roll_back(&self, to: Checkpoint) {
+        let mut borrowed = self.state.borrow_mut();
+        let state = &mut *borrowed;
+        let guards = state.guards.split_off(to.guards);
+        for (id, guard) in &guards {
+            state.known.remove(&(*id, guard.canon()));
+        }
+        for relation in state.relations.drain(to.relations..) {
+            state.known_relations.remove(&relation);
+        }
+        for id in state.collected.drain(to.collected..) {
+            state.known_collected.remove(&id);
+        }
+        for object in &state.held[to.held..] {
+            state.known_held.remove(&(object.as_ptr() as usize));
+        }
+        for answer in &state.registered[to.registered..] {
+            state.known_registered.remove(&(answer.class.as_ptr() as usize, answer.base.as_ptr() as usize));
+        }
+        state.sources.truncate(to.sources);
+        state.handled = to.handled;
+        let dropped = (guards, state.held.split_off(to.held), state.registered.split_off(to.registered));
+        // What is dropped may run Python code, which may come back here.
+        drop(borrowed);
+        drop(dropped);
     }
 
     /// Makes the guard set. Nothing is checked yet: the values may have changed during the capture.

@@ -228,6 +228,14 @@ impl Sources {
         id
     }
 
+    /// Forgets all but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        for source in self.list.drain(len..) {
+            self.ids.remove(&source);
+        }
+        self.depths.truncate(len);
+    }
+
     /// How many steps a source is from a root.
     #[must_use]
     pub fn depth(&self, id: SourceId) -> usize {

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import composites, machinery, memo, modes, progress
+from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
 from ..identity import Base
 from ..reasons import Fallback, Location
@@ -110,6 +111,20 @@ class Session:
         """Record a span once more on other tensors, of which ``inputs`` are none of the graph's yet; see `repeat`."""
         with modes.set_aside():
             return repeat(self.recorder, span, inputs, given, self._add_input)
+
+    def checkpoint(self) -> tuple[Grown, Checkpoint]:
+        """How far the capture is, for `roll_back`."""
+        own = Grown.of(self, ["inputs", "repeated"], ["foreign", "autocast_cache", "_setter"])
+        return own, Checkpoint.of(self.recorder)
+
+    def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
+        """Forget what was recorded since; False where a tensor has changed in place, which is not undone."""
+        own, recorder = to
+        with modes.set_aside():
+            if not recorder.put_back(self.recorder):
+                return False
+        own.put_back(self)
+        return True
 
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""

@@ -1,0 +1,124 @@
+//! Objects that existed before the frame: where they were reached, and what was looked into.
+
+use std::cell::RefCell;
+
+use dynamlir_guards::SourceId;
+use pyo3::prelude::*;
+
+use super::{
+    Capture, Tracked,
+    journal::{Journal, Mark},
+};
+
+/// A set that goes back as a map does.
+type Set<K> = Journal<K, ()>;
+
+/// What a capture knows of existing objects.
+#[derive(Default)]
+pub struct Existing {
+    /// Where each was first reached, by address, kept alive.
+    known: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// Copies of containers with fakes for tensors, by address of the original.
+    pub(crate) snapshots: RefCell<Journal<usize, Py<PyAny>>>,
+    /// The other way round: the container that a copy stands for, by the address of the copy, and where it was reached.
+    pub(crate) originals: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// Those whose contents are guarded, by address; whether they hold tensors.
+    pub(crate) looked_into: RefCell<Journal<usize, bool>>,
+    /// Where the class of existing objects is reached, by its address: through the first of them, whose
+    /// guard keeps it alive.
+    pub(crate) classes: RefCell<Journal<usize, SourceId>>,
+    /// Classes and functions of theirs that C code has called, which are guarded, by their addresses.
+    pub(crate) specials: RefCell<Set<(usize, usize)>>,
+    /// Those that C code has compared with others by identity.
+    compared: RefCell<Set<SourceId>>,
+}
+
+/// How far [`Existing`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExistingMark {
+    known: Mark,
+    snapshots: Mark,
+    originals: Mark,
+    looked_into: Mark,
+    classes: Mark,
+    specials: Mark,
+    compared: Mark,
+}
+
+impl Existing {
+    pub(super) fn mark(&self) -> ExistingMark {
+        ExistingMark {
+            known: self.known.borrow().mark(),
+            snapshots: self.snapshots.borrow().mark(),
+            originals: self.originals.borrow().mark(),
+            looked_into: self.looked_into.borrow().mark(),
+            classes: self.classes.borrow().mark(),
+            specials: self.specials.borrow().mark(),
+            compared: self.compared.borrow().mark(),
+        }
+    }
+
+    pub(super) fn roll_back(&self, to: ExistingMark) {
+        let known = self.known.borrow_mut().roll_back(to.known);
+        let snapshots = self.snapshots.borrow_mut().roll_back(to.snapshots);
+        let originals = self.originals.borrow_mut().roll_back(to.originals);
+        let _ = self.looked_into.borrow_mut().roll_back(to.looked_into);
+        let _ = self.classes.borrow_mut().roll_back(to.classes);
+        let _ = self.specials.borrow_mut().roll_back(to.specials);
+        let _ = self.compared.borrow_mut().roll_back(to.compared);
+        drop((known, snapshots, originals));
+    }
+
+    /// Says that C code has compared an object with others by identity.
+    pub(crate) fn note_compared(&self, source: SourceId) {
+        let mut compared = self.compared.borrow_mut();
+        if !compared.contains(&source) {
+            compared.insert(source, ());
+        }
+    }
+
+    /// Those that C code has compared with others by identity, in order.
+    pub(crate) fn compared(&self) -> Vec<SourceId> {
+        let mut sources: Vec<_> = self.compared.borrow().iter().map(|(source, ())| *source).collect();
+        sources.sort_unstable();
+        sources
+    }
+
+    /// How many of them were compared.
+    pub(crate) fn compared_count(&self) -> usize {
+        self.compared.borrow().len()
+    }
+
+    /// How many classes of them were met.
+    pub(crate) fn class_count(&self) -> usize {
+        self.classes.borrow().len()
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// Where an object was reached, if it existed before the frame.
+    pub fn source_of(&self, object: &Bound<'py, PyAny>) -> Option<SourceId> {
+        self.existing.known.borrow().get(&(object.as_ptr() as usize)).map(|(_, source)| *source)
+    }
+
+    /// Where a value was reached: noted on the value itself, or for its object.
+    pub fn source(&self, value: &Tracked<'py>) -> Option<SourceId> {
+        value.source.or_else(|| self.source_of(&value.object))
+    }
+
+    /// Where the existing objects were first reached.
+    pub(crate) fn existing_sources(&self) -> Vec<SourceId> {
+        self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
+    }
+
+    /// Says where an existing object was reached; where it was reached first.
+    pub(crate) fn note_existing(&self, object: &Bound<'py, PyAny>, source: SourceId) -> SourceId {
+        let key = object.as_ptr() as usize;
+        let mut known = self.existing.known.borrow_mut();
+        if let Some((_, first)) = known.get(&key) {
+            return *first;
+        }
+        known.insert(key, (object.clone().unbind(), source));
+        source
+    }
+}

@@ -1,0 +1,61 @@
+//! Guards that most of the capture notes: that a value is what it is, that an object is this one or of this class.
+
+use dynamlir_guards::{Guard, GuardError, Source, SourceId};
+use pyo3::prelude::*;
+
+use super::{Capture, Halt, Outcome, Tracked, type_name};
+use crate::graph_break::{GraphBreak, reason};
+
+impl<'py> Capture<'py> {
+    /// Guards a primitive's value, because it decides something or goes where its source is not followed.
+    pub fn settle(&self, value: &Tracked<'py>) -> Outcome<()> {
+        let Some(source) = value.source else { return Ok(()) };
+        if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
+            return Ok(());
+        }
+        if !self.guarded(self.guards.equals(source, &value.object))? {
+            if value.object.is(self.py.NotImplemented()) {
+                return self.pin_type(&value.object, source);
+            }
+            return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
+        }
+        Ok(())
+    }
+
+    /// What comes of noting a guard; where none can be, the capture ends: it is no exception of the frame's.
+    pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
+        outcome.map_err(|error| self.unguardable(&error, error.to_string()))
+    }
+
+    fn unguardable(&self, error: &GuardError, message: String) -> Halt {
+        let interrupted = if let GuardError::Python(error) = error { self.interruption(error) } else { None };
+        interrupted.unwrap_or_else(|| Halt::Break(GraphBreak { reason: reason::UNGUARDABLE, message, location: self.location() }))
+    }
+
+    /// Guards that an existing object is this very one: functions, classes, modules.
+    pub fn pin(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match self.guards.identity(source, object) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.unguardable(&error, format!("{} at {}", type_name(object), self.guards.expression(source)))),
+        }
+    }
+
+    /// Guards the type of an existing object.
+    pub fn pin_type(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        self.guards.add(source, Guard::Type(object.get_type().into_any().unbind()));
+        Ok(())
+    }
+
+    /// Where the class of an existing object is reached; guards the type. All objects of a class share one source for it, so that
+    /// what the class holds is guarded once.
+    pub fn class_source(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<SourceId> {
+        self.pin_type(object, source)?;
+        let class = object.get_type_ptr() as usize;
+        if let Some(known) = self.existing.classes.borrow().get(&class) {
+            return Ok(*known);
+        }
+        let at = self.guards.source(Source::Type(source));
+        self.existing.classes.borrow_mut().insert(class, at);
+        Ok(at)
+    }
+}

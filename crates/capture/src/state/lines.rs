@@ -1,0 +1,65 @@
+//! Where something happens: the lines of the user's Python, of which code objects know units only.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use dynamlir_graph::Line;
+use pyo3::prelude::*;
+
+use super::Capture;
+
+/// How many frames, from the innermost on, are said to be where something happens: all of them would take quadratic time and memory
+/// where functions call themselves.
+const DEEPEST_LOCATION: usize = 64;
+
+/// What is known of lines. It is true of code objects, which no capture changes: rolling back leaves it.
+#[derive(Default)]
+pub struct Locations {
+    /// First units and lines of code objects, by address, kept alive.
+    lines: RefCell<LinesByCode>,
+}
+
+/// By the address of a code object, which is kept alive.
+type LinesByCode = HashMap<usize, (Py<PyAny>, Rc<Lines>)>;
+
+/// File, function name, and the lines of a code object's units.
+struct Lines {
+    file: String,
+    function: String,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl<'py> Capture<'py> {
+    /// The Python lines being run, innermost first.
+    pub fn location(&self) -> Vec<Line> {
+        let mut found = Vec::new();
+        let mut place = dynamlir_interpreter::here();
+        while let Some(at) = place.filter(|_| found.len() < DEEPEST_LOCATION) {
+            let lines = self.lines_of(at.code(self.py));
+            let before = lines.ranges.partition_point(|(unit, _)| *unit <= at.unit());
+            let line = before.checked_sub(1).map_or(0, |index| lines.ranges[index].1);
+            found.push((lines.file.clone(), line, lines.function.clone()));
+            place = at.outer().cloned();
+        }
+        found
+    }
+
+    fn lines_of(&self, code: &Bound<'py, PyAny>) -> Rc<Lines> {
+        if let Some((_, known)) = self.locations.lines.borrow().get(&(code.as_ptr() as usize)) {
+            return known.clone();
+        }
+        let text = |name: &str| code.getattr(name).and_then(|value| value.extract()).unwrap_or_default();
+        let ranges = code.call_method0("co_lines").and_then(|lines| {
+            let mut ranges = Vec::new();
+            for entry in lines.try_iter()? {
+                let (start, _, line): (u32, u32, Option<u32>) = entry?.extract()?;
+                if let Some(line) = line {
+                    ranges.push((start / 2, line));
+                }
+            }
+            Ok(ranges)
+        });
+        let made = Rc::new(Lines { file: text("co_filename"), function: text("co_name"), ranges: ranges.unwrap_or_default() });
+        self.locations.lines.borrow_mut().insert(code.as_ptr() as usize, (code.clone().unbind(), made.clone()));
+        made
+    }
+}

@@ -1,0 +1,171 @@
+//! Tensors: which fakes stand for which, and which nodes they are the values of.
+
+use std::cell::RefCell;
+
+use dynamlir_graph::{Example, NodeId};
+use dynamlir_guards::{SourceId, TensorMatch};
+use pyo3::{exceptions::PyException, prelude::*};
+
+use super::{
+    Capture, Halt, Outcome, State,
+    journal::{Journal, Mark},
+};
+use crate::graph_break::GraphBreak;
+
+/// A tensor that the frame reads.
+#[derive(Debug)]
+pub struct Input {
+    /// Its stand-in.
+    pub fake: Py<PyAny>,
+    /// The tensor itself.
+    pub real: Py<PyAny>,
+    /// Where it was first reached.
+    pub source: SourceId,
+    /// Its placeholder.
+    pub node: NodeId,
+}
+
+/// The tensors that a capture knows.
+#[derive(Default)]
+pub struct Tensors {
+    /// Those that were read, in order.
+    pub inputs: RefCell<Vec<Input>>,
+    /// Their places, by the addresses of tensors and of fakes.
+    places: RefCell<Journal<usize, usize>>,
+    /// The node of each fake, by address, kept alive.
+    nodes: RefCell<Journal<usize, (Py<PyAny>, NodeId)>>,
+}
+
+/// How far [`Tensors`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TensorsMark {
+    inputs: usize,
+    places: Mark,
+    nodes: Mark,
+}
+
+impl Tensors {
+    /// The node of the fake at an address.
+    pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
+        self.nodes.borrow().get(&fake).map(|(_, node)| *node)
+    }
+
+    pub(super) fn mark(&self) -> TensorsMark {
+        TensorsMark { inputs: self.inputs.borrow().len(), places: self.places.borrow().mark(), nodes: self.nodes.borrow().mark() }
+    }
+
+    pub(super) fn roll_back(&self, to: TensorsMark) {
+        let inputs = self.inputs.borrow_mut().split_off(to.inputs);
+        let places = self.places.borrow_mut().roll_back(to.places);
+        let nodes = self.nodes.borrow_mut().roll_back(to.nodes);
+        drop((inputs, places, nodes));
+    }
+}
+
+impl State {
+    /// The node of the fake at an address.
+    pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
+        self.tensors.node_at(fake)
+    }
+}
+
+impl<'py> Capture<'py> {
+    /// The fake of a tensor reached at `source`.
+    pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        self.refuse_dynamic(real, source)?;
+        let expression = self.guards.expression(source);
+        let fake = self.ask("input", (real, &expression)).or_else(|error| self.refused_input(error))?;
+        self.note_input(&fake, real, source)?;
+        Ok(fake)
+    }
+
+    /// Why a tensor cannot be an input.
+    pub(crate) fn refused_input<T>(&self, error: PyErr) -> Outcome<T> {
+        Err(match self.session_error(error) {
+            // Of ours: no handler of the frame's may see it.
+            Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
+                Halt::Break(GraphBreak { location: self.location(), ..GraphBreak::internal(&error) })
+            }
+            halt => halt,
+        })
+    }
+
+    /// Says which tensor a fake stands for, and where it was reached; the first time it is a placeholder.
+    pub(crate) fn note_input(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match self.input_source(fake) {
+            Some(first) if first != source => {
+                self.guards.relate(dynamlir_guards::Relation::Same(first, source));
+            }
+            Some(_) => {}
+            None => {
+                let matched = self.guarded(TensorMatch::of(real))?;
+                self.guards.tensor(source, matched);
+                let expression = self.guards.expression(source);
+                let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
+                self.bind(fake, node);
+                let mut inputs = self.tensors.inputs.borrow_mut();
+                for object in [fake, real] {
+                    self.tensors.places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
+                }
+                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which node a fake is the value of.
+    pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
+        self.tensors.nodes.borrow_mut().insert(fake.as_ptr() as usize, (fake.clone().unbind(), node));
+        self.graph.borrow_mut().set_example(node, Example::Is(fake.clone().unbind()));
+    }
+
+    /// The fake that is the value of the node at a place.
+    pub(crate) fn fake_of(&self, place: usize) -> Option<Bound<'py, PyAny>> {
+        match &self.graph.borrow().nodes().get(place)?.example {
+            Example::Is(fake) => Some(fake.bind(self.py).clone()),
+            _ => None,
+        }
+    }
+
+    /// The node of a fake.
+    pub fn node(&self, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
+        self.node_at(fake.as_ptr() as usize)
+    }
+
+    /// Where a tensor was first reached, by itself or by its fake.
+    pub(crate) fn input_source(&self, tensor: &Bound<'py, PyAny>) -> Option<SourceId> {
+        let place = *self.tensors.places.borrow().get(&(tensor.as_ptr() as usize))?;
+        Some(self.tensors.inputs.borrow()[place].source)
+    }
+
+    /// The fake of a tensor that was read.
+    pub(crate) fn fake_of_real(&self, real: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let place = *self.tensors.places.borrow().get(&(real.as_ptr() as usize))?;
+        let inputs = self.tensors.inputs.borrow();
+        inputs[place].real.is(real).then(|| inputs[place].fake.bind(self.py).clone())
+    }
+
+    /// The tensor that a fake stands for, where the frame did not compute it.
+    pub fn real_of(&self, fake: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
+        let place = *self.tensors.places.borrow().get(&(fake.as_ptr() as usize))?;
+        let inputs = self.tensors.inputs.borrow();
+        inputs[place].fake.is(fake).then(|| (inputs[place].real.bind(self.py).clone(), inputs[place].source))
+    }
+}
+
+/// `L['x']` → `x`; `L['self']._modules['fc'].weight` → `self_modules_fc_weight`.
+fn placeholder_name(expression: &str) -> String {
+    let plain = expression.strip_prefix("L['").and_then(|rest| rest.strip_suffix("']")).filter(|name| !name.contains('['));
+    if let Some(name) = plain {
+        return name.to_owned();
+    }
+    let mut out = String::new();
+    for c in expression.strip_prefix("L").unwrap_or(expression).chars() {
+        if c.is_alphanumeric() || c == '_' {
+            out.push(c);
+        } else if !out.is_empty() && !out.ends_with('_') {
+            out.push('_');
+        }
+    }
+    out.trim_end_matches('_').to_owned()
+}
