@@ -40,6 +40,7 @@ mod repeats;
 mod reports;
 mod run;
 mod snapshots;
+mod specialize;
 mod specials;
 pub mod state;
 mod stores;
@@ -50,3 +51,4 @@ mod wrapped;
 
 pub use refusals::interruption_behind;
 pub use run::{Broken, Captured, Tables, capture};
+pub use specialize::{Backend, EntryParts, Made, WholeFrame, specialize};

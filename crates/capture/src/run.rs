@@ -1,6 +1,6 @@
 //! One capture from beginning to end: the call, then what it came to.
 
-use std::{collections::HashSet, rc::Rc};
+use std::{cell::OnceCell, collections::HashSet, rc::Rc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::{AfterGraph, Epilogue};
@@ -35,7 +35,26 @@ pub struct Tables {
     pub torch: Rc<Torch>,
 }
 
+thread_local! {
+    // Addresses of Python objects, the same in every thread; a table per thread needs no lock.
+    static TABLES: OnceCell<Tables> = const { OnceCell::new() };
+}
+
 impl Tables {
+    /// This thread's, made when it is asked for them first.
+    ///
+    /// # Errors
+    /// As for [`Tables::new`].
+    pub fn of(py: Python<'_>) -> PyResult<Self> {
+        TABLES.with(|cell| {
+            if let Some(tables) = cell.get() {
+                return Ok(tables.clone());
+            }
+            let made = Self::new(py)?;
+            Ok(cell.get_or_init(|| made).clone())
+        })
+    }
+
     /// Imports torch's types and resolves the effect table.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         Ok(Self { effects: Rc::new(Effects::new(py)?), torch: Rc::new(Torch::new(py)?) })

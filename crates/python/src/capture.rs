@@ -1,9 +1,7 @@
 //! Captures from Python: a frame's graph, guards and everything a backend needs.
 
-use std::{cell::OnceCell, sync::Arc};
-
 use dynamlir_capture::{
-    Captured, Tables,
+    Tables, WholeFrame,
     effects::{
         Effect,
         claim::{Calls, Claim},
@@ -12,29 +10,13 @@ use dynamlir_capture::{
     graph_break::GraphBreak,
 };
 use dynamlir_cpython_abi::collector;
-use dynamlir_graph::{Argument, Graph, Kind};
-use dynamlir_guards::Texts;
+use dynamlir_graph::{Argument, Kind};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySlice, PyTuple},
 };
 
 use crate::guards;
-
-thread_local! {
-    // Addresses of Python objects, the same in every thread; a table per thread needs no lock.
-    static TABLES: OnceCell<Tables> = const { OnceCell::new() };
-}
-
-pub fn tables(py: Python<'_>) -> PyResult<Tables> {
-    TABLES.with(|cell| {
-        if let Some(tables) = cell.get() {
-            return Ok(tables.clone());
-        }
-        let made = Tables::new(py)?;
-        Ok(cell.get_or_init(|| made).clone())
-    })
-}
 
 /// What is claimed of the C functions that may be called while capturing, for tests: module, name, effect, what it reads and writes,
 /// which special methods it may call, whether it may call functions, what keeps its arguments.
@@ -54,13 +36,7 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
 
 /// A frame that was captured whole.
 #[pyclass(frozen)]
-pub struct CapturedFrame {
-    graph: Graph<Py<PyAny>>,
-    texts: Arc<Texts>,
-    sources: Vec<String>,
-    inputs: Vec<Py<PyAny>>,
-    session: Py<PyAny>,
-}
+pub struct CapturedFrame(WholeFrame);
 
 /// Captures one call. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
 #[pyfunction]
@@ -75,21 +51,15 @@ pub fn capture<'py>(
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    let outcome = dynamlir_capture::capture(&tables(py)?, function, args.unwrap_or(&empty), kwargs, steps)?;
-    let Captured { graph, guards, inputs, session, .. } = match outcome {
-        Ok(captured) => captured,
-        Err(broken) => return Ok(break_tuple(py, broken.graph_break)?.into_any()),
-    };
-    let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
-    let guards = guards.build(py)?;
-    let inputs = inputs.into_iter().map(|input| input.real).collect();
-    Ok(Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?.into_any())
+    match dynamlir_capture::capture(&Tables::of(py)?, function, args.unwrap_or(&empty), kwargs, steps)? {
+        Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
+        Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),
+    }
 }
 
-impl CapturedFrame {
-    /// The parts of a capture that backends and people look at.
-    pub fn new(graph: Graph<Py<PyAny>>, texts: Arc<Texts>, sources: Vec<String>, inputs: Vec<Py<PyAny>>, session: Py<PyAny>) -> Self {
-        Self { graph, texts, sources, inputs, session }
+impl From<WholeFrame> for CapturedFrame {
+    fn from(frame: WholeFrame) -> Self {
+        Self(frame)
     }
 }
 
@@ -103,18 +73,18 @@ impl CapturedFrame {
     /// The torch-level graph.
     #[getter]
     fn text(&self) -> String {
-        self.graph.to_string()
+        self.0.graph.to_string()
     }
 
     /// The graph as a table.
     #[getter]
     fn table(&self) -> String {
-        self.graph.table()
+        self.0.graph.table()
     }
 
     /// The graph as Python source, and what its free names stand for.
     fn python_source<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyDict>)> {
-        let source = self.graph.python_source();
+        let source = self.0.graph.python_source();
         let namespace = PyDict::new(py);
         for (name, object) in source.globals {
             namespace.set_item(name, object)?;
@@ -127,8 +97,8 @@ impl CapturedFrame {
         let fx = py.import("dynamlir.capture.fx")?;
         let (node_class, reference) = (fx.getattr("GraphNode")?, fx.getattr("Ref")?);
         let list = PyList::empty(py);
-        for id in self.graph.ids() {
-            let node = self.graph.node(id);
+        for id in self.0.graph.ids() {
+            let node = self.0.graph.node(id);
             let args: Vec<_> = node.args.iter().map(|argument| object(py, argument, &reference)).collect::<PyResult<_>>()?;
             let kwargs = PyDict::new(py);
             for (name, argument) in &node.kwargs {
@@ -139,8 +109,8 @@ impl CapturedFrame {
                 _ => None,
             };
             let location = node.location.clone();
-            let example = self.graph.example(id).map(|(example, own)| (example.clone_ref(py), own));
-            let fields = (node.kind.name(), self.graph.name(id), &node.target.base, &node.target.qualified, target);
+            let example = self.0.graph.example(id).map(|(example, own)| (example.clone_ref(py), own));
+            let fields = (node.kind.name(), self.0.graph.name(id), &node.target.base, &node.target.qualified, target);
             list.append(node_class.call1((
                 fields.0,
                 fields.1,
@@ -158,31 +128,31 @@ impl CapturedFrame {
 
     /// What the frame stored in variables, in order: `(node, how many nodes came before, variable)`.
     fn stores(&self, py: Python<'_>) -> Vec<(usize, usize, Py<PyAny>)> {
-        self.graph.stores().iter().map(|store| (store.node.index(), store.at, store.name.clone_ref(py))).collect()
+        self.0.graph.stores().iter().map(|store| (store.node.index(), store.at, store.name.clone_ref(py))).collect()
     }
 
     /// The tensors that the graph is given.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.inputs.iter().map(|input| input.bind(py)))
+        PyList::new(py, self.0.inputs.iter().map(|input| input.bind(py)))
     }
 
     /// Where they come from, as Python expressions.
     #[getter]
     fn sources(&self) -> Vec<String> {
-        self.sources.clone()
+        self.0.sources.clone()
     }
 
     /// The session, with the finished recording.
     #[getter]
     fn session<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.session.bind(py).clone()
+        self.0.session.bind(py).clone()
     }
 
     /// The guards as Python predicates.
     #[getter]
     fn code_parts(&self) -> Vec<String> {
-        self.texts.code_parts()
+        self.0.guards.code_parts()
     }
 }
 

@@ -5,20 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use dynamlir_capture::{
-    Broken, Captured,
-    graph_break::{GraphBreak, reason},
-    interruption_behind,
-};
+use dynamlir_capture::{Backend, Made, WholeFrame, graph_break::GraphBreak, interruption_behind, specialize};
 use dynamlir_cpython_abi::{
     abi,
     callable::{callable, callable_type, callee_of},
-    collector,
 };
-use dynamlir_frame::{
-    Callable, Compiler, Description, Entry, Graph, Limits, Miss, Next, Plain, PythonGraph, Run, Share, Unforeseen, settings,
-};
-use dynamlir_guards::{Failure, GuardBuilder, GuardSet};
+use dynamlir_frame::{Callable, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings};
+use dynamlir_guards::Failure;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
@@ -26,7 +19,7 @@ use pyo3::{
 };
 
 use crate::{
-    capture::{CapturedFrame, break_tuple, tables},
+    capture::{CapturedFrame, break_tuple},
     entries::{self, CacheView},
     errors::RunError,
     graph::{Held, NativeGraph},
@@ -47,19 +40,6 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 impl PythonCompiler {
-    /// Adds an entry, and shows it to those who asked for its bytecode.
-    fn add(&self, miss: &Miss<'_, '_>, entry: Entry) -> PyResult<()> {
-        let compiler = self.object.bind(miss.function.py());
-        if compiler.call_method0("shows_bytecode")?.is_truthy()? {
-            match entries::code(&entry, miss.function) {
-                Ok(code) => compiler.call_method1("show", (code,))?,
-                Err(error) => compiler.call_method1("show", (error.value(miss.function.py()),))?,
-            };
-        }
-        miss.callable.cache().add(entry);
-        Ok(())
-    }
-
     fn new(object: Py<PyAny>) -> Self {
         Self { object, full: AtomicBool::new(false), changed: AtomicBool::new(false) }
     }
@@ -84,61 +64,43 @@ impl PythonCompiler {
         self.full.store(!room, Ordering::Relaxed);
         Ok(room)
     }
+}
 
-    /// Captures and compiles the call; whether there is an entry for it now.
-    fn specialize(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
-        let py = miss.function.py();
-        guards::prepare(py)?;
-        let _no_collection = collector::pause(py);
-        let compiler = self.object.bind(py);
-        let steps = compiler.getattr("steps")?;
-        let steps = (!steps.is_none()).then(|| steps.unbind());
-        let key = miss.callable.key();
-        let outcome = dynamlir_capture::capture(&tables(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
-        match outcome {
-            Err(Broken { graph_break: found, guards }) => self.stopped(miss, found, guards.build(py).ok())?,
-            Ok(Captured { graph, guards, inputs, tensors, epilogue, session }) => {
-                let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
-                let inputs = inputs.into_iter().map(|input| input.real).collect();
-                let guards = match guards.build(py) {
-                    Ok(guards) => guards,
-                    Err(error) => {
-                        let found = GraphBreak { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
-                        return self.stopped(miss, found, None).map(|()| true);
-                    }
-                };
-                let captured = Bound::new(py, CapturedFrame::new(graph, guards.texts(), sources, inputs, session))?;
-                let runner = compiler.call_method1("compile", (captured,))?;
-                let run = if let Ok(why) = runner.cast::<PyTuple>() {
-                    plain(why)?
-                } else {
-                    let graph: Box<dyn Graph> = match runner.cast::<NativeGraph>() {
-                        Ok(native) => Box::new(Held(native.clone().unbind())),
-                        Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
-                    };
-                    Run::graph(graph, tensors, epilogue, &guards)
-                };
-                self.add(miss, Entry::new(key, guards, run))?;
-            }
+impl Backend for PythonCompiler {
+    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Made> {
+        let runner = self.object.bind(py).call_method1("compile", (Bound::new(py, CapturedFrame::from(frame))?,))?;
+        if let Ok(why) = runner.cast::<PyTuple>() {
+            return plain(why).map(Made::Plain);
         }
-        Ok(true)
+        Ok(Made::Graph(match runner.cast::<NativeGraph>() {
+            Ok(native) => Box::new(Held(native.clone().unbind())),
+            Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
+        }))
     }
 
-    /// Notes that calls under these guards are plain Python; without guards, which is right as well, all that no other entry fits.
-    fn stopped(&self, miss: &Miss<'_, '_>, found: GraphBreak, guards: Option<GuardSet>) -> PyResult<()> {
-        let py = miss.function.py();
-        let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
+    fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain> {
         // Under `fullgraph` this raises, and so will the next call.
-        let why = self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?;
-        miss.callable.cache().add(Entry::new(miss.callable.key(), guards, plain(&why)?));
+        plain(&self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?)
+    }
+
+    /// Shows its bytecode to those who asked for that.
+    fn made(&self, miss: &Miss<'_, '_>, entry: &Entry) -> PyResult<()> {
+        let py = miss.function.py();
+        let compiler = self.object.bind(py);
+        if compiler.call_method0("shows_bytecode")?.is_truthy()? {
+            match entries::code(entry, miss.function) {
+                Ok(code) => compiler.call_method1("show", (code,))?,
+                Err(error) => compiler.call_method1("show", (error.value(py),))?,
+            };
+        }
         Ok(())
     }
 }
 
 /// What `(event, told)` from the compiler says: plain Python.
-fn plain(why: &Bound<'_, PyAny>) -> PyResult<Run> {
+fn plain(why: &Bound<'_, PyAny>) -> PyResult<Plain> {
     let (event, told) = why.extract()?;
-    Ok(Run::Plain(Plain::new(event, told)))
+    Ok(Plain::new(event, told))
 }
 
 impl Compiler for PythonCompiler {
@@ -147,7 +109,11 @@ impl Compiler for PythonCompiler {
         if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
             return Ok(Next::Plain);
         }
-        Ok(if self.specialize(miss)? { Next::Again } else { Next::Plain })
+        let py = miss.function.py();
+        guards::prepare(py)?;
+        let steps = self.object.bind(py).getattr("steps")?;
+        specialize(miss, (!steps.is_none()).then(|| steps.unbind()), self)?;
+        Ok(Next::Again)
     }
 
     fn refused(&self, miss: &Miss<'_, '_>) -> PyErr {

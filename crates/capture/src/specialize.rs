@@ -1,0 +1,116 @@
+//! From a call that no entry fits to an entry for it: captured, compiled by somebody else, added to the cache.
+
+use std::sync::Arc;
+
+use dynamlir_cpython_abi::collector;
+use dynamlir_frame::{Entry, Epilogue, Graph as Compiled, Miss, Plain, Run};
+use dynamlir_graph::Graph;
+use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, Texts};
+use pyo3::prelude::*;
+
+use crate::{
+    graph_break::{GraphBreak, reason},
+    run::{Broken, Captured, Tables, capture},
+};
+
+/// What backends and people look at of a frame that was captured whole.
+pub struct WholeFrame {
+    /// The torch-level graph.
+    pub graph: Graph<Py<PyAny>>,
+    /// The guards, in words.
+    pub guards: Arc<Texts>,
+    /// Where the inputs come from, as Python expressions.
+    pub sources: Vec<String>,
+    /// The tensors that the graph is given.
+    pub inputs: Vec<Py<PyAny>>,
+    /// The session, with the finished recording.
+    pub session: Py<PyAny>,
+}
+
+/// What an entry for it needs besides a compiled graph.
+pub struct EntryParts {
+    guards: GuardSet,
+    tensors: Vec<usize>,
+    epilogue: Epilogue,
+}
+
+/// What a backend makes of a frame.
+pub enum Made {
+    /// A compiled graph.
+    Graph(Box<dyn Compiled>),
+    /// Nothing: such calls are plain Python.
+    Plain(Plain),
+}
+
+/// Who compiles what was captured, and is told what could not be.
+pub trait Backend {
+    /// Compiles a frame.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Made>;
+
+    /// Such calls are plain Python, since the graph breaks.
+    ///
+    /// # Errors
+    /// What the call raises: some want all or nothing.
+    fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain>;
+
+    /// An entry was made, and is about to be added.
+    ///
+    /// # Errors
+    /// What the call raises; the entry is not added.
+    fn made(&self, miss: &Miss<'_, '_>, entry: &Entry) -> PyResult<()>;
+}
+
+impl Captured {
+    /// What others look at, and what an entry needs.
+    ///
+    /// # Errors
+    /// When something cannot be guarded.
+    pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
+        let Self { graph, guards, inputs, tensors, epilogue, session } = self;
+        let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
+        let inputs = inputs.into_iter().map(|input| input.real).collect();
+        let guards = guards.build(py)?;
+        Ok((WholeFrame { graph, guards: guards.texts(), sources, inputs, session }, EntryParts { guards, tensors, epilogue }))
+    }
+}
+
+/// Captures a call, has it compiled and adds an entry: there is one for such calls afterwards. With `steps`, each instruction is shown.
+///
+/// # Errors
+/// An interruption, which is the caller's, or what the backend raises.
+pub fn specialize(miss: &Miss<'_, '_>, steps: Option<Py<PyAny>>, backend: &impl Backend) -> PyResult<()> {
+    let py = miss.function.py();
+    let _no_collection = collector::pause(py);
+    let outcome = capture(&Tables::of(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
+    let captured = match outcome {
+        Ok(captured) => captured,
+        Err(Broken { graph_break, guards }) => return leave(miss, backend, graph_break, guards.build(py).ok()),
+    };
+    let (frame, EntryParts { guards, tensors, epilogue }) = match captured.take_apart(py) {
+        Ok(parts) => parts,
+        Err(error) => {
+            let found = GraphBreak { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
+            return leave(miss, backend, found, None);
+        }
+    };
+    let run = match backend.compile(py, frame)? {
+        Made::Graph(graph) => Run::graph(graph, tensors, epilogue, &guards),
+        Made::Plain(plain) => Run::Plain(plain),
+    };
+    let entry = Entry::new(miss.callable.key(), guards, run);
+    backend.made(miss, &entry)?;
+    miss.callable.cache().add(entry);
+    Ok(())
+}
+
+/// Leaves calls under these guards to plain Python; without guards, which is right as well, all that no other entry fits.
+fn leave(miss: &Miss<'_, '_>, backend: &impl Backend, found: GraphBreak, guards: Option<GuardSet>) -> PyResult<()> {
+    let py = miss.function.py();
+    let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
+    let plain = backend.broken(py, found)?;
+    miss.callable.cache().add(Entry::new(miss.callable.key(), guards, Run::Plain(plain)));
+    Ok(())
+}
