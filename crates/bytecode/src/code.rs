@@ -13,7 +13,7 @@ pub enum DecodeError {
     /// Half a code unit, or more units than 32 bits can count.
     #[error("code of {0} bytes")]
     Length(usize),
-    /// A number that is no opcode of the version, or one that stands only in specialised code.
+    /// A number that is not an opcode of the version, or one that stands only in specialised code.
     #[error("unknown opcode {number} at unit {unit}")]
     Opcode {
         /// The number.

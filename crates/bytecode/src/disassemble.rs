@@ -1,4 +1,4 @@
-//! Disassembly as text, in the layout of CPython 3.12's `dis`, whatever the version of the code.
+//! Disassembly as text, in the layout of CPython 3.12's `dis` for code of all versions.
 
 use std::fmt::Write;
 

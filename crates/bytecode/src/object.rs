@@ -117,7 +117,7 @@ impl CodeObject {
         (self.arg_count + self.keyword_only) as usize + usize::from(self.has(flags::VARARGS)) + usize::from(self.has(flags::VARKEYWORDS))
     }
 
-    /// The names of the frame's slots: locals, then cells that are no locals, then free variables.
+    /// The names of the frame's slots: locals, then cells that are not locals, then free variables.
     pub fn slots(&self) -> Vec<&str> {
         let cells = self.cellvars.iter().filter(|name| !self.varnames.contains(name));
         self.varnames.iter().chain(cells).chain(&self.freevars).map(String::as_str).collect()

@@ -8,7 +8,7 @@ pub use list::Opcode;
 /// Defines [`Opcode`] and its names from one list.
 macro_rules! opcodes {
     ($($variant:ident = $name:literal,)*) => {
-        /// An opcode by name, whatever its number is in a version. Specialised and instrumented forms are not among them.
+        /// An opcode by name; its number depends on the version. Specialised and instrumented forms are not among them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Opcode {

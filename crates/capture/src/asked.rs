@@ -16,7 +16,7 @@ impl<'py> Capture<'py> {
     /// A call of a function of C's that reads a setting: each check asks it again.
     pub(crate) fn ask_again(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         for arg in args {
-            self.settle(arg)?;
+            self.guard_value(arg)?;
         }
         let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let name: String = function.getattr("__name__")?.extract()?;
@@ -64,7 +64,7 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(dynamlir_interpreter::suspended(|| function.call1((real,)))?));
         }
         if !id {
-            self.settle(value)?;
+            self.guard_value(value)?;
             self.addressed([object])?;
             return self.returned(function.call1((self.readable(value)?,)));
         }
@@ -79,7 +79,7 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(function.call1((object,))?))
             }
             Some(source) => {
-                self.settle(value)?;
+                self.guard_value(value)?;
                 self.pin(object, source)?;
                 Ok(Tracked::new(function.call1((object,))?))
             }

@@ -1,7 +1,7 @@
 //! Reading and writing attributes: from storage with a source where an object existed before, by Python's rules otherwise.
 //!
 //! For an existing object the steps of `object.__getattribute__` are taken one by one, so that each assumption becomes a
-//! guard: the type, what its classes hold under the name, what the instance stores. Whatever runs Python on the way (a
+//! guard: the type, what its classes hold under the name, what the instance stores. What runs Python on the way (a
 //! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
 
 use dynamlir_cpython_abi::types;
@@ -47,7 +47,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&owner.object) {
             return self.tensor_attr(&owner.object, name);
         }
-        self.settle(owner)?;
+        self.guard_value(owner)?;
         if owner.object.is_exact_instance_of::<PySuper>() {
             return self.super_attr(&owner.object, name);
         }
@@ -71,7 +71,7 @@ impl<'py> Capture<'py> {
         let slot = lookup(&owner.object.get_type(), "__getattribute__")?;
         if slot.as_ref().is_some_and(PyAnyMethods::is_exact_instance_of::<PyFunction>) {
             // Python code that decides by itself: interpreted when C calls it.
-            return self.met(owner.object.getattr(name)?);
+            return self.wrap_untracked(owner.object.getattr(name)?);
         }
         if !slot.is_some_and(|slot| is_generic(&slot)) {
             if owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
@@ -99,7 +99,7 @@ impl<'py> Capture<'py> {
             return self.data_attr(owner, source, name, descriptor);
         }
         match self.written_attr(owner, &key) {
-            Overlay::Set(value) => return self.met(value),
+            Overlay::Set(value) => return self.wrap_untracked(value),
             Overlay::Deleted => return self.missing_attr(owner, source, name, &key),
             Overlay::Untouched => {}
         }
@@ -150,7 +150,7 @@ impl<'py> Capture<'py> {
         let key = text(name)?;
         let value = object.getattr(name);
         let (asking, class) = (object.getattr("__thisclass__")?, object.getattr("__self_class__")?);
-        let Ok(class) = class.cast_into::<PyType>() else { return self.met(value?) };
+        let Ok(class) = class.cast_into::<PyType>() else { return self.wrap_untracked(value?) };
         if let Some(source) = self.source_of(&class) {
             self.pin_mro(&class, source)?;
         }
@@ -174,7 +174,7 @@ impl<'py> Capture<'py> {
                 break;
             }
         }
-        self.met(value?)
+        self.wrap_untracked(value?)
     }
 
     pub(crate) fn missing_attr(
@@ -200,7 +200,7 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        self.met(types::attribute_past_python(owner, name)?)
+        self.wrap_untracked(types::attribute_past_python(owner, name)?)
     }
 
     /// Guards what the class of an existing object holds under a name, or that it holds nothing.
@@ -258,7 +258,7 @@ impl<'py> Capture<'py> {
     /// Guards what a class holds under a name. Builtin descriptors take no weak references, and builtin types do not change.
     pub(crate) fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.guards.identity(source, found).is_err() && self.torch.is_primitive(found) {
-            self.settle(&Tracked { object: found.clone(), source: Some(source) })?;
+            self.guard_value(&Tracked { object: found.clone(), source: Some(source) })?;
         }
         Ok(())
     }
@@ -281,7 +281,7 @@ impl<'py> Capture<'py> {
         }
         self.before_store(&owner.object, name)?;
         let result = if let Some(value) = value {
-            self.settle(value)?;
+            self.guard_value(value)?;
             owner.object.setattr(name, &value.object)
         } else {
             owner.object.delattr(name)
@@ -290,7 +290,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// `object.__setattr__` and `object.__delattr__`, whatever the class of the object has.
+    /// `object.__setattr__` and `object.__delattr__`, past those of the class.
     pub fn store_generic_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
             return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
@@ -303,7 +303,7 @@ impl<'py> Capture<'py> {
         let object = self.py.get_type::<PyAny>();
         match value {
             Some(value) => {
-                self.settle(value)?;
+                self.guard_value(value)?;
                 object.call_method1("__setattr__", (&owner.object, name, &value.object))?;
             }
             None => {
@@ -335,7 +335,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
         }
         if let Some(value) = value {
-            self.settle(value)?;
+            self.guard_value(value)?;
         }
         if value.is_none() && !self.is_stored(owner, dict.as_ref(), name)? {
             // It raises, in words of its own.

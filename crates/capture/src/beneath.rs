@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use dynamlir_interpreter::{Activation, Place};
+use dynamlir_interpreter::{Activation, Site};
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
@@ -52,7 +52,7 @@ const READING: &[&str] = &["_local_scalar_dense", "item", "is_nonzero", "prim.de
 pub(crate) struct Native {
     name: String,
     /// The frame that makes it.
-    caller: Option<Rc<Place>>,
+    caller: Option<Rc<Site>>,
 }
 
 impl<'py> Capture<'py> {

@@ -101,7 +101,7 @@ impl<'py> Capture<'py> {
                 self.pin_type(object, source)?;
                 self.wrap(value, self.guards.source(Source::GetAttr(source, name.into())))
             }
-            None => self.met(value),
+            None => self.wrap_untracked(value),
         }
     }
 
@@ -142,7 +142,7 @@ impl<'py> Capture<'py> {
     /// Calls Python code through the frame hook, which interprets it.
     pub(crate) fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
-            self.settle(value)?;
+            self.guard_value(value)?;
         }
         let values: Vec<Value<'py>> =
             args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|arg| arg.object.clone().into()).collect();
@@ -157,7 +157,7 @@ impl<'py> Capture<'py> {
             return Err(Halt::Break(found));
         }
         match result {
-            Ok(object) => self.met(object),
+            Ok(object) => self.wrap_untracked(object),
             Err(error) => Err(self.session_error(error)),
         }
     }

@@ -70,7 +70,7 @@ impl<'py> Capture<'py> {
         positional: usize,
         names: &Bound<'py, PyAny>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        self.settle(subject)?;
+        self.guard_value(subject)?;
         let kind = self.classes(class)?;
         let found = match semantics::match_class(&subject.object, &kind, positional, names) {
             Ok(found) => found,
@@ -112,7 +112,7 @@ impl<'py> Capture<'py> {
         for name in wanted {
             match self.load_attr(subject, name.cast::<PyString>().map_err(PyErr::from)?) {
                 Ok(value) => {
-                    self.settle(&value)?;
+                    self.guard_value(&value)?;
                     values.push(value.object);
                 }
                 Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => {

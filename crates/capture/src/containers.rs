@@ -22,20 +22,20 @@ impl<'py> Capture<'py> {
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
-        self.settle(key)?;
-        self.settle(container)?;
+        self.guard_value(key)?;
+        self.guard_value(container)?;
         self.settle_key(&container.object, key)?;
         let Some(source) = self.source_of(&container.object) else {
             let found = container.object.get_item(&key.object).map_err(Halt::from);
-            return self.met(self.or_lacking(found, &container.object, consulted::ITEM)?);
+            return self.wrap_untracked(self.or_lacking(found, &container.object, consulted::ITEM)?);
         };
         if key.object.is_instance_of::<PySlice>() {
-            return self.met(self.readable(container)?.get_item(&key.object)?);
+            return self.wrap_untracked(self.readable(container)?.get_item(&key.object)?);
         }
         let object = &container.object;
         if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
             self.pin_type(object, source)?;
-            // Asked once, as Python does; what is no index raises below.
+            // Asked once, as Python does; what is not an index raises below.
             let index = match lookup(&key.object.get_type(), "__index__")? {
                 Some(_) => self.py.import("operator")?.call_method1("index", (&key.object,))?,
                 None => key.object.clone(),
@@ -54,13 +54,13 @@ impl<'py> Capture<'py> {
         if self.torch.is_container(object) && object.is_instance_of::<PyDict>() {
             let dict = object.cast::<PyDict>().map_err(PyErr::from)?;
             let Ok(item) = self.item_source(object, source, &key.object) else {
-                return self.met(self.readable(container)?.get_item(&key.object)?);
+                return self.wrap_untracked(self.readable(container)?.get_item(&key.object)?);
             };
             if let Some(owner) = self.written_in(object)
                 && let Ok(name) = key.object.extract::<String>()
             {
                 match self.written_attr(&owner, &name) {
-                    Overlay::Set(value) => return self.met(value),
+                    Overlay::Set(value) => return self.wrap_untracked(value),
                     Overlay::Deleted => return Err(Halt::Raise(PyKeyError::new_err((name,)))),
                     Overlay::Untouched => {}
                 }
@@ -87,7 +87,7 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
         }
         let found = object.get_item(&key.object).map_err(Halt::from);
-        self.met(self.or_lacking(found, object, consulted::ITEM)?)
+        self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
     }
 
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
@@ -129,11 +129,11 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         self.own(&container.object)?;
-        self.settle(key)?;
+        self.guard_value(key)?;
         self.settle_key(&container.object, key)?;
         match value {
             Some(value) => {
-                self.settle(value)?;
+                self.guard_value(value)?;
                 container.object.set_item(&key.object, &value.object)?;
             }
             None => container.object.del_item(&key.object)?,
@@ -146,7 +146,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&container.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
         }
-        self.settle(item)?;
+        self.guard_value(item)?;
         if let Some(source) = self.source_of(&container.object)
             && container.object.is_instance_of::<PyDict>()
             && self.torch.is_container(&container.object)
@@ -233,7 +233,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&value.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
         }
-        self.settle(value)?;
+        self.guard_value(value)?;
         if self.source_of(&value.object).is_none()
             && let Some(class) = self.class_at(&value.object)?
         {
@@ -271,7 +271,7 @@ impl<'py> Capture<'py> {
                 for value in [lhs, rhs] {
                     match source(value) {
                         Some(_) if self.torch.is_fake(&value.object) => {}
-                        Some(_) if self.torch.is_primitive(&value.object) => self.settle(value)?,
+                        Some(_) if self.torch.is_primitive(&value.object) => self.guard_value(value)?,
                         // Against something the frame made, or a constant: only what it is counts.
                         Some(source) => self.guards.add(source, Guard::Type(value.object.get_type().into_any().unbind())),
                         None => {}
@@ -381,7 +381,7 @@ impl<'py> Capture<'py> {
         let mut items = Vec::new();
         // Not asked for an iterator again: it need not have an `__iter__`.
         for item in iterator.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
-            items.push(self.met(item?)?);
+            items.push(self.wrap_untracked(item?)?);
             if limit.is_some_and(|limit| items.len() > limit) {
                 break;
             }

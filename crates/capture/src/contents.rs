@@ -1,4 +1,4 @@
-//! Existing objects that C code looks into, and that are none of Python's own containers.
+//! Existing objects that C code looks into, and that are not Python's own containers.
 //!
 //! What Python code reads of an object is interpreted, and guarded there. What C code reads is not seen: the number in an
 //! instance of a subclass of `float`, the items of a named tuple. So all it may find is guarded beforehand.
@@ -121,7 +121,7 @@ impl<'py> Capture<'py> {
         let mut tensors = false;
         for (item, from) in items {
             let wrapped = self.wrap(item, from)?;
-            self.settle(&wrapped)?;
+            self.guard_value(&wrapped)?;
             tensors |= self.torch.any_fake(&wrapped.object);
             if let Some(from) = self.source_of(&wrapped.object) {
                 tensors |= if self.torch.is_container(&wrapped.object) {

@@ -29,7 +29,7 @@ use crate::kinds::{Kind, Kinds};
 pub enum Effect {
     /// Reads its arguments, however deep, and returns something new or a part of them.
     Pure,
-    /// As `Pure`, on values that are no tensors; torch looks up operators for it, which is not to be seen.
+    /// As `Pure`, on values that are not tensors; torch looks up operators for it, which is not to be seen.
     Outside,
     /// As `Pure`, where it is given nothing but numbers and text: numpy's functions.
     Numbers,
@@ -45,7 +45,7 @@ pub enum Effect {
     SetsState,
     /// An operation of torch: run on fakes and noted in the graph.
     Torch,
-    /// The policy has its own way to do it.
+    /// The policy does it itself.
     Special(Special),
     /// Ends the capture, for this reason.
     Refused(&'static str),

@@ -1,7 +1,7 @@
 //! What is known of objects: existing ones by where they were reached, the frame's own by their age, and nothing else.
 //!
 //! What C code hands out may be anything: something new, a part of what it was given, an object that nobody has seen before. An
-//! object that the frame did not make and whose way here is not known can neither be guarded nor changed: it ends the capture.
+//! object that the frame did not make and that has no known source can neither be guarded nor changed: it ends the capture.
 
 use dynamlir_guards::SourceId;
 use pyo3::{
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// Takes in a result whose way here is not known: made by the frame, or met by C code among existing objects.
-    pub fn met(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+    /// Takes in a result with no known source: made by the frame, or found by C code among existing objects.
+    pub fn wrap_untracked(&self, object: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
         if self.torch.is_primitive(&object) || self.torch.is_fake(&object) {
             return Ok(Tracked::new(object));
         }

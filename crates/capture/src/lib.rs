@@ -4,7 +4,6 @@
 //! touched. What C code may do to them is a table ([`effects`]); what is not in it ends the capture with a reason.
 #![forbid(unsafe_code)]
 
-mod again;
 mod asked;
 mod attributes;
 mod beneath;
@@ -14,13 +13,13 @@ mod classes;
 mod consulted;
 mod containers;
 mod contents;
-mod dynamic;
 pub mod effects;
 mod entered;
 mod finalizers;
 mod given;
 pub mod graph_break;
 mod identity;
+mod indirect;
 pub mod inside;
 mod kinds;
 mod known;
@@ -37,6 +36,7 @@ mod receivers;
 mod reduce;
 mod refusals;
 mod repeats;
+mod replay;
 mod reports;
 mod run;
 mod snapshots;
@@ -51,4 +51,4 @@ mod wrapped;
 
 pub use refusals::interruption_behind;
 pub use run::{Broken, Captured, Tables, capture};
-pub use specialize::{Backend, EntryParts, Made, WholeFrame, specialize};
+pub use specialize::{Backend, Compilation, EntryParts, WholeFrame, specialize};

@@ -52,7 +52,7 @@ impl<'py> Capture<'py> {
     /// Guards a descriptor that a class holds, and that it is one.
     pub(crate) fn pin_descriptor(&self, class: &Bound<'py, PyType>, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
         if is_immutable(class) {
-            // C's own. A path to it would begin at whatever object of the class came by first, which may be a new one for each call.
+            // C's own. A path to it would begin at the object of the class that came by first, which may be a new one for each call.
             return Ok(());
         }
         self.pin_class_attr(at, found)?;
@@ -95,7 +95,7 @@ impl<'py> Capture<'py> {
         // Python code that raises an AttributeError has the class asked.
         self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
         if kind::is_property(descriptor) && is_python(&descriptor.getattr(intern!(self.py, "fget"))?)? {
-            return self.met(types::attribute_past_python(owner, name)?);
+            return self.wrap_untracked(types::attribute_past_python(owner, name)?);
         }
         self.bound_attr(owner, source, name, descriptor)
     }
@@ -120,7 +120,7 @@ impl<'py> Capture<'py> {
             Ok(lookup(&descriptor.get_type(), "__get__")?.is_some_and(|get| get.is_exact_instance_of::<PyFunction>()))
         };
         if binds.iter().any(|is| is(descriptor)) || python()? {
-            return self.met(types::attribute_past_python(owner, name)?);
+            return self.wrap_untracked(types::attribute_past_python(owner, name)?);
         }
         if owner.is_instance_of::<PyTuple>() {
             // Such as the fields of a named tuple.
@@ -172,7 +172,7 @@ impl<'py> Capture<'py> {
                 }
             }
         }
-        self.met(self.asking_a_module(|| module.getattr(name))?)
+        self.wrap_untracked(self.asking_a_module(|| module.getattr(name))?)
     }
 
     /// Looks for what a module may lack: what C code asks for the words of an error only is not part of the program.
@@ -218,13 +218,13 @@ impl<'py> Capture<'py> {
                 return self.wrap(value, at);
             }
             self.pin_class_attr(at, &raw)?;
-            return self.met(value);
+            return self.wrap_untracked(value);
         }
         self.pin_missing(kind, at);
         if matches!(own, ClassAttr::Missing) {
             self.pin_class_entry(class, source, intern!(self.py, "__getattr__"))?;
         }
-        self.met(class.getattr(name)?)
+        self.wrap_untracked(class.getattr(name)?)
     }
 
     /// Guards which classes an object is of.

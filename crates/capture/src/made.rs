@@ -129,7 +129,7 @@ impl<'py> Capture<'py> {
             if name.to_str()? == "__dict__" || made_now {
                 self.note_new(&value);
             }
-            return self.met(value);
+            return self.wrap_untracked(value);
         }
         self.pin_getattribute(&class)?;
         let (raw, at) = self.class_entry(&class, &text(name)?)?;
@@ -143,7 +143,7 @@ impl<'py> Capture<'py> {
         }
         match raw {
             ClassAttr::Plain(found) => self.found_in_class(value, Some(found), at),
-            _ => self.met(value),
+            _ => self.wrap_untracked(value),
         }
     }
 
@@ -162,7 +162,7 @@ impl<'py> Capture<'py> {
         }
         match raw {
             ClassAttr::Plain(found) => self.found_in_class(value, Some(found), at),
-            _ => self.met(value),
+            _ => self.wrap_untracked(value),
         }
     }
 
@@ -172,9 +172,9 @@ impl<'py> Capture<'py> {
             (Some(raw), Some(at)) if raw.is(&value) => self.wrap(value, at),
             (Some(raw), Some(at)) => {
                 self.pin_class_attr(at, &raw)?;
-                self.met(value)
+                self.wrap_untracked(value)
             }
-            _ => self.met(value),
+            _ => self.wrap_untracked(value),
         }
     }
 
@@ -210,7 +210,7 @@ impl<'py> Capture<'py> {
             found.is(function)
                 || !found.is_exact_instance_of::<PyFunction>() && found.getattr("__func__").is_ok_and(|inner| inner.is(function))
         };
-        // Under whatever name it was put there.
+        // Under any name that it was put there with.
         for base in types::mro(&class)? {
             if !is_changeable(&base) {
                 continue;

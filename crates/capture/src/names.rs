@@ -148,7 +148,7 @@ impl<'py> Capture<'py> {
             None => Source::Builtin("__import__".into()),
         };
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
-        // A module that is imported for the first time makes real tensors, and stays imported whatever becomes of the capture.
+        // A module that is imported for the first time makes real tensors, and stays imported even if the capture ends.
         let module = match self.outside(|| semantics::import_name(frame, name, fromlist, level)) {
             Ok(module) => module,
             // Finders ask the file system, which no guard does.

@@ -62,7 +62,7 @@ impl<'py> Capture<'py> {
             Effect::Outside => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 let result = self.outside(|| object.call(given, Some(&keywords)))?;
-                self.met(result)
+                self.wrap_untracked(result)
             }
             Effect::ReadsState => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
@@ -94,7 +94,7 @@ impl<'py> Capture<'py> {
                     return self.break_graph(reason::C_FUNCTION, describe(object));
                 }
                 let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
-                self.met(result)
+                self.wrap_untracked(result)
             }
             Effect::Data if self.all_data(args, kwargs) => self.call_on_data(object, args, kwargs),
             Effect::Data => self.break_graph(reason::C_FUNCTION, describe(object)),
@@ -114,7 +114,7 @@ impl<'py> Capture<'py> {
                 waiting.extend(items.iter());
             }
         }
-        self.met(result)
+        self.wrap_untracked(result)
     }
 
     /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is

@@ -60,7 +60,7 @@ const METHODS: &[(&str, &[&str])] = &[
     ("truth", &["__bool__"]),
 ];
 
-/// The methods that an operator looks up, by its name in `operator`; none for what is no operator.
+/// The methods that an operator looks up, by its name in `operator`; none for what is not an operator.
 pub(crate) fn methods_of(name: &str) -> &'static [&'static str] {
     METHODS.iter().find(|(known, _)| *known == name).map_or(&[], |(_, methods)| methods)
 }

@@ -121,7 +121,7 @@ impl Policy for CapturePolicy {
                 // C code may have found these anywhere.
                 for slot in 0..frame.locals_count() {
                     let Some(object) = frame.local(slot).object else { continue };
-                    let met = capture.run(capture.met(object.clone()))?;
+                    let met = capture.run(capture.wrap_untracked(object.clone()))?;
                     if !met.object.is(&object) {
                         frame.replace_local(slot, Value::new(met.object));
                     }
@@ -174,7 +174,7 @@ impl Policy for CapturePolicy {
 
     fn escape(&self, value: &Value<'_>) -> Run<()> {
         let capture = self.at(value.get().py());
-        capture.run(capture.settle(&capture.tracked(value)))
+        capture.run(capture.guard_value(&capture.tracked(value)))
     }
 
     fn interrupted(&self, py: Python<'_>, error: PyErr) -> Unwind {
@@ -303,7 +303,7 @@ impl Policy for CapturePolicy {
         let source = capture.run(capture.global_source(frame, name))?;
         match source {
             Some(source) => capture.give(capture.wrap(object, source)),
-            None => capture.give(capture.met(object)),
+            None => capture.give(capture.wrap_untracked(object)),
         }
     }
 
@@ -328,7 +328,7 @@ impl Policy for CapturePolicy {
         };
         match source {
             Some(source) => capture.give(capture.wrap(object, source)).map(Some),
-            None => capture.give(capture.met(object)).map(Some),
+            None => capture.give(capture.wrap_untracked(object)).map(Some),
         }
     }
 
@@ -397,7 +397,7 @@ impl Policy for CapturePolicy {
             return Err(abort());
         }
         match next? {
-            Some(item) => capture.give(capture.met(item)).map(Some),
+            Some(item) => capture.give(capture.wrap_untracked(item)).map(Some),
             None => Ok(None),
         }
     }
@@ -441,7 +441,7 @@ impl Policy for CapturePolicy {
 
     fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
-        capture.run(capture.settle(&capture.tracked(item)))?;
+        capture.run(capture.guard_value(&capture.tracked(item)))?;
         capture.run(capture.guard_inside([item.get()], consulted::HASH))?;
         capture.run(capture.addressed([item.get()]))?;
         Ok(semantics::set_add(set.get(), item.get())?)
@@ -531,7 +531,7 @@ impl Policy for CapturePolicy {
 
     fn match_kind(&self, subject: &Value<'_>) -> Run<()> {
         let capture = self.at(subject.get().py());
-        capture.run(capture.settle(&capture.tracked(subject)))?;
+        capture.run(capture.guard_value(&capture.tracked(subject)))?;
         match capture.source_of(subject.get()) {
             Some(source) => capture.run(capture.pin_type(subject.get(), source)),
             None => Ok(()),
@@ -557,7 +557,7 @@ impl Policy for CapturePolicy {
         if frame.globals().get_item(name).is_ok_and(|global| global.is(&object)) {
             return self.load_global(frame, name);
         }
-        self.at(frame.py()).give(self.at(frame.py()).met(object))
+        self.at(frame.py()).give(self.at(frame.py()).wrap_untracked(object))
     }
 
     fn import_name<'py>(

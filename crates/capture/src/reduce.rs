@@ -50,7 +50,7 @@ impl<'py> Capture<'py> {
     /// A call of a C implementation of `__reduce_ex__`, `__reduce__` or `__getstate__`.
     pub(crate) fn reduce(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         for arg in args {
-            self.settle(arg)?;
+            self.guard_value(arg)?;
         }
         let bound = receiver(callable).map(Tracked::new);
         let Some(target) = bound.clone().or_else(|| args.first().cloned()) else {

@@ -4,7 +4,7 @@
 //! before the frame, and all that it assumed of these is guarded. So where the guards that one module's call noted (a
 //! [`Part`](dynamlir_guards::Part)) hold for another module, called at the same place with the same arguments as far as they can
 //! be told apart, the other's call does the same: its Python is not interpreted again. The nodes that the first call made are added
-//! once more, on the other's tensors ([`again`](crate::again)), and the guards are noted for what is reached from it.
+//! once more, on the other's tensors ([`replay`](crate::replay)), and the guards are noted for what is reached from it.
 //!
 //! ```text
 //! first call   as any other
@@ -34,9 +34,9 @@ use pyo3::{
 };
 
 use crate::{
-    again::Span,
     calls::Keywords,
     graph_break::reason,
+    replay::Span,
     state::{Capture, Halt, Outcome, Tracked, WritesNow},
 };
 
@@ -45,7 +45,7 @@ const DEEPEST: usize = 500;
 
 /// What is known of calls that cannot be told apart.
 #[derive(Clone)]
-pub(crate) enum Known {
+pub(crate) enum SeenCalls {
     /// There was one.
     Once,
     /// There were two, and the second is a pattern.
@@ -151,20 +151,20 @@ impl<'py> Capture<'py> {
         match known {
             None => {
                 let result = run()?;
-                self.layers.calls.borrow_mut().insert(key, Known::Once);
+                self.layers.calls.borrow_mut().insert(key, SeenCalls::Once);
                 Ok(result)
             }
-            Some(Known::Once) => {
+            Some(SeenCalls::Once) => {
                 let arguments = fakes.iter().filter_map(|fake| self.node(fake)).collect();
                 let (result, region) = self.observed(root, arguments, existing, run)?;
-                self.layers.calls.borrow_mut().insert(key, region.map_or(Known::Never, |region| Known::Twice(Rc::new(region))));
+                self.layers.calls.borrow_mut().insert(key, region.map_or(SeenCalls::Never, |region| SeenCalls::Twice(Rc::new(region))));
                 Ok(result)
             }
-            Some(Known::Twice(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
+            Some(SeenCalls::Twice(region)) => match self.repeat(&region, module, root, args, kwargs, &fakes)? {
                 Some(result) => Ok(result),
                 None => run(),
             },
-            Some(Known::Never) => run(),
+            Some(SeenCalls::Never) => run(),
         }
     }
 
@@ -319,7 +319,7 @@ impl<'py> Capture<'py> {
         };
         let checkpoint = self.checkpoint()?;
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
-            self.settle(value)?;
+            self.guard_value(value)?;
         }
         match self.repeat_found(region, template, module, root, fakes, &found) {
             // Interpreted, the call may well be captured; if not, that says where it ends.
@@ -363,7 +363,7 @@ impl<'py> Capture<'py> {
                     (Some(source), Some(made)) => self.note_input(&made[&at], &found[source], sources[source])?,
                     (Some(source), None) => drop(self.input(&found[source], sources[source])?),
                     (None, Some(made)) => self.copy_node(region, template, (at, first), &values, made.get(&at))?,
-                    (None, None) => self.again(region, template, at, first, &mut values)?,
+                    (None, None) => self.replay(region, template, at, first, &mut values)?,
                 }
             }
             if let Some(fake) = self.fake_of(place) {

@@ -1,6 +1,6 @@
 //! What Python reports while a call is captured because nobody can be told: exceptions of finalizers and of callbacks.
 //!
-//! An evaluation that is given up raises through whatever C code lies between its frames, some of which can only report that; it means
+//! An evaluation that is given up raises through any C code that lies between its frames, some of which can only report that; it means
 //! nothing. What a signal handler has raised there is the caller's. Everything else is reported as ever.
 
 use std::sync::{Arc, Mutex, PoisonError};

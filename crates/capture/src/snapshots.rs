@@ -15,7 +15,7 @@ impl<'py> Capture<'py> {
     /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
     /// Everything in them is guarded, since what the code looks at is not seen.
     pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
-        self.settle(value)?;
+        self.guard_value(value)?;
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
             Some(source) if self.guard_contents(&value.object, source)? => {
@@ -125,7 +125,7 @@ impl<'py> Capture<'py> {
 
 fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
     let wrapped = capture.wrap(item, source)?;
-    capture.settle(&wrapped)?;
+    capture.guard_value(&wrapped)?;
     if capture.source_of(&wrapped.object).is_some() {
         if capture.torch.is_container(&wrapped.object) {
             return capture.snapshot(&wrapped.object, source);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{Entry, Epilogue, Graph as Compiled, Miss, Plain, Run};
+use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, Plain, Run};
 use dynamlir_graph::Graph;
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, Texts};
 use pyo3::prelude::*;
@@ -35,9 +35,9 @@ pub struct EntryParts {
 }
 
 /// What a backend makes of a frame.
-pub enum Made {
+pub enum Compilation {
     /// A compiled graph.
-    Graph(Box<dyn Compiled>),
+    Graph(Box<dyn CompiledGraph>),
     /// Nothing: such calls are plain Python.
     Plain(Plain),
 }
@@ -48,7 +48,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// What the call raises.
-    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Made>;
+    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation>;
 
     /// Such calls are plain Python, since the graph breaks.
     ///
@@ -97,8 +97,8 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<Py<PyAny>>, backend: &impl 
         }
     };
     let run = match backend.compile(py, frame)? {
-        Made::Graph(graph) => Run::graph(graph, tensors, epilogue, &guards),
-        Made::Plain(plain) => Run::Plain(plain),
+        Compilation::Graph(graph) => Run::graph(graph, tensors, epilogue, &guards),
+        Compilation::Plain(plain) => Run::Plain(plain),
     };
     let entry = Entry::new(miss.callable.key(), guards, run);
     backend.made(miss, &entry)?;

@@ -214,7 +214,7 @@ impl<'py> Capture<'py> {
         }
         let result = self.outside(|| callable.object.call(positional, Some(&keywords)))?;
         if self.torch.is_plain(&result) || self.source_of(&result).is_some() {
-            return self.met(result);
+            return self.wrap_untracked(result);
         }
         let kind = type_name(&result);
         self.break_graph(

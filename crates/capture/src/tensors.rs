@@ -122,9 +122,9 @@ enum Form {
     Function,
     /// The first argument is the receiver.
     Method,
-    /// A function that is not looked into: a node whatever it returns, since it may write.
+    /// A function that is not looked into: always a node, since it may write.
     Whole,
-    /// Sets state of the thread: a node whatever it returns, since a graph that runs elsewhere must set it, too.
+    /// Sets state of the thread: always a node, since a graph that runs elsewhere must set it, too.
     State,
 }
 
@@ -177,7 +177,7 @@ impl<'py> Capture<'py> {
         self.named_call(callable, &name, args, kwargs, Form::State)
     }
 
-    /// A call of a function that is one node, whatever it does.
+    /// A call of a function that is one node, without looking into it.
     pub(crate) fn whole_call(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -417,7 +417,7 @@ impl<'py> Capture<'py> {
         let label: String = class.fully_qualified_name()?.extract()?;
         let at = self.guards.type_attr(self.guarded(self.guards.hold(class, &label))?, key);
         if self.torch.is_primitive(member) {
-            return self.settle(&Tracked { object: member.clone(), source: Some(at) });
+            return self.guard_value(&Tracked { object: member.clone(), source: Some(at) });
         }
         self.guarded(self.guards.identity(at, member))?;
         // A function is looked into when it is called; what else somebody has put there runs unseen.

@@ -27,13 +27,13 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.identity(source, &callable.object))?;
         let keywords = PyDict::new(self.py);
         for (_, value) in kwargs {
-            self.settle(value)?;
+            self.guard_value(value)?;
         }
         for (name, value) in kwargs {
             keywords.set_item(name, &value.object)?;
         }
         for value in args {
-            self.settle(value)?;
+            self.guard_value(value)?;
         }
         let positional = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let named = PyTuple::new(self.py, keywords.iter())?;
@@ -82,7 +82,7 @@ impl<'py> Capture<'py> {
         }
         let (given, keywords) = self.native_arguments(args, kwargs)?;
         let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
-        self.met(result)
+        self.wrap_untracked(result)
     }
 
     /// Guards all that a function's signature is made of.
@@ -169,7 +169,7 @@ impl<'py> Capture<'py> {
                     let first = count.saturating_sub(defaults.len());
                     for place in missing.into_iter().filter_map(|place| place.checked_sub(first)) {
                         let value = self.wrap(defaults.get_item(place)?, self.guards.source(Source::Default(source, place as u32)))?;
-                        self.settle(&value)?;
+                        self.guard_value(&value)?;
                     }
                 }
             }
@@ -186,7 +186,7 @@ impl<'py> Capture<'py> {
         for name in missing {
             let at = self.guards.source(Source::KwDefault(source, name.as_str().into()));
             match defaults.get_item(name)? {
-                Some(value) => self.settle(&self.wrap(value, at)?)?,
+                Some(value) => self.guard_value(&self.wrap(value, at)?)?,
                 None => self.guards.absent(at),
             }
         }
@@ -200,7 +200,7 @@ impl<'py> Capture<'py> {
 
     /// `torch.inference_mode(enabled)` within the frame: what it makes are tensors of another kind, unless the caller has the same mode.
     pub(crate) fn inference_mode(&self, enabled: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        self.settle(enabled)?;
+        self.guard_value(enabled)?;
         let enabled = enabled.object.is_truthy()?;
         if enabled != self.in_inference_mode()? {
             let called = if enabled { "True" } else { "False" };
@@ -219,7 +219,7 @@ impl<'py> Capture<'py> {
         if self.py.import("torch._C")?.call_method0("is_grad_enabled")?.is_truthy()? {
             return self.break_graph(reason::AUTOGRAD, "autograd.Function.apply");
         }
-        let class = self.met(callable.getattr("__self__")?)?;
+        let class = self.wrap_untracked(callable.getattr("__self__")?)?;
         let context = Tracked::new(self.ask("function_context", (args.len(),))?);
         let part = |name: &str| self.load_attr(&class, &PyString::new(self.py, name));
         let (forward, setup) = (part("forward")?, part("setup_context")?);

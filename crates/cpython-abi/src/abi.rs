@@ -24,6 +24,16 @@ impl Abi {
         self.layout.version
     }
 
+    /// What `match` says that a pattern must be, where it is called and is not a class: `a class` is `a type` in CPython 3.11.
+    pub fn called_pattern(&self) -> &'static str {
+        self.layout.called_pattern
+    }
+
+    /// Whether an `ImportError` of `from module import name` says the name, as `name_from`.
+    pub fn import_error_has_name(&self) -> bool {
+        self.layout.import_error_has_name
+    }
+
     /// Where a type has its version tag, an `unsigned int` before padding that is never written: see [`crate::types::version_tag`].
     pub fn type_version_offset(&self) -> usize {
         self.layout.types.version_tag

@@ -37,7 +37,7 @@ pub trait Callee: Any + Send + Sync {
     /// Handles a call.
     ///
     /// # Errors
-    /// Whatever the call raises.
+    /// What the call raises.
     fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>>;
 
     /// What `repr` says.
@@ -105,7 +105,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
     /// Calls something else with the same arguments.
     ///
     /// # Errors
-    /// Whatever it raises.
+    /// What it raises.
     pub fn forward(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let names = self.names.map_or(ptr::null_mut(), Bound::as_ptr);
         // SAFETY: a Bound is a pointer to its object; the arguments are alive, positional ones first, as vectorcall wants them.

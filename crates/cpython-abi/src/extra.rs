@@ -35,7 +35,7 @@ impl<T: Send + Sync + 'static> CodeSlot<T> {
     /// Drops what a slot holds; called by CPython with the code object's death.
     unsafe extern "C" fn free(content: *mut c_void) {
         if !content.is_null() {
-            // SAFETY: whatever is in the slot came from `Arc::into_raw` of this type.
+            // SAFETY: what is in the slot came from `Arc::into_raw` of this type.
             drop(unsafe { Arc::from_raw(content.cast::<T>().cast_const()) });
         }
     }

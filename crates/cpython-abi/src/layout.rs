@@ -132,6 +132,10 @@ pub(crate) struct Layout {
     pub dict_version: Option<usize>,
     pub managed_storage: ManagedStorage,
     pub leaving: Leaving,
+    /// What `match` says that a pattern must be, where it is called and is not a class.
+    pub called_pattern: &'static str,
+    /// Whether an `ImportError` of `from module import name` says the name.
+    pub import_error_has_name: bool,
     pub set_code_extra: &'static str,
     pub get_code_extra: &'static str,
     pub request_code_extra: &'static str,

@@ -47,7 +47,7 @@ use crate::{body::Scoped, print::Printer};
 /// Why a code object is left as disassembly.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The bytes are no sound code.
+    /// The bytes are not sound code.
     #[error("malformed code")]
     Malformed,
     /// An exception handler of a kind that no compiler makes.

@@ -54,7 +54,7 @@ pub(crate) struct Declared<'a> {
     pub used: Vec<&'a str>,
     /// Variables of comprehensions that are written into the function.
     pub hidden: Vec<&'a str>,
-    /// Locals that are checked for being set when they are loaded, and are no globals elsewhere.
+    /// Locals that are checked for being set when they are loaded, and are not globals elsewhere.
     pub checked: Vec<&'a str>,
     /// Locals that are stored.
     pub locals: Vec<&'a str>,

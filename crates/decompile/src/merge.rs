@@ -96,7 +96,7 @@ fn looks(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
         Next::OrPop { keep_if, .. } => 3 + u8::from(keep_if),
         Next::For { is_async, .. } => 5 + u8::from(is_async),
     };
-    // What the compiler adds has the place of whatever comes before it: the end of a class, of a handler, of a function.
+    // What the compiler adds has the place of what comes before it: the end of a class, of a handler, of a function.
     let added = |op: &Op<'_>| matches!(op, Op::Store(_, "__static_attributes__" | "__classdictcell__"));
     let added = added(&node.op) || node.next.one().is_some_and(|next| added(&graph.nodes[next].op));
     let returns = node.next.one().is_some_and(|next| graph.nodes[next].op == Op::Return);

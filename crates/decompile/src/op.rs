@@ -12,7 +12,7 @@ pub(crate) enum Scope {
     /// A cell of an enclosing function.
     Free,
     Global,
-    /// Whatever the namespace of a module or class is.
+    /// The namespace of a module or class.
     Name,
 }
 

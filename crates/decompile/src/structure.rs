@@ -187,7 +187,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
             Next::End => Ok(None),
             Next::One(edge) => Ok(Some((edge.to, state))),
             Next::Branch { yes, no } => self.branch(at, yes, no, state, context, out),
-            Next::For { .. } | Next::OrPop { .. } => self.unstructured("a branch that is no statement's", at),
+            Next::For { .. } | Next::OrPop { .. } => self.unstructured("a branch that no statement makes", at),
         }
     }
 
@@ -234,7 +234,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         None
     }
 
-    /// Whether a block is in a region that has been entered in the loop: then it is no place behind the loop.
+    /// Whether a block is in a region that has been entered in the loop: then it is not behind the loop.
     fn is_inside(&self, at: BlockId, looped: &Loop<'_>, context: Context<'_>) -> bool {
         let entered = self.blocks.regions.chain(context.region).take_while(|&region| Some(region) != looped.region);
         let region = self.blocks.all[at].region;
@@ -330,7 +330,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
 
     /// Where the branches of a block meet.
     fn join(&self, at: BlockId, context: Context<'_>) -> Option<BlockId> {
-        // A value on its way to a `return` is no place to meet.
+        // A value on its way to a `return` is not where branches meet.
         let block = &self.blocks.all[at];
         let depth = block.ops.iter().fold(i64::from(block.depth) - 1, |depth, op| {
             let (pops, pushes) = op.effect();

@@ -99,7 +99,7 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
     let locals = code.varnames.iter().skip(code.parameter_count()).chain(&code.cellvars);
     let parameters: Vec<&String> = code.varnames.iter().take(code.parameter_count()).collect();
     for name in locals {
-        // What only a comprehension stores is no local, unless something asks whether it is set.
+        // What only a comprehension stores is not a local, unless something asks whether it is set.
         let stored = declared.locals.contains(&name.as_str());
         let hidden = declared.hidden.contains(&name.as_str()) && !declared.checked.contains(&name.as_str());
         let known = stored || hidden || declared.through.contains(&name.as_str());

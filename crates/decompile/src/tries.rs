@@ -48,7 +48,7 @@ impl<'a> Structurer<'a, '_> {
                 found.push(block);
             }
         }
-        // The region's own handler is no way out.
+        // The region's own handler does not lead out.
         let handlers = &self.blocks.handlers;
         found.retain(|&block| !handlers.contains(&Some(block)));
         found

@@ -33,7 +33,7 @@ pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 12]>;
 
 /// Where a parameter's value is.
 #[derive(Clone, Copy)]
-enum Place<'a, 'py> {
+enum Filled<'a, 'py> {
     Nowhere,
     Borrowed(&'a Bound<'py, PyAny>),
     Owned(usize),
@@ -101,36 +101,36 @@ impl Signature {
         let py = function.py();
         let named = self.positional + self.keyword_only;
         let mut values = bound.iter().chain(arguments.positional());
-        let mut places: SmallVec<[Place<'a, 'py>; 8]> = values.by_ref().take(self.positional).map(Place::Borrowed).collect();
+        let mut places: SmallVec<[Filled<'a, 'py>; 8]> = values.by_ref().take(self.positional).map(Filled::Borrowed).collect();
         let rest: SmallVec<[&Bound<'py, PyAny>; 4]> = values.collect();
         if !rest.is_empty() && !self.varargs {
             return Ok(false);
         }
-        places.resize(named, Place::Nowhere);
+        places.resize(named, Filled::Nowhere);
         let mut extra = None;
         for (key, value) in arguments.by_keyword() {
             match self.find(&key) {
-                Some(at) if matches!(places[at], Place::Nowhere) => places[at] = Place::Borrowed(value),
+                Some(at) if matches!(places[at], Filled::Nowhere) => places[at] = Filled::Borrowed(value),
                 None if self.varkeywords => extra.get_or_insert_with(|| PyDict::new(py)).set_item(key, value)?,
                 _ => return Ok(false),
             }
         }
-        if places.iter().any(|place| matches!(place, Place::Nowhere)) && !self.fill_defaults(function, &mut places, owned)? {
+        if places.iter().any(|place| matches!(place, Filled::Nowhere)) && !self.fill_defaults(function, &mut places, owned)? {
             return Ok(false);
         }
         if self.varargs {
-            places.push(Place::Owned(owned.len()));
+            places.push(Filled::Owned(owned.len()));
             owned.push(PyTuple::new(py, rest)?.into_any());
         }
         if self.varkeywords {
-            places.push(Place::Owned(owned.len()));
+            places.push(Filled::Owned(owned.len()));
             owned.push(extra.unwrap_or_else(|| PyDict::new(py)).into_any());
         }
         let owned: &'a Owned<'py> = owned;
-        let value = |place: Place<'a, 'py>| match place {
-            Place::Nowhere => None,
-            Place::Borrowed(value) => Some(value),
-            Place::Owned(at) => Some(&owned[at]),
+        let value = |place: Filled<'a, 'py>| match place {
+            Filled::Nowhere => None,
+            Filled::Borrowed(value) => Some(value),
+            Filled::Owned(at) => Some(&owned[at]),
         };
         slots.extend(places.into_iter().map(value));
         Ok(true)
@@ -145,16 +145,16 @@ impl Signature {
     }
 
     /// Whether all parameters have a value in the end.
-    fn fill_defaults<'py>(&self, function: &Bound<'py, PyAny>, places: &mut [Place<'_, 'py>], owned: &mut Owned<'py>) -> PyResult<bool> {
+    fn fill_defaults<'py>(&self, function: &Bound<'py, PyAny>, places: &mut [Filled<'_, 'py>], owned: &mut Owned<'py>) -> PyResult<bool> {
         let py = function.py();
-        let mut fill = |place: &mut Place<'_, 'py>, value: Bound<'py, PyAny>| {
-            *place = Place::Owned(owned.len());
+        let mut fill = |place: &mut Filled<'_, 'py>, value: Bound<'py, PyAny>| {
+            *place = Filled::Owned(owned.len());
             owned.push(value);
         };
         if let Ok(defaults) = function.getattr(pyo3::intern!(py, "__defaults__"))?.cast::<PyTuple>() {
             let first = self.positional.saturating_sub(defaults.len());
             for (place, value) in places[first..self.positional].iter_mut().zip(defaults.iter()) {
-                if matches!(place, Place::Nowhere) {
+                if matches!(place, Filled::Nowhere) {
                     fill(place, value);
                 }
             }
@@ -163,13 +163,13 @@ impl Signature {
             && let Ok(defaults) = function.getattr(pyo3::intern!(py, "__kwdefaults__"))?.cast::<PyDict>()
         {
             for (place, name) in places.iter_mut().zip(&self.names).skip(self.positional) {
-                if matches!(place, Place::Nowhere)
+                if matches!(place, Filled::Nowhere)
                     && let Some(value) = defaults.get_item(name)?
                 {
                     fill(place, value);
                 }
             }
         }
-        Ok(places.iter().all(|place| !matches!(place, Place::Nowhere)))
+        Ok(places.iter().all(|place| !matches!(place, Filled::Nowhere)))
     }
 }

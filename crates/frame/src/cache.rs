@@ -12,14 +12,14 @@ use dynamlir_cpython_abi::{Abi, CodeSlot};
 use dynamlir_guards::GuardSet;
 use pyo3::prelude::*;
 
-use crate::{epilogue::Epilogue, graph::Graph, written::Written};
+use crate::{entry_code::EntryCode, epilogue::Epilogue, graph::CompiledGraph};
 
 /// What an entry does when its guards pass.
 pub enum Run {
     /// Runs a graph on the collected tensors, then what comes after it.
     Graph {
         /// The graph.
-        graph: Box<dyn Graph>,
+        graph: Box<dyn CompiledGraph>,
         /// Where the tensors it takes stand among what the guards collect.
         tensors: Vec<usize>,
         /// What is done with its results.
@@ -77,7 +77,7 @@ impl Plain {
 
 impl Run {
     /// A graph on what these guards collect.
-    pub fn graph(graph: Box<dyn Graph>, tensors: Vec<usize>, epilogue: Epilogue, guards: &GuardSet) -> Self {
+    pub fn graph(graph: Box<dyn CompiledGraph>, tensors: Vec<usize>, epilogue: Epilogue, guards: &GuardSet) -> Self {
         let collected = guards.tensor_guards();
         let guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
         Self::Graph { known: graph.accepts(&guarded), graph, tensors, epilogue }
@@ -93,7 +93,7 @@ pub struct Entry {
     /// What it does.
     pub run: Run,
     /// The same as Python code, once somebody has asked.
-    pub written: OnceLock<(Written, Py<PyAny>)>,
+    pub written: OnceLock<(EntryCode, Py<PyAny>)>,
 }
 
 impl Entry {

@@ -15,7 +15,7 @@ use dynamlir_cpython_abi::{
     function::code_address,
     observer,
 };
-use dynamlir_guards::{Inputs, Outcome, Roots};
+use dynamlir_guards::{Checked, Inputs, Roots};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -268,13 +268,13 @@ impl Callable {
                 continue;
             }
             match entry.guards.check(roots, &mut inputs) {
-                Outcome::Pass => {
+                Checked::Pass => {
                     cache.hit(at);
                     return self.run(roots.function.py(), entry, &inputs);
                 }
-                Outcome::Fail => {}
+                Checked::Fail => {}
                 // What raises while it is looked at does not fit; Python raises it again, or something else matches.
-                Outcome::Error(error) => {
+                Checked::Error(error) => {
                     let py = roots.function.py();
                     if exception::may_interrupt(py, &error)
                         && let Some(interruption) = self.compiler.interruption(py, &error)

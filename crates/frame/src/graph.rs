@@ -20,14 +20,14 @@ pub enum Failed {
 }
 
 /// A compiled graph: tensors in, tensors out.
-pub trait Graph: Send + Sync {
+pub trait CompiledGraph: Send + Sync {
     /// Whether tensors for which these guards hold, of which there is one per input, need not be looked at again. None is unknown.
     fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
         let _ = guards;
         false
     }
 
-    /// Runs it. Results are appended to `results`. The inputs are `known` if guards that [`Graph::accepts`] has approved hold for
+    /// Runs it. Results are appended to `results`. The inputs are `known` if guards that [`CompiledGraph::accepts`] has approved hold for
     /// them now.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl PythonGraph {
     }
 }
 
-impl Graph for PythonGraph {
+impl CompiledGraph for PythonGraph {
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], _known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
         let mut call = || {
             let returned = self.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;

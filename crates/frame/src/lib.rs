@@ -2,7 +2,7 @@
 //!
 //! Arguments are bound as Python binds them, the entries of the code object's cache are asked, and the first one whose guards
 //! pass runs its graph and rebuilds what the function returns. A miss is somebody else's business: capture and compiler come
-//! in as a [`Compiler`], graphs as [`Graph`]s.
+//! in as a [`Compiler`], graphs as [`CompiledGraph`]s.
 //!
 //! *Architecture invariant:* no Python code runs between a guard hit and a native graph, nor between that and the result.
 #![forbid(unsafe_code)]
@@ -10,17 +10,17 @@
 mod bind;
 mod cache;
 mod call;
+mod entry_code;
 mod epilogue;
 mod graph;
 mod recipe;
 pub mod settings;
 mod stance;
-mod written;
 
 pub use bind::{Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
+pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue};
-pub use graph::{Failed, Graph, Objects, PythonGraph};
+pub use graph::{CompiledGraph, Failed, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};
-pub use written::{Named, Written, write};

@@ -147,7 +147,7 @@ impl Instance {
     }
 }
 
-/// Puts attributes into an object's `__dict__`, whatever its class has under these names.
+/// Puts attributes into an object's `__dict__`, even if its class has something under these names.
 fn attach<'py>(object: &Bound<'py, PyAny>, attributes: &[(Py<PyAny>, Recipe)], supply: &mut Supply<'_, 'py>) -> PyResult<()> {
     if attributes.is_empty() {
         return Ok(());

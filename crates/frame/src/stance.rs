@@ -5,7 +5,7 @@
 //! of the dict that says so: `sys.modules` without the module, or the module's own. A call compares that, and looks again only
 //! where it differs.
 //!
-//! `skip_guard_eval_unsafe` asks for fewer guards: ours are all checked, whatever it says.
+//! `skip_guard_eval_unsafe` asks for fewer guards: ours are all checked all the same.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,7 +23,7 @@ use pyo3::{
 
 /// What a call may do.
 pub(crate) enum Stance<'py> {
-    /// Whatever it does without a stance.
+    /// What it does without a stance.
     Default,
     /// As by default, compiled by this backend instead of its own.
     Backend(Bound<'py, PyAny>),

@@ -127,7 +127,7 @@ impl GuardBuilder {
     /// A value of a dict.
     ///
     /// # Errors
-    /// When the key is no constant: use [`Source::DictValue`] and guard the keys.
+    /// When the key is not a constant: use [`Source::DictValue`] and guard the keys.
     pub fn item(&self, base: SourceId, key: &Bound<'_, PyAny>) -> Result<SourceId, GuardError> {
         // Its text is the user's code.
         let class = key.get_type();
@@ -204,7 +204,7 @@ impl GuardBuilder {
         Ok(())
     }
 
-    /// Guards that a value is this constant: exact type and value. False if it is none of the types of [`Constant`].
+    /// Guards that a value is this constant: exact type and value. False if it is not one of the types of [`Constant`].
     pub fn equals(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let Some(constant) = Constant::new(value)? else { return Ok(false) };
         self.add(id, Guard::Equals(constant));
@@ -255,7 +255,7 @@ impl GuardBuilder {
         self.add(id, Guard::Length(length));
     }
 
-    /// Guards the keys of a dict and their order. Keys that are no constants are guarded by identity of their positions'
+    /// Guards the keys of a dict and their order. Keys that are not constants are guarded by identity of their positions'
     /// values, or left to the caller when they take no weak references.
     pub fn dict_keys(&self, id: SourceId, dict: &Bound<'_, PyDict>) -> Result<(), GuardError> {
         let mut keys = Vec::with_capacity(dict.len());
@@ -273,7 +273,7 @@ impl GuardBuilder {
         Ok(())
     }
 
-    /// Guards the elements of a set. False if one of them is no constant.
+    /// Guards the elements of a set. False if one of them is not a constant.
     pub fn set_elements(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let mut elements = Vec::new();
         for element in set.try_iter()? {
@@ -284,7 +284,7 @@ impl GuardBuilder {
         Ok(true)
     }
 
-    /// Guards the elements of a set and their order. False if one of them is no constant.
+    /// Guards the elements of a set and their order. False if one of them is not a constant.
     pub fn set_order(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let mut elements = Vec::new();
         for element in set.try_iter()? {

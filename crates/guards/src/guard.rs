@@ -23,7 +23,7 @@ pub enum Guard {
     Absent,
     /// `len` of a list, tuple, dict, set, str, bytes (or of what a subclass inherits from these).
     Length(usize),
-    /// The keys of a dict, in order; for keys that are no constants, [`DictKey::Any`] and a guard on [`crate::Source::DictKey`].
+    /// The keys of a dict, in order; for keys that are not constants, [`DictKey::Any`] and a guard on [`crate::Source::DictKey`].
     DictKeys(Arc<[DictKey]>),
     /// The elements of a set, in any order.
     SetElements(Arc<[Constant]>),
@@ -116,7 +116,7 @@ impl fmt::Display for GuardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotWeak(what) => write!(f, "{what} cannot be guarded by identity: it takes no weak references"),
-            Self::NotATensor(what) => write!(f, "{what} is no tensor that can be guarded"),
+            Self::NotATensor(what) => write!(f, "{what} is not a tensor that can be guarded"),
             Self::Python(error) => write!(f, "{error}"),
         }
     }

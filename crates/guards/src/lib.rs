@@ -31,6 +31,6 @@ pub use explain::{Failure, Texts};
 pub use guard::{DictKey, Guard, GuardError, Relation, StorageMember};
 pub use part::Part;
 pub use route::Hop;
-pub use set::{GuardSet, Inputs, Outcome, Roots};
+pub use set::{Checked, GuardSet, Inputs, Roots};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
 pub use tensor::{DYNAMIC_MARKS, TensorMatch};

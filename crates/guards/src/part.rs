@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use pyo3::prelude::*;
 
-use crate::{Guard, GuardBuilder, GuardError, GuardSet, Inputs, Outcome, Relation, Roots, Source, SourceId};
+use crate::{Checked, Guard, GuardBuilder, GuardError, GuardSet, Inputs, Relation, Roots, Source, SourceId};
 
 /// The guards on what is reached from one source.
 pub struct Part {
@@ -43,9 +43,9 @@ impl Part {
     pub fn check<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<HashMap<SourceId, Bound<'py, PyAny>>>> {
         let mut inputs = Inputs::default();
         match self.set.check(Roots { function: object, locals: &[Some(object)] }, &mut inputs) {
-            Outcome::Pass => {}
-            Outcome::Fail => return Ok(None),
-            Outcome::Error(error) => return Err(error),
+            Checked::Pass => {}
+            Checked::Fail => return Ok(None),
+            Checked::Error(error) => return Err(error),
         }
         Ok(self.places.iter().map(|(source, place)| Some((*source, inputs.values.get(*place)?.clone()?))).collect())
     }

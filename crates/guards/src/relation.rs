@@ -1,6 +1,6 @@
 //! How values relate: the same object or different ones, shared memory or none.
 
-use dynamlir_torch_abi::{Place, TensorRef};
+use dynamlir_torch_abi::{StoragePosition, TensorRef};
 use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
@@ -95,7 +95,7 @@ fn distinct(addresses: impl ExactSizeIterator<Item = usize>) -> bool {
 
 /// What is compared of one tensor.
 struct Located {
-    place: Place,
+    place: StoragePosition,
     /// Addresses from its first byte to behind its last one.
     low: usize,
     high: usize,

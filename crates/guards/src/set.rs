@@ -62,7 +62,7 @@ impl<'py> Inputs<'py> {
 
 /// How a check ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Checked {
     /// Everything is as it was captured.
     Pass,
     /// Something is not.
@@ -184,20 +184,20 @@ impl GuardSet {
     }
 
     /// Whether all guards hold. If so, `inputs` has the graph's tensors.
-    pub fn check<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> Outcome {
+    pub fn check<'py>(&self, roots: Roots<'_, 'py>, inputs: &mut Inputs<'py>) -> Checked {
         inputs.clear();
         if !self.is_valid() || self.torch.as_ref().is_some_and(|state| !state.holds()) {
-            return Outcome::Fail;
+            return Checked::Fail;
         }
         if self.handled.is_some_and(|expected| expected != crate::check::handles_an_exception(roots.function.py())) {
-            return Outcome::Fail;
+            return Checked::Fail;
         }
         inputs.values = SmallVec::from_elem(None, self.outputs);
         match self.verify(roots, inputs) {
             // Python code that ran meanwhile may have let something die.
-            Ok(true) if self.is_valid() => Outcome::Pass,
-            Ok(_) => Outcome::Fail,
-            Err(error) => Outcome::Error(error),
+            Ok(true) if self.is_valid() => Checked::Pass,
+            Ok(_) => Checked::Fail,
+            Err(error) => Checked::Error(error),
         }
     }
 

@@ -4,7 +4,7 @@
 //! equal [`SourceId`]s and a tree of guards shares its prefixes. Each prints as the Python expression that reaches the value.
 //!
 //! What a step reads is *storage*, never the result of running Python code: [`Source::Attr`] is what is stored on the instance
-//! under a name, whatever properties its class has. Who captures `obj.x` as stored on `obj` also guards what made that so: the
+//! under a name, even if its class has a property of that name. Who captures `obj.x` as stored on `obj` also guards what made that so: the
 //! type of `obj`, and that looking `x` up along its type finds no data descriptor ([`Source::TypeAttr`] with
 //! [`crate::Guard::Absent`] or an identity).
 
@@ -143,7 +143,7 @@ pub enum Source {
     Member(SourceId, ModuleTable, Name),
     /// `base.get()` of a context variable.
     ContextVar(SourceId),
-    /// What a context variable is set to; nothing where it is not set, whatever default of its own it has.
+    /// What a context variable is set to; nothing where it is not set, even if it has a default of its own.
     ContextValue(SourceId),
     /// `base()` of a weak reference; nothing when it is dead.
     Referent(SourceId),
@@ -302,7 +302,7 @@ impl Sources {
     }
 }
 
-/// `base.name`, or the call that a name which is no identifier needs.
+/// `base.name`, or the call that a name which is not an identifier needs.
 fn attribute(base: &str, name: &str) -> String {
     let mut letters = name.chars();
     let identifier = letters.next().is_some_and(|c| c.is_alphabetic() || c == '_') && letters.all(|c| c.is_alphanumeric() || c == '_');

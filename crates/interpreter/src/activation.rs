@@ -17,14 +17,14 @@ use crate::{
 };
 
 /// Where a frame stands; shared, so that a policy can tell the position of an operation.
-pub struct Place {
+pub struct Site {
     preparation: Arc<Preparation>,
     code: Py<PyAny>,
     unit: Cell<u32>,
-    outer: Option<Rc<Place>>,
+    outer: Option<Rc<Site>>,
 }
 
-impl Place {
+impl Site {
     /// The code object.
     pub fn code<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.code.bind(py)
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// The interpreted frame that was running when this one started, under the same evaluation.
-    pub fn outer(&self) -> Option<&Rc<Place>> {
+    pub fn outer(&self) -> Option<&Rc<Site>> {
         self.outer.as_ref()
     }
 }
@@ -60,7 +60,7 @@ struct LocalSource {
 pub struct Activation<'py> {
     pub(crate) frame: Frame<'py>,
     pub(crate) thread: Thread<'py>,
-    pub(crate) place: Rc<Place>,
+    pub(crate) place: Rc<Site>,
     pub(crate) evaluator: Rc<Evaluator>,
     pub(crate) stack: Vec<Value<'py>>,
     /// The names of the keyword arguments of the call that follows.
@@ -72,7 +72,7 @@ pub struct Activation<'py> {
 impl<'py> Activation<'py> {
     pub(crate) fn new(frame: Frame<'py>, code: &Bound<'py, PyAny>, preparation: Arc<Preparation>, evaluator: Rc<Evaluator>) -> Self {
         let place =
-            Rc::new(Place { preparation, code: code.clone().unbind(), unit: Cell::new(frame.next_unit()), outer: evaluator.place() });
+            Rc::new(Site { preparation, code: code.clone().unbind(), unit: Cell::new(frame.next_unit()), outer: evaluator.place() });
         let mut stack = Vec::with_capacity(place.prepared().stack_size);
         stack.extend(frame.take_stack().map(|object| Value { object, source: SourceId::NONE }));
         Self { thread: frame.thread(), frame, place, evaluator, stack, keywords: None, sources: Vec::new() }
@@ -93,7 +93,7 @@ impl<'py> Activation<'py> {
     }
 
     /// Where the frame stands.
-    pub fn place(&self) -> &Rc<Place> {
+    pub fn place(&self) -> &Rc<Site> {
         &self.place
     }
 

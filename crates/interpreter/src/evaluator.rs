@@ -9,13 +9,13 @@ use dynamlir_cpython_abi::{Abi, Listening, Refusal, Thread, abi, install};
 use pyo3::{exceptions::PyBaseException, prelude::*, sync::PyOnceLock};
 
 use crate::{
-    activation::Place,
+    activation::Site,
     policy::{Policy, Unwind},
     run,
     versions::{VersionTable, version_table},
 };
 
-/// Where it is not known whether something waits, it is looked every so many times.
+/// Where it is not known whether something waits, it is looked at once in a while.
 const BLIND_INTERVAL: u32 = 64;
 
 /// One evaluation: a policy, and what its frames share.
@@ -26,7 +26,7 @@ pub(crate) struct Evaluator {
     /// Set by [`Unwind::Abort`]; stays until the evaluation ends.
     pub aborted: Cell<bool>,
     /// The innermost frame.
-    place: RefCell<Option<Rc<Place>>>,
+    place: RefCell<Option<Rc<Site>>>,
     /// Counts down to the next look.
     countdown: Cell<u32>,
     /// A function that does nothing, at whose start CPython does what waits.
@@ -50,12 +50,12 @@ pub(crate) fn current() -> Option<Rc<Evaluator>> {
 
 impl Evaluator {
     /// The innermost frame's place.
-    pub fn place(&self) -> Option<Rc<Place>> {
+    pub fn place(&self) -> Option<Rc<Site>> {
         self.place.borrow().clone()
     }
 
     /// Makes a frame the innermost one, or the one before it again.
-    pub fn set_place(&self, place: Option<Rc<Place>>) -> Option<Rc<Place>> {
+    pub fn set_place(&self, place: Option<Rc<Site>>) -> Option<Rc<Site>> {
         self.place.replace(place)
     }
 
@@ -66,7 +66,7 @@ impl Evaluator {
         left == 0
     }
 
-    /// Does what waits. Signal handlers, finalizers and pending calls are no part of the program that is evaluated.
+    /// Does what waits. Signal handlers, finalizers and pending calls are not part of the program that is evaluated.
     pub fn checkpoint(&self, thread: Thread<'_>) -> PyResult<()> {
         let _away = Listening::new(None);
         thread.checkpoint(self.idle.bind(thread.py()))
@@ -154,7 +154,7 @@ pub fn is_listening() -> bool {
 }
 
 /// Where the innermost interpreted frame of this thread stands.
-pub fn here() -> Option<Rc<Place>> {
+pub fn here() -> Option<Rc<Site>> {
     current()?.place()
 }
 

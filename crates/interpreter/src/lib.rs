@@ -27,7 +27,7 @@ mod run;
 mod value;
 mod versions;
 
-pub use activation::{Activation, Place};
+pub use activation::{Activation, Site};
 pub use counts::{Counts, counts, reset_counts};
 pub use dynamlir_bytecode::{Instruction, Opcode, flags};
 pub use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};

@@ -54,8 +54,8 @@ pub const fn comparison_name(op: Comparison) -> &'static str {
 
 /// The operators that code uses, but for truth and iteration; none if it cannot be read.
 pub fn operators(code: &Bound<'_, PyAny>) -> BTreeSet<&'static str> {
-    let version = code.py().version_info();
-    let (Ok(abi), Some(table)) = (abi(code.py()), version_table((version.major, version.minor))) else { return BTreeSet::new() };
+    let Ok(abi) = abi(code.py()) else { return BTreeSet::new() };
+    let Some(table) = version_table(abi.version()) else { return BTreeSet::new() };
     let preparation = prepared::prepare(abi, table, code);
     let Ok(prepared) = &*preparation else { return BTreeSet::new() };
     prepared.code.instructions.iter().filter_map(|instruction| operator(prepared.code.version, instruction)).collect()

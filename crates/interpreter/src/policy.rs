@@ -60,7 +60,7 @@ pub enum Conversion {
 /// What a method call will call.
 #[derive(Debug)]
 pub struct Method<'py> {
-    /// The function, or whatever the attribute is.
+    /// The function, or what else the attribute is.
     pub callable: Value<'py>,
     /// The object, where `callable` is a function of its class to be called with the object first.
     pub this: Option<Value<'py>>,

@@ -121,7 +121,7 @@ fn first_argument<'py>(frame: &Frame<'py>) -> Option<Bound<'py, PyAny>> {
 /// A code object that is evaluated here, and what is known of it.
 type Admitted<'py> = (Bound<'py, PyAny>, Arc<Preparation>);
 
-/// Whether a frame is evaluated here. If not, why; no reason where CPython's part is no evaluation.
+/// Whether a frame is evaluated here. If not, why; no reason where CPython's part is not an evaluation.
 fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result<Admitted<'py>, Option<Cow<'static, str>>> {
     let thread = frame.thread();
     if thread.is_watched() {

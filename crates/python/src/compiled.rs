@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use dynamlir_capture::{Backend, Made, WholeFrame, graph_break::GraphBreak, interruption_behind, specialize};
+use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak, interruption_behind, specialize};
 use dynamlir_cpython_abi::{
     abi,
     callable::{callable, callable_type, callee_of},
@@ -67,12 +67,12 @@ impl PythonCompiler {
 }
 
 impl Backend for PythonCompiler {
-    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Made> {
+    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {
         let runner = self.object.bind(py).call_method1("compile", (Bound::new(py, CapturedFrame::from(frame))?,))?;
         if let Ok(why) = runner.cast::<PyTuple>() {
-            return plain(why).map(Made::Plain);
+            return plain(why).map(Compilation::Plain);
         }
-        Ok(Made::Graph(match runner.cast::<NativeGraph>() {
+        Ok(Compilation::Graph(match runner.cast::<NativeGraph>() {
             Ok(native) => Box::new(Held(native.clone().unbind())),
             Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
         }))

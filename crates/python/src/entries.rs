@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::callable::Arguments;
-use dynamlir_frame::{Entry, Run, Written};
-use dynamlir_guards::{Failure, Inputs, Outcome, Roots};
+use dynamlir_frame::{Entry, EntryCode, Run};
+use dynamlir_guards::{Checked, Failure, Inputs, Roots};
 use pyo3::{
     exceptions::{PyIndexError, PyKeyError, PyRuntimeError},
     prelude::*,
@@ -27,7 +27,7 @@ pub fn code<'py>(entry: &Entry, function: &Bound<'py, PyAny>) -> PyResult<Bound<
 }
 
 /// An entry's code, made when it is first asked for.
-fn written<'a>(entry: &'a Entry, function: &Bound<'_, PyAny>) -> PyResult<Option<&'a (Written, Py<PyAny>)>> {
+fn written<'a>(entry: &'a Entry, function: &Bound<'_, PyAny>) -> PyResult<Option<&'a (EntryCode, Py<PyAny>)>> {
     if let Some(known) = entry.written.get() {
         return Ok(Some(known));
     }
@@ -231,9 +231,9 @@ impl EntryGuards {
         let mut inputs = Inputs::default();
         let check = |roots: Roots<'_, 'py>| {
             (0..times).try_for_each(|_| match self.entry.guards.check(roots, &mut inputs) {
-                Outcome::Pass => Ok(()),
-                Outcome::Fail => Err(PyRuntimeError::new_err("the check does not pass")),
-                Outcome::Error(error) => Err(error),
+                Checked::Pass => Ok(()),
+                Checked::Fail => Err(PyRuntimeError::new_err("the check does not pass")),
+                Checked::Error(error) => Err(error),
             })
         };
         self.with_roots(args, kwargs, check)?

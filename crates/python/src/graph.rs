@@ -1,6 +1,6 @@
 //! `NativeGraph`: an executable with everything that belongs to a call of it, without Python in between.
 
-use dynamlir_frame::{Failed, Graph, Objects};
+use dynamlir_frame::{CompiledGraph, Failed, Objects};
 use dynamlir_guards::TensorMatch;
 use dynamlir_runtime::{Base, Const, Finish, OutputValue, RunError as Refused};
 use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
@@ -156,7 +156,7 @@ pub fn constant<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAn
 /// A [`NativeGraph`] as an entry of a cache runs it.
 pub struct Held(pub Py<NativeGraph>);
 
-impl Graph for Held {
+impl CompiledGraph for Held {
     fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
         self.0.get().accepts(guards)
     }

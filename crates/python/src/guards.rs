@@ -1,7 +1,7 @@
 //! Guards from Python: building a guard set by hand, for tests and tools, and looking at one.
 
 use dynamlir_guards::{
-    Failure, GuardBuilder as Builder, GuardError, GuardSet as Set, Inputs, ModuleTable, Outcome, Relation, Roots, Source, SourceId,
+    Checked, Failure, GuardBuilder as Builder, GuardError, GuardSet as Set, Inputs, ModuleTable, Relation, Roots, Source, SourceId,
     StorageMember, TensorMatch,
 };
 use dynamlir_torch_abi::State;
@@ -294,9 +294,9 @@ impl GuardSet {
     /// Whether all guards hold for a call of `function` with these values of its parameters.
     fn check<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<bool> {
         Self::with_roots(function, &locals, |roots| match self.inner.check(roots, &mut Inputs::default()) {
-            Outcome::Pass => Ok(true),
-            Outcome::Fail => Ok(false),
-            Outcome::Error(error) => Err(error),
+            Checked::Pass => Ok(true),
+            Checked::Fail => Ok(false),
+            Checked::Error(error) => Err(error),
         })
     }
 
@@ -304,9 +304,9 @@ impl GuardSet {
     fn inputs<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyList>>> {
         let mut inputs = Inputs::default();
         Self::with_roots(function, &locals, |roots| match self.inner.check(roots, &mut inputs) {
-            Outcome::Pass => Ok(Some(PyList::new(function.py(), inputs.tensors(self.inner.input_count()).iter().flatten())?)),
-            Outcome::Fail => Ok(None),
-            Outcome::Error(error) => Err(error),
+            Checked::Pass => Ok(Some(PyList::new(function.py(), inputs.tensors(self.inner.input_count()).iter().flatten())?)),
+            Checked::Fail => Ok(None),
+            Checked::Error(error) => Err(error),
         })
     }
 
@@ -325,7 +325,7 @@ impl GuardSet {
         Self::with_roots(function, &locals, |roots| {
             let mut inputs = Inputs::default();
             for _ in 0..times {
-                if !matches!(self.inner.check(roots, &mut inputs), Outcome::Pass) {
+                if !matches!(self.inner.check(roots, &mut inputs), Checked::Pass) {
                     return Err(PyRuntimeError::new_err("the check does not pass"));
                 }
             }

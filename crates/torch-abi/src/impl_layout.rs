@@ -15,9 +15,9 @@ pub enum Autograd {
     /// Nothing: it never took part.
     Absent,
     /// A leaf that wants no gradient any more.
-    Unwanted,
+    Leaf,
     /// A leaf that wants one.
-    Wanted,
+    RequiresGrad,
     /// Computed from one that wants one.
     Computed,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ImplLayout {
     pub keys: usize,
     pub storage: usize,
     pub autograd_meta: usize,
-    pub wanted: Option<WantedLayout>,
+    pub grad: Option<GradLayout>,
     /// In `StorageImpl`: the address of its memory, and its size in bytes.
     pub memory: Option<MemoryLayout>,
     /// Every dispatch key that ordinary tensors on the CPU or on CUDA have.
@@ -75,7 +75,7 @@ pub(crate) struct ImplLayout {
 
 /// Places in `AutogradMeta`: a gradient is wanted if the byte is set or the word is not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WantedLayout {
+pub(crate) struct GradLayout {
     /// In bytes.
     pub requires_grad: usize,
     /// In words.
@@ -166,11 +166,11 @@ unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
         }
     }
     // SAFETY: as the caller promises; the place of the autograd metadata is known now.
-    let wanted = unsafe { find_wanted(samples, autograd_meta) };
+    let grad = unsafe { find_grad(samples, autograd_meta) };
     // SAFETY: as the caller promises.
     let memory = unsafe { find_memory(samples) };
     let plain_keys = samples.iter().filter(|s| s.device.0 == 0).fold(0, |keys, s| keys | s.keys);
-    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, wanted, memory, plain_keys })
+    Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, grad, memory, plain_keys })
 }
 
 /// Where `StorageImpl` keeps the address of its memory and its size; None if the samples do not tell.
@@ -193,10 +193,10 @@ unsafe fn find_memory(samples: &[TensorSample]) -> Option<MemoryLayout> {
 ///
 /// # Safety
 /// As for [`learn`].
-unsafe fn find_wanted(samples: &[TensorSample], autograd_meta: usize) -> Option<WantedLayout> {
+unsafe fn find_grad(samples: &[TensorSample], autograd_meta: usize) -> Option<GradLayout> {
     let with: Vec<_> = samples.iter().filter(|s| s.autograd != Autograd::Absent).collect();
     let has = |kind: Autograd| with.iter().filter(|s| s.autograd == kind).count() > 1;
-    if !has(Autograd::Unwanted) || !has(Autograd::Wanted) || !has(Autograd::Computed) {
+    if !has(Autograd::Leaf) || !has(Autograd::RequiresGrad) || !has(Autograd::Computed) {
         return None;
     }
     // SAFETY: the word points to the sample's AutogradMeta, which is longer than what is searched.
@@ -205,12 +205,13 @@ unsafe fn find_wanted(samples: &[TensorSample], autograd_meta: usize) -> Option<
     let byte = |s: &TensorSample, at: usize| unsafe { meta(s).cast::<u8>().add(at).read() };
     // SAFETY: as above.
     let word = |s: &TensorSample, at: usize| unsafe { meta(s).add(at).read() };
-    let mut bytes = (8..8 * AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| byte(s, at) == u8::from(s.autograd == Autograd::Wanted)));
+    let mut bytes =
+        (8..8 * AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| byte(s, at) == u8::from(s.autograd == Autograd::RequiresGrad)));
     let requires_grad = bytes.next()?;
     let mut words = (1..AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| (word(s, at) != 0) == (s.autograd == Autograd::Computed)));
     // A `shared_ptr` is two words, of which the first is the pointer.
     let grad_fn = words.next()?;
-    (bytes.next().is_none()).then_some(WantedLayout { requires_grad, grad_fn })
+    (bytes.next().is_none()).then_some(GradLayout { requires_grad, grad_fn })
 }
 
 /// A read-only look at a tensor's metadata through the layout.
@@ -294,7 +295,7 @@ impl ImplView {
     /// Names the words that hold a tensor's metadata: see [`crate::Pattern::evidence`]. `matters` tells of a dimension whether its
     /// size and its stride do.
     pub fn evidence(self, dims: usize, matters: impl Fn(usize) -> (bool, bool), name: &mut dyn FnMut(*const u64)) -> bool {
-        let Some(wanted) = self.layout.wanted else { return false };
+        let Some(grad) = self.layout.grad else { return false };
         let at = |place: usize| self.at.wrapping_add(place);
         name(at(self.layout.dims));
         if dims > INLINE {
@@ -317,8 +318,8 @@ impl ImplView {
         let meta = self.word(self.layout.autograd_meta) as *const u64;
         if !meta.is_null() {
             // The word around the byte: its neighbours are flags that rarely change.
-            name(meta.wrapping_add(wanted.requires_grad / 8));
-            name(meta.wrapping_add(wanted.grad_fn));
+            name(meta.wrapping_add(grad.requires_grad / 8));
+            name(meta.wrapping_add(grad.grad_fn));
         }
         true
     }
@@ -330,7 +331,7 @@ impl ImplView {
         if meta.is_null() {
             return false;
         }
-        match self.layout.wanted {
+        match self.layout.grad {
             // SAFETY: these places were learnt, so they lie in the tensor's AutogradMeta.
             Some(at) => unsafe { meta.cast::<u8>().add(at.requires_grad).read() != 0 || meta.add(at.grad_fn).read() != 0 },
             // SAFETY: a const member function of a live TensorImpl.
@@ -418,24 +419,14 @@ mod tests {
         let samples = [
             sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent),
             sample(&mut b, &six[..6], &six[6..], &six, Autograd::Absent),
-            sample(&mut c, &[2, 2], &[2, 1], &[], Autograd::Wanted),
+            sample(&mut c, &[2, 2], &[2, 1], &[], Autograd::RequiresGrad),
         ];
         // SAFETY: the fakes are as long as what is searched.
         let layout = unsafe { find(&samples) }.expect("a layout");
-        let (wanted, memory, plain_keys) = (None, None, 0xabcd);
+        let (grad, memory, plain_keys) = (None, None, 0xabcd);
         assert_eq!(
             layout,
-            ImplLayout {
-                dims: 7,
-                storage_offset: 18,
-                dtype_device: 20,
-                keys: 21,
-                storage: 2,
-                autograd_meta: 3,
-                wanted,
-                memory,
-                plain_keys
-            }
+            ImplLayout { dims: 7, storage_offset: 18, dtype_device: 20, keys: 21, storage: 2, autograd_meta: 3, grad, memory, plain_keys }
         );
     }
 
@@ -444,7 +435,7 @@ mod tests {
         let (mut a, mut b) = ([0; 24], [0; 24]);
         let six = [1, 2, 3, 4, 5, 6, 60, 50, 40, 30, 20, 10];
         let mut samples =
-            [sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent), sample(&mut b, &six[..6], &six[6..], &six, Autograd::Wanted)];
+            [sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent), sample(&mut b, &six[..6], &six[6..], &six, Autograd::RequiresGrad)];
         samples[1].keys = 0xabce;
         // SAFETY: as above.
         assert!(unsafe { find(&samples) }.is_err());

@@ -33,7 +33,7 @@ pub use guard::BelowAutograd;
 pub use impl_layout::{Autograd, Readable, TensorSample, learn};
 pub use init::{InitArgs, PySample, TorchAbi};
 pub use library::Library;
-pub use meta::{Field, Meta, Pattern, Place};
+pub use meta::{Field, Meta, Pattern, StoragePosition};
 pub use op::{Arg, OpCall, Route};
 pub use signature::{Base, Signature, Ty};
 pub use state::State;

@@ -52,7 +52,7 @@ impl fmt::Display for Field {
 
 /// A storage and where a tensor begins in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct StoragePosition {
     /// Identity of the storage.
     pub storage: usize,
     /// In elements.
@@ -256,8 +256,8 @@ impl TensorRef<'_> {
     ///
     /// # Errors
     /// When the layout of tensors was not learnt.
-    pub fn place(self) -> Result<Place, TorchError> {
+    pub fn place(self) -> Result<StoragePosition, TorchError> {
         let view = view(self).ok_or_else(unknown)?;
-        Ok(Place { storage: view.storage(), offset: view.storage_offset() })
+        Ok(StoragePosition { storage: view.storage(), offset: view.storage_offset() })
     }
 }

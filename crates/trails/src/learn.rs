@@ -35,7 +35,7 @@ fn learn_samples<'py>(py: Python<'py>, torch: &Bound<'py, PyModule>) -> PyResult
     grad.set_item("requires_grad", true)?;
     let storage = empty(&[400], &options(&[])?)?.call_method0("untyped_storage")?;
     let shifted = empty(&[0], &options(&[])?)?.call_method1("set_", (storage, 13, (3, 5), (7, 40)))?;
-    let unwanted = |sizes: &[i64]| empty(sizes, &grad)?.call_method1("requires_grad_", (false,));
+    let leaf = |sizes: &[i64]| empty(sizes, &grad)?.call_method1("requires_grad_", (false,));
     let computed = |sizes: &[i64]| -> PyResult<Bound<'py, PyAny>> {
         let enabled = torch.getattr("enable_grad")?.call0()?;
         enabled.call_method0("__enter__")?;
@@ -48,10 +48,10 @@ fn learn_samples<'py>(py: Python<'py>, torch: &Bound<'py, PyModule>) -> PyResult
         (empty(&[1, 2, 3, 4, 5, 6], &options(&[])?)?, Autograd::Absent),
         (empty(&[4], &options(&[("dtype", "int64")])?)?, Autograd::Absent),
         (empty(&[2], &options(&[("device", "meta")])?)?, Autograd::Absent),
-        (empty(&[2, 3], &grad)?, Autograd::Wanted),
-        (empty(&[5], &grad)?, Autograd::Wanted),
-        (unwanted(&[2])?, Autograd::Unwanted),
-        (unwanted(&[3, 1])?, Autograd::Unwanted),
+        (empty(&[2, 3], &grad)?, Autograd::RequiresGrad),
+        (empty(&[5], &grad)?, Autograd::RequiresGrad),
+        (leaf(&[2])?, Autograd::Leaf),
+        (leaf(&[3, 1])?, Autograd::Leaf),
         (computed(&[2])?, Autograd::Computed),
         (computed(&[3, 3])?, Autograd::Computed),
     ];

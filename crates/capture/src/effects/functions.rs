@@ -1,4 +1,4 @@
-//! C functions that may be called while capturing, each with what is claimed of it. Whatever is not here ends the capture.
+//! C functions that may be called while capturing, each with what is claimed of it. What is not here ends the capture.
 
 use super::{
     Effect,

@@ -1,4 +1,4 @@
-//! The rows of the table that are no plain functions: what the policy does itself, what it refuses, types and their mutators.
+//! The rows of the table that are not plain functions: what the policy does itself, what it refuses, types and their mutators.
 
 use dynamlir_reasons as reason;
 

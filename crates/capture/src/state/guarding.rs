@@ -8,7 +8,7 @@ use crate::graph_break::{GraphBreak, reason};
 
 impl<'py> Capture<'py> {
     /// Guards a primitive's value, because it decides something or goes where its source is not followed.
-    pub fn settle(&self, value: &Tracked<'py>) -> Outcome<()> {
+    pub fn guard_value(&self, value: &Tracked<'py>) -> Outcome<()> {
         let Some(source) = value.source else { return Ok(()) };
         if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
             return Ok(());
@@ -22,7 +22,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// What comes of noting a guard; where none can be, the capture ends: it is no exception of the frame's.
+    /// What comes of noting a guard; where none can be, the capture ends: it is not an exception of the frame's.
     pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
         outcome.map_err(|error| self.unguardable(&error, error.to_string()))
     }

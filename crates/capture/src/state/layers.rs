@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::journal::{Journal, Mark};
-use crate::repeats::Known;
+use crate::repeats::SeenCalls;
 
 /// What is known of calls of modules.
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub struct Layers {
     /// Whether calls may be repeated without interpreting them.
     pub(crate) repeat: bool,
     /// Calls, by all that they could be told apart by.
-    pub(crate) calls: RefCell<Journal<String, Known>>,
+    pub(crate) calls: RefCell<Journal<String, SeenCalls>>,
     /// How often something was done that running the graph's nodes again would not do.
     unrepeatable: Cell<usize>,
 }

@@ -38,6 +38,8 @@ pub(super) static LAYOUT: Layout = Layout {
     dict_version: Some(24),
     managed_storage: ManagedStorage::DictOrValues { keys: 872 },
     leaving: Leaving::Caller,
+    called_pattern: "type",
+    import_error_has_name: false,
     set_code_extra: "_PyCode_SetExtra",
     get_code_extra: "_PyCode_GetExtra",
     request_code_extra: "_PyEval_RequestCodeExtraIndex",

@@ -39,6 +39,8 @@ pub(super) static LAYOUT: Layout = Layout {
     dict_version: Some(24),
     managed_storage: ManagedStorage::Tagged { keys: 880 },
     leaving: Leaving::Default,
+    called_pattern: "class",
+    import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",
     request_code_extra: "PyUnstable_Eval_RequestCodeExtraIndex",

@@ -39,6 +39,8 @@ pub(super) static LAYOUT: Layout = Layout {
     dict_version: None,
     managed_storage: ManagedStorage::Dict,
     leaving: Leaving::Call,
+    called_pattern: "class",
+    import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",
     request_code_extra: "PyUnstable_Eval_RequestCodeExtraIndex",

@@ -59,7 +59,7 @@ pub fn import_from<'py>(module: &Bound<'py, PyAny>, name: &Bound<'py, PyString>)
     let keywords = PyDict::new(py);
     keywords.set_item("name", package)?;
     keywords.set_item("path", file)?;
-    if abi(py).version() >= (3, 12) {
+    if abi(py).import_error_has_name() {
         keywords.set_item("name_from", name)?;
     }
     let error = py.get_type::<PyImportError>().call((message,), Some(&keywords))?;
@@ -107,7 +107,7 @@ pub fn import_star<'py>(frame: &Activation<'py>, module: &Bound<'py, PyAny>) -> 
     Ok(())
 }
 
-/// The error of an exported name that is no string.
+/// The error of an exported name that is not a string.
 fn bad_name(module: &Bound<'_, PyAny>, name: &Bound<'_, PyAny>, is_listed: bool) -> PyResult<PyErr> {
     let module_name = module.getattr(interned(module.py()).name.bind(module.py()))?;
     let Ok(module_name) = module_name.cast::<PyString>() else {

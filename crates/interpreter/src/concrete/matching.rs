@@ -19,8 +19,7 @@ pub fn match_class<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = subject.py();
     let Ok(class) = class.cast::<PyType>() else {
-        let kind = if abi(py).version() >= (3, 12) { "class" } else { "type" };
-        return Err(PyTypeError::new_err(format!("called match pattern must be a {kind}")));
+        return Err(PyTypeError::new_err(format!("called match pattern must be a {}", abi(py).called_pattern())));
     };
     let none = py.None().into_bound(py);
     if !subject.is_instance(class)? {

@@ -76,7 +76,7 @@ pub fn store_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>, val
 /// `del name` in the body of a module or class
 pub fn delete_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> PyResult<()> {
     match frame.namespace() {
-        // Whatever the error was.
+        // For any error.
         Some(namespace) => namespace.del_item(name).map_err(|_| undefined(name)),
         None => Err(PySystemError::new_err(format!("no locals when deleting {}", name.repr()?))),
     }

@@ -114,7 +114,7 @@ impl<'py> Scribe<'_, 'py> {
                 let list = class.is_some_and(|class| is_subclass::<PyList>(class));
                 let kind = if tuple { "tuple" } else { "list" };
                 if !tuple && !list {
-                    return Err(unwritable("an item of what is no tuple or list"));
+                    return Err(unwritable("an item of what is neither a tuple nor a list"));
                 }
                 self.builtin(kind)?.attr("__getitem__").call(vec![base, key(*at)])
             }

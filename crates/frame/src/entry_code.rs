@@ -5,7 +5,7 @@
 //! return {'logits': graph_out[0], 'input': x}
 //! ```
 //!
-//! Nothing runs it but who asks for it. What is no literal – the graph, classes, objects that guards know by themselves – goes by
+//! Nothing runs it but who asks for it. What is not a literal – the graph, classes, objects that guards know by themselves – goes by
 //! global names that nobody else uses.
 
 mod reach;
@@ -43,14 +43,14 @@ pub enum Named {
 }
 
 /// An entry's code, and the names that it needs.
-pub struct Written {
+pub struct EntryCode {
     /// The code.
     pub code: CodeObject,
     /// Names of globals that the function's own must be joined by.
     pub names: Vec<(String, Named)>,
 }
 
-impl Written {
+impl EntryCode {
     /// Puts what the names stand for into a dict of globals.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ fn unwritable(what: &str) -> PyErr {
 ///
 /// # Errors
 /// When the recipe or the way to an input has no Python that surely does the same, or something has died.
-pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> PyResult<Option<Written>> {
+pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> PyResult<Option<EntryCode>> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let Run::Graph { tensors, epilogue, .. } = &entry.run else { return Ok(None) };
     let mut scribe = Scribe {
@@ -107,7 +107,7 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
     let result = scribe.steps(epilogue.steps())?;
     let Scribe { names, body, .. } = scribe;
     let code = dynamlir_bytecode::write(like, &body, &result).map_err(|error| unwritable(&error.to_string()))?;
-    Ok(Some(Written { code, names }))
+    Ok(Some(EntryCode { code, names }))
 }
 
 /// The numbers of what is used once more after it was made.
@@ -367,7 +367,7 @@ fn literal(object: &Bound<'_, PyAny>) -> PyResult<Option<Const>> {
     } else if let Ok(value) = object.cast_exact::<PyFloat>() {
         Some(value.value()).filter(|value| value.is_finite()).map(Const::Float)
     } else if let Ok(value) = object.cast_exact::<PyComplex>() {
-        // Written as a sum, of which the signs of zeros get lost.
+        // EntryCode as a sum, of which the signs of zeros get lost.
         Some((value.real(), value.imag())).filter(|(real, imag)| real.to_bits() == 0 && imag.is_finite()).map(|(r, i)| Const::Complex(r, i))
     } else if let Ok(value) = object.cast_exact::<PyString>() {
         value.to_str().ok().map(|text| Const::Str(text.to_owned()))

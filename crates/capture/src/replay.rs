@@ -2,7 +2,7 @@
 //!
 //! Usually all at once: what a layer's operations give on tensors of the same looks is known, so the session
 //! [repeats them](Capture::repeat_ops) without calling torch. Where that is not certain, torch's functions are called
-//! again, [one by one](Capture::again).
+//! again, [one by one](Capture::replay).
 
 use std::collections::{HashMap, HashSet};
 
@@ -129,7 +129,7 @@ impl<'py> Capture<'py> {
     }
 
     /// Runs a node of a region once more, and adds it.
-    pub(crate) fn again(
+    pub(crate) fn replay(
         &self,
         region: &Region,
         template: &Template,

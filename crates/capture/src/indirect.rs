@@ -1,4 +1,4 @@
-//! Values that are reached through an object which is no container: context variables and weak references.
+//! Values that are reached indirectly, through a context variable or a weak reference.
 
 use dynamlir_guards::Source;
 use pyo3::{exceptions::PyLookupError, prelude::*, types::PyDict};
@@ -47,7 +47,7 @@ impl<'py> Capture<'py> {
     /// `reference()` of a `weakref.ref`.
     pub(crate) fn referent(&self, reference: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let value = reference.object.call0()?;
-        let Some(source) = self.source(reference) else { return self.met(value) };
+        let Some(source) = self.source(reference) else { return self.wrap_untracked(value) };
         self.pin_type(&reference.object, source)?;
         let at = self.guards.source(Source::Referent(source));
         if value.is_none() {
