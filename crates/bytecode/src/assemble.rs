@@ -123,10 +123,7 @@ impl Assembly {
         }
         let sizes = layout.starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
         let runs = self.operations.iter().map(|operation| operation.position).zip(sizes);
-        // 3.11 gives every instruction an entry; later versions give one to instructions at the same place.
-        let line_table = if self.version == Version::V3_11 {
-            positions::encode(runs, first_line)
-        } else {
+        let line_table = if self.version.facts().merges_positions {
             let mut merged: Vec<(Position, usize)> = Vec::new();
             for (position, units) in runs {
                 match merged.last_mut() {
@@ -135,6 +132,8 @@ impl Assembly {
                 }
             }
             positions::encode(merged.into_iter(), first_line)
+        } else {
+            positions::encode(runs, first_line)
         };
         Ok(Assembled { bytecode, exception_table, line_table })
     }

@@ -149,18 +149,18 @@ fn named(object: &CodeObject, version: Version, instruction: &Instruction) -> St
     let more = match instruction.opcode {
         _ if instruction.arg & 1 == 0 => return name.to_owned(),
         Opcode::LoadGlobal => "NULL",
-        Opcode::LoadAttr if version > Version::V3_11 => "NULL|self",
+        Opcode::LoadAttr if version.facts().attribute_has_method_flag => "NULL|self",
         Opcode::LoadSuperAttr => "NULL|self",
         _ => return name.to_owned(),
     };
-    if version == Version::V3_13 { format!("{name} + {more}") } else { format!("{more} + {name}") }
+    if version.facts().null_above_callable { format!("{name} + {more}") } else { format!("{more} + {name}") }
 }
 
 /// The index into `co_names` of an instruction that has one.
 pub fn name_index(version: Version, instruction: &Instruction) -> usize {
     let shift = match instruction.opcode {
         Opcode::LoadGlobal => 1,
-        Opcode::LoadAttr if version > Version::V3_11 => 1,
+        Opcode::LoadAttr if version.facts().attribute_has_method_flag => 1,
         Opcode::LoadSuperAttr => 2,
         _ => 0,
     };
@@ -169,17 +169,12 @@ pub fn name_index(version: Version, instruction: &Instruction) -> usize {
 
 /// The index into `<`, `<=`, `==`, `!=`, `>`, `>=` of a `COMPARE_OP`'s argument.
 pub fn comparison(version: Version, arg: u32) -> usize {
-    let shift = match version {
-        Version::V3_11 => 0,
-        Version::V3_12 => 4,
-        Version::V3_13 => 5,
-    };
-    arg as usize >> shift
+    arg as usize >> version.facts().comparison_shift
 }
 
 /// Whether a `COMPARE_OP` converts its result to bool.
 pub fn wants_bool(version: Version, arg: u32) -> bool {
-    version == Version::V3_13 && arg & 16 != 0
+    version.facts().comparison_to_bool.is_some_and(|flag| arg & flag != 0)
 }
 
 /// Whether the argument packs two slots.

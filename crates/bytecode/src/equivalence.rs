@@ -225,7 +225,7 @@ impl<'a> Side<'a> {
                     return Step { what: format!("{opcode} 0"), ways, raises: opcode == Opcode::ContainsOp };
                 }
             }
-            Opcode::LoadConst if version == Version::V3_13 => {
+            Opcode::LoadConst if version.facts().class_notes_its_place => {
                 // Where a class stands, and what its methods set in no fixed order, is not what it does.
                 let next = self.settle(at.after());
                 let stored = self.code.instructions.get(next.instruction).filter(|next| next.opcode == Opcode::StoreName);
@@ -259,7 +259,7 @@ impl<'a> Side<'a> {
             let (on, off) = if positive { (self.target(at), at.after()) } else { (at.after(), self.target(at)) };
             // The test before it has been taken for its opposite.
             let ways = if at.second { vec![off, on] } else { vec![on, off] };
-            return Step { what: test.to_owned(), ways, raises: version < Version::V3_13 };
+            return Step { what: test.to_owned(), ways, raises: version.facts().jump_asks_for_truth };
         }
         let what = match opcode.operand(version) {
             Some(Operand::Const) => format!("{name} {}", self.constant(arg)),
@@ -302,8 +302,7 @@ impl<'a> Side<'a> {
 /// Whether an instruction can raise, as far as it matters where that is handled.
 fn may_raise(version: Version, opcode: Opcode) -> bool {
     match opcode {
-        // An unbound local is found by LOAD_FAST_CHECK from 3.12 on.
-        Opcode::LoadFast => version == Version::V3_11,
+        Opcode::LoadFast => version.facts().load_fast_checks,
         Opcode::LoadConst
         | Opcode::StoreFast
         | Opcode::PopTop

@@ -14,6 +14,7 @@ mod disassemble;
 mod effects;
 mod equivalence;
 mod exceptions;
+mod facts;
 mod flow;
 mod liveness;
 mod object;
@@ -30,6 +31,7 @@ pub use disassemble::{COMPARISONS, OPERATORS, comparison, disassemble, name_inde
 pub use effects::stack_effect;
 pub use equivalence::{Difference, equivalent};
 pub use exceptions::{Handler, Region};
+pub use facts::Facts;
 pub use flow::{Block, Dominators, Edge, EdgeKind, Flow, StackDepths, StackError, ends_flow};
 pub use liveness::Liveness;
 pub use object::{CodeObject, Const, flags};

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version};
+use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version, number_of};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +141,7 @@ pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<Cod
         writer.statement(statement)?;
     }
     match result.folded() {
-        Some(value) if like.version != Version::V3_11 => {
+        Some(value) if number_of(like.version, Opcode::ReturnConst).is_some() => {
             let at = writer.constant(value);
             writer.emit(Opcode::ReturnConst, at, 0);
         }
@@ -258,8 +258,8 @@ impl Writer<'_> {
             Expr::Attr(base, name) => {
                 self.expression(base)?;
                 let at = self.name(name);
-                // From 3.12 on the lowest bit asks for a method.
-                self.emit(Opcode::LoadAttr, if self.version == Version::V3_11 { at } else { at << 1 }, 0);
+                let flagged = self.version.facts().attribute_has_method_flag;
+                self.emit(Opcode::LoadAttr, if flagged { at << 1 } else { at }, 0);
             }
             Expr::Item(base, key) => {
                 self.expression(base)?;
@@ -309,16 +309,17 @@ impl Writer<'_> {
             Expr::Attr(base, name) => {
                 self.expression(base)?;
                 let at = self.name(name);
-                match self.version {
-                    Version::V3_11 => self.emit(Opcode::LoadMethod, at, 1),
-                    _ => self.emit(Opcode::LoadAttr, at << 1 | 1, 1),
+                if self.version.facts().attribute_has_method_flag {
+                    self.emit(Opcode::LoadAttr, at << 1 | 1, 1);
+                } else {
+                    self.emit(Opcode::LoadMethod, at, 1);
                 }
             }
             Expr::Global(name) => {
                 let at = self.name(name);
                 self.emit(Opcode::LoadGlobal, at << 1 | 1, 2);
             }
-            _ if self.version == Version::V3_13 => {
+            _ if self.version.facts().null_above_callable => {
                 self.expression(function)?;
                 self.emit(Opcode::PushNull, 0, 1);
             }
@@ -328,7 +329,7 @@ impl Writer<'_> {
             }
         }
         arguments.iter().try_for_each(|argument| self.expression(argument))?;
-        if self.version == Version::V3_11 {
+        if number_of(self.version, Opcode::Precall).is_some() {
             self.emit(Opcode::Precall, arguments.len(), 0);
         }
         self.emit(Opcode::Call, arguments.len(), -(arguments.len() as i64) - 1);

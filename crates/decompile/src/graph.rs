@@ -2,7 +2,7 @@
 //!
 //! Edges are those of normal control flow; where exceptions go is a property of each step, its [`Node::region`].
 
-use dynamlir_bytecode::{Code, Const, Opcode, Operand, Position, Positions, StackDepths, Version, ends_flow};
+use dynamlir_bytecode::{Code, Const, Opcode, Operand, Position, Positions, StackDepths, ends_flow};
 
 use crate::{
     Problem,
@@ -126,8 +126,9 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
         let Some(mut depth) = depths.before[at] else { continue };
         let mut ops = Vec::new();
         controls[at] = control(source, code, at, &mut ops)?;
-        // 3.13 turns some conditional jumps around and forgets their handlers: what they test tells where they are.
-        let turned = ops.last() == Some(&Op::Branch) && code.version == Version::V3_13 && instruction.opcode.name().starts_with("POP_JUMP");
+        // Of jumps that were turned around, what they test tells where they are.
+        let turned =
+            ops.last() == Some(&Op::Branch) && code.version.facts().turns_jumps && instruction.opcode.name().starts_with("POP_JUMP");
         let tested = if turned && at > 0 && depths.before[at - 1].is_some() { &code.instructions[at - 1] } else { instruction };
         let (region, bound) = finder.at(tested.unit)?;
         let slot = |name: &str| source.slots.iter().position(|slot| *slot == name).map_or(u32::MAX, |slot| slot as u32);
@@ -145,8 +146,8 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
                 Op::Store(Scope::Local, name) if local => (Opcode::StoreFast, slot(name), 0),
                 _ => (instruction.opcode, instruction.arg, step as u8),
             };
-            // Half a pair of 3.13 has the place of the other half.
-            let lost = key.0 == Opcode::LoadFast && code.version == Version::V3_13;
+            // Half a pair has the place of the other half.
+            let lost = key.0 == Opcode::LoadFast && code.version.facts().pairs_locals;
             let position = if lost { Position::default() } else { position };
             let node = Node { op, key, unit, position, depth, region, bound, next: Next::One(Edge { to: nodes.len() + 1, at: unit }) };
             depth = (depth + pushes as u32).saturating_sub(pops as u32);
@@ -248,11 +249,9 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
         }
         (Opcode::ForIter, Some(exit)) => {
             ops.push(Op::Branch);
-            // From 3.12 on the iterator's end leads to an END_FOR that is skipped; in 3.13 the POP_TOP behind it is not.
             let mut exit = exit;
-            for opcode in [Opcode::EndFor, Opcode::PopTop] {
-                let skip = exit > 0 && code.version != Version::V3_11 && (opcode == Opcode::EndFor || code.version == Version::V3_13);
-                if skip && code.instructions[exit].opcode == opcode {
+            for &opcode in code.version.facts().loop_end {
+                if exit > 0 && code.instructions[exit].opcode == opcode {
                     exit += 1;
                 }
             }

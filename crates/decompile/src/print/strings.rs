@@ -1,7 +1,7 @@
 //! f-strings: quotes that nothing inside uses, and no backslashes inside before 3.12.
 
 use dynamlir_bytecode::{
-    Const, Version,
+    Const,
     repr::{escape, quoted},
 };
 
@@ -59,7 +59,7 @@ fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: ch
                 let text = printer.expression(value, Level::Or);
                 // An old parser sees neither backslashes nor its own quotes inside.
                 let nested = text.contains('\\') || text.contains(delimiter) || (delimiter.len() == 3 && text.ends_with(quote));
-                if nested && (printer.version < Version::V3_12 || text.contains(delimiter)) || text.contains('\n') {
+                if nested && (!printer.version.facts().nests_quotes || text.contains(delimiter)) || text.contains('\n') {
                     return false;
                 }
                 out.push('{');
