@@ -1,7 +1,7 @@
 //! Steps in a row as blocks, and which block every path to another leads through.
 
 use crate::{
-    graph::{Edge, Graph, Next, Node, NodeId},
+    graph::{Edge, Next, Node, NodeId, StepGraph},
     op::Op,
     regions::{Kind, RegionId, Regions},
     unwind::{predecessors, reachable},
@@ -36,7 +36,7 @@ pub(crate) struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// Cuts the graph into blocks.
-    pub fn of(graph: Graph<'a>) -> Self {
+    pub fn of(graph: StepGraph<'a>) -> Self {
         let reachable = reachable(&graph);
         let before = predecessors(&graph);
         let drops = iterators_dropped(&graph, &before);
@@ -117,7 +117,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-fn block<'a>(graph: &Graph<'a>, block_of: &[Option<BlockId>], drops: &[bool], first: NodeId) -> Block<'a> {
+fn block<'a>(graph: &StepGraph<'a>, block_of: &[Option<BlockId>], drops: &[bool], first: NodeId) -> Block<'a> {
     let node = &graph.nodes[first];
     let mut block =
         Block { ops: Vec::new(), next: Next::End, region: node.region, depth: node.depth, breaks: false, at: node.unit, last: node.unit };
@@ -142,7 +142,7 @@ fn block<'a>(graph: &Graph<'a>, block_of: &[Option<BlockId>], drops: &[bool], fi
 }
 
 /// The steps that drop a loop's iterator for `break`: nothing in front of them leaves a value that they could drop.
-fn iterators_dropped(graph: &Graph<'_>, before: &[Vec<NodeId>]) -> Vec<bool> {
+fn iterators_dropped(graph: &StepGraph<'_>, before: &[Vec<NodeId>]) -> Vec<bool> {
     let depths: Vec<u32> = graph.nodes.iter().filter(|node| matches!(node.next, Next::For { .. })).map(|node| node.depth).collect();
     let leaves_value = |id: &NodeId| graph.nodes[*id].op.effect().1 > 0 && graph.nodes[*id].op != Op::Branch;
     let drops = |(id, node): (usize, &Node<'_>)| node.op == Op::Pop && depths.contains(&node.depth) && !before[id].iter().any(leaves_value);

@@ -96,7 +96,7 @@ pub(crate) struct Node<'a> {
 
 /// The graph of a code object.
 #[derive(Debug)]
-pub(crate) struct Graph<'a> {
+pub(crate) struct StepGraph<'a> {
     pub nodes: Vec<Node<'a>>,
     pub entry: NodeId,
     pub regions: Regions,
@@ -115,7 +115,7 @@ enum Control {
 }
 
 /// Builds the graph.
-pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions, depths: &StackDepths) -> Result<Graph<'a>, Problem> {
+pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions, depths: &StackDepths) -> Result<StepGraph<'a>, Problem> {
     let mut finder = Finder::new(source, code, depths);
     let mut nodes: Vec<Node<'a>> = Vec::new();
     // For each instruction its first node, if it has any, and where it leads.
@@ -171,7 +171,7 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
     let entry = resolver.edge(0).to;
     // Finding a region may find those around it.
     let handlers = finder.regions.0.iter().map(|region| resolver.edge(region.entry).to).collect();
-    Ok(Graph { nodes: resolver.nodes, entry, regions: finder.regions, handlers })
+    Ok(StepGraph { nodes: resolver.nodes, entry, regions: finder.regions, handlers })
 }
 
 /// Follows instructions without steps to the next step.

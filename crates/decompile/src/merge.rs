@@ -10,7 +10,7 @@ use dynamlir_bytecode::{Const, Opcode, Position};
 
 use crate::{
     ast::Expr,
-    graph::{Graph, Next, NodeId},
+    graph::{Next, NodeId, StepGraph},
     lift::NONE,
     op::Op,
     regions::Kind,
@@ -21,7 +21,7 @@ use crate::{
 type Looks = ((Opcode, u32, u8), Position, u32, u8);
 
 /// Merges equal steps.
-pub(crate) fn merge(graph: &mut Graph<'_>) {
+pub(crate) fn merge(graph: &mut StepGraph<'_>) {
     let classes = classes(graph);
     // The first of each class stands for all of it.
     let mut first: HashMap<usize, NodeId> = HashMap::new();
@@ -55,7 +55,7 @@ pub(crate) fn merge(graph: &mut Graph<'_>) {
 }
 
 /// The class of each node.
-fn classes(graph: &Graph<'_>) -> Vec<usize> {
+fn classes(graph: &StepGraph<'_>) -> Vec<usize> {
     let before = predecessors(graph);
     let mut class = number((0..graph.nodes.len()).map(|id| looks(graph, &before, id)));
     loop {
@@ -87,7 +87,7 @@ fn number<T: std::hash::Hash + Eq>(things: impl Iterator<Item = T>) -> Vec<usize
         .collect()
 }
 
-fn looks(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
+fn looks(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
     let node = &graph.nodes[id];
     let kind = match node.next {
         Next::End => 0,
@@ -115,7 +115,7 @@ fn looks(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
 }
 
 /// The constant that all ways to a return push.
-fn returned<'a>(graph: &Graph<'a>, before: &[NodeId]) -> Option<&'a Const> {
+fn returned<'a>(graph: &StepGraph<'a>, before: &[NodeId]) -> Option<&'a Const> {
     let constant = |id: &NodeId| if let Op::Push(Expr::Const(value)) = graph.nodes[*id].op { Some(value) } else { None };
     let first = constant(before.first()?)?;
     before.iter().all(|id| constant(id).is_some_and(|value| std::ptr::eq(value, first) || value == first)).then_some(first)

@@ -8,14 +8,14 @@ use dynamlir_bytecode::Opcode;
 use crate::{
     Problem,
     ast::Expr,
-    graph::{Edge, Graph, Next, Node, NodeId},
+    graph::{Edge, Next, Node, NodeId, StepGraph},
     lift::NONE,
     op::Op,
     regions::{Kind, RegionId},
 };
 
 /// Which nodes lead to each node.
-pub(crate) fn predecessors(graph: &Graph<'_>) -> Vec<Vec<NodeId>> {
+pub(crate) fn predecessors(graph: &StepGraph<'_>) -> Vec<Vec<NodeId>> {
     let mut found = vec![Vec::new(); graph.nodes.len()];
     for (id, node) in graph.nodes.iter().enumerate() {
         for edge in node.next.edges() {
@@ -28,7 +28,7 @@ pub(crate) fn predecessors(graph: &Graph<'_>) -> Vec<Vec<NodeId>> {
 }
 
 /// Folds the ways out of `except` clauses and `with` bodies.
-pub(crate) fn unwind(graph: &mut Graph<'_>) {
+pub(crate) fn unwind(graph: &mut StepGraph<'_>) {
     // Folding one may show the way out of the next region.
     let mut done = vec![false; graph.nodes.len()];
     loop {
@@ -47,7 +47,7 @@ pub(crate) fn unwind(graph: &mut Graph<'_>) {
 }
 
 /// The first node before `id` that is no SWAP, and the SWAPs on the way: they put a value that is returned aside.
-fn before_swaps(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Option<(NodeId, Vec<NodeId>)> {
+fn before_swaps(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Option<(NodeId, Vec<NodeId>)> {
     let mut swaps = Vec::new();
     let mut at = *before[id].first()?;
     while matches!(graph.nodes[at].op, Op::Swap(_)) && graph.nodes[at].region == graph.nodes[id].region && swaps.len() < 4 {
@@ -58,7 +58,7 @@ fn before_swaps(graph: &Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Option
 }
 
 /// `POP_EXCEPT` belongs to the clause that it ends; with `as` the name is unbound behind it.
-fn leave_handler(graph: &mut Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool {
+fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool {
     if graph.nodes[id].op != Op::PopException {
         return false;
     }
@@ -97,7 +97,7 @@ fn leave_handler(graph: &mut Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> b
 }
 
 /// `name = None; del name` behind a node: its last node, and the name.
-fn unbinding<'a>(graph: &Graph<'a>, id: NodeId) -> Option<(NodeId, &'a str)> {
+fn unbinding<'a>(graph: &StepGraph<'a>, id: NodeId) -> Option<(NodeId, &'a str)> {
     let load = graph.nodes[id].next.one()?;
     let store = graph.nodes[load].next.one()?;
     let delete = graph.nodes[store].next.one()?;
@@ -112,7 +112,7 @@ fn is_none(node: &Node<'_>) -> bool {
 }
 
 /// `__exit__(None, None, None)` becomes [`Op::EndWith`], inside the `with`.
-fn leave_with(graph: &mut Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool {
+fn leave_with(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool {
     let Some(end) = exit_call(graph, id) else { return false };
     let Some((last, swaps)) = before_swaps(graph, before, id) else { return false };
     let region = graph.regions.towards(graph.nodes[id].region, graph.nodes[last].region);
@@ -132,7 +132,7 @@ fn leave_with(graph: &mut Graph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool
 }
 
 /// The `POP_TOP` at the end of a call with three times None.
-fn exit_call(graph: &Graph<'_>, id: NodeId) -> Option<NodeId> {
+fn exit_call(graph: &StepGraph<'_>, id: NodeId) -> Option<NodeId> {
     let mut at = id;
     for _ in 0..3 {
         if !is_none(&graph.nodes[at]) {
@@ -151,7 +151,7 @@ fn exit_call(graph: &Graph<'_>, id: NodeId) -> Option<NodeId> {
 }
 
 /// Replaces the copies of `finally` bodies on the ways out of their regions by [`Op::EndFinally`].
-pub(crate) fn fold_finally(graph: &mut Graph<'_>) -> Result<(), Problem> {
+pub(crate) fn fold_finally(graph: &mut StepGraph<'_>) -> Result<(), Problem> {
     let mut regions: Vec<RegionId> = (0..graph.regions.0.len()).filter(|&id| graph.regions.0[id].kind == Kind::Finally).collect();
     // The innermost first.
     regions.sort_by_key(|&id| std::cmp::Reverse(graph.regions.chain(Some(id)).count()));
@@ -173,7 +173,7 @@ pub(crate) fn fold_finally(graph: &mut Graph<'_>) -> Result<(), Problem> {
 }
 
 /// Replaces the copies on the ways out of one region.
-fn fold(graph: &mut Graph<'_>, region: RegionId) -> Result<(), Problem> {
+fn fold(graph: &mut StepGraph<'_>, region: RegionId) -> Result<(), Problem> {
     let reachable = reachable(graph);
     let inside = |node: &Node<'_>| graph.regions.within(node.region, region);
     let mut exits: Vec<NodeId> = Vec::new();
@@ -205,7 +205,7 @@ fn fold(graph: &mut Graph<'_>, region: RegionId) -> Result<(), Problem> {
 
 /// Walks a copy of a `finally` body beside the one that handles exceptions.
 struct Copies<'g, 'a> {
-    graph: &'g Graph<'a>,
+    graph: &'g StepGraph<'a>,
     region: RegionId,
     pairs: HashSet<(NodeId, NodeId)>,
     /// Regions of the copy, with those of the original.
@@ -273,7 +273,7 @@ impl Copies<'_, '_> {
 }
 
 /// Which nodes the entry and the handlers of reached regions reach.
-pub(crate) fn reachable(graph: &Graph<'_>) -> Vec<bool> {
+pub(crate) fn reachable(graph: &StepGraph<'_>) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     let mut open = vec![graph.entry];
     while let Some(at) = open.pop() {
