@@ -15,7 +15,7 @@ use dynamlir_cpython_abi::{
     function::code_address,
     observer,
 };
-use dynamlir_guards::{Checked, Inputs, Roots};
+use dynamlir_guards::{Checked, Failure, Inputs, Roots};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -444,6 +444,12 @@ impl<'a, 'py> Miss<'a, 'py> {
             dict.set_item(name, value)?;
         }
         Ok(dict)
+    }
+
+    /// The first guard that fails of each entry that the callable uses.
+    pub fn failures(&self) -> Vec<Failure> {
+        let entries = self.callable.cache().of_key(self.callable.key());
+        entries.iter().filter_map(|entry| entry.guards.explain(self.roots()).ok().flatten()).collect()
     }
 
     /// Where paths begin.

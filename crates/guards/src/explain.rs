@@ -5,7 +5,7 @@
 //! MRO and gives `___nothing` where nothing is. The guards themselves are stricter than `==`: types are equal, too. Nothing
 //! here is fast.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
@@ -30,6 +30,13 @@ pub struct Failure {
     pub expected: String,
     /// What is there.
     pub seen: String,
+}
+
+/// `L['x'].shape == (3, 4): expected …, seen …`
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, seen {}", self.guard, self.expected, self.seen)
+    }
 }
 
 /// The guards of a set, as far as it takes to put them into words. Of objects it keeps their texts only.

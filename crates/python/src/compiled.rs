@@ -11,7 +11,6 @@ use dynamlir_cpython_abi::{
     callable::{callable, callable_type, callee_of},
 };
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings};
-use dynamlir_guards::Failure;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
@@ -44,11 +43,9 @@ impl PythonCompiler {
         Self { object, full: AtomicBool::new(false), changed: AtomicBool::new(false) }
     }
 
-    /// The first failing guard of each entry, as text.
+    /// Why no entry fits, as text.
     fn misses(miss: &Miss<'_, '_>) -> Vec<String> {
-        let entries = miss.callable.cache().of_key(miss.callable.key());
-        let explain = |entry: &Arc<Entry>| entry.guards.explain(miss.roots()).ok().flatten();
-        entries.iter().filter_map(explain).map(|failure| describe(&failure)).collect()
+        miss.failures().iter().map(ToString::to_string).collect()
     }
 
     /// Asks whether one more entry may be made; Python warns when it may not.
@@ -275,9 +272,4 @@ fn reset_of<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 fn reset(compiled: &Bound<'_, PyAny>) -> PyResult<()> {
     of(compiled)?.reset(compiled.py());
     Ok(())
-}
-
-/// `L['x'].shape == (3, 4): expected …, seen …`
-fn describe(failure: &Failure) -> String {
-    format!("{}: expected {}, seen {}", failure.guard, failure.expected, failure.seen)
 }

@@ -10,7 +10,7 @@ pub enum Kind {
     MustBreak,
     /// Nothing forbids that it be part of a graph, or an effect that is replayed after one.
     MayCapture,
-    /// The call is none of ours as a whole, or the compiler failed: breaking the graph there would not help.
+    /// The whole call has to be left to plain Python, or the compiler failed: breaking the graph there would not help.
     Refuse,
 }
 
