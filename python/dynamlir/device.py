@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .aten.table import Facts
 from .reasons import Fallback
 
 if TYPE_CHECKING:
     from .recording import Recording
-
-# Results that are a number, on the CPU, without having read a tensor: torch lets them stand beside tensors on a GPU,
-# and in generated code they are constants.
-_CONSTANTS = frozenset({"aten.full.default", "aten.scalar_tensor.default", "aten.zeros.default", "aten.ones.default"})
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
@@ -23,12 +20,11 @@ def device_of(tensor: torch.Tensor) -> torch.device:
     return tensor.fake_device if type(tensor) is FakeTensor else tensor.device
 
 
-def is_constant(schema: str, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether a result may stand beside tensors on another device."""
+def is_constant(facts: Facts, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
+    """Whether a result of an operator with these facts may stand beside tensors on another device."""
     if result.dim() or device_of(result).type != "cpu":
         return False
-    # What is detached is a constant itself, or has told by now that it is none.
-    return (schema in _CONSTANTS and not operands) or schema == "aten.detach.default"
+    return facts.keeps_number if operands else facts.number
 
 
 def check(recording: Recording) -> None:

@@ -21,24 +21,10 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import aten_schema
+from .aten import schema
 from .device import device_of
 from .fakes import fake_state, made_fake
 from .recording import OpRecord, Ref, TensorMeta
-
-_UNSURE_TAGS = frozenset(
-    {
-        torch.Tag.data_dependent_output,
-        torch.Tag.dynamic_output_shape,
-        torch.Tag.inplace_view,
-    }
-)
-
-# Views of a temporary that composites make and never expose: their result is a tensor of its own, not a view.
-UNSAFE_VIEWS = frozenset({"aten._unsafe_view.default"})
-
-# Make a tensor of no other, and depend on nothing but their arguments.
-_FACTORIES = frozenset({"aten.scalar_tensor.default", "aten.empty.memory_format"})
 
 _META = torch.device("meta")
 
@@ -136,21 +122,21 @@ class Template(NamedTuple):
 
 
 @functools.cache
-def _rememberable(func: OpOverload) -> tuple[str, tuple[Any, ...], int | None] | None:
-    """An operation whose results may be remembered: name, defaults, which argument has to be 0. None for others."""
-    facts = aten_schema.info(func)
-    if func.namespace != "aten" or facts.has_written or _UNSURE_TAGS.intersection(func.tags):
+def _rememberable(func: OpOverload) -> tuple[schema.Operator, tuple[Any, ...], int | None] | None:
+    """An operation whose results may be remembered, defaults, which argument has to be 0. None for others."""
+    known = schema.info(func)
+    if func.namespace != "aten" or known.has_written or known.reads_contents or known.inplace_view:
         return None
     kinds = {str(result.type) for result in func._schema.returns}
     if kinds not in ({"Tensor"}, {"List[Tensor]"}):
         return None
     zero = None
-    if torch.Tag.nondeterministic_seeded in func.tags:
-        names = [argument.name for argument in facts.arguments]
+    if known.random:
+        names = [argument.name for argument in known.arguments]
         if "dropout_p" not in names:
             return None
         zero = names.index("dropout_p")  # attention without dropout draws nothing
-    return facts.name, tuple(argument.default for argument in facts.arguments), zero
+    return known, tuple(argument.default for argument in known.arguments), zero
 
 
 class Memo:
@@ -185,13 +171,13 @@ class Memo:
         found = _rememberable(func) if Use.enabled else None
         if found is None:
             return None
-        name, defaults, zero = found
-        full = aten_schema.full_arguments(func, args, kwargs) if kwargs else [*args, *defaults[len(args) :]]
+        known, defaults, zero = found
+        full = schema.full_arguments(func, args, kwargs) if kwargs else [*args, *defaults[len(args) :]]
         if zero is not None and full[zero] != 0:
             return None
         grad = torch.is_grad_enabled()
         key: list[Any] = [
-            name,
+            known.name,
             grad,
             torch.is_inference_mode_enabled(),
             torch.get_default_dtype(),
@@ -199,7 +185,7 @@ class Memo:
             torch.are_deterministic_algorithms_enabled(),
         ]
         tensors: list[torch.Tensor] = []
-        if not self._describe(full, key, tensors) or not (tensors or name in _FACTORIES):
+        if not self._describe(full, key, tensors) or not (tensors or known.facts.factory):
             return None
         if grad and any(tensor.requires_grad for tensor in tensors):
             return None
@@ -207,7 +193,7 @@ class Memo:
         if len(operands) > 1:
             storages = [value.storage for value in operands]
             key += [storages.index(storage) for storage in storages]
-        if name in UNSAFE_VIEWS:
+        if known.facts.unsafe_view:
             key.append(is_temporary(operands[0].storage))
         return Call(tuple(key), full, tensors, operands)
 

@@ -12,7 +12,7 @@ from . import config
 from .reasons import Fallback
 
 if TYPE_CHECKING:
-    from .decompositions import Decomposer
+    from .aten.decompositions import Decomposer
 
 
 @functools.lru_cache(maxsize=1)
@@ -44,7 +44,7 @@ def module() -> ModuleType:
 @functools.lru_cache(maxsize=1)
 def decomposer() -> Decomposer:
     """The process's decompositions, for the operations this native module knows."""
-    from .decompositions import Decomposer
+    from .aten.decompositions import Decomposer
 
     native = module()
     return Decomposer(native.rust_ops(), native.keep_ops())

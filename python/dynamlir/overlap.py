@@ -13,12 +13,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .aten import schema
 from .reasons import Fallback
-
-# Elementwise, though not tagged so.
-_POINTWISE = frozenset(
-    {"aten.copy_.default", "aten.fill_.Tensor", "aten.masked_fill_.Scalar", "aten.masked_fill_.Tensor"}
-)
 
 _LARGEST_MAP = 1 << 26
 """Bytes that two windows may span together for the question to be answered exactly."""
@@ -28,7 +24,7 @@ def check(func: OpOverload, tensors: Sequence[torch.Tensor], written: Sequence[t
     """Raise `Fallback` when the result depends on how operands overlap. ``written`` are among ``tensors``."""
     if len(tensors) < 2:
         return
-    pointwise = torch.Tag.pointwise in func.tags or str(func) in _POINTWISE
+    pointwise = schema.info(func).pointwise
     others = list(tensors)
     for target in written:
         del others[next(at for at, other in enumerate(others) if other is target)]

@@ -19,7 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import aten_schema, identity, layouts, memo, modes, overlap
+from . import identity, memo, modes, overlap
+from .aten import layouts, schema, table
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, made_fake
@@ -37,38 +38,6 @@ from .recording import (
 )
 
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
-
-_RUNTIME_ASSERTS = frozenset({"_functional_assert_async", "_assert_scalar", "sym_constrain_range"})
-
-# Ask about metadata and return no tensor: answered while recording, nothing left to run.
-_QUESTIONS = frozenset(
-    {
-        "size", "stride", "dim", "numel", "storage_offset", "is_contiguous", "is_strides_like_format", "is_same_size",
-        "is_non_overlapping_and_dense", "is_pinned", "is_set_to", "is_complex", "is_floating_point", "is_signed",
-        "is_inference", "is_leaf", "output_nr", "_version", "result_type", "can_cast", "promote_types",
-        "_has_compatible_shallow_copy_type", "_assert_tensor_metadata", "_has_same_storage_numel", "qscheme",
-        "_use_cudnn_ctc_loss", "is_neg", "is_conj", "_debug_has_internal_overlap", "_nested_tensor_size",
-    }
-)  # fmt: skip
-
-# Factories that fill their memory by an operation that counts versions, which shows where a composite calls them. The
-# Python functions of the same names hide it.
-_COUNTING_FACTORIES = frozenset(
-    {"zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "range", "rand", "randn", "randint", "randperm"}
-)
-
-# After their first two results come numbers, and tensors of types without kernels, which only training asks for.
-_FOR_TRAINING = frozenset(
-    {"aten._scaled_dot_product_flash_attention.default", "aten._scaled_dot_product_cudnn_attention.default"}
-)
-
-# Memory with nothing in it yet, which eager fills under deterministic algorithms.
-_UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
-
-# Raise, or warn, under deterministic algorithms.
-_NONDETERMINISTIC = frozenset({"put", "put_", "max_unpool2d", "max_unpool3d"})
-
-_ABSOLUTE_OFFSET = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -167,7 +136,7 @@ class OpRecorder(TorchDispatchMode):
         with modes.set_aside():
             out = made_fake(self.faker.mode, torch.empty(tuple(shape), dtype=dtype, device="meta"), device)
             torch._C._autograd._unsafe_set_version_counter((out,), (version,))
-            self._record(func, aten_schema.full_arguments(func, args, {}), [out], [])
+            self._record(func, schema.full_arguments(func, args, {}), [out], [])
         return out
 
     def show(self, fake: torch.Tensor) -> None:
@@ -318,41 +287,37 @@ class OpRecorder(TorchDispatchMode):
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace == "prims":
             return self._expand_prim(func, args, kwargs)
-        name = func._schema.name.split("::")[-1]
-        if name in _RUNTIME_ASSERTS:
-            raise Fallback("runtime-assert", str(func))
-        if name in aten_schema.STORAGE_TRICKS:
-            raise Fallback("metadata-mutation", str(func))
-        if name == "_neg_view":
-            raise Fallback("lazy-bit", str(func))
-        if name == "lift_fresh":
+        known = schema.info(func)
+        if known.facts.refused is not None:
+            raise Fallback(known.facts.refused, str(func))
+        if known.facts.lifts_constant:
             return self._constant(func, args, kwargs)
-        full = aten_schema.full_arguments(func, args, kwargs)
+        full = schema.full_arguments(func, args, kwargs)
         if any(is_stranger(leaf) for leaf in _tensors(full)):
             full = pytree.tree_map_only(torch.Tensor, self.adopt, full)
-        positional, keywords = aten_schema.call(func, full)
-        if torch.Tag.inplace_view in func.tags:
+        positional, keywords = schema.call(func, full)
+        if known.inplace_view:
             return self._inplace_view(func, full, positional, keywords)
         return self._ordinary(func, full, positional, keywords)
 
     def _ordinary(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
+        facts = schema.info(func).facts
         tensors = _tensors(full)
-        written = [leaf for at in aten_schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
+        written = [leaf for at in schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
         if written:
             overlap.check(func, tensors, written)
-            if aten_schema.info(func).random and not written[0].is_contiguous():
-                drawn = self._drawn_in_memory_order(func, full, written[0])
+            if facts.draws is not None and not written[0].is_contiguous():
+                drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:
                     return drawn
-        name = func._schema.name.split("::")[-1]
         deterministic = torch.are_deterministic_algorithms_enabled()
-        if deterministic and name in _NONDETERMINISTIC:
+        if deterministic and facts.nondeterministic:
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         self.versions += [(tensor, tensor._version) for tensor in written]
         out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
-        bump = int(aten_schema.counts_by_itself(func))
+        bump = int(schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
             right = version + bump * any(tensor is other for other in written)
             if tensor._version != right:  # the fake implementation's own writes are not eager's
@@ -360,31 +325,33 @@ class OpRecorder(TorchDispatchMode):
         for tensor, old in zip(written, before):
             if (tensor.shape, tensor.stride(), tensor.storage_offset()) != old:
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
-        if func is torch.ops.aten.as_strided.default and is_beyond(out):
+        if facts.absolute_offset and is_beyond(out):
             raise Fallback("tracing-error", "as_strided beyond the memory")
         leaves = _result_leaves(out)
-        if str(func) in _FOR_TRAINING:
-            leaves = leaves[:2] + [None] * (len(leaves) - 2)
-        if name in _COUNTING_FACTORIES and self.builtin not in (None, name) and not tensors:
+        if facts.results is not None:
+            leaves[facts.results :] = [None] * (len(leaves) - facts.results)
+        if facts.counting_factory and self.builtin not in (None, func._schema.name.split("::")[-1]) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
-        if not written and (name in _QUESTIONS or name.startswith("sym_")):
+        if facts.is_question and not written:
             return out  # about contents the fakes would refuse to answer
         if out is None and not func._schema.returns:
             leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
         settings: Any = torch.utils.deterministic
-        if name in _UNINITIALISED and deterministic and settings.fill_uninitialized_memory:
+        if facts.uninitialised and deterministic and settings.fill_uninitialized_memory:
             self._record(torch.ops.aten.fill_.Scalar, [out, filler(out.dtype)], [out], [out])
         return out
 
-    def _drawn_in_memory_order(self, func: OpOverload, full: list[Any], written: torch.Tensor) -> Any:
-        """Random numbers for a tensor that is not row-major, as eager draws them: in the order of memory. The variant
-        that returns new values draws some of them row by row, for which the tensor is turned; None where it does as
-        eager."""
-        if func is torch.ops.aten.normal_.default and not is_dense(written):
-            # The kernel has another way for what it can go through at once.
-            raise Fallback("unsupported", f"{func} on a tensor with gaps")
-        if func is not torch.ops.aten.bernoulli_.float or any(tensor is not written for tensor in _tensors(full)):
+    def _drawn_in_memory_order(
+        self, func: OpOverload, draws: table.Draws, full: list[Any], written: torch.Tensor
+    ) -> Any:
+        """Random numbers for a tensor that is not row-major, as eager draws them. The variant that returns new values
+        draws some of them row by row, for which the tensor is turned; None where it does as eager."""
+        if draws is table.Draws.BY_DENSITY:
+            if not is_dense(written):
+                raise Fallback("unsupported", f"{func} on a tensor with gaps")
+            return None
+        if any(tensor is not written for tensor in _tensors(full)):
             return None
         order = sorted(range(written.dim()), key=written.stride, reverse=True)
         if order == list(range(written.dim())):
@@ -402,20 +369,20 @@ class OpRecorder(TorchDispatchMode):
         if grad and any(tensor.requires_grad for tensor in operands):
             raise Fallback("autograd", str(func))
         args = encode(full, self.id_of)
-        facts = aten_schema.info(func)
+        known = schema.info(func)
         written_ids = {id(tensor) for tensor in written}
         mutates = [position for position, tensor in enumerate(operands) if id(tensor) in written_ids]
-        functional = aten_schema.require_functional(func) if mutates else None
-        results, ids, aliases = self._results(facts.name, leaves, operands)
-        raw_full = aten_schema.functional_arguments(func, functional, full) if functional else full
+        functional = schema.require_functional(func) if mutates else None
+        results, ids, aliases = self._results(known, leaves, operands)
+        raw_full = schema.functional_arguments(func, functional, full) if functional else full
         raw = [self._refs(value) for value in raw_full]
-        if facts.name in _ABSOLUTE_OFFSET:
+        if known.facts.absolute_offset:
             self.recording.offset_sensitive = True
         if any(operands[at].untyped_storage()._cdata in self._input_storages for at in mutates):
             self.recording.mutates_inputs = True
         self.recording.ops.append(
             OpRecord(
-                schema=facts.name,
+                schema=known.name,
                 args=args,
                 operands=list(operand_ids(args)),
                 results=results,
@@ -426,7 +393,7 @@ class OpRecorder(TorchDispatchMode):
                 grad_enabled=grad,
                 location=self.location,
                 raw=(functional or func, raw),
-                random=facts.random,
+                random=known.random,
             )
         )
 
@@ -437,7 +404,7 @@ class OpRecorder(TorchDispatchMode):
         return [self._refs(element) for element in value] if isinstance(value, (list, tuple)) else value
 
     def _results(
-        self, schema: str, leaves: list[Any], operands: list[torch.Tensor]
+        self, known: schema.Operator, leaves: list[Any], operands: list[torch.Tensor]
     ) -> tuple[list[TensorMeta], list[int], list[int]]:
         storages = [tensor.untyped_storage()._cdata for tensor in operands]
         metas: list[TensorMeta] = []
@@ -451,7 +418,7 @@ class OpRecorder(TorchDispatchMode):
                 aliases.append(-1)
                 continue
             check_supported(leaf)
-            if not is_constant(schema, operands, leaf):
+            if not is_constant(known.facts, operands, leaf):
                 self.recording.place(device_of(leaf))
             meta = TensorMeta.of(leaf)
             storage = leaf.untyped_storage()._cdata
@@ -459,12 +426,12 @@ class OpRecorder(TorchDispatchMode):
             shared = same or [at for at, other in enumerate(storages) if other == storage]
             alias = shared[0] if shared else -1
             if alias < 0 and storage in self.shown and storage not in fresh:
-                raise Fallback("unknown-tensor", f"{schema} returns memory that is not an operand's")
-            if schema in memo.UNSAFE_VIEWS and self._is_temporary(storage):
+                raise Fallback("unknown-tensor", f"{known.name} returns memory that is not an operand's")
+            if known.facts.unsafe_view and self._is_temporary(storage):
                 alias = -1
             value = self._fresh(meta)
             if alias < 0 and storage in fresh:
-                raise Fallback("unknown-tensor", f"{schema} returns results that share memory")
+                raise Fallback("unknown-tensor", f"{known.name} returns results that share memory")
             if alias < 0:
                 fresh.add(storage)
             if not same:
@@ -489,7 +456,7 @@ class OpRecorder(TorchDispatchMode):
 
     def _inplace_view(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
         """A tensor object changes its shape: record the view, and let the object mean the view from here on."""
-        view = aten_schema.find(aten_schema.INPLACE_VIEWS.get(str(func), ""))
+        view = schema.inplace_view(func)
         target = full[0]
         if view is None:
             raise Fallback("metadata-mutation", str(func))
@@ -502,6 +469,8 @@ class OpRecorder(TorchDispatchMode):
         out = func(*positional, **keywords)
         if target._version != version:
             torch._C._autograd._unsafe_set_version_counter((target,), (version,))
+        if schema.info(view).facts.absolute_offset:
+            self.recording.offset_sensitive = True
         meta = TensorMeta.of(target)
         value = self._fresh(meta)
         self.recording.ops.append(
@@ -541,14 +510,14 @@ class OpRecorder(TorchDispatchMode):
             with modes.set_aside():
                 scalar = constant.item()
             full_op = torch.ops.aten.full.default
-            full = aten_schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
+            full = schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
             self._record(full_op, full, [out], [])
             return out
         with modes.set_aside():
             kept = constant.detach().clone()
         fake = self.capture(kept, f"constant_{len(self.recording.captures)}", lambda: kept)
         clone = torch.ops.aten.clone.default
-        self._record(clone, aten_schema.full_arguments(clone, (fake,), {}), [out], [])
+        self._record(clone, schema.full_arguments(clone, (fake,), {}), [out], [])
         return out
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import memo
+from .aten import table
 from .device import device_of
 from .reasons import Location
 from .recorder import OpRecorder
@@ -93,7 +94,9 @@ class Span:
         if own is None or not own.union(outer).issuperset(numbers):
             return None
         shows = _shows(calls)
-        is_view_of = _shows((record, template) for record, template in calls if record.schema not in memo.UNSAFE_VIEWS)
+        is_view_of = _shows(
+            (record, template) for record, template in calls if not table.facts(record.schema).unsafe_view
+        )
         views = _views(recorder, is_view_of, [*inputs, *given], wanted)
         if views is None:
             return None
@@ -178,7 +181,7 @@ def _own(calls: Iterable[Call], outer: set[int], inputs: set[int]) -> set[int] |
     for record, template in calls:
         if any(operand not in own and operand not in outer for operand in record.operands):
             return None
-        if record.schema in memo.UNSAFE_VIEWS and not foreign.isdisjoint(record.operands):
+        if table.facts(record.schema).unsafe_view and not foreign.isdisjoint(record.operands):
             return None
         own.update(record.result_ids)
         shared = (leaf.shares >= 0 and record.operands[leaf.shares] in foreign for leaf in template.leaves)

@@ -21,7 +21,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import composites, interruptions, logs, machinery, modes
+from . import interruptions, logs, machinery, modes
+from .aten import composites
 from .device import device_of
 from .fakes import Faker
 from .reasons import Fallback

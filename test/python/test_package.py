@@ -13,7 +13,7 @@ import dynamlir
 import pytest
 import torch
 from conftest import FAKE
-from dynamlir import aten_schema, config, logs, options, reasons, report
+from dynamlir import config, logs, options, reasons, report
 from dynamlir.recorder import parse_stack
 from dynamlir.recording import Recording
 from dynamlir.tracing import record
@@ -56,47 +56,6 @@ def test_constants_are_fresh_at_each_call() -> None:
     compiled = torch.compile(fn, backend="dynamlir")
     for _ in range(3):
         torch.testing.assert_close(compiled(torch.ones(3)), torch.tensor([2.0, 3.0, 4.0]))
-
-
-def test_batch_norm_writes_its_statistics_only_in_training() -> None:
-    op = torch.ops.aten.native_batch_norm.default
-    x, v = torch.ones(2, 3), torch.ones(3)
-    assert aten_schema.written_arguments(op, [x, v, v, v, v, True, 0.1, 1e-5]) == [3, 4]
-    assert aten_schema.written_arguments(op, [x, v, v, v, v, False, 0.1, 1e-5]) == []
-
-
-@pytest.mark.parametrize(
-    ("schema", "functional"),
-    [
-        ("aten.add_.Tensor", "aten.add.Tensor"),
-        ("aten.add.out", "aten.add.Tensor"),
-        ("aten.copy_.default", "aten.copy.default"),
-        ("aten.fill_.Scalar", "aten.fill.Scalar"),
-        ("aten.index_put_.default", "aten.index_put.default"),
-        ("aten.bernoulli_.float", "aten.bernoulli.p"),
-        ("aten._foreach_add_.Scalar", "aten._foreach_add.Scalar"),
-        ("aten.max.dim_max", "aten.max.dim"),
-        ("aten.resize_.default", None),
-    ],
-)
-def test_functional_variants(schema: str, functional: str | None) -> None:
-    op = aten_schema.find(schema)
-    assert op is not None
-    found = aten_schema.functional_variant(op)
-    if schema == "aten.resize_.default":
-        return  # refused by name, whatever variant exists
-    assert str(found) == functional
-
-
-def test_every_mutating_operator_has_a_plausible_variant_or_none() -> None:
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
-        if not isinstance(packet, torch._ops.OpOverloadPacket):
-            continue
-        for overload in (getattr(packet, entry) for entry in packet.overloads()):
-            if aten_schema.info(overload).has_written:
-                found = aten_schema.functional_variant(overload)
-                assert found is None or not aten_schema.info(found).has_written
 
 
 def test_stack_is_innermost_first() -> None:

@@ -17,7 +17,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import composites, machinery, memo, modes, progress
+from .. import machinery, memo, modes, progress
+from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
 from ..identity import Base

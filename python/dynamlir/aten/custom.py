@@ -16,6 +16,7 @@ import torch
 from torch._ops import OpOverload
 
 NAMESPACE = "dynamlir_functional"
+# Whose operators have the variants that torch gives them.
 _TORCHS = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional", "c10d", "profiler", "inductor"})
 
 

@@ -22,24 +22,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import aten_schema, interruptions, logs
-from .fakes import Faker
-from .recorder import OpRecorder
-from .recording import DTYPE_NAMES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+from .. import interruptions, logs
+from ..fakes import Faker
+from ..recorder import OpRecorder
+from ..recording import DTYPE_NAMES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+from . import schema, table
 
 _MAX_DEPTH = 8
-
-# Decompositions that torch lists but that do not compute what the kernel computes, to the bit of meaning.
-_REFUSED: dict[str, str] = {
-    "aten.empty_like.default": "uninitialised memory",
-    "aten.new_empty.default": "uninitialised memory",
-    "aten.new_empty_strided.default": "uninitialised memory",
-    "aten.empty_strided.default": "uninitialised memory",
-    "aten.empty.memory_format": "uninitialised memory",
-}
-
-# Computed step by step in the operand's own type, where decompositions compute in single floats.
-_STEPWISE = frozenset({"aten.grid_sampler_2d.default"})
 
 
 class _NotThisWay(Exception):
@@ -69,9 +58,10 @@ class Decomposer:
                 op.decomposition = self._find(op, recording.metas, mode, recording.device)
 
     def wants(self, op: OpRecord) -> bool:
-        """Whether the compiler itself has no way with this operation but to call it."""
+        """Whether the compiler itself can do nothing with this operation but call it."""
         name = op.functional or op.schema
-        return not (name in self.known or op.is_view or op.random or op.raw is None or name in _REFUSED)
+        known = name in self.known or op.is_view or op.random or op.raw is None
+        return not known and not table.facts(name).uninitialised
 
     def covered(self, recording: Recording) -> bool:
         """Whether every operation is known natively or decomposed into such."""
@@ -144,7 +134,7 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
     """Whether eager may have no kernel for these element types. Decompositions take more of them than kernels do, so
     that the kernel itself is asked; kernels of single and double floats are all there."""
     operands = [metas[value] for value in op.operands]
-    if str(overload) in _STEPWISE and any(meta.dtype in ("bf16", "f16") for meta in operands):
+    if schema.info(overload).facts.stepwise and any(meta.dtype in ("bf16", "f16") for meta in operands):
         return True
     if all(meta.dtype in ("f32", "f64") for meta in operands):
         return False
@@ -159,7 +149,7 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            positional, keywords = aten_schema.call(overload, arguments)
+            positional, keywords = schema.call(overload, arguments)
             overload(*positional, **keywords)
         except NotImplementedError:
             return True

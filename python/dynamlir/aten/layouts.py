@@ -1,6 +1,6 @@
 """Strides as eager's kernels give them, where the results of operations on fakes have others.
 
-Fakes take shortcuts written in Python. Of some operations they have the layout wrong; a table here says what eager's
+Fakes take shortcuts written in Python. Of some operations they have the layout wrong; the table says what eager's
 kernels do. Otherwise they are right wherever strides say where an element lies. But the stride of a dimension of one
 element says nothing, nor do those of a tensor without elements: eager's loops leave there what they happen to compute,
 and a program sees it (``stride()`` tells). In these cases the kernel itself is asked.
@@ -18,67 +18,12 @@ from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .device import device_of
+from ..device import device_of
+from . import schema
+from .table import Layout
 
-_aten = torch.ops.aten
-
-# Kernels that compute a view answer without memory.
-_VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
-
-# Pointwise operations aside: results laid out like an operand.
-_LIKE_OPERAND = frozenset(
-    {
-        _aten.flip.default, _aten.sort.default, _aten.sort.stable, _aten.roll.default, _aten.tril.default,
-        _aten.triu.default, _aten.masked_fill.Scalar, _aten.masked_fill.Tensor, _aten.native_layer_norm.default,
-        _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default, _aten.empty_like.default,
-        _aten.index.Tensor, _aten.clone.default, _aten._to_copy.default,
-    }
-)  # fmt: skip
-
-# Kernels that allocate a row-major result whatever the operand's layout is.
-_ROW_MAJOR = frozenset(
-    {
-        _aten.log_sigmoid_forward.default, _aten.rrelu_with_noise.default, _aten.pow.Scalar, _aten.isin.Tensor_Tensor,
-        _aten.isin.Tensor_Scalar, _aten.poisson.default, _aten.normal.Tensor_Tensor, _aten.normal.float_Tensor,
-        _aten.normal.Tensor_float, _aten._standard_gamma.default, _aten._sample_dirichlet.default,
-        _aten.binomial.default,
-    }
-)  # fmt: skip
-
-# Kernels that know two layouts, row-major and channels last, and take the one that the first operand's strides suggest.
-_ROW_MAJOR_OR_CHANNELS_LAST = frozenset(
-    {
-        _aten.native_batch_norm.default, _aten._native_batch_norm_legit.default,
-        _aten._native_batch_norm_legit.no_stats, _aten._native_batch_norm_legit_no_training.default,
-        _aten.native_group_norm.default, _aten.channel_shuffle.default, _aten.native_channel_shuffle.default,
-        _aten.reflection_pad3d.default, _aten.replication_pad3d.default,
-        # Torch 2.11 has fakes of these that know one layout.
-        _aten.reflection_pad2d.default, _aten.replication_pad2d.default,
-    }
-)  # fmt: skip
-
-# Kernels that write into a copy of the first operand, laid out as `clone` does it.
-_LIKE_CLONE = frozenset({_aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor})
-
-# Kernels that write into a copy of the first operand, laid out as that is, with its gaps. Where its elements share
-# memory there is no such copy, and `clone` makes it: torch 2.11's fakes do not know that.
-_LIKE_CLONE_OF_OVERLAP = frozenset(
-    {_aten.select_scatter.default, _aten.slice_scatter.default, _aten.diagonal_scatter.default}
-)
-
-# Pointwise kernels whose fakes are written in Python, and meet operands of several layouts in another way: laid out
-# as their sum would be.
-_LIKE_SUM = frozenset(
-    {
-        _aten.copysign.Tensor, _aten.xlogy.Tensor, _aten.special_xlog1py.default, _aten.div.Tensor_mode,
-        _aten.floor_divide.default, _aten.heaviside.default, _aten.logaddexp.default, _aten.logaddexp2.default,
-        _aten.logical_and.default, _aten.logical_or.default, _aten.logical_xor.default, _aten.logit_backward.default,
-        _aten.native_dropout_backward.default,
-    }
-)  # fmt: skip
-
-# Kernels whose result is laid out by how all operands lie, as no rule here says.
-_BY_ALL_OPERANDS = frozenset({_aten.index.Tensor})
+# Kinds for which the operands' strides say everything about the results', or the kernel does.
+_FOLLOWING = (Layout.LIKE_OPERAND, Layout.BY_ALL_OPERANDS, Layout.LIKE_SUM, Layout.ROLLED)
 
 _MOST_BYTES = 1 << 26
 """Operands above are not tried, for they cost time: what the fakes say stands."""
@@ -86,7 +31,8 @@ _MOST_BYTES = 1 << 26
 
 def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
     """``out``, which ``func`` gave on fakes, with the strides that its kernel gives."""
-    if func in _VIEWS:
+    layout = schema.info(func).facts.layout
+    if layout is Layout.VIEW:
         viewed, sizes = positional
         strides = _view_strides(func, tuple(viewed.shape), viewed.stride(), tuple(sizes))
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
@@ -95,16 +41,16 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         return out
     if _shows_operand(func, positional, out):
         out = _in_own_memory(func, positional, keywords, out)
-    known = _known_strides(func, positional, out)
+    known = _known_strides(func, layout, positional, out)
     if known is not None:
         return _first_restrided(out, known)
-    if not _follows_operands(func):
+    if schema.info(func).random or not (schema.info(func).pointwise or layout in _FOLLOWING):
         return out
     operands = _tensors((positional, tuple(keywords.values())))
     results = _tensors(out)
     if any(result is operand for result in results for operand in operands):
         return out
-    strided = func in _BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
+    strided = layout is Layout.BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
     if not (strided or _any_open(operands, out)):
         return out
     if sum(tensor.numel() * tensor.element_size() for tensor in (*operands, *results)) > _MOST_BYTES:
@@ -147,23 +93,26 @@ def _view_strides(
         return func(viewed, sizes).stride()
 
 
-def _known_strides(func: OpOverload, positional: tuple[Any, ...], out: Any) -> tuple[int, ...] | None:
-    """The strides of the (first) result by the tables above; None where they say nothing."""
+def _known_strides(
+    func: OpOverload, layout: Layout | None, positional: tuple[Any, ...], out: Any
+) -> tuple[int, ...] | None:
+    """The strides of the (first) result by its kind of layout; None where that says nothing."""
     first = out[0] if isinstance(out, (tuple, list)) and out else out
     if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
         return None
-    if func in _ROW_MAJOR:
+    if layout is Layout.ROW_MAJOR:
         return _strides(first.shape, torch.contiguous_format)
-    if func in _ROW_MAJOR_OR_CHANNELS_LAST:
+    if layout is Layout.ROW_MAJOR_OR_CHANNELS_LAST:
         return _strides(first.shape, suggest_memory_format(positional[0]))
     with _disable_current_modes():
-        if func is _aten.roll.default and positional[2] and first.numel():
+        if layout is Layout.ROLLED and positional[2] and first.numel():
             return _rolled(_meta(positional[0]), positional[1], positional[2]).stride()
-        if func in _LIKE_CLONE or (func in _LIKE_CLONE_OF_OVERLAP and _repeats(positional[0])):
+        overlap = layout is Layout.LIKE_CLONE_OF_OVERLAP and _repeats(positional[0])
+        if layout is Layout.LIKE_CLONE or overlap:
             return torch.clone(_meta(positional[0])).stride()
-        if func in _LIKE_SUM and isinstance(positional[1], torch.Tensor) and not _any_open(positional, out):
+        if layout is Layout.LIKE_SUM and isinstance(positional[1], torch.Tensor) and not _any_open(positional, out):
             return torch.add(_meta(positional[0]), _meta(positional[1])).stride()
-        if func is _aten.ldexp.Tensor and not _any_open(positional, out):
+        if layout is Layout.LIKE_PRODUCT and not _any_open(positional, out):
             return torch.mul(_meta(positional[0]), torch.empty(positional[1].shape, device="meta")).stride()
         if _meets_number(func, positional, out):
             return torch.add(_meta(positional[0]), torch.empty((), device="meta")).stride()
@@ -181,7 +130,7 @@ def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torc
 def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool:
     """Whether a permuted tensor with a dimension of one element meets a number that the kernel makes a tensor: the loop
     over two operands leaves that dimension another stride than the one over a single operand, which fakes show."""
-    if torch.Tag.pointwise not in func.tags or len(positional) < 2 or not isinstance(out, torch.Tensor):
+    if not schema.info(func).pointwise or len(positional) < 2 or not isinstance(out, torch.Tensor):
         return False
     x, number = positional[:2]
     if not isinstance(x, torch.Tensor) or not isinstance(number, (int, float)) or out.shape != x.shape:
@@ -209,12 +158,6 @@ def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
     if isinstance(out, torch.Tensor):
         return _restride(out, strides)
     return type(out)([_restride(leaf, strides) if leaf.shape == out[0].shape else leaf for leaf in out])
-
-
-def _follows_operands(func: OpOverload) -> bool:
-    if torch.Tag.nondeterministic_seeded in func.tags:
-        return False
-    return torch.Tag.pointwise in func.tags or func in _LIKE_OPERAND | _BY_ALL_OPERANDS | _LIKE_SUM
 
 
 def _any_open(operands: Sequence[Any], out: Any) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .device import device_of
-from .reasons import Fallback
-from .recorder import OpRecorder, is_stranger
+from ..device import device_of
+from ..reasons import Fallback
+from ..recorder import OpRecorder, is_stranger
 
 Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 

@@ -1,0 +1,192 @@
+"""What the recorder must know about operator schemas: full argument lists, real mutation, functional variants.
+
+Schemas are not the whole truth: what they do not say is in `table`. A functional variant follows a naming habit that
+only looking at the registered operators can confirm. Everything here is cached per overload.
+
+The functional variant of a mutating operator returns, in this order: the results that were fresh, then the new value of
+each mutated operand in argument order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch._ops import OpOverload
+
+from ..reasons import Fallback
+from . import custom, table
+
+
+class Argument(NamedTuple):
+    """One argument of a schema."""
+
+    name: str
+    type: str
+    keyword_only: bool
+    default: Any
+    has_default: bool
+    written: bool
+
+
+class Operator(NamedTuple):
+    """One overload."""
+
+    name: str
+    """``aten.add.Tensor``."""
+    arguments: tuple[Argument, ...]
+    has_written: bool
+    random: bool
+    """Whether it may draw random numbers."""
+    pointwise: bool
+    """Whether it computes element by element."""
+    inplace_view: bool
+    """Whether it changes the metadata of a tensor object."""
+    reads_contents: bool
+    """Whether its result, or the size of that, is decided by contents that fakes do not have."""
+    facts: table.Facts
+    """What the schema does not say."""
+
+
+@functools.cache
+def info(op: OpOverload) -> Operator:
+    """What is known of ``op``, read once from its schema, its tags and the table."""
+    name = str(op)
+    facts = table.facts(name)
+    arguments = tuple(
+        Argument(
+            argument.name,
+            str(argument.type),
+            argument.kwarg_only,
+            argument.default_value if argument.has_default_value() else None,
+            argument.has_default_value(),
+            argument.name in facts.hidden_writes
+            or bool(argument.alias_info is not None and argument.alias_info.is_write),
+        )
+        for argument in op._schema.arguments
+    )
+    return Operator(
+        name,
+        arguments,
+        has_written=any(argument.written for argument in arguments),
+        random=torch.Tag.nondeterministic_seeded in op.tags,
+        pointwise=facts.pointwise or torch.Tag.pointwise in op.tags,
+        inplace_view=torch.Tag.inplace_view in op.tags,
+        reads_contents=torch.Tag.data_dependent_output in op.tags or torch.Tag.dynamic_output_shape in op.tags,
+        facts=facts,
+    )
+
+
+def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """All arguments in schema order, defaults filled in, and what the defaults mean where a variant has others."""
+    full: list[Any] = []
+    for position, argument in enumerate(info(op).arguments):
+        if position < len(args) and not argument.keyword_only:
+            full.append(args[position])
+        elif argument.name in kwargs:
+            full.append(kwargs[argument.name])
+        else:
+            full.append(argument.default)
+    if info(op).facts.keeps_dtype and full[-1] is None:
+        full[-1] = full[0].dtype
+    return full
+
+
+def call(op: OpOverload, full: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inverse of `full_arguments`: positional and keyword arguments to call ``op`` with."""
+    arguments = info(op).arguments
+    positional = tuple(value for value, argument in zip(full, arguments) if not argument.keyword_only)
+    keywords = {argument.name: value for value, argument in zip(full, arguments) if argument.keyword_only}
+    return positional, keywords
+
+
+def written_arguments(op: OpOverload, full: Sequence[Any]) -> list[int]:
+    """Positions of the arguments this very call writes."""
+    known = info(op)
+    if not known.has_written:
+        return []
+    condition = known.facts.writes_when
+    if condition is not None:
+        by_name = {argument.name: value for argument, value in zip(known.arguments, full)}
+        if not by_name[condition]:
+            return []
+    return [
+        position for position, argument in enumerate(known.arguments) if argument.written and full[position] is not None
+    ]
+
+
+def counts_by_itself(op: OpOverload) -> bool:
+    """Whether the kernel bumps the version of what it writes, as ``_foreach`` ones do; else the dispatcher does it."""
+    return op._schema.name.startswith("aten::_foreach_")
+
+
+def find(name: str) -> OpOverload | None:
+    """The overload called ``namespace.op.overload``, or None."""
+    namespace, _, rest = name.partition(".")
+    op, _, overload = rest.rpartition(".")
+    packet = getattr(getattr(torch.ops, namespace), op, None)
+    found = getattr(packet, overload, None) if packet is not None else None
+    return found if isinstance(found, OpOverload) else None
+
+
+@functools.cache
+def functional_variant(op: OpOverload) -> OpOverload | None:
+    """The overload that returns new values where ``op`` writes into operands; None when there is none that fits."""
+    known = info(op)
+    if known.facts.functional:
+        return find(f"aten.{known.facts.functional}")
+    kept = [argument for argument in known.arguments if not is_out_argument(argument)]
+    base = op._schema.name.split("::")[-1]
+    name = base[:-1] if base.endswith("_") and not base.endswith("__") else base
+    names = [f"{name}_functional", name] if len(kept) == len(known.arguments) else [name]
+    if base.startswith("__i"):
+        names = ["__" + base[3:]]
+    for packet in (getattr(getattr(torch.ops, op.namespace), name, None) for name in names):
+        overloads = packet.overloads() if packet is not None else []
+        # The overload of the same name first.
+        for overload in sorted(overloads, key=lambda overload: overload != op._overloadname):
+            if _fits(getattr(packet, overload), kept, op):
+                return getattr(packet, overload)
+    return custom.variant(op)
+
+
+def inplace_view(op: OpOverload) -> OpOverload | None:
+    """The view operator of the same arguments where ``op`` changes a tensor object; None where there is none."""
+    view = functional_variant(op)
+    return view if view is not None and view._schema.returns[0].alias_info is not None else None
+
+
+def is_out_argument(argument: Argument) -> bool:
+    """Whether the argument is an ``out=`` tensor, whose old contents do not matter."""
+    return argument.written and argument.keyword_only
+
+
+def _fits(candidate: OpOverload, wanted: Sequence[Argument], op: OpOverload) -> bool:
+    known = info(candidate)
+    if known.has_written or len(known.arguments) != len(wanted):
+        return False
+    if [(a.name, _plain(a.type)) for a in known.arguments] != [(a.name, _plain(a.type)) for a in wanted]:
+        return False
+    written = sum(1 for argument in info(op).arguments if argument.written)
+    fresh = sum(1 for result in op._schema.returns if result.alias_info is None)
+    return len(candidate._schema.returns) == written + fresh
+
+
+def _plain(type_text: str) -> str:
+    return type_text.replace("Optional[Tensor]", "Tensor").replace("Tensor?", "Tensor")
+
+
+def functional_arguments(op: OpOverload, functional: OpOverload, full: Sequence[Any]) -> list[Any]:
+    """The arguments of the functional variant for a call of ``op``: the same, less the ``out=`` tensors."""
+    names = {argument.name: value for argument, value in zip(info(op).arguments, full)}
+    return [names.get(argument.name, argument.default) for argument in info(functional).arguments]
+
+
+def require_functional(op: OpOverload) -> OpOverload:
+    """`functional_variant`, or `Fallback` when there is none."""
+    found = functional_variant(op)
+    if found is None:
+        raise Fallback("no-functional-variant", str(op))
+    return found

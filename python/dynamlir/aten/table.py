@@ -1,0 +1,224 @@
+"""What torch's operators do that neither their schemas nor their tags say: a row per operator, a column per fact.
+
+The rows name operators of ``aten``, by overload (``cumsum_.default``) or with all overloads (``zeros``). What a column
+means, and why anybody has to know, stands with the column; why an operator has it, with its row where that differs.
+Nobody looks operators up by name elsewhere: they ask `schema.info` for an operator's facts, or `facts` by schema.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import Any, NamedTuple
+
+
+class Layout(enum.Enum):
+    """How eager's kernel lays out its result, where fakes have it wrong or leave it open; see `layouts`."""
+
+    VIEW = "a view, whose strides the kernel computes without memory"
+    LIKE_OPERAND = "like an operand, as pointwise operations do"
+    BY_ALL_OPERANDS = "by how all operands lie, as no rule here says"
+    ROW_MAJOR = "row-major whatever the operand's layout is"
+    ROW_MAJOR_OR_CHANNELS_LAST = "the one of the two that the first operand's strides suggest"
+    LIKE_CLONE = "it writes into a copy of the first operand, laid out as `clone` does it"
+    LIKE_CLONE_OF_OVERLAP = """it writes into a copy of the first operand, laid out as that is, with its gaps. Where the
+    operand's elements share memory there is no such copy, and `clone` makes it: torch 2.11's fakes do not know that"""
+    LIKE_SUM = "pointwise, but its fake is written in Python and meets operands of several layouts in another manner"
+    LIKE_PRODUCT = "as the product with a tensor of the second operand's shape"
+    ROLLED = "as the parts that it puts together"
+
+
+class Draws(enum.Enum):
+    """How an operator draws random numbers into a tensor that is not row-major, where its variant does otherwise."""
+
+    IN_MEMORY_ORDER = "in the order of memory; the variant goes row by row"
+    BY_DENSITY = "in one order for what the kernel can go through at once, in another for a tensor with gaps"
+
+
+class Facts(NamedTuple):
+    """The columns. Most operators have the default in all of them."""
+
+    # -- what is written
+
+    hidden_writes: tuple[str, ...] = ()
+    """Arguments that are written although the schema does not say so."""
+    writes_when: str | None = None
+    """The argument that has to be true for anything to be written."""
+    functional: str | None = None
+    """The variant that returns what this one writes, where it is not found by its name."""
+    keeps_dtype: bool = False
+    """Computes in its operand's element type, where the variant would choose another."""
+    absolute_offset: bool = False
+    """Counts from the storage's start, so that the offset of an input matters."""
+    draws: Draws | None = None
+    pointwise: bool = False
+    """Element by element, though not tagged so: it may read exactly where it writes."""
+
+    # -- how a call is recorded
+
+    refused: str | None = None
+    """The reason for which a graph with it runs as plain eager."""
+    is_question: bool = False
+    """Asks about metadata and returns no tensor: answered while recording, nothing left to run."""
+    lifts_constant: bool = False
+    """Makes a fresh tensor of a constant: what ``torch.tensor(…)`` inside of a graph comes to."""
+    unsafe_view: bool = False
+    """A view of a temporary that composites make and never expose: its result is a tensor of its own, not a view."""
+    counting_factory: bool = False
+    """Fills its memory by an operation that counts versions, which shows where a composite calls it. The Python
+    function of the same name hides it."""
+    factory: bool = False
+    """Makes a tensor of no other, and depends on nothing but its arguments: may be remembered."""
+    number: bool = False
+    """Without operands its result is a number on the CPU that was not read from a tensor: torch lets it stand beside
+    tensors on a GPU, and in generated code it is a constant."""
+    keeps_number: bool = False
+    """Its result is such a number where its operand is: that is one itself, or has told by now that it is none."""
+    results: int | None = None
+    """How many of its results count: after them come numbers, and tensors of types without kernels, which only
+    training asks for."""
+    uninitialised: bool = False
+    """Memory with nothing in it yet, which eager fills under deterministic algorithms, and no decomposition gives."""
+    nondeterministic: bool = False
+    """Raises, or warns, under deterministic algorithms."""
+
+    # -- what the results are
+
+    layout: Layout | None = None
+    stepwise: bool = False
+    """Its kernel computes step by step in the operand's own type, its decomposition in single floats."""
+
+
+class Row(NamedTuple):
+    """Some operators, and facts that all of them have."""
+
+    operators: str
+    facts: Facts
+
+
+ROWS: tuple[Row, ...] = (
+    # -- batch norms write running statistics in training
+    Row(
+        "native_batch_norm.default",
+        Facts(
+            hidden_writes=("running_mean", "running_var"),
+            writes_when="training",
+            functional="_native_batch_norm_legit_functional.default",
+        ),
+    ),
+    Row(
+        "cudnn_batch_norm.default miopen_batch_norm.default",
+        Facts(hidden_writes=("running_mean", "running_var"), writes_when="training"),
+    ),
+    Row("_batch_norm_impl_index.default", Facts(hidden_writes=("running_mean", "running_var"))),
+    Row("_native_batch_norm_legit.default", Facts(writes_when="training")),
+    # -- other writes
+    Row("normal_.default", Facts(draws=Draws.BY_DENSITY)),
+    Row("bernoulli_.float", Facts(draws=Draws.IN_MEMORY_ORDER)),
+    Row("cumsum_.default cumprod_.default", Facts(keeps_dtype=True)),
+    Row("copy_.default fill_.Tensor masked_fill_.Scalar masked_fill_.Tensor", Facts(pointwise=True)),
+    Row("as_strided.default as_strided_.default as_strided_scatter.default", Facts(absolute_offset=True)),
+    # Storage or shape change in ways that no value semantics can express.
+    Row(
+        "set_ resize_ resize_as_ _resize_output_ set_data requires_grad_ sparse_resize_",
+        Facts(refused="metadata-mutation"),
+    ),
+    Row("_neg_view", Facts(refused="lazy-bit")),
+    Row("_functional_assert_async _assert_scalar sym_constrain_range", Facts(refused="runtime-assert")),
+    # -- questions
+    Row(
+        "size stride dim numel storage_offset is_contiguous is_strides_like_format is_same_size "
+        "is_non_overlapping_and_dense is_pinned is_set_to is_complex is_floating_point is_signed is_inference is_leaf "
+        "output_nr _version result_type can_cast promote_types _has_compatible_shallow_copy_type "
+        "_assert_tensor_metadata _has_same_storage_numel qscheme _use_cudnn_ctc_loss is_neg is_conj "
+        "_debug_has_internal_overlap sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous "
+        "sym_constrain_range_for_size",
+        Facts(is_question=True),
+    ),
+    # -- new tensors
+    Row("lift_fresh", Facts(lifts_constant=True)),
+    Row("zeros ones full arange eye linspace logspace range rand randn randint randperm", Facts(counting_factory=True)),
+    Row("scalar_tensor.default empty.memory_format", Facts(factory=True)),
+    Row("full.default scalar_tensor.default zeros.default ones.default", Facts(number=True)),
+    Row("detach.default", Facts(keeps_number=True)),
+    Row("empty empty_like empty_strided empty_permuted new_empty new_empty_strided", Facts(uninitialised=True)),
+    # -- kernels with a manner of their own
+    Row("put put_ max_unpool2d max_unpool3d", Facts(nondeterministic=True)),
+    Row(
+        "_scaled_dot_product_flash_attention.default _scaled_dot_product_cudnn_attention.default",
+        Facts(results=2),
+    ),
+    Row("grid_sampler_2d.default", Facts(stepwise=True)),
+    Row("_unsafe_view.default", Facts(unsafe_view=True)),
+    # -- layouts
+    Row("view.default _unsafe_view.default", Facts(layout=Layout.VIEW)),
+    Row(
+        "flip.default sort.default sort.stable tril.default triu.default masked_fill.Scalar masked_fill.Tensor "
+        "native_layer_norm.default zeros_like.default ones_like.default full_like.default empty_like.default "
+        "clone.default _to_copy.default",
+        Facts(layout=Layout.LIKE_OPERAND),
+    ),
+    Row("index.Tensor", Facts(layout=Layout.BY_ALL_OPERANDS)),
+    Row("roll.default", Facts(layout=Layout.ROLLED)),
+    Row(
+        "log_sigmoid_forward.default rrelu_with_noise.default pow.Scalar isin.Tensor_Tensor isin.Tensor_Scalar "
+        "poisson.default normal.Tensor_Tensor normal.float_Tensor normal.Tensor_float _standard_gamma.default "
+        "_sample_dirichlet.default binomial.default",
+        Facts(layout=Layout.ROW_MAJOR),
+    ),
+    # Torch 2.11 has fakes of the two-dimensional pads that know one layout.
+    Row(
+        "native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
+        "_native_batch_norm_legit_no_training.default native_group_norm.default channel_shuffle.default "
+        "native_channel_shuffle.default reflection_pad2d.default replication_pad2d.default reflection_pad3d.default "
+        "replication_pad3d.default",
+        Facts(layout=Layout.ROW_MAJOR_OR_CHANNELS_LAST),
+    ),
+    Row("index_fill.int_Scalar index_fill.int_Tensor", Facts(layout=Layout.LIKE_CLONE)),
+    Row(
+        "select_scatter.default slice_scatter.default diagonal_scatter.default",
+        Facts(layout=Layout.LIKE_CLONE_OF_OVERLAP),
+    ),
+    Row(
+        "copysign.Tensor xlogy.Tensor special_xlog1py.default div.Tensor_mode floor_divide.default heaviside.default "
+        "logaddexp.default logaddexp2.default logical_and.default logical_or.default logical_xor.default "
+        "logit_backward.default native_dropout_backward.default",
+        Facts(layout=Layout.LIKE_SUM),
+    ),
+    Row("ldexp.Tensor", Facts(layout=Layout.LIKE_PRODUCT)),
+)
+
+_NOTHING = Facts()
+
+
+def _said(facts: Facts) -> dict[str, Any]:
+    """The columns that do not have their default."""
+    return {column: value for column, value in facts._asdict().items() if value != Facts._field_defaults[column]}
+
+
+def _with(known: Facts, more: Facts, name: str) -> Facts:
+    """The facts of both; one fact is said once."""
+    said = _said(more)
+    if twice := said.keys() & _said(known).keys():
+        raise ValueError(f"{name}: said twice: {', '.join(sorted(twice))}")
+    return known._replace(**said)
+
+
+def _by_name() -> dict[str, Facts]:
+    found: dict[str, Facts] = {}
+    for row in ROWS:
+        for name in row.operators.split():
+            found[name] = _with(found.get(name, _NOTHING), row.facts, name)
+    return found
+
+
+_BY_NAME = _by_name()
+
+
+@functools.cache
+def facts(schema: str) -> Facts:
+    """The facts of an operator by its schema, ``aten.cumsum_.default``. Those of others are not known."""
+    namespace, _, name = schema.partition(".")
+    if namespace != "aten":
+        return _NOTHING
+    return _with(_BY_NAME.get(name, _NOTHING), _BY_NAME.get(name.rpartition(".")[0], _NOTHING), schema)
