@@ -18,30 +18,6 @@ import torch.fx
 from . import config, reasons
 from .places import innermost, is_users
 
-PASSES = frozenset({"first-call"})
-"""Plain Python changes what was in the way, so that the next call is captured."""
-
-ONCE = PASSES | {"raised", "recursion", "tracing-error"}
-"""Nothing is said unless plain Python returns and is called a second time like this: it is expected to raise, and its
-exception is what the user needs to see; or to change what was in the way."""
-
-_OF_THE_PROCESS = frozenset({"unsupported-torch", "native-missing", "unknown-python", "no-cuda"})
-"""No function is the cause: said once for all."""
-
-_AT_THE_CALL = frozenset(
-    {
-        "autograd",
-        "thread-state",
-        "dispatch-mode",
-        "function-mode",
-        "transform",
-        "tracing",
-        "forward-ad",
-        "dispatch-keys",
-    }
-)
-"""What is to be changed is the call."""
-
 Place = tuple[str, int]
 
 
@@ -101,7 +77,7 @@ def tell(subject: Subject, event: reasons.Event) -> None:
     if action == "ignore":
         return
     owner = subject.key if subject.key is not None else _caller(subject)
-    key = (None if event.reason in _OF_THE_PROCESS else owner, event.reason)
+    key = (None if event.entry.cause == "process" else owner, event.reason)
     me = object()
     if _said.setdefault(key, me) is not me:
         return
@@ -123,7 +99,7 @@ def reset() -> None:
 
 def _text(subject: Subject, event: reasons.Event, place: Place | None = None) -> str:
     """What has happened and what to do; at which line, where that is not the ``place`` that is shown anyway."""
-    reason = reasons.REASONS[event.reason]
+    reason = event.entry
     detail = f" ({' '.join(event.message.split())})" if event.message else ""
     cause = users_line(event.location) or subject.place
     at = f" at {cause[0]}:{cause[1]}" if cause and cause != place else ""
@@ -140,7 +116,7 @@ def users_line(location: tuple[tuple[str, int, str], ...]) -> Place | None:
 def _place(subject: Subject, event: reasons.Event) -> Place | None:
     """The line that a warning is about."""
     cause = users_line(event.location)
-    if event.reason in _AT_THE_CALL:
+    if event.entry.cause == "call":
         return _caller(subject) or cause or subject.place
     return cause or subject.place or _caller(subject)
 

@@ -24,18 +24,25 @@ Kind = Literal["must-break", "may-capture", "refuse"]
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """One entry of the registry."""
+    """One entry of the registry; ``reasons.toml`` says what is in it."""
 
     id: str
     kind: Kind
     explanation: str
     hint: str
+    cause: str = "function"
+    passes: bool = False
+    raises: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is said unless plain Python returns and is called a second time like this."""
+        return self.passes or self.raises
 
 
 def _read() -> dict[str, Reason]:
     with open(os.path.join(os.path.dirname(__file__), "reasons.toml"), "rb") as file:
-        entries = tomllib.load(file).items()
-    return {name: Reason(name, entry["kind"], entry["explanation"], entry["hint"]) for name, entry in entries}
+        return {name: Reason(name, **entry) for name, entry in tomllib.load(file).items()}
 
 
 REASONS: dict[str, Reason] = _read()
@@ -77,17 +84,22 @@ class Event:
     @property
     def kind(self) -> Kind:
         """What could be done about it."""
-        return REASONS[self.reason].kind
+        return self.entry.kind
+
+    @property
+    def entry(self) -> Reason:
+        """What is known of the reason."""
+        return REASONS[self.reason]
 
     @property
     def explanation(self) -> str:
         """What the reason means."""
-        return REASONS[self.reason].explanation
+        return self.entry.explanation
 
     @property
     def hint(self) -> str:
         """What to do; empty where there is nothing to be done."""
-        return REASONS[self.reason].hint
+        return self.entry.hint
 
     def __str__(self) -> str:
         where = places.described(self.location, self.called_from)

@@ -20,11 +20,8 @@ import torch
 
 from . import config, logs
 from .options import Options
-from .reasons import Fallback
+from .reasons import REASONS, Fallback
 from .recording import DTYPE_NAMES, Recording
-
-FAILURES = frozenset({"pass-failed", "codegen-failed", "internal-error"})
-"""The reasons that are the compiler's fault."""
 
 MOST = 8
 """How many reproducers a process writes, …"""
@@ -72,7 +69,7 @@ print("compiles; its outputs:", [getattr(output, "shape", output) for output in 
 
 def attach(failure: Fallback, trace: Any, recording: Recording, settings: Options, name: str) -> Fallback:
     """The failure with a reproducer named in its message, where it is the compiler's and one can be written."""
-    if failure.reason not in FAILURES:
+    if REASONS[failure.reason].cause != "compiler":
         return failure
     try:
         folder = _write(failure, trace, recording, settings, name)

@@ -98,7 +98,7 @@ class PlainGraph:
         self._module = module
         self._subject = subject
         self._event = event
-        self._due = event.reason not in plain.ONCE
+        self._due = not event.entry.waits
         self._told = -1
         """What `config.generation` was when the user was told."""
 

@@ -64,7 +64,7 @@ def generates(x: Tensor) -> Any:
 OURS = ("dynamlir.compile",)
 CASES = {
     "complex": Case(lambda: complex_numbers, "complex", "view_as_real(y * 1j)", "view_as_real()"),
-    "dtype": Case(lambda: draws_bits, "dtype", "x.view(torch.uint16)", "Convert it."),
+    "dtype": Case(lambda: draws_bits, "dtype", "x.view(torch.uint16)", "Convert it to one of them."),
     "contents": Case(lambda: reads_contents, "data-dependent", "x[1].item()", "Keep it a tensor", OURS),
     "generator": Case(lambda: generates, "output", "def generates", "Return tensors", OURS),
 }

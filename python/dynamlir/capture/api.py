@@ -164,7 +164,7 @@ class Compiler:
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
             log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
         event = self._note(reason, message, location)
-        return event, reason not in plain.ONCE
+        return event, not event.entry.waits
 
     def unforeseen(self, reason: str, message: str) -> None:
         """A call runs as plain Python for a reason that no entry of the cache has, if this does not raise."""
@@ -176,7 +176,7 @@ class Compiler:
 
     def tell(self, event: reasons.Event) -> None:
         """The call runs as plain Python next, if this does not raise."""
-        if self.fullgraph and event.reason in plain.PASSES:
+        if self.fullgraph and event.entry.passes:
             raise Unsupported(str(event))
         if not self._is_meant(event):
             plain.tell(self.subject, event)
@@ -185,9 +185,9 @@ class Compiler:
         event = reasons.note(reason, message, location or self.defined())
         if reason not in {"cache-limit", "observed"}:
             report.add(report.CompileReport(graph=self.name, eager=event))
-        if self.fullgraph and reason not in plain.PASSES:
+        if self.fullgraph and not event.entry.passes:
             raise Unsupported(str(event))
-        if reason not in plain.ONCE:
+        if not event.entry.waits:
             self.tell(event)
         return event
 
