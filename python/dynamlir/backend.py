@@ -89,7 +89,7 @@ def compile_graph(
 def compile_recording(
     recording: Recording, mode: FakeTensorMode, settings: Options, name: str, seconds: float = 0.0
 ) -> tuple[Variant, report.CompileReport]:
-    """Compile what was recorded under ``mode`` in so many ``seconds``; `Fallback` when it cannot be."""
+    """Compile what was recorded under ``mode``, which took ``seconds``; `Fallback` when it cannot be."""
     extension = native.module()
     recorded = time.perf_counter()
     device.check(recording)
@@ -186,7 +186,7 @@ def _graph_name(gm: torch.fx.GraphModule) -> str:
 def _log(made: report.CompileReport) -> None:
     logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
     for product in made.products:
-        logs.logger("perf").info("%s by %s: %s %s", product.way, product.source, product.problem, product.times())
+        logs.logger("perf").info("%s by %s: %s %s", product.strategy, product.source, product.problem, product.times())
     for extern in made.externs:
         logs.logger("extern").info(
             "%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count

@@ -7,7 +7,7 @@
 A setting that the program has not made comes from its environment variable, else it has its default; ``del
 dynamlir.config.dump`` goes back to these. ``options={…}`` of a single `compile` goes before all of them. Settings are
 the process's, not a thread's. They are looked at when a compilation begins, `on_plain` and the limits at each call:
-what has been compiled stays, and what is being compiled goes on as it began. A name that is no setting is an
+what has been compiled stays, and what is being compiled goes on as it began. A name that is not a setting is an
 `AttributeError`, a value that a setting cannot have is a `ValueError`, and neither changes anything.
 """
 
@@ -121,7 +121,7 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         "no_cache": _flag("DYNAMLIR_NO_CACHE", "Compile each kernel anew, also those that this process has compiled."),
         "max_autotune": _flag(
             "DYNAMLIR_MAX_AUTOTUNE",
-            "Measure which way is fastest for each product and convolution, as ``mode='max-autotune'`` does.",
+            "Measure which strategy is fastest for each product and convolution, as ``mode='max-autotune'`` does.",
         ),
         "cache_dir": _folder(
             "DYNAMLIR_CACHE_DIR",

@@ -26,8 +26,8 @@ class Base(NamedTuple):
 
 
 def observed(leaves: Sequence[Any], inputs: Sequence[torch.Tensor], plain: set[int]) -> list[Base | None]:
-    """The bases of a recording's outputs as the fakes have them; None for what is no view. ``plain``: outputs that are
-    none, whatever the fakes say."""
+    """The bases of a recording's outputs as the fakes have them; None for what is not a view. ``plain``: outputs that
+    are not, even if the fakes are."""
     positions = {id(tensor): at for at, tensor in reversed(list(enumerate(inputs)))}
     shown = {id(leaf): at for at, leaf in reversed(list(enumerate(leaves)))}
     hidden: dict[int, int] = {}
@@ -89,7 +89,7 @@ class Steps:
                 steps.append((at, None if output.base is None else Base(*output.base)))
             else:
                 self.copies.append((at, same))
-        # What is no view may be another's base, and the first view of a hidden tensor knows it for the others.
+        # What is not a view may be another's base, and the first view of a hidden tensor knows it for the others.
         self._steps = sorted(steps, key=lambda step: (step[1] is not None, step[1] != ("hidden", step[0])))
 
     def described(self) -> list[tuple[int, str, int]]:

@@ -1,6 +1,6 @@
-"""Exceptions that come from outside of what is captured or compiled: Ctrl-C, and whatever a signal handler raises.
+"""Exceptions that come from outside of what is captured or compiled: Ctrl-C, and what a signal handler raises.
 
-They are the caller's, at whatever line they hit: no reason is counted for them, nothing runs as plain eager because of
+They are the caller's, at any line they hit: no reason is counted for them, nothing runs as plain eager because of
 them, and no handler of the function that is captured sees them.
 """
 

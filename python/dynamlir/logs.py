@@ -21,7 +21,7 @@ TOPICS: dict[str, str] = {
     "fallback": "why a graph, or one call of it, ran as plain eager",
     "decomposition": "which operations were replaced by torch's own decomposition, and which could not be",
     "extern": "operations left to torch's library, with route and Python line",
-    "autotune": "which way each product went and what was measured; what is wrong with the record of it",
+    "autotune": "which strategy each product got and what was measured; what is wrong with the record of it",
     "ir": "the aten-level MLIR of each graph",
     "perf": "seconds by stage of each compilation",
     "runtime": "what happens at call time: variants, repeated runs",
@@ -82,7 +82,7 @@ def configure(text: str | None = None) -> list[str]:
 
 
 class _StderrHandler(logging.StreamHandler):
-    """Writes to whatever ``sys.stderr`` is at that moment, so that redirections are honoured."""
+    """Writes to what ``sys.stderr`` is at that moment, so that redirections are honoured."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

@@ -4,9 +4,9 @@ A model runs few operations, on tensors of few shapes, many times. What the fake
 depends on the metadata of its operands, on which of them share memory, on its other arguments and on a little state of
 the thread: all that is the key here. What it said is kept as a `Template`, of which the recorder makes new fakes and a
 new record. Kept is only what is certain to be the same the next time: no operation that writes, draws random numbers,
-asks for contents, is not torch's own, or returns one of its operands. Everything else goes the slow way each time.
+asks for contents, is not torch's own, or returns one of its operands. Everything else is run on fakes each time.
 
-A memo lives as long as one recording. `checking` takes the slow way as well, and compares.
+A memo lives as long as one recording. `checking` runs everything on fakes as well, and compares.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Use:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Record everything the slow way."""
+    """Run everything on fakes."""
     before, Use.enabled = Use.enabled, False
     try:
         yield
@@ -53,7 +53,7 @@ def disabled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def checking() -> Iterator[None]:
-    """Record everything the slow way, and compare with what a memo would have given: a `Difference` is raised."""
+    """Run everything on fakes, and compare with what a memo would have given: a `Difference` is raised."""
     before, Use.checks, Use.hits = Use.checks, True, 0
     try:
         yield
@@ -62,20 +62,20 @@ def checking() -> Iterator[None]:
 
 
 class Difference(Exception):
-    """What was recalled is not what the slow way gives."""
+    """What was recalled is not what fakes give."""
 
 
-class Shape:
-    """What a value of the recording looks like. One object for all values that look the same: keys compare these."""
+class TensorKey:
+    """The metadata of a value. There is one object for all values with equal metadata: keys compare these."""
 
     __slots__ = ()
 
 
 class Value(NamedTuple):
-    """A value of the recording as operand: its number, its looks, the storage that it shows."""
+    """A value of the recording as operand: its number, its metadata, the storage that it shows."""
 
     number: int
-    shape: Shape
+    key: TensorKey
     storage: int
 
 
@@ -90,7 +90,7 @@ class Call(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """One result: its looks, and the operand whose memory it shows; -1 for memory of its own."""
+    """One result: its metadata, and the operand whose memory it shows; -1 for memory of its own."""
 
     meta: TensorMeta
     dtype: torch.dtype
@@ -144,25 +144,25 @@ class Memo:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
-        self._shapes: dict[tuple[TensorMeta, torch.device], Shape] = {}
+        self._keys: dict[tuple[TensorMeta, torch.device], TensorKey] = {}
         self._values: dict[int, Value] = {}
         self._templates: dict[tuple[Any, ...], Template] = {}
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
         """Say what value a fake is, which the recorder keeps alive."""
-        looks = (meta, device_of(tensor))
-        shape = self._shapes.get(looks)
-        if shape is None:
-            shape = self._shapes[looks] = Shape()
-        self._values[id(tensor)] = Value(number, shape, storage)
+        described = (meta, device_of(tensor))
+        key = self._keys.get(described)
+        if key is None:
+            key = self._keys[described] = TensorKey()
+        self._values[id(tensor)] = Value(number, key, storage)
 
     def value(self, tensor: torch.Tensor) -> Value | None:
         """What was noted of a fake."""
         return self._values.get(id(tensor))
 
-    def shape(self, tensor: torch.Tensor) -> Shape | None:
-        """What a tensor looks like that need not be known; None where no value looks like that."""
-        return self._shapes.get((TensorMeta.of(tensor), device_of(tensor)))
+    def key(self, tensor: torch.Tensor) -> TensorKey | None:
+        """The key of a tensor that need not be known; None where no value has its metadata."""
+        return self._keys.get((TensorMeta.of(tensor), device_of(tensor)))
 
     def call(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], is_temporary: Callable[[int], bool]
@@ -206,7 +206,7 @@ class Memo:
                 if known is None or value.constant is not None:
                     return False
                 tensors.append(value)
-                key.append(known.shape)
+                key.append(known.key)
                 if value.requires_grad:
                     key.append(_REQUIRES_GRAD)
             elif value is None or kind is int or kind is str:
@@ -271,7 +271,7 @@ class Memo:
 
 
 def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any, record: OpRecord) -> None:
-    """Hold what was recalled against what the slow way gave for the same call."""
+    """Hold what was recalled against what fakes gave for the same call."""
     Use.hits += 1
     operands = [value.number for value in call.operands]
     args, raw = template.arguments(operands)

@@ -8,7 +8,7 @@ import torch
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill a piece of memory, in whatever order."""
+    """Whether the elements fill a piece of memory, in any order."""
     expected = 1
     for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size != 1):
         if stride != expected:

@@ -26,7 +26,7 @@ class FakeMode(FakeTensorMode):
 
 
 class set_aside:
-    """Without the dispatch modes of this thread. In the end the stack is as it was, whatever is left on it within.
+    """Without the dispatch modes of this thread. The stack is as it was in the end, even if a mode is left on it.
 
     Not a generator: what one has not yet put back because a signal handler raised first, it would put back whenever
     the exception is forgotten, long after the capture has restored the stack as the caller had it.

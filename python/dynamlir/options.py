@@ -36,7 +36,7 @@ class Options:
     """torch's mode. Four names, two behaviours: ``default`` and ``reduce-overhead`` compile alike, and so do
     ``max-autotune`` and ``max-autotune-no-cudagraphs``, which measure. No mode makes CUDA graphs."""
     max_autotune: bool = False
-    """Measure which way is fastest for each product and convolution, whatever the mode; see `dynamlir.autotune`."""
+    """Measure which strategy is fastest for each product and convolution, in any mode; see `dynamlir.autotune`."""
     cache_dir: str | None = None
     """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
 

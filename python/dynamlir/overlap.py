@@ -76,7 +76,7 @@ def _touch(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _window(tensor: torch.Tensor, unit: int) -> tuple[list[int], list[int], int, int]:
-    """Sizes, strides, first unit and end of what a tensor shows, in units of so many bytes."""
+    """Sizes, strides, first unit and end of what a tensor shows, in units of ``unit`` bytes."""
     scale = tensor.element_size() // unit
     sizes = [size for size, stride in zip(tensor.shape, tensor.stride()) if stride]
     strides = [stride * scale for stride in tensor.stride() if stride]

@@ -101,7 +101,7 @@ def label(name: str, code: types.CodeType | None = None) -> str:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Without a change to the line while a call is captured, which takes whatever comes to life for the call's."""
+    """Without a change to the line while a call is captured, which takes every new object for the call's."""
     capture = object()
     try:
         _captures.add(capture)

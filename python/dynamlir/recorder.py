@@ -144,9 +144,9 @@ class OpRecorder(TorchDispatchMode):
         self.shown.add(fake.untyped_storage()._cdata)
 
     def would_be(self, real: torch.Tensor) -> memo.Value | None:
-        """What the fake of a real tensor would look like, but for its number; None if unlike any other's."""
-        shape = self.memo.shape(real)
-        return None if shape is None else memo.Value(-1, shape, self.faker.storage(real))
+        """The value that the fake of a real tensor would be, but for its number; None if no value has its metadata."""
+        key = self.memo.key(real)
+        return None if key is None else memo.Value(-1, key, self.faker.storage(real))
 
     def known_fake(self, real: torch.Tensor) -> torch.Tensor:
         """The fake of a real tensor that the graph returns."""
@@ -233,7 +233,7 @@ class OpRecorder(TorchDispatchMode):
     def recall(
         self, template: memo.Template, operands: Sequence[torch.Tensor], numbers: Sequence[int], location: Location
     ) -> list[torch.Tensor]:
-        """Record an operation that was met before, on other tensors of the same looks, without running it.
+        """Record an operation that was met before, on other tensors of the same metadata, without running it.
 
         ``numbers`` are the operands' values.
         """
@@ -274,7 +274,7 @@ class OpRecorder(TorchDispatchMode):
         return made
 
     def _met(self, call: memo.Call, template: memo.Template | None, out: Any) -> None:
-        """Remember a call that was recorded the slow way; while checking, compare it with what was remembered."""
+        """Remember a call that was run on fakes; while checking, compare it with what was remembered."""
         at = len(self.recording.ops) - 1
         record = self.recording.ops[at]
         if template is not None:
@@ -449,7 +449,7 @@ class OpRecorder(TorchDispatchMode):
         self.shown.add(storage)
 
     def _is_temporary(self, storage: int) -> bool:
-        """Whether one value shows a storage, which is no input's."""
+        """Whether one value shows a storage that is not an input's."""
         return storage not in self._input_storages and self.shown.of(storage) == 1
 
     # -- special cases

@@ -1,11 +1,11 @@
 """Records a span of operations once more, on tensors that look like the ones before: none of them is dispatched.
 
 A layer's operations are known when the same layer was recorded with other weights. What is left is to give numbers to
-the new values, and to make fakes of those that the frame sees. Whatever is not certain to be the same is refused before
+the new values, and to make fakes of those that the frame sees. What is not certain to be the same is refused before
 anything is recorded:
 
-- each operation of the span is one that the `memo` remembers, and so depends on the looks of its operands only
-- each tensor from elsewhere is paired with one of the same looks; tensors that share memory with tensors that do
+- each operation of the span is one that the `memo` remembers, and so depends on the metadata of its operands only
+- each tensor from elsewhere is paired with one of the same metadata; tensors that share memory with tensors that do
 - the span's numbers are all its own: nothing else was recorded in between
 - what is a view for Python, and of what, is what the operations say: the new ones become views of the same
 """
@@ -33,11 +33,11 @@ AddInput = Callable[[torch.Tensor, str], torch.Tensor]
 """Makes a real tensor an input of this name; returns its fake."""
 
 
-class Looks(NamedTuple):
-    """A tensor from elsewhere, and what another one has to look like."""
+class OuterTensor(NamedTuple):
+    """A tensor from elsewhere; one that takes its place has to look like it."""
 
     number: int
-    shape: memo.Shape
+    key: memo.TensorKey
     storage: Hashable
     requires_grad: bool
 
@@ -57,9 +57,9 @@ class Step(NamedTuple):
 class Span:
     """Operations of a recording that may be recorded once more, and what is the same each time. Values are numbers."""
 
-    inputs: Sequence[Looks]
-    """Inputs that were added on the way."""
-    given: Sequence[Looks]
+    inputs: Sequence[OuterTensor]
+    """Inputs that were added meanwhile."""
+    given: Sequence[OuterTensor]
     """Other values that the span uses."""
     events: Sequence[Step | int]
     """Operations, and places of `inputs`, in the order of before: so each value gets the number it would have had."""
@@ -82,10 +82,10 @@ class Span:
         """A span of operations, by fakes; None if it is not certain to be the same another time."""
         known = [recorder.templates.get(at) for at in ops]
         templates = [template for template in known if template is not None and template.leaves]
-        looks = [_looks(recorder, fake) for fake in [*inputs, *given]]
-        facts = [fact for fact in looks if fact is not None]
+        found = [_outer(recorder, fake) for fake in [*inputs, *given]]
+        facts = [fact for fact in found if fact is not None]
         numbers = [number for number in map(recorder.number, wanted) if number is not None]
-        if len(templates) < len(ops) or len(facts) < len(looks) or len(numbers) < len(wanted):
+        if len(templates) < len(ops) or len(facts) < len(found) or len(numbers) < len(wanted):
             return None
         outer = {fact.number for fact in facts}
         added = {fact.number: place for place, fact in enumerate(facts[: len(inputs)])}
@@ -153,9 +153,9 @@ def repeat(
     return added, [made[number] for number in span.wanted]
 
 
-def _looks(recorder: OpRecorder, fake: torch.Tensor) -> Looks | None:
+def _outer(recorder: OpRecorder, fake: torch.Tensor) -> OuterTensor | None:
     value = recorder.value(fake)
-    return None if value is None else Looks(value.number, value.shape, value.storage, fake.requires_grad)
+    return None if value is None else OuterTensor(value.number, value.key, value.storage, fake.requires_grad)
 
 
 def _looks_the_same(
@@ -166,7 +166,7 @@ def _looks_the_same(
     facts += [(old, fake, recorder.value(fake)) for old, fake in zip(span.given, given, strict=True)]
     storages: set[tuple[Hashable, Hashable]] = set()
     for before, new, now in facts:
-        if now is None or before.shape is not now.shape or before.requires_grad != new.requires_grad:
+        if now is None or before.key is not now.key or before.requires_grad != new.requires_grad:
             return False
         storages.add((before.storage, now.storage))
     # One to one: no storage of before is two now, and no two are one.
@@ -218,7 +218,7 @@ def _views(
 ) -> dict[int, int] | None:
     """Which wanted values are views, and of which value: what eager counts writes together for, and shows as ``_base``.
 
-    None where that is not what the operations say, as after ``detach``: it shows the same memory and is no view of it.
+    None where that is not what the operations say, as after ``detach``: the same memory, and not a view of it.
     """
     given = {recorder.id_of(fake): fake for fake in outer}
     views: dict[int, int] = {}

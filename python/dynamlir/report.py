@@ -47,17 +47,17 @@ class Product:
 
     problem: str
     """Operator, sizes, strides, whether something follows that code can take in."""
-    way: str
+    strategy: str
     """``library``, or the form of the code."""
     source: str
     """Who says so: the ``record``, what was just ``measured``, or the cost ``model``."""
     milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Of each way that was tried."""
+    """Of each strategy that was tried."""
 
     def times(self) -> str:
         """The milliseconds as text, shortest first."""
         return ", ".join(
-            f"{way} {time:.4g}" for way, time in sorted(self.milliseconds.items(), key=lambda item: item[1])
+            f"{strategy} {time:.4g}" for strategy, time in sorted(self.milliseconds.items(), key=lambda item: item[1])
         )
 
 
@@ -84,7 +84,7 @@ class CompileReport:
     unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
     """Kernels that run as plain loops, with the reason for which there is no schedule."""
     products: tuple[Product, ...] = ()
-    """Where measurements decide: each product and convolution that there is more than one way for."""
+    """Where measurements decide: each product and convolution with more than one strategy."""
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
     """How often each schema was recorded."""
@@ -135,8 +135,8 @@ class CompileReport:
         lines += table(*_with_times(("kernel", "launches", "bytes", "line"), rows, measured))
         lines += table(("plain loops", "because"), list(self.unscheduled.items()))
         lines += table(
-            ("product", "way", "by", "milliseconds"),
-            [(product.problem, product.way, product.source, product.times()) for product in self.products],
+            ("product", "strategy", "by", "milliseconds"),
+            [(product.problem, product.strategy, product.source, product.times()) for product in self.products],
         )
         rows = [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs]
         lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))

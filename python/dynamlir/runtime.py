@@ -194,8 +194,8 @@ class CompiledGraph:
             if key in self._variants:
                 return self._variants[key]
             if len(self._variants) >= MAX_VARIANTS:
-                return reasons.note("input-layout", f"more than {MAX_VARIANTS} ways")
-            logs.logger("runtime").info("inputs overlap in a new way: compiling a variant")
+                return reasons.note("input-layout", f"more than {MAX_VARIANTS} kinds of overlap")
+            logs.logger("runtime").info("inputs overlap as never before: compiling a variant")
             try:
                 made: Variant | reasons.Event = self._compile_variant(args)
             except reasons.Fallback as failure:

@@ -47,7 +47,7 @@ class ThreadState:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Put the state back in the end, whatever is set meanwhile."""
+        """Put the state back in the end, no matter what is set meanwhile."""
         torch.set_autocast_cache_enabled(False)
         try:
             yield

@@ -35,7 +35,7 @@ def control(*arguments: str) -> None:
 
 
 def subjects() -> dict[str, Callable[[int], None]]:
-    """What is counted: loops of so many calls."""
+    """What is counted: loops of this many calls."""
     import dynamlir
     import torch
     from suite import calls

@@ -1,4 +1,4 @@
-"""``mode="max-autotune"``: measurements decide which way products go, and a record on disk remembers them.
+"""``mode="max-autotune"``: measurements decide which strategy products get, and a record on disk remembers them.
 
 Whatever the record holds, results are right; and whatever happens to it, nobody but the log hears of it.
 """
@@ -123,10 +123,10 @@ def written(folder: Path) -> Path:
     return path
 
 
-def edit(path: Path, way: str, problem: str = LAYER) -> None:
-    """A record that somebody has edited by hand: this way for this problem, and no other."""
+def edit(path: Path, strategy: str, problem: str = LAYER) -> None:
+    """A record that somebody has edited by hand: this strategy for this problem, and no other."""
     content = json.loads(path.read_text())
-    content["products"] = {problem: {"way": way, "milliseconds": {}}}
+    content["products"] = {problem: {"strategy": strategy, "milliseconds": {}}}
     path.write_text(json.dumps(content))
 
 
@@ -140,10 +140,10 @@ def externs() -> list[str]:
 def test_what_was_measured_is_remembered(folder: Path, quick: list[str]) -> None:
     first = check()
     assert first.source == "measured" and quick == [LAYER]
-    assert {"library", first.way} <= first.milliseconds.keys() and all(t > 0 for t in first.milliseconds.values())
+    assert {"library", first.strategy} <= first.milliseconds.keys() and all(t > 0 for t in first.milliseconds.values())
     second = check()
     assert second.source == "record" and quick == [LAYER], "nothing is measured again"
-    assert (second.way, second.milliseconds) == (first.way, first.milliseconds)
+    assert (second.strategy, second.milliseconds) == (first.strategy, first.milliseconds)
 
 
 def test_both_front_doors(folder: Path, quick: list[str]) -> None:
@@ -207,7 +207,7 @@ def python(program: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-# Every way gives the right result.
+# Every strategy gives the right result.
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:
@@ -257,34 +257,34 @@ def test_each_way_is_right(name: str, folder: Path, quick: list[str]) -> None:
     result, (product,) = run(fn, *args)
     close(result, want, terms)
     assert product.source == "measured" and len(product.milliseconds) > 1 and "library" in product.milliseconds
-    for way in product.milliseconds:
-        edit(written(folder), way, product.problem)
+    for strategy in product.milliseconds:
+        edit(written(folder), strategy, product.problem)
         result, (chosen,) = run(fn, *args)
         close(result, want, terms)
-        assert (chosen.way, chosen.source) == (way, "record")
-        assert (way == "library") == any(product.problem.startswith(schema) for schema in externs()), way
+        assert (chosen.strategy, chosen.source) == (strategy, "record")
+        assert (strategy == "library") == any(product.problem.startswith(schema) for schema in externs()), strategy
 
 
 def test_a_way_that_does_not_suit(folder: Path, quick: list[str]) -> None:
-    """The record may say anything that is a way: what cannot be done so is done as the cost model likes."""
+    """The record may say anything that is a strategy: what cannot be done so is done as the cost model likes."""
     check()
-    for way in ("dots-lhs-99", "stream-rhs-8", "panels-lhs-40"):
-        edit(written(folder), way)
-        assert check().way == way
+    for strategy in ("dots-lhs-99", "stream-rhs-8", "panels-lhs-40"):
+        edit(written(folder), strategy)
+        assert check().strategy == strategy
 
 
 def test_the_choice_is_seen_in_a_dump_and_replayed(folder: Path, quick: list[str], tmp_path: Path) -> None:
     check()
     args = operands()
-    for way, number in (("panels-rhs-2", 0), ("library", 1)):
-        edit(written(folder), way)
+    for strategy, number in (("panels-rhs-2", 0), ("library", 1)):
+        edit(written(folder), strategy)
         dump = tmp_path / f"dump{number}"
         result, _ = run(layer, *args, dump=str(dump))
-        assert f'dynamo.choices = {{"{LAYER}" = "{way}"}}' in (dump / "00-aten.mlir").read_text()
+        assert f'dynamo.choices = {{"{LAYER}" = "{strategy}"}}' in (dump / "00-aten.mlir").read_text()
         replayed = dynamlir.load(dump / "00-aten.mlir")
         (again,) = replayed(*args)
         assert torch.equal(again, result)
-        assert ("aten.addmm.default" in str(replayed.report()["externs"])) == (way == "library")
+        assert ("aten.addmm.default" in str(replayed.report()["externs"])) == (strategy == "library")
     marked = (tmp_path / "dump0" / "02-prims.mlir").read_text()
     assert 'dynamo.choice = "panels-rhs-2"' in marked and "dynamo.choices" not in marked
     planned = re.findall(r"dynamo\.matmul = \{[^}]*\}", (tmp_path / "dump0" / "04-planned.mlir").read_text())
@@ -303,7 +303,7 @@ def test_another_layout_is_another_problem(folder: Path, quick: list[str]) -> No
     assert product.problem == LAYER.replace("[1,40]", "[24,1]") and product.source == "measured"
     _, (product,) = run(lambda x, w, b: F.linear(x, w, b), x, w, b)
     assert product.problem == LAYER.removesuffix(" followed") and product.source == "measured"
-    assert check().way == "library"
+    assert check().strategy == "library"
 
 
 def test_threads_have_records_of_their_own(folder: Path, quick: list[str]) -> None:
@@ -371,7 +371,7 @@ def test_an_error_while_measuring_is_no_error(
 
 
 def damaged(text: str) -> dict[str, bytes]:
-    """Ways in which a record's content may be wrong."""
+    """How a record's content may be wrong."""
 
     def changed(**changes: Any) -> bytes:
         return json.dumps(json.loads(text) | changes).encode()
@@ -380,31 +380,31 @@ def damaged(text: str) -> dict[str, bytes]:
         return changed(products={problem: value})
 
     def timed(time: Any) -> bytes:
-        return entry({"way": "library", "milliseconds": {"library": time}})
+        return entry({"strategy": "library", "milliseconds": {"library": time}})
 
     return {
         "empty": b"",
         "cut off": text[: len(text) // 2].encode(),
         "not text": b"\xff\xfe\x00" * 100,
-        "not json": b"way: library",
+        "not json": b"strategy: library",
         "python": b"__import__('os').system('true')",
         "a list": b"[]",
         "deep": b"[" * 100_000,
         "large": b" " * (record.MOST_BYTES + 1),
-        "key twice": text.replace('"schema": 1,', '"schema": 1, "schema": 1,').encode(),
+        "key twice": text.replace("{", '{"schema": 1, ', 1).encode(),
         "other schema": changed(schema=record.SCHEMA + 1),
         "schema true": changed(schema=True),
         "key too many": changed(more=1),
         "other machine": changed(machine={}),
         "products a list": changed(products=[]),
         "entry a string": entry("library"),
-        "entry without way": entry({"milliseconds": {}}),
-        "entry with more": entry({"way": "library", "milliseconds": {}, "code": "1"}),
-        "unknown way": entry({"way": "spiral-lhs-1", "milliseconds": {}}),
-        "way a number": entry({"way": 1, "milliseconds": {}}),
-        "way with more": entry({"way": "library\n", "milliseconds": {}}),
-        "problem with quotes": entry({"way": "library", "milliseconds": {}}, 'aten.mm.default" = "x'),
-        "problem too long": entry({"way": "library", "milliseconds": {}}, LAYER + " groups 1" * 1000),
+        "entry without strategy": entry({"milliseconds": {}}),
+        "entry with more": entry({"strategy": "library", "milliseconds": {}, "code": "1"}),
+        "unknown strategy": entry({"strategy": "spiral-lhs-1", "milliseconds": {}}),
+        "strategy a number": entry({"strategy": 1, "milliseconds": {}}),
+        "strategy with more": entry({"strategy": "library\n", "milliseconds": {}}),
+        "problem with quotes": entry({"strategy": "library", "milliseconds": {}}, 'aten.mm.default" = "x'),
+        "problem too long": entry({"strategy": "library", "milliseconds": {}}, LAYER + " groups 1" * 1000),
         "time a string": timed("1"),
         "time negative": timed(-1.0),
         "time zero": timed(0),
@@ -412,8 +412,8 @@ def damaged(text: str) -> dict[str, bytes]:
         "time huge": timed(10**400),
         "time infinite": timed(1).replace(b'"library": 1', b'"library": Infinity'),
         "time nan": timed(1).replace(b'"library": 1', b'"library": NaN'),
-        "times a list": entry({"way": "library", "milliseconds": [1]}),
-        "times of what": entry({"way": "library", "milliseconds": {"spiral": 1.0}}),
+        "times a list": entry({"strategy": "library", "milliseconds": [1]}),
+        "times of what": entry({"strategy": "library", "milliseconds": {"spiral": 1.0}}),
     }
 
 
@@ -489,7 +489,7 @@ def test_a_disk_that_refuses(
         patch.setattr(os, call, refuse)
         record.of_this_machine(None).merge({LAYER: record.Entry("library", {"library": 1.0})})
         known = record.of_this_machine(None).read()
-    assert known[LAYER].way == "library" and warned and os.strerror(number) in warned[0]
+    assert known[LAYER].strategy == "library" and warned and os.strerror(number) in warned[0]
     assert not list(folder.glob("*.new")) and not list(folder.glob("*.json"))
     assert check().source == "record" and not quick
 
@@ -571,7 +571,7 @@ def test_a_lock_that_is_never_let_go(folder: Path, warned: list[str], monkeypatc
     folder.mkdir()
     with record._locked(kept.path.with_suffix(".lock")):
         kept.merge({LAYER: record.Entry("library")})
-    assert len(warned) == 1 and not kept.path.exists() and kept.read()[LAYER].way == "library"
+    assert len(warned) == 1 and not kept.path.exists() and kept.read()[LAYER].strategy == "library"
     kept.merge({})
     assert LAYER in json.loads(kept.path.read_text())["products"], "what could not be written is written later"
 
@@ -585,7 +585,7 @@ def test_the_program_of_a_problem_has_that_problem(folder: Path, monkeypatch: py
     assert len(met) == len(CASES)
     for problem in met:
         (again,) = map(Problem.of, native.module().problems(problem.trace()))
-        assert again.text == problem.text and set(again.ways) == set(problem.ways)
+        assert again.text == problem.text and set(again.strategies) == set(problem.strategies)
 
 
 def test_reset_forgets_what_is_only_in_memory(folder: Path, quick: list[str]) -> None:

@@ -18,7 +18,7 @@ class Layout(enum.Enum):
     VIEW = "a view, whose strides the kernel computes without memory"
     LIKE_OPERAND = "like an operand, as pointwise operations do"
     BY_ALL_OPERANDS = "by how all operands lie, as no rule here says"
-    ROW_MAJOR = "row-major whatever the operand's layout is"
+    ROW_MAJOR = "row-major, regardless of the operand's layout"
     ROW_MAJOR_OR_CHANNELS_LAST = "the one of the two that the first operand's strides suggest"
     LIKE_CLONE = "it writes into a copy of the first operand, laid out as `clone` does it"
     LIKE_CLONE_OF_OVERLAP = """it writes into a copy of the first operand, laid out as that is, with its gaps. Where the

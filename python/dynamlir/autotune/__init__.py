@@ -1,8 +1,8 @@
-"""``mode="max-autotune"``: products and convolutions go the way that was measured to be fastest on this machine.
+"""``mode="max-autotune"``: products and convolutions get the strategy that was measured to be fastest here.
 
-The native compiler lists the problems of a graph and the ways that are worth a try, the library among them. What the
-record on disk does not know is measured, by programs of that one operation; the winners go into the compilation, as
-data, and into the record. Whatever fails here costs speed at most: the cost model decides then, as without the mode.
+The native compiler lists the problems of a graph and the strategies that are worth a try, the library among them. What
+the record on disk does not know is measured, by programs of that one operation; the winners go into the compilation, as
+data, and into the record. A failure here costs speed at most: the cost model decides then, as without the mode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _measuring = threading.Lock()
 
 
 def choose(trace: Any, settings: Options) -> tuple[Product, ...]:
-    """The way of each product of a trace that there is more than one way for."""
+    """The strategy of each product of a trace for which there is more than one."""
     try:
         return _choose(trace, settings)
     except Exception as error:
@@ -47,20 +47,22 @@ def _choose(trace: Any, settings: Options) -> tuple[Product, ...]:
                 kept.merge(measured)
     products = tuple(_product(problem, known, measured) for problem in problems)
     for product in products:
-        logs.logger("autotune").info("%s: %s, %s %s", product.problem, product.way, product.source, product.times())
+        logs.logger("autotune").info(
+            "%s: %s, %s %s", product.problem, product.strategy, product.source, product.times()
+        )
     return products
 
 
 def _product(problem: Problem, known: dict[str, record.Entry], measured: dict[str, record.Entry]) -> Product:
     for source, entries in (("record", known), ("measured", measured)):
         if (entry := entries.get(problem.text)) is not None:
-            return Product(problem.text, entry.way, source, dict(entry.milliseconds))
-    return Product(problem.text, problem.ways[0], "model", {})
+            return Product(problem.text, entry.strategy, source, dict(entry.milliseconds))
+    return Product(problem.text, problem.strategies[0], "model", {})
 
 
 def choices(products: tuple[Product, ...]) -> dict[str, str]:
     """What the native compiler is told: the cost model needs no telling."""
-    return {product.problem: product.way for product in products if product.source != "model"}
+    return {product.problem: product.strategy for product in products if product.source != "model"}
 
 
 def forget() -> None:

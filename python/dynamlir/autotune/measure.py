@@ -1,6 +1,6 @@
-"""Compiles a problem in each of its ways, and races them.
+"""Compiles a problem with each of its strategies, and races them.
 
-Ways take turns, so that whatever else the machine does meets them alike; the winner is decided by medians of ratios
+Strategies take turns, so that what else the machine does meets them alike; the winner is decided by medians of ratios
 within a round. Weights change from call to call, since in a model they come from memory, not from the cache.
 """
 
@@ -20,27 +20,27 @@ from .problem import Layout, Problem, extent
 from .record import Entry
 
 SECONDS = 0.05
-"""Time for each way, about."""
+"""Time for each strategy, about."""
 SAMPLE = 0.0005
 """Shortest time that is worth taking."""
 ROUNDS = (9, 40)
 """Fewest and most rounds."""
 SIFTED, SLOW = 5, 1.5
-"""After so many rounds a way drops out that needs so much more than the fastest one."""
+"""After this many rounds a strategy drops out that takes too much longer than the fastest one."""
 MARGIN = 0.97
-"""Another way than the expected one must need at most so much of its time."""
+"""Another strategy than the expected one has to take at most this share of its time."""
 MOST_WORK = 1 << 33
 """Multiplications past which measuring takes too long: the cost model decides."""
 MOST_BYTES = 1 << 28
 """The same of memory."""
 ROTATED_BYTES, MOST_SETS = 1 << 25, 8
-"""Weights change until they are so large together, or so many."""
+"""Weights change until they are this large together, or this many."""
 
 Run = Callable[[], Any]
 
 
 def measure(problem: Problem) -> Entry | None:
-    """The fastest way; None where the cost model is to decide."""
+    """The fastest strategy; None where the cost model is to decide."""
     log = logs.logger("autotune")
     if problem.work > MOST_WORK or problem.bytes() > MOST_BYTES:
         log.info("%s: too large to measure", problem.text)
@@ -49,24 +49,24 @@ def measure(problem: Problem) -> Entry | None:
     # A user's modes must not see this, nor may it change the random state.
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
         sets = _sets(problem)
-        for way in problem.ways:
+        for strategy in problem.strategies:
             try:
-                runs[way] = _compiled(problem, way, sets)
+                runs[strategy] = _compiled(problem, strategy, sets)
             except Exception as error:
-                log.info("%s: %s: %s: %s", problem.text, way, type(error).__name__, error)
-        if problem.ways[0] not in runs or len(runs) < 2:
+                log.info("%s: %s: %s: %s", problem.text, strategy, type(error).__name__, error)
+        if problem.strategies[0] not in runs or len(runs) < 2:
             return None
         seconds, ratios = race(list(runs.values()))
     best = min(range(len(ratios)), key=ratios.__getitem__)
-    way = list(runs)[best if ratios[best] < MARGIN else 0]
-    return Entry(way, {name: round(1000 * value, 6) for name, value in zip(runs, seconds)})
+    strategy = list(runs)[best if ratios[best] < MARGIN else 0]
+    return Entry(strategy, {name: round(1000 * value, 6) for name, value in zip(runs, seconds)})
 
 
-def _compiled(problem: Problem, way: str, sets: Sequence[Sequence[torch.Tensor]]) -> Run:
-    """A call of the problem in this way; what it computes on is new each time."""
-    executable = native.module().compile_trace(problem.trace(), {"choices": {problem.text: way}})
+def _compiled(problem: Problem, strategy: str, sets: Sequence[Sequence[torch.Tensor]]) -> Run:
+    """A call of the problem with this strategy; what it computes on is new each time."""
+    executable = native.module().compile_trace(problem.trace(), {"choices": {problem.text: strategy}})
     is_library = any(extern["schema"] == problem.schema for extern in executable.report()["externs"])
-    if is_library != (way == "library"):
+    if is_library != (strategy == "library"):
         raise RuntimeError("the choice was not obeyed")
     tensors = itertools.cycle(sets)
     return lambda: executable(*next(tensors))

@@ -26,7 +26,7 @@ class Problem:
     followed: bool
     work: int
     """Multiplications."""
-    ways: tuple[str, ...]
+    strategies: tuple[str, ...]
     """The one that the cost model expects to win comes first."""
 
     @staticmethod
@@ -39,7 +39,7 @@ class Problem:
             numbers=tuple(list(numbers) for numbers in described["numbers"]),
             followed=described["followed"],
             work=described["work"],
-            ways=tuple(described["ways"]),
+            strategies=tuple(described["ways"]),
         )
 
     def weights(self) -> int:

@@ -1,4 +1,4 @@
-"""The record: which way won, as one JSON file for each kind of machine in a cache folder.
+"""The record: which strategy won, as one JSON file for each kind of machine in a cache folder.
 
 A record may be wrong in any way – cut off, edited, somebody else's, unreadable – and the disk may be full, read-only or
 not there. It is read as data, held against what may stand in it, and dropped whole where it does not fit; of that, and
@@ -26,12 +26,12 @@ from typing import Any
 from .. import logs
 from . import machine
 
-SCHEMA = 1
+SCHEMA = 2
 MOST_BYTES = 8 << 20
 MOST_PRODUCTS = 10_000
 LOCK_SECONDS = 5.0
 
-WAY = re.compile(r"library|(panels|stream|dots)-(lhs|rhs)-[1-9][0-9]?|windows-[1-9][0-9]?-[1-9][0-9]{0,3}")
+STRATEGY = re.compile(r"library|(panels|stream|dots)-(lhs|rhs)-[1-9][0-9]?|windows-[1-9][0-9]?-[1-9][0-9]{0,3}")
 PROBLEM = re.compile(
     r"aten\.[a-z]{1,20}\.default( [0-9]{1,19}(x[0-9]{1,19}){0,7}\[[0-9]{1,19}(,[0-9]{1,19}){0,7}\]){2,3}"
     r"( (strides|padding|dilation|groups) [0-9]{1,19}(,[0-9]{1,19})?){0,4}( followed)?"
@@ -40,9 +40,9 @@ PROBLEM = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The way that won, and the milliseconds of all that were tried."""
+    """The strategy that won, and the milliseconds of all that were tried."""
 
-    way: str
+    strategy: str
     milliseconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class Record:
         self._unsaved = _unsaved.setdefault((str(path), _digest(described)), {})
 
     def read(self) -> dict[str, Entry]:
-        """What is known. A record that is none is as good as empty."""
+        """What is known. A record that cannot be read counts as empty."""
         known = dict(self._unsaved)
         try:
             if self.path is not None:
@@ -88,7 +88,8 @@ class Record:
 
     def _text(self, entries: Mapping[str, Entry]) -> str:
         products = {
-            problem: {"way": entry.way, "milliseconds": dict(entry.milliseconds)} for problem, entry in entries.items()
+            problem: {"strategy": entry.strategy, "milliseconds": dict(entry.milliseconds)}
+            for problem, entry in entries.items()
         }
         whole = {"schema": SCHEMA, "machine": self._machine, "products": products}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
@@ -111,7 +112,7 @@ def of_this_machine(folder: str | None) -> Record:
 
 
 def cache_folder(given: str | None) -> Path | None:
-    """``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``; None where there is no home."""
+    """``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``; None without a home directory."""
     if given := given or os.environ.get("DYNAMLIR_CACHE_DIR"):
         return Path(given).absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
@@ -139,17 +140,20 @@ def parse(text: str, described: Mapping[str, Any]) -> dict[str, Entry]:
         raise ValueError("it is another machine's")
     products = whole["products"]
     if not isinstance(products, dict) or len(products) > MOST_PRODUCTS:
-        raise ValueError("its products are no dictionary, or too many")
+        raise ValueError("its products are not a dictionary, or there are too many")
     return {_checked(problem, PROBLEM): _entry(entry) for problem, entry in products.items()}
 
 
 def _entry(value: Any) -> Entry:
-    if not isinstance(value, dict) or value.keys() != {"way", "milliseconds"}:
-        raise ValueError(f"{value!r:.100} is no entry")
+    if not isinstance(value, dict) or value.keys() != {"strategy", "milliseconds"}:
+        raise ValueError(f"{value!r:.100} is not an entry")
     times = value["milliseconds"]
     if not isinstance(times, dict) or len(times) > 16 or not all(_is_time(time) for time in times.values()):
         raise ValueError(f"{times!r:.100} are no milliseconds")
-    return Entry(_checked(value["way"], WAY), {_checked(way, WAY): float(time) for way, time in times.items()})
+    return Entry(
+        _checked(value["strategy"], STRATEGY),
+        {_checked(strategy, STRATEGY): float(time) for strategy, time in times.items()},
+    )
 
 
 def _is_time(value: Any) -> bool:
@@ -170,7 +174,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _content(path: Path) -> str:

@@ -266,7 +266,7 @@ def compile(
     once more with the same arguments has the entries that are there already, and loses them when either is reset,
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
-    Sizes are specialised: each new shape is compiled, up to a limit, whatever ``dynamic`` says. ``dynamic=False`` asks
+    Sizes are specialised: each new shape is compiled, up to a limit, regardless of ``dynamic``. ``dynamic=False`` asks
     for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
     is never specialised: the call runs as plain Python. torch's modes are two behaviours under four names: ``default``
     and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure how products are
@@ -332,7 +332,7 @@ _MISSING = object()
 
 
 def attribute_of(model: Any, name: str) -> Any:
-    """What an object has under a name, or `_MISSING`, whatever its class may raise when it is asked."""
+    """What an object has under a name, or `_MISSING`, even if its class raises when it is asked."""
     try:
         return getattr(model, name, _MISSING)
     except Exception:

@@ -113,7 +113,7 @@ def export(
             new.meta["example_value"] = example if is_own else _alike(example)
         made[position] = new
     for new in reversed(graph.nodes):
-        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is no operation.
+        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is not an operation.
         if not new.users and new.target is operator.getitem and "example_value" not in new.args[0].meta:
             graph.erase_node(new)
     graph.lint()

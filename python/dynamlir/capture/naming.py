@@ -1,6 +1,6 @@
 """What the inputs of an exported graph are called, and their order: as Dynamo has them for the same function.
 
-A name is the source with all that is no letter or digit as ``_``: ``L_x_``, ``L_self_modules_fc_parameters_weight_``,
+A name is the source with all but letters and digits as ``_``: ``L_x_``, ``L_self_modules_fc_parameters_weight_``,
 ``G_scale_``. Dynamo makes an input of a local or a global when an operation takes it, of a module's parameter or buffer
 already when it is read. Where one operation takes several, that is what tells them apart.
 """

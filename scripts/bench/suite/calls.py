@@ -33,7 +33,7 @@ def linears(count: int) -> nn.Sequential:
 
 
 def guard_set(model: nn.Sequential, x: torch.Tensor) -> Callable[[int], None]:
-    """The guards of a call of ``model``, checked so many times without Python in between."""
+    """The guards of a call of ``model``, checked as often as asked, without Python in between."""
     from dynamlir import native
 
     builder = native.module().GuardBuilder()
@@ -121,7 +121,7 @@ def run(output: record.Record, field: contestants.Field, chosen: Sequence[str], 
 
 
 def timed(name: str, functions: dict[str, Callable[[int], None]], compared: list[str], seconds: float) -> record.Line:
-    """A line of what a call costs, of functions that make so many."""
+    """A line of what a call costs, of functions that make as many as they are told."""
     samples = measure.sample({who: partial(run, TIMES) for who, run in functions.items()}, seconds, measure.clock(1))
     each = {who: [time / TIMES for time in seen] for who, seen in samples.items()}
     return record.timed(name, {"threads": 1}, each, compared, unit="us")

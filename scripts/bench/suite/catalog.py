@@ -52,7 +52,7 @@ class Entry:
 def draw_constants(module: torch.nn.Module) -> None:
     """Gives what starts as zeros or ones the variety that training would.
 
-    A branch that ends in a zero, as those of residual networks do at first, or a head of zeros would hide whatever went
+    A branch that ends in a zero, as those of residual networks do at first, or a head of zeros would hide what went
     wrong before it.
     """
     with torch.no_grad():

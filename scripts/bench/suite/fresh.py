@@ -119,7 +119,7 @@ def layers(output: record.Record, field: contestants.Field, rounds: int) -> None
     """Prints and records what 4 and 48 equal layers cost to compile; wrong where they differ in kernels."""
     output.part(
         "layers",
-        f"layers: seconds to compile a BERT of so many equal layers; {field.door}, fresh processes",
+        f"layers: seconds to compile a BERT of N equal layers; {field.door}, fresh processes",
         f"{'':12}{'kernels':>8}{'first call':>12}{'backend':>9}{'code':>8}",
     )
     answers: dict[int, list[dict[str, Any]]] = {count: [] for count in LAYERS}

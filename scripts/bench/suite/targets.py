@@ -1,7 +1,7 @@
 """What the figures are meant to reach, and whether those of a run do.
 
-A target is a figure of a part, a limit, and whether it must stay below or above. Missing one is no failure of the run:
-wrong results are.
+A target is a figure of a part, a limit, and whether it must stay below or above. Missing one does not fail the run:
+wrong results do.
 """
 
 from __future__ import annotations
