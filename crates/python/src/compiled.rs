@@ -155,10 +155,10 @@ impl Compiler for PythonCompiler {
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
         let (reason, message) = match why {
             Unforeseen::Changed if self.changed.load(Ordering::Relaxed) && !settings::refuses_plain() => return Ok(()),
-            Unforeseen::Changed => ("code-changed", "its __code__ is not the one that was compiled"),
-            Unforeseen::Compiling => ("compiling", ""),
-            Unforeseen::Observed(by) => ("observed", by),
-            Unforeseen::Unsteady => ("unguardable", "what the call looks at changed while it was compiled"),
+            Unforeseen::Changed => (reason::CODE_CHANGED, "its __code__ is not the one that was compiled"),
+            Unforeseen::Compiling => (reason::COMPILING, ""),
+            Unforeseen::Observed(by) => (reason::OBSERVED, by),
+            Unforeseen::Unsteady => (reason::UNGUARDABLE, "what the call looks at changed while it was compiled"),
         };
         self.object.bind(py).call_method1("unforeseen", (reason, message))?;
         self.changed.fetch_or(why == Unforeseen::Changed, Ordering::Relaxed);

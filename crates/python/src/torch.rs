@@ -3,8 +3,9 @@
 use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
 use dynamlir_cpython_abi::shown;
+use dynamlir_reasons as reason;
 use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
-use dynamlir_torch_abi::{InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
+use dynamlir_torch_abi::{Disturbance, InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
 use dynamlir_trails::learn_tensors;
 use pyo3::{
     ffi,
@@ -76,7 +77,11 @@ fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
 #[pyfunction]
 pub fn disturbance(py: Python<'_>) -> PyResult<Option<&'static str>> {
     init(py)?;
-    Ok(State::disturbance())
+    Ok(State::disturbance().map(|found| match found {
+        Disturbance::Modes => reason::DISPATCH_MODE,
+        Disturbance::ForwardAd => reason::FORWARD_AD,
+        Disturbance::Keys => reason::DISPATCH_KEYS,
+    }))
 }
 
 /// Whether an object is laid out as a tensor. Asked of its type: `isinstance` believes what an object says of itself.

@@ -36,6 +36,6 @@ pub use library::Library;
 pub use meta::{Field, Meta, Pattern, StoragePosition};
 pub use op::{Arg, OpCall, Route};
 pub use signature::{Base, Signature, Ty};
-pub use state::State;
+pub use state::{Disturbance, State};
 pub use tensor::{OwnedTensor, RawHandle, TensorRef};
 pub use thread::{NoGrad, RandomState};

@@ -152,6 +152,17 @@ const AUTOCAST_DEVICES: [(i8, &str); 8] =
 /// Autocast is off everywhere.
 const NO_AUTOCAST: [i8; AUTOCAST_DEVICES.len()] = [-1; AUTOCAST_DEVICES.len()];
 
+/// What takes part in operations on a thread beyond their kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Dispatch modes.
+    Modes,
+    /// Levels of forward-mode gradients.
+    ForwardAd,
+    /// Dispatch keys that neither autocast nor inference mode sets.
+    Keys,
+}
+
 /// A snapshot of the state. Equal snapshots mean that eager would do the same with the same values.
 ///
 /// The number of threads is not part of it: it changes how fast, not what.
@@ -234,19 +245,18 @@ impl State {
         }
     }
 
-    /// What takes part in operations on this thread beyond their kernels, and so beyond compiled code: dispatch modes, levels of
-    /// forward-mode gradients, dispatch keys that neither autocast nor inference mode sets. None where there is nothing of the kind.
+    /// What takes part in operations on this thread, and so is beyond compiled code. None where there is nothing of the kind.
     #[must_use]
-    pub fn disturbance() -> Option<&'static str> {
+    pub fn disturbance() -> Option<Disturbance> {
         let f = TorchAbi::get().ok()?.guards.as_ref()?;
         let [included, excluded] = f.local_keys();
         // SAFETY: a plain getter of this thread's state.
         if unsafe { (f.dispatch_modes)() } != 0 {
-            Some("dispatch-mode")
+            Some(Disturbance::Modes)
         } else if f.dual_levels.any() {
-            Some("forward-ad")
+            Some(Disturbance::ForwardAd)
         } else if included & !f.ordinary_keys[0] | excluded & !f.ordinary_keys[1] != 0 {
-            Some("dispatch-keys")
+            Some(Disturbance::Keys)
         } else {
             None
         }
