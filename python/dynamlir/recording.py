@@ -15,6 +15,7 @@ import torch
 from . import places
 from .reasons import Fallback, Location
 
+# As in crates/torch-abi/src/dtype.rs; a test holds the two against each other.
 DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64",
     torch.float32: "f32",
@@ -29,6 +30,10 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.complex64: "complex<f32>",
     torch.complex128: "complex<f64>",
 }
+
+
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+"""The other way round."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:

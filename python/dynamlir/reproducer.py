@@ -21,14 +21,12 @@ import torch
 from . import config, logs
 from .options import Options
 from .reasons import REASONS, Fallback
-from .recording import DTYPE_NAMES, Recording
+from .recording import DTYPES, Recording
 
 MOST = 8
 """How many reproducers a process writes, …"""
 MOST_IN_A_PLACE = 32
 """… and how many a place holds; those that are there stay."""
-
-_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 _written: set[str] = set()
 _lock = threading.Lock()
@@ -123,7 +121,7 @@ def _fill(folder: Path, failure: Fallback, text: str, recording: Recording, sett
     inputs = [
         {
             "name": record.name,
-            "dtype": str(_DTYPES[record.meta.dtype]).removeprefix("torch."),
+            "dtype": str(DTYPES[record.meta.dtype]).removeprefix("torch."),
             "sizes": record.meta.sizes,
             "strides": record.meta.strides,
             "offset": record.meta.offset,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dynamlir import native
-from dynamlir.recording import TensorMeta
+from dynamlir.recording import DTYPES, TensorMeta
 
 pytestmark = pytest.mark.native
 
@@ -51,3 +51,13 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(add: Any, message: str
     with pytest.raises(ValueError, match=message):
         add(made)
     assert made.text() == before
+
+
+def test_element_types_are_the_same_on_both_sides() -> None:
+    ours = {name: str(dtype).removeprefix("torch.") for name, dtype in DTYPES.items()}
+    assert ours == dict(native.module().element_types())
+    for name in DTYPES:
+        made = native.module().TraceBuilder("main")
+        made.input(1, "x", META._replace(dtype=name), 0)
+        made.output("value", 1, 0)
+        assert f"!dynamo.tensor<2x3x{name}," in made.text()

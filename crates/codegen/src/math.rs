@@ -1,8 +1,10 @@
-//! Which scalar math functions have vector variants, and how LLVM's vectorizer is told about them.
+//! The vector variants of scalar math functions, and how LLVM's vectorizer is told about them.
 //!
 //! The loops call plain libm functions. Each such call carries the attribute `vector-function-abi-variant`, which
 //! lets the loop vectorizer replace eight or sixteen scalar calls by one call of SLEEF. SLEEF is not shipped here:
 //! torch's `libtorch_cpu.so` exports it, and the process has that library loaded anyway.
+
+use dynamlir_libm::{Function, Kind, find};
 
 use crate::target::SimdLevel;
 
@@ -35,58 +37,10 @@ pub struct VectorFunction {
     pub variants: Vec<Variant>,
 }
 
-/// Name without the type suffix, operand count, and the error bound that SLEEF puts into its symbol
-/// (`u10` is one unit in the last place, torch's own choice).
-const FUNCTIONS: &[(&str, usize, &str)] = &[
-    ("acos", 1, "u10"),
-    ("acosh", 1, "u10"),
-    ("asin", 1, "u10"),
-    ("asinh", 1, "u10"),
-    ("atan", 1, "u10"),
-    ("atan2", 2, "u10"),
-    ("atanh", 1, "u10"),
-    ("cbrt", 1, "u10"),
-    ("cos", 1, "u10"),
-    ("cosh", 1, "u10"),
-    ("erf", 1, "u10"),
-    ("erfc", 1, "u15"),
-    ("exp", 1, "u10"),
-    ("exp2", 1, "u10"),
-    ("expm1", 1, "u10"),
-    ("hypot", 2, "u05"),
-    ("log", 1, "u10"),
-    ("log10", 1, "u10"),
-    ("log1p", 1, "u10"),
-    ("log2", 1, "u10"),
-    ("pow", 2, "u10"),
-    ("sin", 1, "u10"),
-    ("sinh", 1, "u10"),
-    ("tan", 1, "u10"),
-    ("tanh", 1, "u10"),
-];
-
-/// Other functions of libm that kernels may call: they read no memory, but have no vector variant worth a call.
-const SCALAR_ONLY: &[&str] = &["fmod", "remainder", "lgamma", "nextafter", "tgamma"];
-
-/// Splits a libm name into the name of the `double` function and the type.
-fn split(symbol: &str) -> Option<(&'static str, usize, &'static str, Real)> {
-    FUNCTIONS.iter().find_map(|&(name, operands, bound)| {
-        let real = match symbol.strip_prefix(name)? {
-            "" => Real::F64,
-            "f" => Real::F32,
-            _ => return None,
-        };
-        Some((name, operands, bound, real))
-    })
-}
-
 /// The vector variants of the libm function `symbol` at an instruction set level, if it has any.
 pub fn vector_function(symbol: &str, level: SimdLevel) -> Option<VectorFunction> {
-    let (name, operands, bound, real) = split(symbol)?;
-    let (letter, narrow) = match real {
-        Real::F32 => ('f', 8),
-        Real::F64 => ('d', 4),
-    };
+    let (Function { name, kind: Kind::Vector { operands, bound } }, single) = find(symbol)? else { return None };
+    let (real, letter, narrow) = if single { (Real::F32, 'f', 8) } else { (Real::F64, 'd', 4) };
     let mut variants = Vec::new();
     if level >= SimdLevel::Avx2 {
         variants.push(Variant { lanes: narrow, symbol: format!("Sleef_{name}{letter}{narrow}_{bound}avx2") });
@@ -101,7 +55,7 @@ pub fn vector_function(symbol: &str, level: SimdLevel) -> Option<VectorFunction>
 /// Whether `symbol` is a libm function that depends on nothing but its operands. `errno` and the rounding mode do
 /// not count: torch leaves both alone.
 pub fn is_pure_libm(symbol: &str) -> bool {
-    split(symbol).is_some() || SCALAR_ONLY.contains(&symbol.strip_suffix('f').unwrap_or(symbol))
+    find(symbol).is_some_and(|(function, _)| function.kind != Kind::Plain)
 }
 
 impl VectorFunction {
@@ -134,10 +88,8 @@ mod tests {
 
     #[test]
     fn prefixes_of_other_names_do_not_match() {
-        assert_eq!(split("exp2f").map(|found| found.0), Some("exp2"));
-        assert_eq!(split("expm1").map(|found| found.0), Some("expm1"));
-        assert_eq!(split("expect"), None);
+        assert!(vector_function("exp10", SimdLevel::Avx512).is_none() && vector_function("expect", SimdLevel::Avx512).is_none());
         assert!(vector_function("expf", SimdLevel::Baseline).is_none());
-        assert!(is_pure_libm("fmodf") && !is_pure_libm("puts"));
+        assert!(is_pure_libm("fmodf") && !is_pure_libm("puts") && !is_pure_libm("sqrt"));
     }
 }

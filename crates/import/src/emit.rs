@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::ir::{Attr, Block, Builder, Ctx, Loc, Type, Value};
+use dynamlir_torch_abi::DType;
 
 use crate::{Arg, Error, Frame, OpCall, Output, TensorType, Trace};
-
-/// Element types that the stages after this one know.
-const DTYPES: &[&str] = &["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "ui8", "i1", "complex<f32>", "complex<f64>"];
 
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
@@ -102,7 +100,7 @@ impl<'t> Writer<'t> {
             // A result that the operator leaves undefined; nothing can use it.
             return Ok(Type::mutable(&[0], Type::f32(self.ctx), &[1], 0));
         }
-        if !DTYPES.contains(&ty.dtype.as_str()) {
+        if DType::from_name(&ty.dtype).is_none() {
             return fail(format!("element type {} is not supported", ty.dtype), location);
         }
         if ty.sizes.len() != ty.strides.len() || ty.offset < 0 || ty.strides.iter().any(|s| *s < 0) {

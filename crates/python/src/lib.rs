@@ -83,6 +83,12 @@ fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Boun
     })
 }
 
+/// The element types that compiled code knows: the name in the compiler's text, and torch's.
+#[pyfunction]
+fn element_types() -> Vec<(&'static str, &'static str)> {
+    dynamlir_torch_abi::DType::ALL.into_iter().map(|dtype| (dtype.name(), dtype.torch_name())).collect()
+}
+
 /// Schemas that `dynamo-decompose` lowers itself.
 #[pyfunction]
 fn rust_ops() -> BTreeSet<String> {
@@ -137,6 +143,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(problems, module)?)?;
     module.add_function(wrap_pyfunction!(processor, module)?)?;
+    module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;

@@ -6,57 +6,6 @@ use dynamlir_torch_abi::TorchAbi;
 
 use crate::omp;
 
-/// Functions of the C library and its math library that code generation may call; `double` ones have an `f` twin.
-const MATH: &[&str] = &[
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "copysign",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "exp",
-    "exp10",
-    "exp2",
-    "expm1",
-    "fabs",
-    "floor",
-    "fma",
-    "fmax",
-    "fmin",
-    "fmod",
-    "hypot",
-    "ldexp",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "nearbyint",
-    "nextafter",
-    "nextafter",
-    "pow",
-    "remainder",
-    "rint",
-    "round",
-    "roundeven",
-    "sin",
-    "sincos",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "tgamma",
-    "trunc",
-];
-
 const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "malloc", "free", "aligned_alloc", "abort"];
 
 /// Conversions that x86-64 code without the instructions calls.
@@ -84,8 +33,11 @@ pub(crate) fn resolve(name: &str) -> Option<*const c_void> {
     if name.starts_with("Sleef_") {
         return TorchAbi::get().ok()?.symbol(&c_name).map(<*mut c_void>::cast_const);
     }
-    let math = MATH.contains(&name) || name.strip_suffix('f').is_some_and(|n| MATH.contains(&n));
-    if math || MEMORY.contains(&name) || COMPILER_RUNTIME.contains(&name) { in_process(&c_name) } else { None }
+    if dynamlir_libm::find(name).is_some() || MEMORY.contains(&name) || COMPILER_RUNTIME.contains(&name) {
+        in_process(&c_name)
+    } else {
+        None
+    }
 }
 
 fn in_process(name: &CStr) -> Option<*const c_void> {

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import interruptions, logs
 from ..fakes import Faker
 from ..recorder import OpRecorder
-from ..recording import DTYPE_NAMES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
 from . import schema, table
 
 _MAX_DEPTH = 8
@@ -143,7 +143,7 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
 
     def zeros(ref: Ref) -> torch.Tensor:
         meta = metas[ref.id]
-        return torch.zeros(meta.sizes, dtype=_dtypes()[meta.dtype])
+        return torch.zeros(meta.sizes, dtype=DTYPES[meta.dtype])
 
     arguments = [_map_refs(value, zeros) for value in raw]
     with torch.no_grad(), warnings.catch_warnings():
@@ -228,17 +228,12 @@ def _check(op: OpRecord, results: list[TensorMeta]) -> None:
 
 
 def _fake_like(faker: Faker, meta: TensorMeta, storage: int, device: torch.device | None) -> torch.Tensor:
-    dtype = _dtypes()[meta.dtype]
+    dtype = DTYPES[meta.dtype]
     extent = 0
     if 0 not in meta.sizes:
         extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
     nbytes = (meta.offset + extent) * dtype.itemsize
     return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes, device)
-
-
-@functools.cache
-def _dtypes() -> dict[str, torch.dtype]:
-    return {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 def _map_refs(value: Any, fake: Callable[[Ref], torch.Tensor]) -> Any:
