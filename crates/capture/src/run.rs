@@ -212,7 +212,9 @@ fn attempt<'py>(
     if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
-    if let Err(error) = outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.settle_writes()) {
+    if let Err(error) =
+        outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.settle_writes()).and_then(|()| capture.guard_offsets())
+    {
         return Ok(Err(halt(error)));
     }
     let mut outputs = Outputs::default();

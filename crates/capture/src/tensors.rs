@@ -298,15 +298,29 @@ impl<'py> Capture<'py> {
         if let ("storage_offset" | "sym_storage_offset", [only]) = (name, args)
             && let Some((real, source)) = self.real_of(&only.object)
         {
-            // Where a tensor begins in its storage is in no other guard.
-            let method = self.guards.source(Source::GetAttr(source, "storage_offset".into()));
-            let none = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
-            let Some(none) = none else { return self.break_graph(reason::INTERNAL_ERROR, "no constant of an empty tuple") };
-            let offset = dynamlir_interpreter::suspended(|| real.call_method0("storage_offset"))?;
-            self.guarded(self.guards.equals(self.guards.source(Source::Answer(method, none)), &offset))?;
-            return Ok(());
+            return self.guard_offset(&real, source);
         }
         self.break_graph(reason::TENSOR_ESCAPE, format!("{name}, which tells of a tensor's memory"))
+    }
+
+    /// Guards where each input begins in its storage, if the graph counts from there.
+    pub(crate) fn guard_offsets(&self) -> Outcome<()> {
+        let recording = self.session().getattr("recording")?;
+        if !recording.getattr("offset_sensitive")?.is_truthy()? {
+            return Ok(());
+        }
+        let inputs: Vec<_> = self.inputs.borrow().iter().map(|input| (input.real.bind(self.py).clone(), input.source)).collect();
+        inputs.iter().try_for_each(|(real, source)| self.guard_offset(real, *source))
+    }
+
+    /// Guards where a tensor begins in its storage, which no other guard does.
+    fn guard_offset(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let method = self.guards.source(Source::GetAttr(source, "storage_offset".into()));
+        let none = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
+        let Some(none) = none else { return self.break_graph(reason::INTERNAL_ERROR, "no constant of an empty tuple") };
+        let offset = dynamlir_interpreter::suspended(|| real.call_method0("storage_offset"))?;
+        self.guarded(self.guards.equals(self.guards.source(Source::Answer(method, none)), &offset))?;
+        Ok(())
     }
 
     /// Gives the fakes in a result their nodes: the call's, or items of it.
