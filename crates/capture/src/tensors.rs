@@ -309,7 +309,7 @@ impl<'py> Capture<'py> {
         if !recording.getattr("offset_sensitive")?.is_truthy()? {
             return Ok(());
         }
-        let inputs: Vec<_> = self.inputs.borrow().iter().map(|input| (input.real.bind(self.py).clone(), input.source)).collect();
+        let inputs: Vec<_> = self.tensors.inputs.borrow().iter().map(|input| (input.real.bind(self.py).clone(), input.source)).collect();
         inputs.iter().try_for_each(|(real, source)| self.guard_offset(real, *source))
     }
 

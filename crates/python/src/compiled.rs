@@ -11,6 +11,7 @@ use dynamlir_cpython_abi::{
     callable::{callable, callable_type, callee_of},
 };
 use dynamlir_frame::{Callable, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings};
+use dynamlir_reasons as reason;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
