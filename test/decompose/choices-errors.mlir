@@ -12,5 +12,5 @@ module attributes {dynamo.choices = {aten.mm.default = 1 : i64}} {}
 
 // -----
 
-// expected-error @below {{'dynamo.choices' of 'aten.mm.default': 'panels-both-1' is no way to compute a product}}
+// expected-error @below {{'dynamo.choices' of 'aten.mm.default': 'panels-both-1' is not a strategy for a product}}
 module attributes {dynamo.choices = {aten.mm.default = "panels-both-1"}} {}

@@ -7,10 +7,10 @@
 
 // LIST: module attributes {dynamo.problems = [
 // LIST-SAME: {followed = false, numbers = [], problem = "aten.mm.default 4x768[768,1] 768x64[1,768]", schema = "aten.mm.default",
-// LIST-SAME:  sizes = [array<i64: 4, 768>, array<i64: 768, 64>], strides = [array<i64: 768, 1>, array<i64: 1, 768>],
-// LIST-SAME:  ways = ["dots-rhs-4", {{[^]]*}}"library"], work = 196608 : i64}
+// LIST-SAME:  sizes = [array<i64: 4, 768>, array<i64: 768, 64>], strategies = ["dots-rhs-4", {{[^]]*}}"library"],
+// LIST-SAME:  strides = [array<i64: 768, 1>, array<i64: 1, 768>], work = 196608 : i64}
 // LIST-SAME: problem = "aten.mm.default 512x768[768,1] 768x512[512,1]"
-// LIST-SAME: ways = ["library", "panels-{{[lr]}}hs-{{[123]}}"
+// LIST-SAME: strategies = ["library", "panels-{{[lr]}}hs-{{[123]}}"
 // LIST-SAME: problem = "aten.mm.default 4x768[768,1] 768x64[1,768] followed"
 module attributes {dynamo.choices = {
   "aten.mm.default 4x768[768,1] 768x64[1,768]" = "library",
@@ -26,7 +26,7 @@ func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32
   return %r : tensor<4x64xf32>
 }
 
-// The way that is chosen stands on the primitive, for dynamo-plan.
+// The strategy that is chosen stands on the primitive, for dynamo-plan.
 // CHECK-LABEL: func.func @square
 // CHECK: dynamo.matmul %arg0, %arg1 batch 0 {dynamo.choice = "panels-rhs-3"}
 func.func @square(%a: tensor<512x768xf32>, %b: tensor<768x512xf32>) -> tensor<512x512xf32> {
@@ -62,7 +62,7 @@ func.func @otherwise(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x
 // LIST: dynamo.problems = [
 // LIST-SAME: numbers = [array<i64: 2, 2>, array<i64: 1, 1>, array<i64: 1, 1>, array<i64: 1>]
 // LIST-SAME: problem = "aten.convolution.default 1x16x56x56[50176,3136,56,1] 32x16x3x3[144,9,3,1] 32[1] strides 2,2 padding 1,1 dilation 1,1 groups 1"
-// LIST-SAME: ways = ["windows-{{[123]}}-1"{{[^]]*}}], work = 3612672 : i64}]{{.*}} {
+// LIST-SAME: strategies = ["windows-{{[123]}}-1"{{[^]]*}}], strides = {{.*}}, work = 3612672 : i64}]{{.*}} {
 module attributes {dynamo.choices = {
   "aten.convolution.default 1x16x56x56[50176,3136,56,1] 32x16x3x3[144,9,3,1] 32[1] strides 2,2 padding 1,1 dilation 1,1 groups 1" = "windows-1-1",
   "aten.mm.default 4x20000[20000,1] 20000x8[8,1]" = "stream-rhs-1"}} {

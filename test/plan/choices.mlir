@@ -75,7 +75,7 @@ func.func @main(%x: tensor<4x8xf32> {dynamo.strides = array<i64: 8, 1>, dynamo.o
 module @kernels {
   func.func @k(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32>
       attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64>} {
-    // expected-error @+1 {{'dynamo.choice': 'spiral' is no way to compute a product}}
+    // expected-error @+1 {{'dynamo.choice': 'spiral' is not a strategy for a product}}
     %p = dynamo.matmul %x, %w batch 0 {dynamo.choice = "spiral"} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %p : tensor<4x8xf32>
   }

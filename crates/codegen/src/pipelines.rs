@@ -21,12 +21,12 @@ pub enum Scope {
 /// A point at which the module has a written contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Its number, as in dump file names.
-    pub number: u8,
     /// Its name, as in dump file names.
     pub name: &'static str,
     /// What the passes work on.
     pub scope: Scope,
+    /// The pass that checks whether a module is at this stage, if there is one.
+    pub contract: Option<&'static str>,
     /// The passes that lead here from the stage before, comma separated; empty for the first.
     pub passes: &'static str,
 }
@@ -69,17 +69,25 @@ const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backwar
     finalize-memref-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,\
     convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize{max-iterations=1},dynamo-alias-scopes";
 
-/// All stages, first to last.
+const fn graph(name: &'static str, contract: Option<&'static str>, passes: &'static str) -> Stage {
+    Stage { name, scope: Scope::Graph, contract, passes }
+}
+
+const fn kernels(name: &'static str, passes: &'static str) -> Stage {
+    Stage { name, scope: Scope::Kernels, contract: None, passes }
+}
+
+/// All stages, first to last. They are known by their names; their numbers are their places here.
 pub const STAGES: &[Stage] = &[
-    Stage { number: 0, name: "aten", scope: Scope::Graph, passes: "" },
-    Stage { number: 1, name: "functional", scope: Scope::Graph, passes: "dynamo-functionalize" },
-    Stage { number: 2, name: "prims", scope: Scope::Graph, passes: "dynamo-decompose" },
-    Stage { number: 3, name: "kernels", scope: Scope::Graph, passes: "dynamo-fuse" },
-    Stage { number: 4, name: "planned", scope: Scope::Graph, passes: "dynamo-plan" },
-    Stage { number: 5, name: "linalg", scope: Scope::Graph, passes: "dynamo-to-linalg" },
-    Stage { number: 6, name: "scheduled", scope: Scope::Kernels, passes: "dynamo-schedule,canonicalize{max-iterations=1},cse" },
-    Stage { number: 7, name: "bufferized", scope: Scope::Kernels, passes: BUFFERIZE },
-    Stage { number: 8, name: "llvm", scope: Scope::Kernels, passes: TO_LLVM },
+    graph("aten", None, ""),
+    graph("functional", Some("dynamo-verify-functional"), "dynamo-functionalize"),
+    graph("prims", Some("dynamo-verify-prims"), "dynamo-decompose"),
+    graph("kernels", Some("dynamo-verify-kernels"), "dynamo-fuse"),
+    graph("planned", None, "dynamo-plan"),
+    graph("linalg", None, "dynamo-to-linalg"),
+    kernels("scheduled", "dynamo-schedule,canonicalize{max-iterations=1},cse"),
+    kernels("bufferized", BUFFERIZE),
+    kernels("llvm", TO_LLVM),
 ];
 
 impl Stage {
@@ -88,9 +96,38 @@ impl Stage {
         STAGES.iter().find(|stage| stage.name == name)
     }
 
+    /// The stage with this name, which stands in the code.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn of(name: &str) -> &'static Self {
+        Self::named(name).unwrap_or_else(|| panic!("there is no stage {name}"))
+    }
+
+    /// The first stage.
+    pub fn first() -> &'static Self {
+        &STAGES[0]
+    }
+
+    /// Its place among all stages.
+    pub fn number(&self) -> usize {
+        STAGES.iter().position(|stage| stage.name == self.name).unwrap_or(STAGES.len())
+    }
+
+    /// Whether it comes after another.
+    pub fn is_after(&self, other: &Self) -> bool {
+        self.number() > other.number()
+    }
+
+    /// The stages after this one, up to and with `to`.
+    pub fn up_to(&self, to: &Self) -> &'static [Self] {
+        let (from, to) = (self.number() + 1, to.number() + 1);
+        STAGES.get(from..to).unwrap_or_default()
+    }
+
     /// `07-bufferized`, for dump file names.
     pub fn label(&self) -> String {
-        format!("{:02}-{}", self.number, self.name)
+        format!("{:02}-{}", self.number(), self.name)
     }
 
     /// The pipeline that leads here, for the module that holds graph and kernels. None for the first stage.
@@ -141,12 +178,8 @@ pub fn register_all() {
 
 /// One pipeline from a stage (exclusive) to another (inclusive), for a kernel module of its own.
 pub fn kernels_between(from: &str, to: &str) -> Option<String> {
-    let (from, to) = (Stage::named(from)?.number, Stage::named(to)?.number);
-    let passes: Vec<_> = STAGES
-        .iter()
-        .filter(|stage| stage.number > from && stage.number <= to && stage.scope == Scope::Kernels)
-        .map(|stage| stage.passes)
-        .collect();
+    let stages = Stage::named(from)?.up_to(Stage::named(to)?).iter();
+    let passes: Vec<_> = stages.filter(|stage| stage.scope == Scope::Kernels).map(|stage| stage.passes).collect();
     (!passes.is_empty()).then(|| format!("builtin.module({})", passes.join(",")))
 }
 
@@ -155,11 +188,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_are_numbered_in_order() {
+    fn stages_are_known_by_name_and_numbered_by_place() {
         for (index, stage) in STAGES.iter().enumerate() {
-            assert_eq!(usize::from(stage.number), index, "{}", stage.name);
+            assert_eq!((stage.number(), Stage::named(stage.name)), (index, Some(stage)), "a name stands for one stage");
         }
-        assert_eq!(Stage::named("llvm").map(Stage::label).as_deref(), Some("08-llvm"));
+        assert_eq!(Stage::of("llvm").label(), "08-llvm");
+        assert!(Stage::of("prims").is_after(Stage::first()));
+        let between: Vec<_> = Stage::of("kernels").up_to(Stage::of("linalg")).iter().map(|stage| stage.name).collect();
+        assert_eq!(between, ["planned", "linalg"]);
+        assert!(Stage::of("llvm").up_to(Stage::of("linalg")).is_empty());
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Options {
     pub chip: Option<String>,
     /// How many threads compile kernels; as many as the process may run at a time where this is None.
     pub threads: Option<usize>,
-    /// In which ways products are computed: the texts of problems and of ways. The cost model decides about others.
+    /// By which strategies products are computed: the texts of problems and of strategies. The cost model decides about others.
     pub choices: Vec<(String, String)>,
 }
 
@@ -60,7 +60,7 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     let mut module = problems::import(trace, &session, &mut report)?;
     placement.write(module_op(&module));
     problems::choose(module_op(&module), &options.choices);
-    compile_module(&session, &mut module, (0, &placement), options, report, check)
+    compile_module(&session, &mut module, (Stage::first(), &placement), options, report, check)
 }
 
 /// Compiles a module's text, which is at the named stage, or at the one that its ops tell.
@@ -71,7 +71,7 @@ pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: C
     placement.write(module_op(&module));
     dynamlir_passes::register_all();
     let stage = detect::stage(&session, &mut module, stage)?;
-    compile_module(&session, &mut module, (stage.number, &placement), options, Report::default(), check)
+    compile_module(&session, &mut module, (stage, &placement), options, Report::default(), check)
 }
 
 /// Whether a text can be parsed as a module and is one that the dialects accept. Upstream's parser may not survive it.
@@ -80,28 +80,22 @@ pub fn parses(text: &str) -> bool {
     Session::new().parse(text).is_ok()
 }
 
-fn number(stage: &str) -> u8 {
-    Stage::named(stage).map_or(u8::MAX, |stage| stage.number)
-}
-
 fn compile_module(
     session: &Session,
     module: &mut Module<'_>,
-    (from, placement): (u8, &Placement),
+    (from, placement): (&Stage, &Placement),
     options: &Options,
     mut report: Report,
     check: Check<'_>,
 ) -> Result<Compiled, Error> {
     dynamlir_passes::register_all();
     let is_gpu = placement.target.is_gpu();
-    if is_gpu && from > number("linalg") {
+    let linalg = Stage::of("linalg");
+    if is_gpu && from.is_after(linalg) {
         return Err(Error::Stage("the kernels are the CPU's already, and the module asks for a GPU's".into()));
     }
     let dumper = Dumper::new(options.dump.as_deref())?;
-    if let Some(stage) = dynamlir_codegen::pipelines::STAGES.iter().find(|stage| stage.number == from) {
-        dumper.stage(stage, module)?;
-    }
-    let linalg = number("linalg");
+    dumper.stage(from, module)?;
     if let Err(error) = placement.runs_here() {
         // It can be looked at here all the same.
         return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
@@ -119,7 +113,7 @@ fn compile_module(
     report.live_bytes = memory::live_bytes(&plan);
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
-    let cached = !(options.no_cache || dumper.is_on() || from > linalg);
+    let cached = !(options.no_cache || dumper.is_on() || from.is_after(linalg));
     let mut found = if cached { take_known(module_op(module), placement, &mut report) } else { Taken::default() };
     report.kernels_reused = found.known.len();
     let missing: Vec<String> = names.iter().filter(|name| !found.known.iter().any(|(known, _)| known == *name)).cloned().collect();
@@ -154,11 +148,11 @@ struct Taken {
 }
 
 /// Writes all stages of a module for another machine, down to LLVM IR, if anything is dumped.
-fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: u8, dumper: &Dumper, check: Check<'_>) -> Result<(), Error> {
+fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: &Stage, dumper: &Dumper, check: Check<'_>) -> Result<(), Error> {
     if !dumper.is_on() {
         return Ok(());
     }
-    advance(session, module, (from, number("llvm")), dumper, &mut Report::default(), check)?;
+    advance(session, module, (from, Stage::of("llvm")), dumper, &mut Report::default(), check)?;
     let Some(kernels) = kernels_module(module_op(module)) else { return Ok(()) };
     let names = kernels.body().map(Block::ops).unwrap_or_default().into_iter().filter(|op| ops::KERNEL.is_on(*op)).filter_map(Op::symbol);
     let settings = dynamlir_codegen::Options { kernels: names.collect(), ..dynamlir_codegen::Options::default() };
@@ -193,20 +187,21 @@ fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
 fn generate(
     session: &Session,
     module: &mut Module<'_>,
-    (from, names): (u8, &[String]),
+    (from, names): (&Stage, &[String]),
     options: &Options,
     dumper: &Dumper,
     report: &mut Report,
     check: Check<'_>,
 ) -> Result<Vec<(String, Kernel)>, Error> {
-    let (linalg, llvm) = (number("linalg"), number("llvm"));
+    let (linalg, llvm) = (Stage::of("linalg"), Stage::of("llvm"));
+    let is_later = from.is_after(linalg);
     let start = Instant::now();
     // A dump shows all kernels of a stage in one file, and a later stage may hold what kernels share.
-    let threads = if dumper.is_on() || from > linalg { 1 } else { options.threads.unwrap_or_else(parts::threads) };
+    let threads = if dumper.is_on() || is_later { 1 } else { options.threads.unwrap_or_else(parts::threads) };
     let parts = parts::split(session, module_op(module), names, threads)?;
     report.time("split", start.elapsed().as_secs_f64());
     let here = |report: &mut Report| {
-        advance(session, module, (from.max(linalg), llvm), dumper, report, check)?;
+        advance(session, module, (if is_later { from } else { linalg }, llvm), dumper, report, check)?;
         check()?;
         let kernels = kernels_module(module_op(module)).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
         parts::object(kernels, &parts[0].names, dumper, session, report)

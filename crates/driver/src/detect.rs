@@ -23,9 +23,10 @@ use crate::{
     stages::known,
 };
 
-/// The contract passes of the stages on tensors.
-const CONTRACTS: &[(&str, &str)] =
-    &[("functional", "dynamo-verify-functional"), ("prims", "dynamo-verify-prims"), ("kernels", "dynamo-verify-kernels")];
+/// The stages that have a contract pass: those on tensors.
+fn contracts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    STAGES.iter().filter_map(|stage| Some((stage.name, stage.contract?)))
+}
 
 /// The stage that somebody says, if the text can be at it; else the first that it can be at, or where all kernels are on
 /// memory the last.
@@ -54,8 +55,7 @@ fn list(stages: &[Stage]) -> String {
 
 /// The stages from one to another, both included.
 fn between(from: &str, to: &str) -> &'static [Stage] {
-    let number = |name: &str| STAGES.iter().position(|stage| stage.name == name).unwrap_or(0);
-    &STAGES[number(from)..=number(to)]
+    &STAGES[Stage::of(from).number()..=Stage::of(to).number()]
 }
 
 /// What the graph function works on.
@@ -85,14 +85,14 @@ fn on_tensors(session: &Session, module: &mut Module<'_>, said: Option<&Stage>) 
         let outcome = session.run(module, &format!("builtin.module({pass})"));
         outcome.map(|()| between(name, name)).map_err(Error::from)
     };
-    if let Some((name, pass)) = CONTRACTS.iter().find(|(name, _)| said.is_some_and(|said| said.name == *name)) {
+    if let Some((name, pass)) = contracts().find(|(name, _)| said.is_some_and(|said| said.name == *name)) {
         return holds(name, pass);
     }
     if said.is_some() {
         return Ok(between("functional", "kernels"));
     }
     let mut reasons = Vec::new();
-    for (name, pass) in CONTRACTS {
+    for (name, pass) in contracts() {
         match holds(name, pass) {
             Ok(stage) => return Ok(stage),
             Err(error) => reasons.push(format!("not {name}: {}", error.to_string().trim())),
@@ -112,8 +112,8 @@ fn on_memory(module: Op) -> Result<&'static [Stage], Error> {
             return Err(Error::Stage(format!("kernel @{name} looks like {}, the others like {}", list(own), list(common))));
         }
         // Both are stretches of the same list: the later start, the earlier end.
-        let (start, end) = (own[0].number.max(common[0].number), own[own.len() - 1].number.min(common[common.len() - 1].number));
-        common = &STAGES[usize::from(start)..=usize::from(end)];
+        let (start, end) = (own[0].number().max(common[0].number()), own[own.len() - 1].number().min(common[common.len() - 1].number()));
+        common = &STAGES[start..=end];
     }
     Ok(common)
 }

@@ -10,7 +10,7 @@
 //! - [`placement`]: where tensors live and what kernels are made for, as a module says it,
 //! - [`opt`]: `dynamlir-opt` of the wheel,
 //! - [`parts`]: kernels become machine code on several threads,
-//! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one way to compute,
+//! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one strategy for,
 //! - [`plan`]: reads the planned graph function into the runtime's plan,
 //! - [`report`]: what was done, for people,
 //! - [`compile`]: all of it in order.

@@ -1,11 +1,11 @@
-//! The products of a trace that there is more than one way to compute.
+//! The products of a trace that there is more than one strategy for.
 //!
-//! Who wants to measure asks for the problems first, and hands the ways that won to the compilation proper
+//! Who wants to measure asks for the problems first, and hands the strategies that won to the compilation proper
 //! ([`Options::choices`](crate::Options)), where they stand on the module at stage aten: a dump shows them, and replays them.
 
 use std::time::Instant;
 
-use dynamlir_codegen::target::host;
+use dynamlir_codegen::{pipelines::Stage, target::host};
 use dynamlir_dialect::{
     Session,
     context::module_op,
@@ -18,10 +18,10 @@ use melior::ir::Module;
 
 use crate::{Error, Report};
 
-/// From stage aten to the list.
-const LIST: &str = "builtin.module(dynamo-functionalize,dynamo-decompose{list-problems=true})";
+/// From stage functional to the list.
+const LIST: &str = "builtin.module(dynamo-decompose{list-problems=true})";
 
-/// A product or convolution, and the ways that are worth a try.
+/// A product or convolution, and the strategies that are worth a try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// By which choices know it.
@@ -36,8 +36,8 @@ pub struct Problem {
     pub followed: bool,
     /// Multiplications.
     pub work: i64,
-    /// The ways, the one that the cost model expects to win first.
-    pub ways: Vec<String>,
+    /// The strategies, the one that the cost model expects to win first.
+    pub strategies: Vec<String>,
 }
 
 /// The module of a trace, at stage aten.
@@ -61,7 +61,7 @@ pub(crate) fn choose(module: Op, choices: &[(String, String)]) {
         return;
     }
     let ctx = module.ctx();
-    let entries: Vec<_> = choices.iter().map(|(problem, way)| (problem.as_str(), Attr::str(ctx, way))).collect();
+    let entries: Vec<_> = choices.iter().map(|(problem, strategy)| (problem.as_str(), Attr::str(ctx, strategy))).collect();
     module.set_attr(CHOICES, Attr::dict(ctx, &entries));
 }
 
@@ -74,6 +74,8 @@ pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
     let session = Session::new().trusting();
     let mut module = import(trace, &session, &mut Report::default())?;
     ops::TARGET.set(module_op(&module), &host());
+    let functionalize = Stage::of("functional").pipeline().unwrap_or_default();
+    session.run(&mut module, &functionalize)?;
     session.run(&mut module, LIST)?;
     let listed = module_op(&module).attr(PROBLEMS).and_then(Attr::as_array).unwrap_or_default();
     listed.into_iter().map(|attr| read(attr).ok_or_else(|| Error::Plan(format!("not a problem: {attr}")))).collect()
@@ -89,7 +91,7 @@ fn read(attr: Attr) -> Option<Problem> {
         numbers: lists("numbers")?,
         followed: attr.get("followed")?.as_bool()?,
         work: attr.get("work")?.as_i64()?,
-        ways: attr.get("ways")?.as_array()?.into_iter().map(Attr::as_str).collect::<Option<_>>()?,
+        strategies: attr.get("strategies")?.as_array()?.into_iter().map(Attr::as_str).collect::<Option<_>>()?,
     })
 }
 

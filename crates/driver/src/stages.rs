@@ -44,17 +44,17 @@ impl Dumper {
     }
 }
 
-/// Runs the pipelines of the stages after number `from`, up to and with `to`. `check` is asked between stages
+/// Runs the pipelines of the stages after `from`, up to and with `to`. `check` is asked between stages
 /// whether to go on.
 pub fn advance(
     session: &Session,
     module: &mut Module<'_>,
-    (from, to): (u8, u8),
+    (from, to): (&Stage, &Stage),
     dumper: &Dumper,
     report: &mut Report,
     check: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for stage in STAGES.iter().filter(|stage| stage.number > from && stage.number <= to) {
+    for stage in from.up_to(to) {
         check()?;
         let before = (stage.name == "prims").then(|| crate::report::aten_calls(module_op(module)));
         if let Some(pipeline) = stage.pipeline() {

@@ -40,8 +40,11 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
         options.threads = Some(threads.extract()?);
     }
     if let Some(choices) = dict.get_item("choices")? {
-        options.choices =
-            choices.cast::<PyDict>()?.iter().map(|(problem, way)| Ok((problem.extract()?, way.extract()?))).collect::<PyResult<_>>()?;
+        options.choices = choices
+            .cast::<PyDict>()?
+            .iter()
+            .map(|(problem, strategy)| Ok((problem.extract()?, strategy.extract()?)))
+            .collect::<PyResult<_>>()?;
     }
     Ok(options)
 }

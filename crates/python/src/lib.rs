@@ -40,7 +40,7 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     })
 }
 
-/// The products of a recorded trace that there is more than one way to compute, each once, as dictionaries.
+/// The products of a recorded trace that there is more than one strategy for, each once, as dictionaries.
 #[pyfunction]
 fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let found = guarded(|| py.detach(|| dynamlir_driver::list_problems(trace.trace())).map_err(|error| raise(py, error)))?;
@@ -52,7 +52,7 @@ fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'p
         dict.set_item("numbers", problem.numbers)?;
         dict.set_item("followed", problem.followed)?;
         dict.set_item("work", problem.work)?;
-        dict.set_item("ways", problem.ways)?;
+        dict.set_item("strategies", problem.strategies)?;
         Ok(dict)
     });
     described.collect()

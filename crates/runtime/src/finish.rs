@@ -53,7 +53,7 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
     ) -> Result<Outputs, RunError> {
-        finish.around(abi, inputs, || self.run(inputs, py))
+        finish.run_with_fixups(abi, inputs, || self.run(inputs, py))
     }
 
     /// As [`Executable::run_finished`], for inputs whose metadata is known.
@@ -68,7 +68,7 @@ impl Executable {
         py: &mut dyn PythonCalls,
     ) -> Result<Outputs, RunError> {
         // SAFETY: the caller's promise.
-        finish.around(abi, inputs, || unsafe { self.run_known(inputs, py) })
+        finish.run_with_fixups(abi, inputs, || unsafe { self.run_known(inputs, py) })
     }
 }
 
@@ -91,7 +91,7 @@ impl Finish {
 
     /// A run with the state of the thread around it and the fix-ups after it.
     #[inline]
-    fn around(
+    fn run_with_fixups(
         &self,
         abi: &'static TorchAbi,
         inputs: &[TensorRef<'_>],
@@ -120,7 +120,7 @@ impl Finish {
         }
         if !self.bases.is_empty() {
             let _no_grad = NoGrad::enter(abi)?;
-            self.mend_bases(outputs, inputs)?;
+            self.rebase_views(outputs, inputs)?;
         }
         for &(at, wanted) in &self.versions {
             let seen = tensor(outputs, inputs, at)?;
@@ -136,7 +136,7 @@ impl Finish {
         Ok(())
     }
 
-    fn mend_bases(&self, outputs: &mut [OutputValue], inputs: &[TensorRef<'_>]) -> Result<(), TorchError> {
+    fn rebase_views(&self, outputs: &mut [OutputValue], inputs: &[TensorRef<'_>]) -> Result<(), TorchError> {
         let mut hidden: Vec<(usize, OwnedTensor)> = Vec::new();
         for &(at, base) in &self.bases {
             let old = tensor(outputs, inputs, at)?;

@@ -39,7 +39,7 @@ class Problem:
             numbers=tuple(list(numbers) for numbers in described["numbers"]),
             followed=described["followed"],
             work=described["work"],
-            strategies=tuple(described["ways"]),
+            strategies=tuple(described["strategies"]),
         )
 
     def weights(self) -> int:

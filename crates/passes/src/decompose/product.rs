@@ -8,7 +8,7 @@ use crate::matmul::{
     choices::{Decision, Question},
     choose::{Outline, is_possible, is_worth_generating},
     problem::Problem,
-    way,
+    strategy,
     windows::{Windows, is_possible_windows, is_worth_generating_windows},
 };
 
@@ -37,22 +37,22 @@ fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
         let operands = layouts(c);
         let [.., (left, left_strides), (right, right_strides)] = &operands[..] else { return None };
         let problem = Problem::of(batch, (left, left_strides), (right, right_strides))?;
-        let ways = way::ways(&problem, c.vector_bits);
+        let strategies = strategy::strategies(&problem, c.vector_bits);
         let schema = c.schema().to_owned();
-        Some(Question { schema, operands, numbers: Vec::new(), followed: outline.followed, work: problem.work(), ways })
+        Some(Question { schema, operands, numbers: Vec::new(), followed: outline.followed, work: problem.work(), strategies })
     });
     decided(decision, || c.e.matmul(lhs, rhs, batch))
 }
 
-/// The primitive, with the way that it is to be computed in; None where the library is.
+/// The primitive, with the strategy that it is to be computed by; None where the library is.
 fn decided(decision: Decision, make: impl FnOnce() -> Value) -> Option<Value> {
-    let way = match decision {
+    let strategy = match decision {
         Decision::Library => return None,
-        Decision::Code(way) => way,
+        Decision::Code(strategy) => strategy,
     };
     let value = make();
-    if let (Some(way), Some(op)) = (way, value.def()) {
-        way.mark(op);
+    if let (Some(strategy), Some(op)) = (strategy, value.def()) {
+        strategy.mark(op);
     }
     Some(value)
 }
@@ -116,8 +116,8 @@ fn convolution(c: &Call) -> Option<Vec<Value>> {
     is_possible_windows(&windows, c.vector_bits).then_some(())?;
     let decision = c.choices.decide(c.op.ctx(), is_worth_generating_windows(&windows, c.vector_bits), || {
         let numbers = [strides, padding, dilation].map(Vec::from).into_iter().chain([vec![windows.groups]]).collect();
-        let (schema, ways) = (c.schema().to_owned(), way::window_ways(&windows, c.vector_bits));
-        Some(Question { schema, operands: layouts(c), numbers, followed: is_followed(c.op), work: windows.work(), ways })
+        let (schema, strategies) = (c.schema().to_owned(), strategy::window_strategies(&windows, c.vector_bits));
+        Some(Question { schema, operands: layouts(c), numbers, followed: is_followed(c.op), work: windows.work(), strategies })
     });
     let sums = decided(decision, || sums)?;
     Some(vec![match c.tensor(2) {

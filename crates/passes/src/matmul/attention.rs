@@ -134,7 +134,7 @@ impl HeadSchedule {
         let each = self.scores(heads).saturating_add(self.results(heads) + 1);
         self.block.min(heads.queries).saturating_mul(each).saturating_add(self.panel(heads))
     }
-    /// Most rows of a tile beside so many vectors.
+    /// Most rows of a tile beside `vectors` vectors.
     pub fn rows(&self, vectors: i64) -> i64 {
         if vectors == 4 && self.width >= 16 { 6 } else { most_rows(self.width, vectors).max(1) }
     }
@@ -148,7 +148,7 @@ pub fn is_worth_generating(heads: &Heads) -> bool {
     heads.keys <= MOST_WORTH
 }
 
-/// The schedule, with vectors of so many bits; None where there is none.
+/// The schedule, with vectors of `vector_bits` bits; None where there is none.
 pub fn choose(heads: &Heads, vector_bits: i64) -> Option<HeadSchedule> {
     let width = if vector_bits >= 256 { vector_bits / 32 } else { 1 };
     let lanes = |vectors: i64| ceiling(heads.keys, vectors * width) * vectors * width;

@@ -1,7 +1,7 @@
-//! Which way a product is computed, where somebody knows better than the cost model.
+//! By which strategy a product is computed, where somebody knows better than the cost model.
 //!
 //! A *problem* is a product or convolution as the library would be called for it: sizes, distances in memory, and whether
-//! something follows that code could take in. A *way* is the library, or code of one form. Choices come with the module:
+//! something follows that code could take in. A *strategy* is the library, or code of one form. Choices come with the module:
 //!
 //! ```mlir
 //! module attributes {dynamo.choices = {
@@ -9,10 +9,10 @@
 //!   "aten.mm.default 4x768[768,1] 768x64[1,768] followed" = "dots-rhs-8"}}
 //! ```
 //! `dynamo-decompose` obeys them, and writes on the primitive which code is meant: `dynamo.choice = "dots-rhs-8"`. `dynamo-plan`
-//! cuts loops that way; where it does not suit the operands at hand, as where nothing is said, the cost model decides.
+//! cuts loops by it; where it does not suit the operands at hand, as where nothing is said, the cost model decides.
 //!
 //! With the setting `list-problems=1` the former leaves `dynamo.problems` on the module, an array with a dictionary for each
-//! distinct problem that there is more than one way for: its text, what to call, and the ways, the expected one first.
+//! distinct problem that there is more than one strategy for: its text, what to call, and the strategies, the expected one first.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -21,9 +21,9 @@ use dynamlir_dialect::{
     pass::PassError,
 };
 
-use super::way::Way;
+use super::strategy::Strategy;
 
-/// On the module: from a problem's text to its way.
+/// On the module: from a problem's text to its strategy.
 pub const CHOICES: &str = "dynamo.choices";
 /// On the module: the problems found.
 pub const PROBLEMS: &str = "dynamo.problems";
@@ -42,7 +42,7 @@ pub struct Question {
     /// Multiplications.
     pub work: i64,
     /// Code that is worth a try.
-    pub ways: Vec<Way>,
+    pub strategies: Vec<Strategy>,
 }
 
 impl Question {
@@ -58,10 +58,10 @@ impl Question {
     fn to_attr(&self, ctx: Ctx, expected: bool) -> Attr {
         let lists =
             |lists: &mut dyn Iterator<Item = &Vec<i64>>| Attr::array(ctx, &lists.map(|list| Attr::i64s(ctx, list)).collect::<Vec<_>>());
-        let library = [Way::Library];
-        let ordered: Vec<&Way> =
-            if expected { self.ways.iter().chain(&library).collect() } else { library.iter().chain(&self.ways).collect() };
-        let ways: Vec<_> = ordered.into_iter().map(|way| Attr::str(ctx, &way.to_string())).collect();
+        let library = [Strategy::Library];
+        let ordered: Vec<&Strategy> =
+            if expected { self.strategies.iter().chain(&library).collect() } else { library.iter().chain(&self.strategies).collect() };
+        let strategies: Vec<_> = ordered.into_iter().map(|strategy| Attr::str(ctx, &strategy.to_string())).collect();
         Attr::dict(
             ctx,
             &[
@@ -71,7 +71,7 @@ impl Question {
                 ("schema", Attr::str(ctx, &self.schema)),
                 ("sizes", lists(&mut self.operands.iter().map(|(sizes, _)| sizes))),
                 ("strides", lists(&mut self.operands.iter().map(|(_, strides)| strides))),
-                ("ways", Attr::array(ctx, &ways)),
+                ("strategies", Attr::array(ctx, &strategies)),
                 ("work", Attr::i64(ctx, self.work)),
             ],
         )
@@ -84,13 +84,13 @@ pub enum Decision {
     /// It stays with the library.
     Library,
     /// Code, of this form if it is said.
-    Code(Option<Way>),
+    Code(Option<Strategy>),
 }
 
 /// The choices of a module, and the problems met in it.
 #[derive(Debug, Default)]
 pub struct Choices {
-    known: HashMap<String, Way>,
+    known: HashMap<String, Strategy>,
     listed: Option<RefCell<Vec<(String, Attr)>>>,
 }
 
@@ -108,8 +108,9 @@ impl Choices {
         }
         let read = |(problem, attr): (String, Attr)| {
             let text = attr.as_str().ok_or_else(|| format!("expected a string, got {attr}"));
-            let way = text.and_then(|text| text.parse()).map_err(|error| PassError::module(format!("'{CHOICES}' of '{problem}': {error}")));
-            way.map(|way| (problem, way))
+            let strategy =
+                text.and_then(|text| text.parse()).map_err(|error| PassError::module(format!("'{CHOICES}' of '{problem}': {error}")));
+            strategy.map(|strategy| (problem, strategy))
         };
         Ok(Self { known: entries.into_iter().map(read).collect::<Result<_, _>>()?, listed })
     }
@@ -126,8 +127,8 @@ impl Choices {
             listed.borrow_mut().push((text.clone(), question.to_attr(ctx, expected)));
         }
         match self.known.get(&text) {
-            Some(Way::Library) => Decision::Library,
-            Some(&way) => Decision::Code(Some(way)),
+            Some(Strategy::Library) => Decision::Library,
+            Some(&strategy) => Decision::Code(Some(strategy)),
             None => modelled,
         }
     }
@@ -154,7 +155,7 @@ mod tests {
             numbers: vec![vec![1, 1], vec![0, 1], vec![1, 1], vec![1]],
             followed: true,
             work: 1,
-            ways: Vec::new(),
+            strategies: Vec::new(),
         };
         let text = "aten.convolution.default 1x3x8x8[192,64,8,1] 16x3x3x3[27,9,3,1] strides 1,1 padding 0,1 dilation 1,1 groups 1 followed";
         assert_eq!(question.text(), text);

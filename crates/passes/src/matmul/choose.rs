@@ -195,7 +195,7 @@ fn accumulators(width: i64) -> i64 {
     if width >= 16 { 28 } else { 12 }
 }
 
-/// Most rows of a tile beside so many vectors.
+/// Most rows of a tile beside `vectors` vectors.
 pub(super) fn most_rows(width: i64, vectors: i64) -> i64 {
     match (width >= 16, vectors) {
         (true, 1) => 24,
@@ -220,7 +220,7 @@ pub(super) fn group_cycles(rows: i64, most: i64, vectors: i64) -> f64 {
     many as f64 * tile_cycles(large, vectors) + (count - many) as f64 * tile_cycles(large - 1, vectors)
 }
 
-/// The schedule for a product, with vectors of so many bits; None where code would be no good.
+/// The schedule for a product, with vectors of `vector_bits` bits; None where code would be no good.
 pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
     let width = vector_bits / 32;
     if width < 8 || !problem.is_regular() {
@@ -286,7 +286,7 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// With so many vectors in a tile; the cost in cycles, and the schedule.
+/// With `vectors` vectors in a tile; the cost in cycles, and the schedule.
 pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeInclusive<i64>) -> (f64, Schedule) {
     let (rows, lanes, k) = (problem.side(!right), problem.side(right), problem.k);
     let pieces = ceiling(k, DEPTH);

@@ -33,7 +33,7 @@ const KEPT: i64 = 160 * 1024;
 /// Cycles for one of them that must come from farther away.
 const FETCH_CYCLES: f64 = 0.1;
 
-/// The schedule, with vectors of so many bits. Without any it is a slow one: there is no other way to say a convolution.
+/// The schedule, with vectors of `vector_bits` bits. Without any it is a slow one: there is no other way to say a convolution.
 ///
 /// # Errors
 /// Why there is none at all.

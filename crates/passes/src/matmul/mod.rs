@@ -44,8 +44,8 @@ mod plane;
 mod planes;
 pub mod problem;
 mod softmax;
+pub mod strategy;
 mod tile;
-pub mod way;
 pub mod windows;
 
 pub(crate) use code::forall;
@@ -73,5 +73,5 @@ pub fn find(body: Block) -> Option<Op> {
 pub const SCHEDULE: &str = "dynamo.matmul";
 /// On an argument of a kernel: memory for the time of the call.
 pub const SCRATCH: &str = "dynamo.scratch";
-/// On a `linalg.generic`: it is the product, with so many batch dimensions.
+/// On a `linalg.generic`: marks the contraction; its value is the number of batch dimensions.
 pub const BATCH: &str = "dynamo.batch";

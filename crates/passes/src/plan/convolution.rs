@@ -18,7 +18,7 @@ use super::{
 };
 use crate::matmul::{
     self, SCHEDULE,
-    way::{self, Way},
+    strategy::{self, Strategy},
     windows::Windows,
 };
 
@@ -41,7 +41,7 @@ impl Kernels {
             windows.iter().enumerate().map(|(i, window)| if is_table(i) { window.clone() } else { loops.window(&operand(i)) }).collect();
         let scratch = known.copy();
         let func = self.build(template, &loops, &seen, scratch, loc)?;
-        match way::window_schedule(&known, self.vector_bits, Way::on(op)?) {
+        match strategy::window_schedule(&known, self.vector_bits, Strategy::on(op)?) {
             Ok(schedule) => func.set_attr(SCHEDULE, schedule.to_attr(self.ctx)),
             Err(reason) => return Err(fault(reason)),
         }

@@ -20,7 +20,7 @@ use super::{
 use crate::matmul::{
     SCHEDULE,
     problem::Problem,
-    way::{self, Way},
+    strategy::{self, Strategy},
 };
 
 impl Kernels {
@@ -67,8 +67,8 @@ impl Kernels {
         let ((left_sizes, left_strides), (right_sizes, right_strides)) = (parts(&seen[left]), parts(&seen[right]));
         let problem = Problem::of(merged_batch, (&left_sizes, &left_strides), (&right_sizes, &right_strides));
         let is_single = op.result(0).ty().element() == Type::f32(self.ctx);
-        let way = Way::on(op)?;
-        let schedule = problem.as_ref().filter(|_| is_single).and_then(|problem| way::schedule(problem, self.vector_bits, way));
+        let strategy = Strategy::on(op)?;
+        let schedule = problem.as_ref().filter(|_| is_single).and_then(|problem| strategy::schedule(problem, self.vector_bits, strategy));
         let scratch = schedule.as_ref().zip(problem.as_ref()).map_or(0, |(schedule, problem)| schedule.scratch(problem));
         let func = self.build(template, &loops, &seen, scratch, loc)?;
         if let Some(schedule) = schedule {

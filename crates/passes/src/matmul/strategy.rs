@@ -1,4 +1,4 @@
-//! A way to compute a product: the library, or code of one form. It is less than a schedule – what is left open is cut as the
+//! A strategy for a product: the library, or code of one form. It is less than a schedule – what is left open is cut as the
 //! cost model likes – so that it fits wherever the same product stands.
 
 use std::{fmt, str::FromStr};
@@ -15,17 +15,17 @@ use super::{
     windows::{WindowSchedule, Windows},
 };
 
-/// On a primitive: its way.
+/// On a primitive: its strategy.
 pub const CHOICE: &str = "dynamo.choice";
 
-/// How much more than the best code may be expected to take to be worth a try.
-const HOPELESS: f64 = 1.3;
-/// Most ways to try in code.
-const TRIED: usize = 4;
+/// How much more than the best code may be expected to take at most to be worth a try.
+const COST_CUTOFF: f64 = 1.3;
+/// Most strategies to try in code.
+const MAX_CANDIDATES: usize = 4;
 
 /// How a product is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Strategy {
     /// By the library.
     Library,
     /// By code of this form, with so many vectors in a tile; lanes are the right operand's or the left one's.
@@ -46,7 +46,7 @@ pub enum Way {
     },
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Library => f.write_str("library"),
@@ -56,12 +56,12 @@ impl fmt::Display for Way {
     }
 }
 
-impl FromStr for Way {
+impl FromStr for Strategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| text.parse().ok().filter(|&number: &i64| number > 0);
-        let way = match text.split('-').collect::<Vec<_>>()[..] {
+        let strategy = match text.split('-').collect::<Vec<_>>()[..] {
             ["library"] => Some(Self::Library),
             ["windows", vectors, images] => number(vectors).zip(number(images)).map(|(vectors, images)| Self::Windows { vectors, images }),
             [form, side @ ("lhs" | "rhs"), vectors] => {
@@ -70,11 +70,11 @@ impl FromStr for Way {
             _ => None,
         };
         // A number that is written otherwise would be another text for the same.
-        way.filter(|way| way.to_string() == text).ok_or_else(|| format!("'{text}' is no way to compute a product"))
+        strategy.filter(|strategy| strategy.to_string() == text).ok_or_else(|| format!("'{text}' is not a strategy for a product"))
     }
 }
 
-impl Way {
+impl Strategy {
     /// Of a schedule.
     fn of(schedule: &Schedule) -> Self {
         Self::Product { form: schedule.form, right: schedule.right, vectors: schedule.vectors }
@@ -94,10 +94,10 @@ impl Way {
     }
 }
 
-/// The schedule for a product, in this way if that suits it.
-pub fn schedule(problem: &Problem, vector_bits: i64, way: Option<Way>) -> Option<Schedule> {
+/// The schedule for a product, by this strategy if that suits it.
+pub fn schedule(problem: &Problem, vector_bits: i64, strategy: Option<Strategy>) -> Option<Schedule> {
     let chosen = choose(problem, vector_bits)?;
-    let Some(Way::Product { form, right, vectors }) = way else { return Some(chosen) };
+    let Some(Strategy::Product { form, right, vectors }) = strategy else { return Some(chosen) };
     let width = vector_bits / 32;
     let made = match form {
         Form::Panels => (1..=3).contains(&vectors).then(|| panels(problem, right, width, vectors..=vectors).1),
@@ -110,9 +110,9 @@ pub fn schedule(problem: &Problem, vector_bits: i64, way: Option<Way>) -> Option
 ///
 /// # Errors
 /// Why there is none at all.
-pub fn window_schedule(windows: &Windows, vector_bits: i64, way: Option<Way>) -> Result<WindowSchedule, &'static str> {
+pub fn window_schedule(windows: &Windows, vector_bits: i64, strategy: Option<Strategy>) -> Result<WindowSchedule, &'static str> {
     let chosen = cut::choose(windows, vector_bits)?;
-    let Some(Way::Windows { vectors, images }) = way else { return Ok(chosen) };
+    let Some(Strategy::Windows { vectors, images }) = strategy else { return Ok(chosen) };
     Ok(cut::candidates(windows, vector_bits)
         .into_iter()
         .map(|(_, made)| made)
@@ -131,39 +131,39 @@ fn of_few(problem: &Problem, form: Form, right: bool, width: i64) -> Option<Sche
 }
 
 /// Code that is worth a try for a product, the expected one first.
-pub fn ways(problem: &Problem, vector_bits: i64) -> Vec<Way> {
+pub fn strategies(problem: &Problem, vector_bits: i64) -> Vec<Strategy> {
     let Some(chosen) = choose(problem, vector_bits) else { return Vec::new() };
     let width = vector_bits / 32;
-    let mut all = vec![Way::of(&chosen)];
+    let mut all = vec![Strategy::of(&chosen)];
     let right = problem.rhs.size >= problem.lhs.size;
     let others = [Form::Dots, Form::Stream].into_iter().filter_map(|form| of_few(problem, form, right, width));
-    all.extend(others.map(|made| Way::of(&made)));
+    all.extend(others.map(|made| Strategy::of(&made)));
     let panelled = [true, false].into_iter().flat_map(|right| (1..=3).map(move |vectors| panels(problem, right, width, vectors..=vectors)));
-    all.extend(hopeful(panelled.filter(|(_, made)| made.form == Form::Panels && made.suits(problem)), Way::of));
+    all.extend(promising(panelled.filter(|(_, made)| made.form == Form::Panels && made.suits(problem)), Strategy::of));
     distinct(all)
 }
 
 /// The same for a convolution.
-pub fn window_ways(windows: &Windows, vector_bits: i64) -> Vec<Way> {
+pub fn window_strategies(windows: &Windows, vector_bits: i64) -> Vec<Strategy> {
     let Ok(chosen) = cut::choose(windows, vector_bits) else { return Vec::new() };
-    let mut all = vec![Way::of_windows(&chosen)];
-    all.extend(hopeful(cut::candidates(windows, vector_bits).into_iter(), Way::of_windows));
+    let mut all = vec![Strategy::of_windows(&chosen)];
+    all.extend(promising(cut::candidates(windows, vector_bits).into_iter(), Strategy::of_windows));
     distinct(all)
 }
 
 /// What is not expected to take much more than the best, in order.
-fn hopeful<T>(candidates: impl Iterator<Item = (f64, T)>, way: impl Fn(&T) -> Way) -> Vec<Way> {
+fn promising<T>(candidates: impl Iterator<Item = (f64, T)>, strategy: impl Fn(&T) -> Strategy) -> Vec<Strategy> {
     let mut all: Vec<_> = candidates.collect();
     all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let limit = all.first().map_or(0.0, |(best, _)| best * HOPELESS);
-    all.iter().filter(|(cost, _)| *cost <= limit).map(|(_, made)| way(made)).collect()
+    let limit = all.first().map_or(0.0, |(best, _)| best * COST_CUTOFF);
+    all.iter().filter(|(cost, _)| *cost <= limit).map(|(_, made)| strategy(made)).collect()
 }
 
-fn distinct(all: Vec<Way>) -> Vec<Way> {
-    let mut kept: Vec<Way> = Vec::new();
-    for way in all {
-        if kept.len() < TRIED && !kept.contains(&way) {
-            kept.push(way);
+fn distinct(all: Vec<Strategy>) -> Vec<Strategy> {
+    let mut kept: Vec<Strategy> = Vec::new();
+    for strategy in all {
+        if kept.len() < MAX_CANDIDATES && !kept.contains(&strategy) {
+            kept.push(strategy);
         }
     }
     kept
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_way_is_its_text() {
         for text in ["library", "panels-lhs-2", "dots-rhs-8", "stream-rhs-1", "windows-3-4"] {
-            assert_eq!(text.parse::<Way>().expect("a way").to_string(), text);
+            assert_eq!(text.parse::<Strategy>().expect("a strategy").to_string(), text);
         }
         for text in [
             "",
@@ -190,7 +190,7 @@ mod tests {
             "dots-rhs-+8",
             "spiral-lhs-1",
         ] {
-            assert!(text.parse::<Way>().is_err(), "{text}");
+            assert!(text.parse::<Strategy>().is_err(), "{text}");
         }
     }
 
@@ -205,16 +205,16 @@ mod tests {
                 let (m, n, k) = (at(i), at(i / 10), at(i / 100));
                 for strides in [[1, k], [n, 1]] {
                     let problem = Problem::of(0, (&[m, k], &[k, 1]), (&[k, n], &strides)).expect("fits");
-                    let tried = ways(&problem, bits);
-                    assert!(!tried.is_empty() && tried.len() <= TRIED);
-                    for way in tried {
-                        let made = schedule(&problem, bits, Some(way)).expect("vectors");
-                        assert_eq!(Way::of(&made), way, "{problem:?}");
+                    let tried = strategies(&problem, bits);
+                    assert!(!tried.is_empty() && tried.len() <= MAX_CANDIDATES);
+                    for strategy in tried {
+                        let made = schedule(&problem, bits, Some(strategy)).expect("vectors");
+                        assert_eq!(Strategy::of(&made), strategy, "{problem:?}");
                         assert!(made.suits(&problem), "{problem:?} {made:?}");
                     }
-                    for way in all {
-                        let made = schedule(&problem, bits, way.parse().ok()).expect("vectors");
-                        assert!(made.suits(&problem), "{problem:?} {way} {made:?}");
+                    for strategy in all {
+                        let made = schedule(&problem, bits, strategy.parse().ok()).expect("vectors");
+                        assert!(made.suits(&problem), "{problem:?} {strategy} {made:?}");
                     }
                 }
             }
