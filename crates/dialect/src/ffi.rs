@@ -71,6 +71,17 @@ pub struct PassDeclaration {
     pub user_data: *mut c_void,
 }
 
+/// The fields of `#dynamo.output<…>`.
+#[repr(C)]
+pub struct OutputFields {
+    pub kind: i64,
+    pub index: i64,
+    pub rank: isize,
+    pub sizes: *const i64,
+    pub strides: *const i64,
+    pub offset: i64,
+}
+
 /// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.
 pub type PassTimeCallback = unsafe extern "C" fn(MlirStringRef, f64, *mut c_void);
 
@@ -91,7 +102,15 @@ unsafe extern "C" {
     pub fn dynamoMutableTensorTypeGetStride(ty: MlirType, dim: isize) -> i64;
     pub fn dynamoMutableTensorTypeGetOffset(ty: MlirType) -> i64;
     pub fn dynamoMutableTensorTypeGetElementType(ty: MlirType) -> MlirType;
+    pub fn dynamoOperandAttrGet(context: MlirContext, index: i64) -> MlirAttribute;
     pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
+    pub fn dynamoTextAttrGet(context: MlirContext, mnemonic: MlirStringRef, value: MlirStringRef) -> MlirAttribute;
+    pub fn dynamoTextAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef, value: *mut MlirStringRef) -> bool;
+    pub fn dynamoOutputAttrGet(context: MlirContext, fields: *const OutputFields) -> MlirAttribute;
+    pub fn dynamoOutputAttrGetFields(attr: MlirAttribute, fields: *mut OutputFields) -> bool;
+    pub fn dynamoIteratorTypeAttrGet(context: MlirContext, is_reduction: bool) -> MlirAttribute;
+    pub fn dynamoIteratorTypeAttrIsReduction(attr: MlirAttribute) -> bool;
+    pub fn dynamoFastmathAttrToLLVM(context: MlirContext, flags: MlirAttribute, no_signed_zeros: bool) -> MlirAttribute;
     pub fn dynamoEnumAttrGet(context: MlirContext, mnemonic: MlirStringRef, value: i64) -> MlirAttribute;
     pub fn dynamoEnumAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef) -> i64;
     pub fn dynamoTargetAttrGet(context: MlirContext, parts: *const TargetParts) -> MlirAttribute;

@@ -6,7 +6,8 @@
 //! - [`llvm`]: what LLVM's code generator lets one decide per process,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
 //! - [`transform`]: running transform-dialect schedules,
-//! - [`ops`]: the dialect's operations and attributes with their types, generated from its ODS files.
+//! - [`ops`]: the dialect's operations and attributes with their types, generated from its ODS files,
+//! - [`upstream`]: names and builders of the upstream operations in use.
 
 pub mod context;
 pub mod ffi;
@@ -16,5 +17,6 @@ pub mod ops;
 pub mod opt;
 pub mod pass;
 pub mod transform;
+pub mod upstream;
 
 pub use context::{Error, Session};

@@ -35,6 +35,11 @@ impl {name} {{
         match self {{
 {words}        }}
     }}
+
+    /// The one that is written so.
+    pub fn of_word(word: &str) -> Option<Self> {{
+        Self::ALL.iter().copied().find(|case| case.word() == word)
+    }}
 }}
 
 impl AttrValue for {name} {{

@@ -34,10 +34,57 @@ int64_t dynamoMutableTensorTypeGetStride(MlirType type, intptr_t dim) { return m
 int64_t dynamoMutableTensorTypeGetOffset(MlirType type) { return mutableTensor(type).getOffset(); }
 MlirType dynamoMutableTensorTypeGetElementType(MlirType type) { return wrap(mutableTensor(type).getElementType()); }
 
+MlirAttribute dynamoOperandAttrGet(MlirContext context, int64_t index) { return wrap(OperandAttr::get(unwrap(context), index)); }
+
 int64_t dynamoOperandAttrGetIndex(MlirAttribute attr) {
   if (auto operand = dyn_cast<OperandAttr>(unwrap(attr)))
     return operand.getIndex();
   return -1;
+}
+
+/// Calls `visit` with a null attribute of the class that has the mnemonic, if it is one whose only parameter is a text.
+template <typename Result, typename Visit>
+static Result visitTexts(StringRef mnemonic, Result none, Visit visit) {
+  if (mnemonic == DeviceAttr::getMnemonic())
+    return visit(DeviceAttr());
+  if (mnemonic == MemoryFormatAttr::getMnemonic())
+    return visit(MemoryFormatAttr());
+  if (mnemonic == LayoutAttr::getMnemonic())
+    return visit(LayoutAttr());
+  return none;
+}
+
+MlirAttribute dynamoTextAttrGet(MlirContext context, MlirStringRef mnemonic, MlirStringRef value) {
+  return visitTexts(unwrap(mnemonic), wrap(Attribute()), [&](auto none) {
+    return wrap(Attribute(decltype(none)::get(unwrap(context), unwrap(value))));
+  });
+}
+
+bool dynamoTextAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic, MlirStringRef *value) {
+  return visitTexts(unwrap(mnemonic), false, [&](auto none) {
+    auto found = dyn_cast<decltype(none)>(unwrap(attr));
+    if (found)
+      *value = wrap(found.getValue());
+    return static_cast<bool>(found);
+  });
+}
+
+MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *fields) {
+  auto kind = symbolizeOutputKind(static_cast<uint32_t>(fields->kind));
+  if (!kind)
+    return wrap(Attribute());
+  auto emit = [&] { return emitError(UnknownLoc::get(unwrap(context))); };
+  ArrayRef sizes(fields->sizes, fields->rank), strides(fields->strides, fields->rank);
+  return wrap(Attribute(OutputAttr::getChecked(emit, unwrap(context), *kind, fields->index, sizes, strides, fields->offset)));
+}
+
+bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields) {
+  auto output = dyn_cast<OutputAttr>(unwrap(attr));
+  if (!output)
+    return false;
+  *fields = {static_cast<int64_t>(output.getKind()), output.getIndex(), static_cast<intptr_t>(output.getSizes().size()),
+             output.getSizes().data(), output.getStrides().data(), output.getOffset()};
+  return true;
 }
 
 /// Calls `visit` with a null attribute of each enumeration's class, until one answers.

@@ -16,6 +16,12 @@ impl PartialEq for Attr {
     }
 }
 impl Eq for Attr {}
+impl std::hash::Hash for Attr {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        // Equal ones are one in their context.
+        self.0.ptr.hash(state);
+    }
+}
 
 // SAFETY of every block below: attribute handles are uniqued in a context that outlives them; kinds are checked
 // before kind-specific getters are called; arrays and strings are passed with their own length and copied.
@@ -25,6 +31,13 @@ impl Attr {
     pub fn parse(ctx: Ctx, text: &str) -> Option<Self> {
         let raw = unsafe { mlirAttributeParseGet(ctx.0, str_ref(text)) };
         (!raw.ptr.is_null()).then_some(Self(raw))
+    }
+    /// An attribute of a dialect that is registered, from its text.
+    ///
+    /// # Panics
+    /// It is not one.
+    pub fn known(ctx: Ctx, text: &str) -> Self {
+        Self::parse(ctx, text).unwrap_or_else(|| panic!("{text} is not an attribute of the registered dialects"))
     }
     /// Wraps a raw attribute.
     pub fn from_raw(raw: MlirAttribute) -> Self {
@@ -117,7 +130,7 @@ impl Attr {
     }
     /// `#dynamo.operand<index>`.
     pub fn operand(ctx: Ctx, index: usize) -> Self {
-        Self::parse(ctx, &format!("#dynamo.operand<{index}>")).expect("the dynamo dialect is registered")
+        Self(unsafe { ffi::dynamoOperandAttrGet(ctx.0, index as i64) })
     }
     /// An affine map attribute from its text, for example `(d0, d1) -> (d0)`.
     pub fn affine_map(ctx: Ctx, map: &str) -> Self {

@@ -4,19 +4,23 @@
 //! locations live as long as their context. A pass owns its module while it runs, and what it erases stays in memory until it is
 //! over ([`retired`]), so that no handle that it has can be a dangling one. Whoever runs a pipeline has no handle across the run.
 
+mod affine;
 mod attr;
 mod attr_value;
 mod build;
 mod op;
 pub(crate) mod retired;
 mod target;
+mod schema_attr;
 mod ty;
 
+pub use affine::{AffineExpr, AffineMap};
 pub use attr::Attr;
 pub use attr_value::{AttrValue, Discardable, Symbol};
 pub use build::Builder;
 pub use op::{Block, Op, Region, Use, Value};
 pub use target::Target;
+pub use schema_attr::{Device, Layout, MemoryFormat, Operand, Output, View};
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{

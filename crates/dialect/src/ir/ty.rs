@@ -19,6 +19,12 @@ impl PartialEq for Type {
     }
 }
 impl Eq for Type {}
+impl std::hash::Hash for Type {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        // Equal ones are one in their context.
+        self.0.ptr.hash(state);
+    }
+}
 
 // SAFETY of every block below: type handles are uniqued in a context that outlives them; kinds are checked before
 // kind-specific getters are called; arrays are passed with their own length and copied.
@@ -49,6 +55,14 @@ impl Type {
     pub fn f32(ctx: Ctx) -> Self {
         Self(unsafe { mlirF32TypeGet(ctx.0) })
     }
+    /// `bf16`.
+    pub fn bf16(ctx: Ctx) -> Self {
+        Self(unsafe { mlirBF16TypeGet(ctx.0) })
+    }
+    /// `f16`.
+    pub fn f16(ctx: Ctx) -> Self {
+        Self(unsafe { mlirF16TypeGet(ctx.0) })
+    }
     /// `f64`.
     pub fn f64(ctx: Ctx) -> Self {
         Self(unsafe { mlirF64TypeGet(ctx.0) })
@@ -71,6 +85,23 @@ impl Type {
             unsafe { mlirStridedLayoutAttrGet(element.ctx().0, offset, strides.len() as isize, strides.as_ptr()) }
         };
         Self(unsafe { mlirMemRefTypeGet(element.0, shape.len() as isize, shape.as_ptr(), layout, mlirAttributeGetNull()) })
+    }
+    /// `memref<shape x element, space>`, row-major, in a memory space.
+    pub fn memref_in(shape: &[i64], element: Self, space: Attr) -> Self {
+        Self(unsafe { mlirMemRefTypeContiguousGet(element.0, shape.len() as isize, shape.as_ptr(), space.0) })
+    }
+    /// `vector<shape x element>`.
+    pub fn vector(shape: &[i64], element: Self) -> Self {
+        Self(unsafe { mlirVectorTypeGet(shape.len() as isize, shape.as_ptr(), element.0) })
+    }
+    /// `!llvm.ptr`.
+    pub fn llvm_pointer(ctx: Ctx) -> Self {
+        Self(unsafe { mlirLLVMPointerTypeGet(ctx.0, 0) })
+    }
+    /// `!llvm.struct<(…)>` of these, of which there is at least one.
+    pub fn llvm_struct(fields: &[Self]) -> Self {
+        let raw: Vec<_> = fields.iter().map(|field| field.0).collect();
+        Self(unsafe { mlirLLVMStructTypeLiteralGet(fields[0].ctx().0, raw.len() as isize, raw.as_ptr(), false) })
     }
     /// `!dynamo.tensor<…>`.
     pub fn mutable(shape: &[i64], element: Self, strides: &[i64], offset: i64) -> Self {
@@ -112,13 +143,22 @@ impl Type {
     pub fn is_vector(self) -> bool {
         unsafe { mlirTypeIsAVector(self.0) }
     }
-    /// A vector of the same shape with another element type; that type itself in place of a scalar.
+    /// A vector, builtin tensor or memref of the same form with another element type; that type itself in place of a scalar.
     pub fn with_element(self, element: Self) -> Self {
-        if !self.is_vector() {
-            return element;
+        let (shape, rank) = (self.shape(), self.rank() as isize);
+        if self.is_vector() {
+            return Self::vector(&shape, element);
         }
-        let shape = self.shape();
-        Self(unsafe { mlirVectorTypeGet(shape.len() as isize, shape.as_ptr(), element.0) })
+        Self(unsafe {
+            if self.is_memref() {
+                let (layout, space) = (mlirMemRefTypeGetLayout(self.0), mlirMemRefTypeGetMemorySpace(self.0));
+                mlirMemRefTypeGet(element.0, rank, shape.as_ptr(), layout, space)
+            } else if self.is_tensor() {
+                mlirRankedTensorTypeGet(rank, shape.as_ptr(), element.0, mlirRankedTensorTypeGetEncoding(self.0))
+            } else {
+                element.0
+            }
+        })
     }
     /// Whether this is a float type.
     pub fn is_float(self) -> bool {
@@ -135,6 +175,14 @@ impl Type {
     /// Whether this is `i1`.
     pub fn is_bool(self) -> bool {
         self.is_int() && self.width() == 1
+    }
+    /// Whether this is `f32`.
+    pub fn is_f32(self) -> bool {
+        unsafe { mlirTypeIsAF32(self.0) }
+    }
+    /// Whether this is `f64`.
+    pub fn is_f64(self) -> bool {
+        unsafe { mlirTypeIsAF64(self.0) }
     }
     /// Whether this is `bf16`, and not `f16`, which is as wide.
     pub fn is_bf16(self) -> bool {

@@ -36,8 +36,27 @@ MLIR_CAPI_EXPORTED void dynamoRegisterDialects(MlirDialectRegistry registry);
 /// once per process, and not where all of MLIR's are registered.
 MLIR_CAPI_EXPORTED void dynamoRegisterUpstreamPasses(void);
 
+/// `#dynamo.operand<index>`.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoOperandAttrGet(MlirContext context, int64_t index);
 /// Index of `#dynamo.operand<index>`, or -1 when the attribute is another one.
 MLIR_CAPI_EXPORTED int64_t dynamoOperandAttrGetIndex(MlirAttribute attr);
+
+/// `#dynamo.device<"cpu">`, or another attribute that is a text: `device`, `memory_format`, `layout`; null for another mnemonic.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoTextAttrGet(MlirContext context, MlirStringRef mnemonic, MlirStringRef value);
+/// Whether the attribute is the one with this mnemonic. Its text, which the context owns, goes to `value` then.
+MLIR_CAPI_EXPORTED bool dynamoTextAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic, MlirStringRef *value);
+
+/// The fields of `#dynamo.output<…>`; `kind` is a number of the enumeration `OutputKind`.
+typedef struct {
+  int64_t kind, index;
+  intptr_t rank;
+  const int64_t *sizes, *strides;
+  int64_t offset;
+} DynamoOutput;
+/// Builds `#dynamo.output<…>`; null, after a diagnostic, where the fields do not fit together. The lists are copied.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *fields);
+/// Whether the attribute is `#dynamo.output<…>`. Its fields, whose lists the context owns, go to `fields` then.
+MLIR_CAPI_EXPORTED bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields);
 
 /// A case of the enumeration with this mnemonic (`reduce_kind`); null where there is none of that name or number.
 MLIR_CAPI_EXPORTED MlirAttribute dynamoEnumAttrGet(MlirContext context, MlirStringRef mnemonic, int64_t value);
@@ -56,6 +75,12 @@ MLIR_CAPI_EXPORTED MlirAttribute dynamoTargetAttrGet(MlirContext context, const 
 MLIR_CAPI_EXPORTED bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts);
 /// Gives LLVM's data layout for a triple to `take`; it needs no code generator for it. Nothing is given for an unknown one.
 MLIR_CAPI_EXPORTED void dynamoDataLayout(MlirStringRef triple, void *userData, void (*take)(MlirStringRef layout, void *userData));
+/// `#linalg.iterator_type<parallel>` or `<reduction>`.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoIteratorTypeAttrGet(MlirContext context, bool isReduction);
+/// Whether the attribute is `#linalg.iterator_type<reduction>`.
+MLIR_CAPI_EXPORTED bool dynamoIteratorTypeAttrIsReduction(MlirAttribute attr);
+/// The flags of `#arith.fastmath<…>` as `#llvm.fastmath<…>`, with `nsz` where that is asked for. A null attribute has none.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoFastmathAttrToLLVM(MlirContext context, MlirAttribute flags, bool noSignedZeros);
 
 /// Lets an operation, and what it holds, use nothing any more: operands and successors are null from here on.
 MLIR_CAPI_EXPORTED void dynamoOperationDropReferences(MlirOperation op);

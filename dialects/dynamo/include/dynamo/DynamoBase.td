@@ -57,10 +57,11 @@ def Dynamo_Dialect : Dialect {
     "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,
     "::mlir::TypeAttr":$signature, "::mlir::UnitAttr":$scratch, "::mlir::DictionaryAttr":$matmul, "::mlir::StringAttr":$choice,
     "::mlir::StringAttr":$unscheduled, "::mlir::UnitAttr":$backward,
-    // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; how many batch
-    // dimensions a contraction has; which piece of a reduction is computed; whether a loop asks for what it reads next.
-    "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$init, "::mlir::IntegerAttr":$out, "::mlir::IntegerAttr":$batch,
-    "::mlir::IntegerAttr":$piece, "::mlir::UnitAttr":$prefetch,
+    // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; along which
+    // dimension a scan runs; how many batch dimensions a contraction has; which piece of a reduction is computed; whether a
+    // loop asks for what it reads next.
+    "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$init, "::mlir::IntegerAttr":$out, "::mlir::IntegerAttr":$scan,
+    "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$piece, "::mlir::UnitAttr":$prefetch,
     // Of a kernel on its way to a GPU: at what multiples its arguments lie, its threads, or why it has none; of its code:
     // how it is launched.
     "::mlir::DenseI64ArrayAttr":$alignments, "::mlir::DictionaryAttr":$gpu, "::mlir::UnitAttr":$tf32,

@@ -1,0 +1,184 @@
+//! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, and the user's outputs.
+
+use super::{Attr, AttrValue, Ctx, str_ref, to_string};
+use crate::ffi;
+
+/// `#dynamo.operand<index>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand(pub usize);
+
+impl AttrValue for Operand {
+    type Given<'a> = Self;
+    fn read(attr: Attr) -> Option<Self> {
+        attr.as_operand().map(Self)
+    }
+    fn write(ctx: Ctx, given: Self) -> Attr {
+        Attr::operand(ctx, given.0)
+    }
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident = $mnemonic:literal;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name(pub String);
+
+        impl AttrValue for $name {
+            type Given<'a> = &'a str;
+            fn read(attr: Attr) -> Option<Self> {
+                read_text(attr, $mnemonic).map(Self)
+            }
+            fn write(ctx: Ctx, given: &str) -> Attr {
+                // SAFETY: the strings are borrowed for the call and copied.
+                let raw = unsafe { ffi::dynamoTextAttrGet(ctx.0, str_ref($mnemonic), str_ref(given)) };
+                assert!(!raw.ptr.is_null(), "CAPI.cpp does not know the attribute {}", $mnemonic);
+                Attr(raw)
+            }
+        }
+    )* };
+}
+
+texts! {
+    /// `#dynamo.device<"cpu">`.
+    Device = "device";
+    /// `#dynamo.memory_format<"channels_last">`.
+    MemoryFormat = "memory_format";
+    /// `#dynamo.layout<"strided">`.
+    Layout = "layout";
+}
+
+fn read_text(attr: Attr, mnemonic: &str) -> Option<String> {
+    let mut value = str_ref("");
+    // SAFETY: the attribute is live as long as its context, which owns the text that is copied here.
+    let found = unsafe { ffi::dynamoTextAttrGetValue(attr.0, str_ref(mnemonic), &raw mut value) };
+    found.then(|| to_string(value))
+}
+
+/// Sizes, strides and storage offset of a view that is returned, in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Sizes.
+    pub sizes: Vec<i64>,
+    /// Strides.
+    pub strides: Vec<i64>,
+    /// Where it starts in the storage.
+    pub offset: i64,
+}
+
+/// `#dynamo.output<…>`: how the runtime makes one output of the user's function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The tensor of a result.
+    Result(usize),
+    /// The input object itself.
+    Arg(usize),
+    /// A view of an argument.
+    ArgView(usize, View),
+    /// A view of a result.
+    ResultView(usize, View),
+    /// None.
+    None,
+    /// The object of an earlier output.
+    Same(usize),
+    /// An integer.
+    Constant(i64),
+}
+
+/// Numbers of the enumeration `OutputKind`.
+const RESULT: i64 = 0;
+const ARG: i64 = 1;
+const ARG_VIEW: i64 = 2;
+const RESULT_VIEW: i64 = 3;
+const NONE: i64 = 4;
+const SAME: i64 = 5;
+const CONSTANT: i64 = 6;
+
+impl AttrValue for Output {
+    type Given<'a> = &'a Self;
+
+    fn read(attr: Attr) -> Option<Self> {
+        let mut fields = ffi::OutputFields { kind: 0, index: 0, rank: 0, sizes: std::ptr::null(), strides: std::ptr::null(), offset: 0 };
+        // SAFETY: the attribute is live as long as its context; the fields are written where it is an output.
+        if !unsafe { ffi::dynamoOutputAttrGetFields(attr.0, &raw mut fields) } {
+            return None;
+        }
+        let list = |first: *const i64| match usize::try_from(fields.rank) {
+            // SAFETY: both lists are as long as the rank says, and the context owns them.
+            Ok(rank) if rank > 0 => unsafe { std::slice::from_raw_parts(first, rank) }.to_vec(),
+            _ => Vec::new(),
+        };
+        let index = usize::try_from(fields.index).unwrap_or(usize::MAX);
+        let view = || View { sizes: list(fields.sizes), strides: list(fields.strides), offset: fields.offset };
+        Some(match fields.kind {
+            RESULT => Self::Result(index),
+            ARG => Self::Arg(index),
+            ARG_VIEW => Self::ArgView(index, view()),
+            RESULT_VIEW => Self::ResultView(index, view()),
+            NONE => Self::None,
+            SAME => Self::Same(index),
+            CONSTANT => Self::Constant(fields.index),
+            _ => return None,
+        })
+    }
+
+    fn write(ctx: Ctx, given: &Self) -> Attr {
+        let number = |index: usize| i64::try_from(index).expect("an index of a function's results or arguments");
+        let (kind, index, view) = match given {
+            Self::Result(index) => (RESULT, number(*index), None),
+            Self::Arg(index) => (ARG, number(*index), None),
+            Self::ArgView(index, view) => (ARG_VIEW, number(*index), Some(view)),
+            Self::ResultView(index, view) => (RESULT_VIEW, number(*index), Some(view)),
+            Self::None => (NONE, 0, None),
+            Self::Same(index) => (SAME, number(*index), None),
+            Self::Constant(value) => (CONSTANT, *value, None),
+        };
+        let (sizes, strides, offset) = view.map_or((&[][..], &[][..], 0), |view| (&view.sizes[..], &view.strides[..], view.offset));
+        assert_eq!(sizes.len(), strides.len(), "one stride per dimension");
+        let fields =
+            ffi::OutputFields { kind, index, rank: sizes.len() as isize, sizes: sizes.as_ptr(), strides: strides.as_ptr(), offset };
+        // SAFETY: the lists are as long as the rank says, borrowed for the call and copied.
+        let raw = unsafe { ffi::dynamoOutputAttrGet(ctx.0, &raw const fields) };
+        assert!(!raw.ptr.is_null(), "the fields of {given:?} do not fit together");
+        Attr(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Session;
+
+    #[test]
+    fn texts_go_into_attributes_and_back() {
+        let session = Session::new();
+        let device = Device::write(session.ctx(), "cuda:0");
+        assert_eq!(device.to_string(), "#dynamo.device<\"cuda:0\">");
+        assert_eq!(Device::read(device), Some(Device("cuda:0".into())));
+        assert_eq!((Layout::read(device), Device::read(Attr::unit(session.ctx()))), (None, None));
+        let format = MemoryFormat::write(session.ctx(), "channels_last");
+        assert_eq!(MemoryFormat::read(format), Some(MemoryFormat("channels_last".into())));
+        assert_eq!(Layout::read(Layout::write(session.ctx(), "")), Some(Layout(String::new())));
+        assert_eq!(Operand::read(Operand::write(session.ctx(), Operand(3))), Some(Operand(3)));
+    }
+
+    #[test]
+    fn outputs_go_into_attributes_and_back() {
+        let session = Session::new();
+        let view = View { sizes: vec![2, 3], strides: vec![3, 1], offset: 4 };
+        let scalar = View { sizes: Vec::new(), strides: Vec::new(), offset: 1 };
+        for (output, text) in [
+            (Output::Result(0), "result 0"),
+            (Output::Arg(1), "arg 1"),
+            (Output::ArgView(1, view), "arg_view 1, [2, 3], [3, 1], 4"),
+            (Output::ResultView(2, scalar), "result_view 2, [], [], 1"),
+            (Output::None, "none"),
+            (Output::Same(2), "same 2"),
+            (Output::Constant(-3), "constant -3"),
+        ] {
+            let attr = Output::write(session.ctx(), &output);
+            assert_eq!(attr.to_string(), format!("#dynamo.output<{text}>"));
+            assert_eq!(Output::read(attr), Some(output));
+        }
+        assert_eq!(Output::read(Attr::unit(session.ctx())), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Upstream's operations that passes build and look for: a constant for each name, and a method of [`Builder`] where one is
+//! built in more than one place.
+//!
+//! Nothing here decides anything: a method makes the one operation that it is named after, with the type that upstream's own
+//! builder would infer. Those of `arith` and `math` have the operation's bare name, the others have their dialect's before it.
+//!
+//! ```text
+//! let sum = b.addf(a, b.mulf(x, y));                  // arith.addf, arith.mulf
+//! let old = b.memref_load(memory, &[index]);          // memref.load
+//! if op.is(arith::ADDF) { … }
+//! ```
+
+use crate::ir::{Attr, Ctx};
+
+/// Constants of names.
+macro_rules! names {
+    ($($constant:ident = $name:literal;)*) => { $(
+        #[doc = concat!("`", $name, "`.")]
+        pub const $constant: &str = $name;
+    )* };
+}
+
+/// Operations whose result has the type of their first operand.
+macro_rules! like_operand {
+    ($($constant:ident $method:ident($first:ident $(, $more:ident)*) = $name:literal;)*) => {
+        names! { $($constant = $name;)* }
+        impl Builder { $(
+            #[doc = concat!("`", $name, "`.")]
+            pub fn $method(&self, $first: Value $(, $more: Value)*) -> Value {
+                self.value($constant, &[$first $(, $more)*], $first.ty(), &[])
+            }
+        )* }
+    };
+}
+
+/// Operations of one operand whose result has a type of its own.
+macro_rules! casts {
+    ($($constant:ident $method:ident = $name:literal;)*) => {
+        names! { $($constant = $name;)* }
+        impl Builder { $(
+            #[doc = concat!("`", $name, "`.")]
+            pub fn $method(&self, x: Value, ty: Type) -> Value {
+                self.value($constant, &[x], ty, &[])
+            }
+        )* }
+    };
+}
+
+pub mod arith;
+pub mod bufferization;
+pub mod func;
+pub mod gpu;
+pub mod linalg;
+pub mod llvm;
+pub mod math;
+pub mod memref;
+pub mod scf;
+pub mod tensor;
+pub mod vector;
+
+/// `builtin.module`.
+pub const MODULE: &str = "builtin.module";
+/// `omp.parallel`.
+pub const OMP_PARALLEL: &str = "omp.parallel";
+
+/// How many operands each name of an operation stands for.
+pub fn segments(ctx: Ctx, sizes: &[i32]) -> (&'static str, Attr) {
+    ("operandSegmentSizes", Attr::i32s(ctx, sizes))
+}
+
+/// A number as an attribute, with its name.
+fn number(ctx: Ctx, name: &'static str, value: i64) -> (&'static str, Attr) {
+    (name, Attr::i64(ctx, value))
+}
