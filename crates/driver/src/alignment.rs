@@ -7,7 +7,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Attr, Block, Op};
+use dynamlir_dialect::{
+    ir::{Block, Op},
+    ops,
+};
 use dynamlir_runtime::{Layout, Plan, Reg, Step};
 
 use crate::plan::kernels_module;
@@ -61,7 +64,7 @@ pub fn note(module: Op, plan: &Plan) {
     let functions = kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
     for (kernel, known) in plan.kernels.iter().zip(alignments(plan)) {
         for function in functions.iter().filter(|function| function.symbol().as_ref() == Some(&kernel.name)) {
-            function.set_attr("dynamo.alignments", Attr::i64s(function.ctx(), &known));
+            ops::ALIGNMENTS.set(*function, &known);
         }
     }
 }

@@ -14,6 +14,8 @@ use dynamlir_dialect::{
     Session,
     context::module_op,
     ir::{Block, Op, Type},
+    ops::{self, DynamoOp},
+    upstream::llvm,
 };
 use melior::ir::Module;
 
@@ -119,7 +121,7 @@ fn on_memory(module: Op) -> Result<&'static [Stage], Error> {
 }
 
 fn of_kernel(kernel: Op) -> &'static [Stage] {
-    if kernel.is("llvm.func") {
+    if kernel.is(llvm::FUNC) {
         return between("llvm", "llvm");
     }
     let (mut tensors, mut primitives, mut generics, mut loops) = (false, false, false, false);
@@ -127,8 +129,8 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
         let name = op.name();
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
         // What goes over windows stays until it is scheduled.
-        primitives |=
-            name.starts_with("dynamo.") && !["dynamo.attention", "dynamo.convolution", "dynamo.max_pool"].contains(&name.as_str());
+        let stays = matches!(DynamoOp::of(op), None | Some(DynamoOp::Attention(_) | DynamoOp::Convolution(_) | DynamoOp::MaxPool(_)));
+        primitives |= !stays;
         generics |= name.starts_with("linalg.");
         loops |= name.starts_with("scf.");
     });
@@ -136,7 +138,7 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
         // What writes by index, or multiplies matrices, works on memory long before the others do.
         () if !tensors => between("linalg", "bufferized"),
         () if primitives || !generics => between("planned", "planned"),
-        () if loops || kernel.attr("dynamo.unscheduled").is_some() => between("scheduled", "scheduled"),
+        () if loops || ops::UNSCHEDULED.is_on(kernel) => between("scheduled", "scheduled"),
         () => between("linalg", "scheduled"),
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use dynamlir_dialect::ir::{Attr, Block, Loc, Op, Type};
+use dynamlir_dialect::{
+    ir::{Block, Loc, Op, Type},
+    ops::LaunchOp,
+};
 
 use crate::plan::entry;
 
@@ -23,16 +26,16 @@ pub struct KernelReport {
 pub fn describe(module: Op) -> Vec<KernelReport> {
     let mut found: Vec<KernelReport> = Vec::new();
     let ops = entry(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
-    for op in ops.into_iter().filter(|op| op.is("dynamo.launch")) {
-        let Some(name) = op.attr("kernel").and_then(Attr::as_symbol) else { continue };
+    for launch in ops.into_iter().filter_map(LaunchOp::cast) {
+        let name = launch.kernel().name;
         let at = found.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
             found.push(KernelReport { name, ..KernelReport::default() });
             found.len() - 1
         });
         let kernel = &mut found[at];
         kernel.launches += 1;
-        kernel.bytes += op.operands().into_iter().map(|operand| bytes(operand.ty())).sum::<usize>();
-        kernel.lines.extend(op.loc().parts().into_iter().filter_map(Loc::line).map(|(file, line)| format!("{file}:{line}")));
+        kernel.bytes += launch.inputs().into_iter().map(|operand| bytes(operand.ty())).sum::<usize>();
+        kernel.lines.extend(launch.op().loc().parts().into_iter().filter_map(Loc::line).map(|(file, line)| format!("{file}:{line}")));
     }
     found
 }

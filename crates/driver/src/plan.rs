@@ -7,12 +7,15 @@ pub(crate) mod attributes;
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Attr, DYNAMIC, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{DYNAMIC, Op, Type, Value},
+    ops::{self, DynamoOp, ExternOp},
+    upstream::{MODULE, func, memref},
+};
 use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Plan, Reg, Step};
-use dynamlir_torch_abi::DType;
 
 use crate::{Error, placement};
-use attributes::{arg, location, out_count, output, route};
+use attributes::{arg, dtype, location, output, route};
 
 /// The function with the attribute `dynamo.entry`.
 pub fn entry(module: Op) -> Option<Op> {
@@ -20,12 +23,12 @@ pub fn entry(module: Op) -> Option<Op> {
 }
 
 fn is_entry(op: &Op) -> bool {
-    op.is("func.func") && op.attr("dynamo.entry").is_some()
+    op.is(func::FUNC) && ops::ENTRY.is_on(*op)
 }
 
 /// `module @kernels`.
 pub fn kernels_module(module: Op) -> Option<Op> {
-    module.body()?.ops().into_iter().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels"))
+    module.body()?.ops().into_iter().find(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels"))
 }
 
 /// The plan that `main` writes down.
@@ -45,9 +48,8 @@ pub fn read(module: Op) -> Result<Plan, Error> {
         workspace: None,
         next: 0,
     };
-    let arg_attr = |i: usize, name: &str| main.attr("arg_attrs").and_then(|a| a.as_array()?.get(i)?.get(name));
     for (i, arg) in body.args().into_iter().enumerate() {
-        let storage = arg_attr(i, "dynamo.storage").and_then(Attr::as_i64).and_then(|s| u32::try_from(s).ok());
+        let storage = ops::STORAGE.of_arg(main, i).and_then(|s| u32::try_from(s).ok());
         let layout = layout(arg.ty()).map_err(|what| at(main, format!("argument {i} {what}")))?;
         reader.plan.inputs.push(InputSpec { layout, storage, mutated: false, version_bumps: 0 });
         reader.define(arg);
@@ -56,8 +58,7 @@ pub fn read(module: Op) -> Result<Plan, Error> {
         reader.op(op)?;
     }
     reader.mark_mutated();
-    let outputs = main.attr("dynamo.outputs").and_then(Attr::as_array);
-    let outputs = outputs.ok_or_else(|| at(main, "the graph function lacks dynamo.outputs"))?;
+    let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the graph function lacks dynamo.outputs"))?;
     reader.plan.outputs = outputs.into_iter().map(output).collect::<Result<_, _>>()?;
     Ok(reader.plan)
 }
@@ -80,18 +81,13 @@ struct Reader {
 
 /// Sizes, strides, offset and torch element type of a memref, all of them numbers.
 fn layout(ty: Type) -> Result<Layout, String> {
-    let element = ty.element().to_string();
     let known = |numbers: &[i64]| !numbers.contains(&DYNAMIC);
     let (strides, offset) = ty
         .strided()
         .filter(|(strides, offset)| known(strides) && known(&[*offset]) && known(&ty.shape()))
         .ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are numbers"))?;
-    let dtype = DType::from_name(&element).ok_or_else(|| format!("has type {ty}, and {element} is none of torch's"))?;
+    let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is none of torch's", ty.element()))?;
     Ok(Layout::contiguous(dtype, &ty.shape()).with_strides(&strides).with_offset(offset))
-}
-
-fn number(op: Op, name: &str) -> Result<i64, Error> {
-    op.attr_i64(name).ok_or_else(|| at(op, format!("lacks {name}")))
 }
 
 impl Reader {
@@ -116,45 +112,44 @@ impl Reader {
 
     fn op(&mut self, op: Op) -> Result<(), Error> {
         let result_layout = || layout(op.result(0).ty()).map_err(|what| at(op, format!("its result {what}")));
-        match op.name().as_str() {
-            "dynamo.workspace" => {
-                if self.workspace.replace(op.result(0)).is_some() {
+        match DynamoOp::of(op) {
+            Some(DynamoOp::Workspace(workspace)) => {
+                if self.workspace.replace(workspace.result()).is_some() {
                     return Err(at(op, "a second workspace"));
                 }
-                self.plan.workspace_bytes = usize::try_from(op.result(0).ty().numel()).map_err(|_| at(op, "expected a number of bytes"))?;
+                let bytes = workspace.result().ty().numel();
+                self.plan.workspace_bytes = usize::try_from(bytes).map_err(|_| at(op, "expected a number of bytes"))?;
             }
-            "dynamo.buffer" => {
-                if self.workspace != Some(op.operand(0)) {
+            Some(DynamoOp::Buffer(buffer)) => {
+                if self.workspace != Some(buffer.workspace()) {
                     return Err(at(op, "expected the graph's workspace"));
                 }
-                let byte_offset = usize::try_from(number(op, "byte_offset")?).map_err(|_| at(op, "a negative byte offset"))?;
-                let (layout, dst) = (result_layout()?, self.define(op.result(0)));
+                let byte_offset = usize::try_from(buffer.byte_offset()).map_err(|_| at(op, "a negative byte offset"))?;
+                let (layout, dst) = (result_layout()?, self.define(buffer.result()));
                 self.step(op, "", Step::Buffer { dst, byte_offset, layout });
             }
-            "dynamo.output_buffer" => {
-                let (layout, dst) = (result_layout()?, self.define(op.result(0)));
+            Some(DynamoOp::OutputBuffer(buffer)) => {
+                let (layout, dst) = (result_layout()?, self.define(buffer.result()));
                 self.step(op, "", Step::OutputBuffer { dst, layout });
             }
-            "memref.reinterpret_cast" => {
+            Some(DynamoOp::Launch(launch)) => {
+                let name = launch.kernel().name;
+                let args = self.regs(op, &launch.inputs())?;
+                let kernel = self.kernel(op, &name)?;
+                self.step(op, &format!(" @{name}"), Step::Launch { kernel, args });
+            }
+            Some(DynamoOp::Extern(call)) => self.extern_op(call)?,
+            Some(DynamoOp::CheckRange(check)) => {
+                let src = self.reg(op, check.operand())?;
+                self.step(op, "", Step::CheckRange { src, low: check.low(), high: check.high(), message: check.message() });
+            }
+            Some(DynamoOp::Commit(_)) => self.step(op, "", Step::Commit),
+            None if op.is(memref::REINTERPRET_CAST) => {
                 let (layout, src) = (result_layout()?, self.reg(op, op.operand(0))?);
                 let dst = self.define(op.result(0));
                 self.step(op, "", Step::View { dst, src, layout });
             }
-            "dynamo.launch" => {
-                let name = op.attr("kernel").and_then(Attr::as_symbol).unwrap_or_default();
-                let args = self.regs(op, &op.operands())?;
-                let kernel = self.kernel(op, &name)?;
-                self.step(op, &format!(" @{name}"), Step::Launch { kernel, args });
-            }
-            "dynamo.extern" => self.extern_op(op)?,
-            "dynamo.check_range" => {
-                let src = self.reg(op, op.operand(0))?;
-                let (low, high) = (number(op, "low")?, number(op, "high")?);
-                let message = op.attr_str("message").unwrap_or_default();
-                self.step(op, "", Step::CheckRange { src, low, high, message });
-            }
-            "dynamo.commit" => self.step(op, "", Step::Commit),
-            "func.return" => self.plan.results = self.regs(op, &op.operands())?,
+            None if op.is(func::RETURN) => self.plan.results = self.regs(op, &op.operands())?,
             _ => return Err(at(op, "is not an op of the planned graph")),
         }
         Ok(())
@@ -167,8 +162,7 @@ impl Reader {
         }
         let function = self.functions.get(name).copied().filter(|function| function.body().is_some());
         let function = function.ok_or_else(|| at(launch, format!("there is no kernel @{name} with a body")))?;
-        let signature = function.attr("dynamo.signature").and_then(Attr::as_type);
-        let signature = signature.ok_or_else(|| at(launch, format!("kernel @{name} lacks dynamo.signature")))?;
+        let signature = ops::SIGNATURE.of(function).ok_or_else(|| at(launch, format!("kernel @{name} lacks dynamo.signature")))?;
         let written = signature.function_results().len();
         let arguments = signature.function_inputs().len() + written;
         self.plan.kernels.push(KernelSpec { name: name.to_owned(), arguments, written });
@@ -176,28 +170,23 @@ impl Reader {
         Ok(self.plan.kernels.len() - 1)
     }
 
-    fn extern_op(&mut self, op: Op) -> Result<(), Error> {
-        let operands = op.operands();
-        let results = op.results();
-        let outs = out_count(op);
-        let (inputs, outs) = operands.split_at(operands.len().saturating_sub(outs));
-        let made = if outs.is_empty() { &results[..] } else { outs };
-        let args = op.attr("args").and_then(Attr::as_array).unwrap_or_default();
+    fn extern_op(&mut self, call: ExternOp) -> Result<(), Error> {
+        let (op, outs, results) = (call.op(), call.outs(), call.outputs());
+        let made = if outs.is_empty() { &results } else { &outs };
         let described = |value: &Value| layout(value.ty()).map_err(|what| at(op, format!("a result {what}")));
-        let call = ExternCall {
-            schema: op.attr_str("schema").unwrap_or_default(),
-            args: args.into_iter().map(arg).collect::<Result<_, _>>().map_err(|what| at(op, what))?,
-            route: route(op),
+        let (operands, written) = (self.regs(op, &call.inputs())?, self.regs(op, &outs)?);
+        let what = format!(" {}", call.schema());
+        self.plan.externs.push(ExternCall {
+            schema: call.schema(),
+            args: call.args().into_iter().map(arg).collect::<Result<_, _>>().map_err(|what| at(op, what))?,
+            route: route(call.route()),
             // What nobody uses may as well be undefined.
             result_layouts: made.iter().map(|v| v.has_uses().then(|| described(v)).transpose()).collect::<Result<_, _>>()?,
             location: location(op),
-        };
-        let what = format!(" {}", call.schema);
-        let (operands, outs) = (self.regs(op, inputs)?, self.regs(op, outs)?);
+        });
         let results = results.into_iter().map(|r| self.define(r)).collect();
-        self.plan.externs.push(call);
         let call = self.plan.externs.len() - 1;
-        self.step(op, &what, Step::Extern { call, operands, outs, results });
+        self.step(op, &what, Step::Extern { call, operands, outs: written, results });
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dynamlir_dialect::ir::Op;
+use dynamlir_dialect::{ir::Op, ops::AtenOp};
 
 use crate::kernels::KernelReport;
 
@@ -73,8 +73,8 @@ fn add(times: &mut Vec<(String, f64)>, name: &str, seconds: f64) {
 pub fn aten_calls(module: Op) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     let Some(body) = crate::plan::entry(module).and_then(Op::body) else { return calls };
-    for op in body.ops().into_iter().filter(|op| op.is("dynamo.aten")) {
-        *calls.entry(op.attr_str("schema").unwrap_or_default()).or_default() += 1;
+    for call in body.ops().into_iter().filter_map(AtenOp::cast) {
+        *calls.entry(call.schema()).or_default() += 1;
     }
     calls
 }

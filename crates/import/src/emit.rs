@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Ctx, Loc, Type, Value};
+use dynamlir_dialect::{
+    ir::{self, Attr, AttrValue, Block, Builder, Ctx, Device, Layout, Loc, MemoryFormat, Symbol, Type, Value},
+    ops::{self, AtenOp},
+};
 use dynamlir_torch_abi::DType;
 
 use crate::{Arg, Error, Frame, OpCall, Output, TensorType, Trace};
@@ -44,27 +47,26 @@ impl<'t> Writer<'t> {
         let mut returned = Vec::new();
         let mut versions = Vec::new();
         for output in &trace.outputs {
-            let text = match output {
+            let output = match output {
                 Output::Value(id, version) => {
                     let Some(value) = values.get(*id) else { return fail(format!("output names value {id}, which does not exist"), &[]) };
                     returned.push(*value);
                     versions.push(*version);
-                    format!("#dynamo.output<result {}>", returned.len() - 1)
+                    ir::Output::Result(returned.len() - 1)
                 }
-                Output::None => "#dynamo.output<none>".to_owned(),
-                Output::Int(value) => format!("#dynamo.output<constant {value}>"),
+                Output::None => ir::Output::None,
+                Output::Int(value) => ir::Output::Constant(*value),
             };
-            outputs
-                .push(Attr::parse(self.ctx, &text).ok_or_else(|| Error { message: format!("cannot write {text}"), location: Vec::new() })?);
+            outputs.push(ir::Output::write(self.ctx, &output));
         }
         let b = Builder::at_end(body, unknown);
-        b.op("func.return", &returned, &[], &[]);
+        b.func_return(&returned);
         let results: Vec<Type> = returned.iter().map(|v| v.ty()).collect();
         func.set_attr("function_type", Type::function(self.ctx, &inputs, &results).as_attr());
         if entry {
-            func.set_attr("dynamo.entry", Attr::unit(self.ctx));
-            func.set_attr("dynamo.outputs", Attr::array(self.ctx, &outputs));
-            func.set_attr("dynamo.versions", Attr::i64s(self.ctx, &versions));
+            ops::ENTRY.set(func, ());
+            ops::OUTPUTS.set(func, &outputs);
+            ops::VERSIONS.set(func, &versions);
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
@@ -82,9 +84,9 @@ impl<'t> Writer<'t> {
             .inputs
             .iter()
             .map(|(name, _, storage)| {
-                let mut entries = vec![("dynamo.name", Attr::str(self.ctx, name))];
+                let mut entries = vec![ops::NAME.with(self.ctx, name)];
                 if users[storage] > 1 {
-                    entries.push(("dynamo.storage", Attr::i64(self.ctx, *storage)));
+                    entries.push(ops::STORAGE.with(self.ctx, *storage));
                 }
                 Attr::dict(self.ctx, &entries)
             })
@@ -137,32 +139,16 @@ impl<'t> Writer<'t> {
             }
             None => None,
         };
-        let mut attrs = vec![
-            ("schema", Attr::str(self.ctx, &call.schema)),
-            ("args", Attr::array(self.ctx, &args)),
-            ("aliases", Attr::i64s(self.ctx, &call.aliases)),
-        ];
-        if !call.mutates.is_empty() {
-            attrs.push(("mutates", Attr::i64s(self.ctx, &call.mutates)));
-        }
-        if let Some(functional) = &call.functional {
-            attrs.push(("functional", Attr::str(self.ctx, functional)));
-        }
-        if let Some(name) = &decomposition {
-            attrs.push(("decomposition", Attr::symbol(self.ctx, name)));
-        }
-        if call.grad_enabled {
-            attrs.push(("grad_enabled", Attr::unit(self.ctx)));
-        }
-        Ok(b.op("dynamo.aten", &operands, &results, &attrs).results())
+        let mutates = (!call.mutates.is_empty()).then_some(&call.mutates[..]);
+        let (functional, decomposition) = (call.functional.as_deref(), decomposition.as_deref().map(Symbol::flat));
+        let (aliases, grad) = (Some(&call.aliases[..]), call.grad_enabled);
+        let decomposition = decomposition.as_ref();
+        let op = AtenOp::build(b, &call.schema, &operands, &args, aliases, mutates, functional, decomposition, None, None, grad, &results);
+        Ok(op.outputs())
     }
 
     fn arg(&self, arg: &Arg, values: &[Value], operands: &mut Vec<Value>, call: &OpCall) -> Result<Attr, Error> {
         let ctx = self.ctx;
-        let quoted = |kind: &str, text: &str| {
-            let attr = Attr::parse(ctx, &format!("#dynamo.{kind}<{}>", Attr::str(ctx, text)));
-            attr.ok_or_else(|| Error { message: format!("cannot write the {kind} '{text}'"), location: call.location.to_vec() })
-        };
         Ok(match arg {
             Arg::Tensor(id) => {
                 let Some(value) = values.get(*id) else {
@@ -184,9 +170,9 @@ impl<'t> Writer<'t> {
                 Some(ty) => ty.as_attr(),
                 None => return fail(format!("element type {name} is not supported"), &call.location),
             },
-            Arg::Device(text) => quoted("device", text)?,
-            Arg::MemoryFormat(text) => quoted("memory_format", text)?,
-            Arg::Layout(text) => quoted("layout", text)?,
+            Arg::Device(text) => Device::write(ctx, text),
+            Arg::MemoryFormat(text) => MemoryFormat::write(ctx, text),
+            Arg::Layout(text) => Layout::write(ctx, text),
         })
     }
 }

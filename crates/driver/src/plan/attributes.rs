@@ -1,26 +1,40 @@
 //! What the attributes of planned ops say: routes, operator arguments, outputs, places in the user's program.
 
-use dynamlir_dialect::ir::{Attr, Op};
+use dynamlir_dialect::{
+    ir::{self, Attr, AttrValue, Device, MemoryFormat, Op, Type},
+    ops,
+};
 use dynamlir_runtime::{Const, Output};
 use dynamlir_torch_abi::{Arg, DType, Route};
 
 use crate::Error;
 
-/// How many operands of `dynamo.extern` are written.
-pub(super) fn out_count(op: Op) -> usize {
-    let segments = op.attr("operandSegmentSizes").map(|a| a.to_string()).unwrap_or_default();
-    segments.trim_end_matches('>').rsplit([',', ':']).next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+/// torch's name for how an operator is called.
+pub(super) fn route(route: ops::Route) -> Route {
+    match route {
+        ops::Route::CShim => Route::CShim,
+        ops::Route::Dispatcher => Route::Dispatcher,
+        ops::Route::Python => Route::Python,
+    }
 }
 
-pub(super) fn route(op: Op) -> Route {
-    let text = op.attr("route").map(|a| a.to_string()).unwrap_or_default();
-    if text.contains("python") {
-        Route::Python
-    } else if text.contains("dispatcher") {
-        Route::Dispatcher
-    } else {
-        Route::CShim
-    }
+/// torch's element type, if it has this one.
+pub(super) fn dtype(ty: Type) -> Option<DType> {
+    Some(match (ty.width(), ty.is_unsigned()) {
+        (128, false) if ty.is_complex() => DType::C128,
+        (64, false) if ty.is_complex() => DType::C64,
+        (16, false) if ty.is_bf16() => DType::BF16,
+        (16, false) if ty.is_f16() => DType::F16,
+        (64, false) if ty.is_f64() => DType::F64,
+        (32, false) if ty.is_f32() => DType::F32,
+        (64, false) if ty.is_int() => DType::I64,
+        (32, false) if ty.is_int() => DType::I32,
+        (16, false) if ty.is_int() => DType::I16,
+        (8, false) if ty.is_int() => DType::I8,
+        (8, true) => DType::U8,
+        (1, false) if ty.is_int() => DType::Bool,
+        _ => return None,
+    })
 }
 
 /// `file:line` where the user called the op.
@@ -53,49 +67,25 @@ pub(super) fn arg(attr: Attr) -> Result<Arg, String> {
         return Ok(Arg::Str(value));
     }
     if let Some(ty) = attr.as_type() {
-        let name = ty.to_string();
-        return DType::from_name(&name).map(Arg::DType).ok_or_else(|| format!("element type {name} is not torch's"));
+        return dtype(ty).map(Arg::DType).ok_or_else(|| format!("element type {ty} is not torch's"));
     }
-    let text = attr.to_string();
-    let inner = |kind: &str| text.strip_prefix(&format!("#dynamo.{kind}<\""))?.strip_suffix("\">").map(str::to_owned);
-    inner("device")
-        .map(Arg::Device)
-        .or_else(|| inner("memory_format").map(Arg::MemoryFormat))
-        .or_else(|| inner("layout").map(Arg::Layout))
-        .ok_or_else(|| format!("{text} is not an argument"))
+    let device = Device::read(attr).map(|Device(text)| Arg::Device(text));
+    device
+        .or_else(|| MemoryFormat::read(attr).map(|MemoryFormat(text)| Arg::MemoryFormat(text)))
+        .or_else(|| ir::Layout::read(attr).map(|ir::Layout(text)| Arg::Layout(text)))
+        .ok_or_else(|| format!("{attr} is not an argument"))
 }
 
 /// `#dynamo.output<…>`.
 pub(super) fn output(attr: Attr) -> Result<Output, Error> {
-    let text = attr.to_string();
-    let bad = || Error::Plan(format!("{text} is not an output"));
-    let inner = text.strip_prefix("#dynamo.output<").and_then(|t| t.strip_suffix('>')).ok_or_else(bad)?;
-    let (head, rest) = inner.split_once(',').unwrap_or((inner, ""));
-    let mut words = head.split_whitespace();
-    let kind = words.next().unwrap_or_default();
-    let index: i64 = words.next().map_or(Ok(0), str::parse).map_err(|_| bad())?;
-    let at = usize::try_from(index).unwrap_or(usize::MAX);
-    let view = || -> Option<(Vec<i64>, Vec<i64>, i64)> {
-        let (sizes, rest) = rest.trim().strip_prefix('[')?.split_once(']')?;
-        let (strides, offset) = rest.trim().strip_prefix(',')?.trim().strip_prefix('[')?.split_once(']')?;
-        let list =
-            |text: &str| text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(|t| t.parse().ok()).collect::<Option<Vec<i64>>>();
-        Some((list(sizes)?, list(strides)?, offset.trim().strip_prefix(',')?.trim().parse().ok()?))
-    };
-    Ok(match kind {
-        "result" => Output::Result(at),
-        "arg" => Output::Arg(at),
-        "arg_view" => {
-            let (sizes, strides, offset) = view().ok_or_else(bad)?;
-            Output::ArgView { arg: at, sizes, strides, offset }
-        }
-        "result_view" => {
-            let (sizes, strides, offset) = view().ok_or_else(bad)?;
-            Output::ResultView { result: at, sizes, strides, offset }
-        }
-        "none" => Output::None,
-        "same" => Output::Same(at),
-        "constant" => Output::Const(Const::Int(index)),
-        _ => return Err(bad()),
+    let output = ir::Output::read(attr).ok_or_else(|| Error::Plan(format!("{attr} is not an output")))?;
+    Ok(match output {
+        ir::Output::Result(result) => Output::Result(result),
+        ir::Output::Arg(arg) => Output::Arg(arg),
+        ir::Output::ArgView(arg, ir::View { sizes, strides, offset }) => Output::ArgView { arg, sizes, strides, offset },
+        ir::Output::ResultView(result, ir::View { sizes, strides, offset }) => Output::ResultView { result, sizes, strides, offset },
+        ir::Output::None => Output::None,
+        ir::Output::Same(output) => Output::Same(output),
+        ir::Output::Constant(value) => Output::Const(Const::Int(value)),
     })
 }
