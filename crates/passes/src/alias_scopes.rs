@@ -8,7 +8,8 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Value},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic},
+    upstream::llvm,
 };
 
 /// The pass.
@@ -24,25 +25,24 @@ const ANNOTATED: Statistic = Statistic { name: "annotated", description: "loads 
 
 fn run(module: Op, pass: &Run) -> PassResult {
     let functions = module.body().map(Block::ops).unwrap_or_default();
-    functions.into_iter().filter(|op| op.is("llvm.func")).try_for_each(|function| annotate(function, pass))
+    functions.into_iter().filter(|op| op.is(llvm::FUNC)).for_each(|function| annotate(function, pass));
+    Ok(())
 }
 
-fn annotate(function: Op, pass: &Run) -> PassResult {
-    let Some(entry) = function.body() else { return Ok(()) };
+fn annotate(function: Op, pass: &Run) {
+    let Some(entry) = function.body() else { return };
     let args = entry.args();
     let name = function.symbol().unwrap_or_default();
-    let mut scopes = Vec::new();
-    for index in 0..args.len() {
-        scopes.push(if is_noalias(function, index) { Some(scope(function, &name, index)?) } else { None });
-    }
+    let scope = |index| is_noalias(function, index).then(|| llvm::alias_scope(function.ctx(), &name, index));
+    let scopes: Vec<_> = (0..args.len()).map(scope).collect();
     if scopes.iter().flatten().count() < 2 {
-        return Ok(());
+        return;
     }
 
     function.walk(&mut |op| {
         let address = match () {
-            () if op.is("llvm.load") => op.operand(0),
-            () if op.is("llvm.store") => op.operand(1),
+            () if op.is(llvm::LOAD) => op.operand(0),
+            () if op.is(llvm::STORE) => op.operand(1),
             () => return,
         };
         let Some(own) = base(address).and_then(|base| args.iter().position(|&arg| arg == base)) else { return };
@@ -55,13 +55,12 @@ fn annotate(function: Op, pass: &Run) -> PassResult {
             op.set_attr("noalias_scopes", Attr::array(op.ctx(), &others));
         }
     });
-    Ok(())
 }
 
 /// Follows address arithmetic back to what it starts from.
 fn base(mut address: Value) -> Option<Value> {
     while let Some(op) = address.def() {
-        if !op.is("llvm.getelementptr") {
+        if !op.is(llvm::GETELEMENTPTR) {
             return None;
         }
         address = op.operand(0);
@@ -70,11 +69,5 @@ fn base(mut address: Value) -> Option<Value> {
 }
 
 fn is_noalias(function: Op, index: usize) -> bool {
-    function.attr("arg_attrs").and_then(Attr::as_array).and_then(|attrs| attrs.get(index)?.get("llvm.noalias")).is_some()
-}
-
-fn scope(function: Op, name: &str, index: usize) -> Result<Attr, PassError> {
-    let domain = format!("#llvm.alias_scope_domain<id = \"{name}\">");
-    Attr::parse(function.ctx(), &format!("#llvm.alias_scope<id = \"{name}.{index}\", domain = {domain}>"))
-        .ok_or_else(|| PassError::at(function, "cannot build an alias scope"))
+    function.optional::<Vec<Attr>>("arg_attrs").and_then(|attrs| attrs.get(index)?.get(llvm::NOALIAS)).is_some()
 }

@@ -8,10 +8,12 @@
 //! `f64` and all other functions stay calls. Option `keep=1` leaves everything as it is.
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Builder, Op, Type, Value},
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options,
+    upstream::{arith::CmpF, math},
 };
+use std::ops::Deref;
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -43,15 +45,15 @@ fn run(module: Op, pass: &Run) -> PassResult {
 pub fn expand(module: Op) -> usize {
     let mut ops = Vec::new();
     module.walk(&mut |op| {
-        if op.is("math.exp") || op.is("math.erf") {
+        if op.is(math::EXP) || op.is(math::ERF) {
             ops.push(op);
         }
     });
-    ops.retain(|op| op.result(0).ty() == op.result(0).ty().with_element(Type::f32(op.ctx())));
+    ops.retain(|op| op.result(0).ty().element().is_f32() && !op.result(0).ty().is_tensor());
     let count = ops.len();
     for op in ops {
         let (arithmetic, x) = (Arithmetic::before(op), op.operand(0));
-        let value = if op.is("math.exp") { arithmetic.exp(x) } else { arithmetic.erf(x) };
+        let value = if op.is(math::EXP) { arithmetic.exp(x) } else { arithmetic.erf(x) };
         op.result(0).replace_all_uses_with(value);
         op.erase();
     }
@@ -63,12 +65,14 @@ struct Arithmetic {
     builder: Builder,
     real: Type,
     word: Type,
-    bit: Type,
 }
 
-/// `arith.cmpf` predicates.
-const OGT: i64 = 2;
-const OLT: i64 = 4;
+impl Deref for Arithmetic {
+    type Target = Builder;
+    fn deref(&self) -> &Builder {
+        &self.builder
+    }
+}
 
 /// Adding this to a number below 2^22 rounds it to an integer, which stands in the lowest bits of the sum with 126 added
 /// to it: moved to where an `f32` has its exponent, these bits are `2^(n - 1)`.
@@ -79,50 +83,23 @@ const SMALL: f64 = -80.0;
 impl Arithmetic {
     fn before(op: Op) -> Self {
         let (ctx, real) = (op.ctx(), op.result(0).ty());
-        Self { builder: Builder::before(op), real, word: real.with_element(Type::int(ctx, 32)), bit: real.with_element(Type::int(ctx, 1)) }
+        Self { builder: Builder::before(op), real, word: real.with_element(Type::int(ctx, 32)) }
     }
     fn real(&self, value: f64) -> Value {
-        self.constant(self.real, Attr::float_of(self.real.element(), value))
+        self.float(self.real, value)
     }
     fn word(&self, value: i64) -> Value {
-        self.constant(self.word, Attr::int_of(self.word.element(), value))
-    }
-    fn constant(&self, ty: Type, element: Attr) -> Value {
-        let value = if ty.is_vector() { Attr::splat(ty, element) } else { element };
-        self.builder.value("arith.constant", &[], ty, &[("value", value)])
-    }
-    fn op(&self, name: &str, operands: &[Value]) -> Value {
-        self.builder.value(name, operands, self.real, &[])
-    }
-    fn sub(&self, a: Value, b: Value) -> Value {
-        self.op("arith.subf", &[a, b])
-    }
-    fn mul(&self, a: Value, b: Value) -> Value {
-        self.op("arith.mulf", &[a, b])
-    }
-    /// `a * b + c`, rounded once.
-    fn fma(&self, a: Value, b: Value, c: Value) -> Value {
-        self.op("math.fma", &[a, b, c])
-    }
-    fn integer(&self, name: &str, a: Value, b: Value) -> Value {
-        self.builder.value(name, &[a, b], self.word, &[])
-    }
-    fn compare(&self, predicate: i64, left: Value, right: Value) -> Value {
-        let kind = [("predicate", Attr::i64(self.builder.ctx(), predicate))];
-        self.builder.value("arith.cmpf", &[left, right], self.bit, &kind)
-    }
-    fn choose(&self, condition: Value, a: Value, b: Value) -> Value {
-        self.builder.value("arith.select", &[condition, a, b], a.ty(), &[])
+        self.int(self.word, value)
     }
     /// No less than `low`; NaN stays.
     fn at_least(&self, x: Value, low: f64) -> Value {
         let low = self.real(low);
-        self.choose(self.compare(OLT, x, low), low, x)
+        self.select(self.cmpf(CmpF::Olt, x, low), low, x)
     }
     /// No more than `high`; NaN stays.
     fn at_most(&self, x: Value, high: f64) -> Value {
         let high = self.real(high);
-        self.choose(self.compare(OGT, x, high), high, x)
+        self.select(self.cmpf(CmpF::Ogt, x, high), high, x)
     }
     /// A polynomial, highest coefficient first: the fewest operations, one after the other.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
@@ -136,7 +113,7 @@ impl Arithmetic {
         while terms.len() > 1 {
             terms = terms.chunks(2).map(|pair| if let [a, b] = *pair { self.fma(b, power, a) } else { pair[0] }).collect();
             if terms.len() > 1 {
-                power = self.mul(power, power);
+                power = self.mulf(power, power);
             }
         }
         terms[0]
@@ -149,23 +126,23 @@ impl Arithmetic {
         let bounded = self.at_most(self.at_least(x, -104.0), 89.0);
         let rounding = self.real(ROUNDING);
         let shifted = self.fma(bounded, self.real(std::f64::consts::LOG2_E), rounding);
-        let n = self.sub(shifted, rounding);
+        let n = self.subf(shifted, rounding);
         let r = self.fma(n, self.real(-0.693_359_375), bounded);
         let r = self.fma(n, self.real(2.121_944_400_546_905_8e-4), r);
         // Twice exp(r), times half of 2^n: 2^n itself is no number where the result is just finite.
         let p = self.polynomial(r, &[2.763_659_460e-3, 1.673_590_951e-2, 8.333_645_016e-2, 3.333_304_524e-1, 9.999_998_808e-1, 2.0, 2.0]);
-        let small = self.compare(OLT, bounded, self.real(SMALL));
-        let bits = self.builder.value("arith.bitcast", &[shifted], self.word, &[]);
-        let bits = self.choose(small, self.integer("arith.addi", bits, self.word(65)), bits);
-        let y = self.mul(p, self.op("arith.bitcast", &[self.integer("arith.shli", bits, self.word(23))]));
-        self.choose(small, self.mul(y, self.real(2.0_f64.powi(-65))), y)
+        let small = self.cmpf(CmpF::Olt, bounded, self.real(SMALL));
+        let bits = self.bitcast(shifted, self.word);
+        let bits = self.select(small, self.addi(bits, self.word(65)), bits);
+        let y = self.mulf(p, self.bitcast(self.shli(bits, self.word(23)), self.real));
+        self.select(small, self.mulf(y, self.real(2.0_f64.powi(-65))), y)
     }
 
     /// Up to 1 an odd polynomial, further out a polynomial in the distance from a place where `erf` is nearly an `f32`.
     fn erf(&self, x: Value) -> Value {
-        let t = self.op("math.absf", &[x]);
+        let t = self.absf(x);
         // From 3.94 on the result is 1.
-        let u = self.sub(self.at_most(t, 3.94), self.real(2.470_566_988));
+        let u = self.subf(self.at_most(t, 3.94), self.real(2.470_566_988));
         let far = self.tree(
             u,
             &[
@@ -187,9 +164,9 @@ impl Arithmetic {
         );
         // The constant by itself: in the tree each level would round a number near 1.
         let far = self.fma(far, u, self.real(9.995_239_973e-1));
-        let far = self.op("math.copysign", &[far, x]);
+        let far = self.copysign(far, x);
         let p = self.tree(
-            self.mul(x, x),
+            self.mulf(x, x),
             &[
                 7.806_903_886e-5,
                 -7.997_853_099e-4,
@@ -202,6 +179,6 @@ impl Arithmetic {
         );
         let near = self.fma(p, x, x);
         // NaN is not greater, and the polynomial hands it on.
-        self.choose(self.compare(OGT, t, self.real(1.0)), far, near)
+        self.select(self.cmpf(CmpF::Ogt, t, self.real(1.0)), far, near)
     }
 }

@@ -18,8 +18,9 @@
 //! other operation works on `bf16` is left as it is.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op, Type, Value},
+    ir::{Block, Builder, Op, Type, Value},
     pass::{Pass, PassResult, Run, Statistic},
+    upstream::{arith, func},
 };
 
 /// The pass.
@@ -34,13 +35,13 @@ pub const PASS: Pass = Pass {
 const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose bf16 numbers became bits" };
 
 /// Operations that do not care whether they move numbers or bits.
-const MOVERS: &[&str] = &["arith.bitcast", "arith.constant", "arith.extf", "arith.select", "func.func", "func.return"];
+const MOVERS: &[&str] = &[arith::BITCAST, arith::CONSTANT, arith::EXTF, arith::SELECT, func::FUNC, func::RETURN];
 
 fn run(module: Op, pass: &Run) -> PassResult {
     for function in module.body().map(Block::ops).unwrap_or_default() {
         let mut ops = Vec::new();
         function.walk(&mut |op| ops.push(op));
-        if function.is("func.func") && ops.iter().copied().any(touches) && ops.iter().all(|&op| !touches(op) || can_move(op)) {
+        if function.is(func::FUNC) && ops.iter().copied().any(touches) && ops.iter().all(|&op| !touches(op) || can_move(op)) {
             pass.count(&CHANGED, 1);
             ops.into_iter().for_each(rewrite);
         }
@@ -73,10 +74,10 @@ fn can_move(op: Op) -> bool {
 }
 
 fn rewrite(op: Op) {
-    if op.is("arith.extf") && is_bits(op.operand(0).ty()) {
+    if op.is(arith::EXTF) && is_bits(op.operand(0).ty()) {
         return replace(op, widened(op)); // its operand, defined before, is bits by now
     }
-    if op.is("arith.constant") && is_bf16(op.result(0).ty()) {
+    if op.is(arith::CONSTANT) && is_bf16(op.result(0).ty()) {
         return replace(op, constant(op));
     }
     for value in op.results().into_iter().chain(blocks(op).into_iter().flat_map(Block::args)) {
@@ -84,12 +85,12 @@ fn rewrite(op: Op) {
             value.set_type(as_bits(value.ty()));
         }
     }
-    if let Some(ty) = op.attr("function_type").and_then(Attr::as_type) {
+    if let Some(ty) = op.optional::<Type>("function_type") {
         let bits = |types: Vec<Type>| types.into_iter().map(|ty| if is_bf16(ty) { as_bits(ty) } else { ty }).collect::<Vec<_>>();
         let ty = Type::function(op.ctx(), &bits(ty.function_inputs()), &bits(ty.function_results()));
         op.set_attr("function_type", ty.as_attr());
     }
-    if op.is("arith.bitcast") && op.operand(0).ty() == op.result(0).ty() {
+    if op.is(arith::BITCAST) && op.operand(0).ty() == op.result(0).ty() {
         replace(op, op.operand(0));
     }
 }
@@ -101,24 +102,21 @@ fn replace(op: Op, value: Value) {
 
 /// The same type with bits for numbers.
 fn as_bits(ty: Type) -> Type {
-    Type::parse(ty.ctx(), &ty.to_string().replace("bf16", "i16")).unwrap_or(ty)
+    ty.with_element(Type::int(ty.ctx(), 16))
 }
 
 /// The upper half of an `f32` is the `bf16` of the same value.
 fn widened(op: Op) -> Value {
-    let (builder, ctx) = (Builder::before(op), op.ctx());
-    let (word, single, ty) = (Type::int(ctx, 32), Type::f32(ctx), op.result(0).ty());
-    let wide = builder.value("arith.extui", &[op.operand(0)], word, &[]);
-    let by = builder.value("arith.constant", &[], word, &[("value", Attr::int_of(word, 16))]);
-    let bits = builder.value("arith.shli", &[wide, by], word, &[]);
-    let number = builder.value("arith.bitcast", &[bits], single, &[]);
-    if ty == single { number } else { builder.value("arith.extf", &[number], ty, &[]) }
+    let (b, ty) = (Builder::before(op), op.result(0).ty());
+    let (word, single) = (Type::int(op.ctx(), 32), Type::f32(op.ctx()));
+    let wide = b.extui(op.operand(0), word);
+    let number = b.bitcast(b.shli(wide, b.int(word, 16)), single);
+    if ty == single { number } else { b.extf(number, ty) }
 }
 
 fn constant(op: Op) -> Value {
-    let number = op.attr("value").and_then(Attr::as_f64).unwrap_or_default();
+    let number: f64 = op.required("value");
     // A `bf16` is an `f32` whose lower half is zero, so nothing is rounded here.
     let bits = ((number as f32).to_bits() >> 16) as i16;
-    let ty = Type::int(op.ctx(), 16);
-    Builder::before(op).value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, bits.into()))])
+    Builder::before(op).int(Type::int(op.ctx(), 16), bits.into())
 }

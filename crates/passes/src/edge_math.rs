@@ -10,10 +10,14 @@
 //! The formulas are within a few units in the last place, as eager's own kernels are.
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Builder, Op, Type, Value},
     pass::{Pass, PassResult, Run, Statistic},
+    upstream::{arith::CmpF, math},
 };
-use std::f64::consts::{E, LN_2};
+use std::{
+    f64::consts::{E, LN_2},
+    ops::Deref,
+};
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -38,11 +42,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
         let Some(formula) = Formula::before(op) else { continue };
         let x = op.operand(0);
         let value = match op.name().as_str() {
-            "math.sinh" => formula.sinh(x),
-            "math.cosh" => formula.cosh(x),
-            "math.asinh" => formula.asinh(x),
-            "math.acosh" => formula.acosh(x),
-            "math.tan" if formula.is_double => formula.tan(x),
+            math::SINH => formula.sinh(x),
+            math::COSH => formula.cosh(x),
+            math::ASINH => formula.asinh(x),
+            math::ACOSH => formula.acosh(x),
+            math::TAN if formula.is_double => formula.tan(x),
             _ => continue,
         };
         op.result(0).replace_all_uses_with(value);
@@ -59,45 +63,30 @@ struct Formula {
     is_double: bool,
 }
 
-/// `arith.cmpf` ogt.
-const OGT: i64 = 2;
+impl Deref for Formula {
+    type Target = Builder;
+    fn deref(&self) -> &Builder {
+        &self.builder
+    }
+}
 
 impl Formula {
     fn before(op: Op) -> Option<Self> {
         let (ctx, real) = (op.ctx(), op.result(0).ty());
         let is_double = real.with_element(Type::f64(ctx)) == real;
-        (is_double || real.with_element(Type::f32(ctx)) == real).then(|| Self { builder: Builder::before(op), real, is_double })
+        (!real.is_tensor() && (is_double || real.with_element(Type::f32(ctx)) == real)).then(|| Self {
+            builder: Builder::before(op),
+            real,
+            is_double,
+        })
     }
     fn number(&self, value: f64) -> Value {
-        let scalar = Attr::float_of(self.real.element(), value);
-        let value = if self.real.is_vector() { Attr::splat(self.real, scalar) } else { scalar };
-        self.builder.value("arith.constant", &[], self.real, &[("value", value)])
-    }
-    fn op(&self, name: &str, operands: &[Value]) -> Value {
-        self.builder.value(name, operands, self.real, &[])
-    }
-    fn add(&self, a: Value, b: Value) -> Value {
-        self.op("arith.addf", &[a, b])
-    }
-    fn sub(&self, a: Value, b: Value) -> Value {
-        self.op("arith.subf", &[a, b])
-    }
-    fn mul(&self, a: Value, b: Value) -> Value {
-        self.op("arith.mulf", &[a, b])
-    }
-    fn div(&self, a: Value, b: Value) -> Value {
-        self.op("arith.divf", &[a, b])
-    }
-    /// `a * b + c`, rounded once.
-    fn fma(&self, a: Value, b: Value, c: Value) -> Value {
-        self.op("math.fma", &[a, b, c])
+        self.builder.float(self.real, value)
     }
     /// One of two values by whether `x` is above a bound; NaN is not.
     fn above(&self, x: Value, bound: f64, yes: Value, no: Value) -> Value {
-        let ctx = self.builder.ctx();
-        let kind = [("predicate", Attr::i64(ctx, OGT))];
-        let holds = self.builder.value("arith.cmpf", &[x, self.number(bound)], self.real.with_element(Type::int(ctx, 1)), &kind);
-        self.op("arith.select", &[holds, yes, no])
+        let holds = self.cmpf(CmpF::Ogt, x, self.number(bound));
+        self.select(holds, yes, no)
     }
 
     /// Above this the exponential is, or may be, infinite while half of it is not.
@@ -106,56 +95,56 @@ impl Formula {
     }
     /// `t` up to the limit and `t - 1` beyond: `exp(t) / 2 = exp(t - 1) · e/2`.
     fn lowered(&self, t: Value) -> Value {
-        self.above(t, self.limit(), self.sub(t, self.number(1.0)), t)
+        self.above(t, self.limit(), self.subf(t, self.number(1.0)), t)
     }
     fn raised(&self, t: Value, exponential: Value, near: Value) -> Value {
-        self.above(t, self.limit(), self.mul(exponential, self.number(E / 2.0)), near)
+        self.above(t, self.limit(), self.mulf(exponential, self.number(E / 2.0)), near)
     }
     /// With `e = exp(t) - 1` and `q = e / (e + 1)`: `(e + q) / 2`. Near 0, where both sides of the sum carry the errors of `e`, it is
     /// `e - eq / 2`, whose second part is small.
     fn sinh(&self, x: Value) -> Value {
-        let t = self.op("math.absf", &[x]);
-        let e = self.op("math.expm1", &[self.lowered(t)]);
-        let quotient = self.div(e, self.add(e, self.number(1.0)));
-        let sum = self.mul(self.add(e, quotient), self.number(0.5));
-        let near = self.above(t, 0.5, sum, self.fma(self.mul(e, self.number(-0.5)), quotient, e));
-        self.op("math.copysign", &[self.raised(t, e, near), x])
+        let t = self.absf(x);
+        let e = self.expm1(self.lowered(t));
+        let quotient = self.divf(e, self.addf(e, self.number(1.0)));
+        let sum = self.mulf(self.addf(e, quotient), self.number(0.5));
+        let near = self.above(t, 0.5, sum, self.fma(self.mulf(e, self.number(-0.5)), quotient, e));
+        self.copysign(self.raised(t, e, near), x)
     }
     /// With `e = exp(t)`: `e/2 + 1/2e`.
     fn cosh(&self, x: Value) -> Value {
-        let t = self.op("math.absf", &[x]);
-        let e = self.op("math.exp", &[self.lowered(t)]);
+        let t = self.absf(x);
+        let e = self.exp(self.lowered(t));
         let half = self.number(0.5);
-        self.raised(t, e, self.fma(e, half, self.div(half, e)))
+        self.raised(t, e, self.fma(e, half, self.divf(half, e)))
     }
 
     /// `ln(1 + near)`; `ln(2x)` where x is so large that nothing else counts and its square might overflow.
     fn area(&self, x: Value, near: Value) -> Value {
-        let far = self.sub(x, self.number(1.0));
-        let log = self.op("math.log1p", &[self.above(x, 1e9, far, near)]);
-        self.add(log, self.above(x, 1e9, self.number(LN_2), self.number(0.0)))
+        let far = self.subf(x, self.number(1.0));
+        let log = self.log1p(self.above(x, 1e9, far, near));
+        self.addf(log, self.above(x, 1e9, self.number(LN_2), self.number(0.0)))
     }
     /// `ln(t + √(t² + 1))`, where what is logarithmized exceeds 1 by `t + t² / (1 + √(t² + 1))`.
     fn asinh(&self, x: Value) -> Value {
-        let t = self.op("math.absf", &[x]);
+        let t = self.absf(x);
         let one = self.number(1.0);
-        let root = self.op("math.sqrt", &[self.fma(t, t, one)]);
-        let near = self.add(t, self.div(self.mul(t, t), self.add(root, one)));
+        let root = self.sqrt(self.fma(t, t, one));
+        let near = self.addf(t, self.divf(self.mulf(t, t), self.addf(root, one)));
         // Near 0 it is its argument; `log1p` too loses what is subnormal.
         let value = self.above(t, if self.is_double { 1e-8 } else { 1e-4 }, self.area(t, near), t);
-        self.op("math.copysign", &[value, x])
+        self.copysign(value, x)
     }
     /// `ln(x + √(x² - 1))`, where what is logarithmized exceeds 1 by `t + √(t² + 2t)` with `t = x - 1`: NaN below 1.
     fn acosh(&self, x: Value) -> Value {
-        let t = self.sub(x, self.number(1.0));
-        let root = self.op("math.sqrt", &[self.fma(t, t, self.add(t, t))]);
+        let t = self.subf(x, self.number(1.0));
+        let root = self.sqrt(self.fma(t, t, self.addf(t, t)));
         // The root of what is positive again below -1 would hide it.
-        self.area(x, self.above(x, 0.5, self.add(t, root), self.number(f64::NAN)))
+        self.area(x, self.above(x, 0.5, self.addf(t, root), self.number(f64::NAN)))
     }
 
     /// Near 0 the tangent is its argument.
     fn tan(&self, x: Value) -> Value {
-        let t = self.op("math.absf", &[x]);
-        self.above(t, 1e-8, self.op("math.tan", &[x]), x)
+        let t = self.absf(x);
+        self.above(t, 1e-8, self.builder.tan(x), x)
     }
 }

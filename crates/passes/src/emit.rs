@@ -6,7 +6,10 @@
 #![allow(clippy::missing_panics_doc, reason = "said once, above")]
 #![allow(clippy::cast_precision_loss, reason = "constants and element counts, which eager makes doubles too")]
 
-use dynamlir_dialect::ir::{Attr, Builder, Ctx, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Ctx, Type, Value},
+    ops::*,
+};
 
 /// A constant, before it has an element type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,16 +91,28 @@ pub struct Emit {
 }
 
 macro_rules! unary {
-    ($($name:ident)*) => { $(
+    ($($name:ident = $op:ident;)*) => { $(
         #[doc = concat!("`dynamo.", stringify!($name), "`.")]
-        pub fn $name(&self, x: Value) -> Value { self.unary(stringify!($name), x) }
+        pub fn $name(&self, x: Value) -> Value { $op::build(&self.b, x).result() }
     )* };
 }
 macro_rules! binary {
-    ($($name:ident)*) => { $(
-        #[doc = concat!("`dynamo.", stringify!($name), "`.")]
-        pub fn $name(&self, a: Value, b: Value) -> Value { self.binary(stringify!($name), a, b) }
-    )* };
+    ($($name:ident = $op:ident;)*) => {
+        $(
+            #[doc = concat!("`dynamo.", stringify!($name), "`.")]
+            pub fn $name(&self, a: Value, b: Value) -> Value {
+                assert_eq!(a.ty(), b.ty(), concat!("operands of ", stringify!($name)));
+                $op::build(&self.b, a, b).result()
+            }
+        )*
+        /// A pointwise op with two operands of one type, by its name.
+        pub fn binary(&self, name: &str, a: Value, b: Value) -> Value {
+            match name {
+                $( stringify!($name) => self.$name(a, b), )*
+                _ => panic!("dynamo.{name} is not a pointwise op of two operands"),
+            }
+        }
+    };
 }
 macro_rules! compare {
     ($($name:ident)*) => { $(
@@ -116,47 +131,46 @@ impl Emit {
         self.b.ctx()
     }
 
-    unary! { neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh
-    atanh erf erfc lgamma floor ceil round trunc }
-    binary! { add sub mul div rem pow atan2 hypot copysign nextafter max min and or xor shl shr }
+    unary! {
+        neg = NegOp; abs = AbsOp; exp = ExpOp; exp2 = Exp2Op; expm1 = Expm1Op;
+        log = LogOp; log2 = Log2Op; log10 = Log10Op; log1p = Log1pOp; sqrt = SqrtOp;
+        rsqrt = RsqrtOp; sin = SinOp; cos = CosOp; tan = TanOp; asin = AsinOp;
+        acos = AcosOp; atan = AtanOp; sinh = SinhOp; cosh = CoshOp; tanh = TanhOp;
+        asinh = AsinhOp; acosh = AcoshOp; atanh = AtanhOp; erf = ErfOp; erfc = ErfcOp;
+        lgamma = LgammaOp; floor = FloorOp; ceil = CeilOp; round = RoundOp; trunc = TruncOp;
+        not = NotOp;
+    }
+    binary! {
+        add = AddOp; sub = SubOp; mul = MulOp; div = DivOp; rem = RemOp;
+        pow = PowOp; atan2 = Atan2Op; hypot = HypotOp; copysign = CopysignOp; nextafter = NextafterOp;
+        max = MaxOp; min = MinOp; and = AndOp; or = OrOp; xor = XorOp;
+        shl = ShlOp; shr = ShrOp;
+    }
     compare! { eq ne lt le gt ge }
 
-    /// A pointwise op with one operand.
-    pub fn unary(&self, name: &str, x: Value) -> Value {
-        self.b.value(&format!("dynamo.{name}"), &[x], x.ty(), &[])
-    }
-    /// `dynamo.not`.
-    pub fn not(&self, x: Value) -> Value {
-        self.unary("not", x)
-    }
-    /// A pointwise op with two operands of one type.
-    pub fn binary(&self, name: &str, a: Value, b: Value) -> Value {
-        assert_eq!(a.ty(), b.ty(), "operands of {name}");
-        self.b.value(&format!("dynamo.{name}"), &[a, b], a.ty(), &[])
-    }
     /// `dynamo.fma`: `a * b + c`, rounded once.
     pub fn fma(&self, a: Value, b: Value, c: Value) -> Value {
         assert!(a.ty() == b.ty() && b.ty() == c.ty(), "operands of fma");
-        self.b.value("dynamo.fma", &[a, b, c], a.ty(), &[])
+        FmaOp::build(&self.b, a, b, c).result()
     }
     /// `dynamo.compare`, to bool.
     pub fn compare(&self, predicate: &str, a: Value, b: Value) -> Value {
         assert_eq!(a.ty(), b.ty(), "operands of compare {predicate}");
-        let ty = Type::tensor(&a.ty().shape(), self.bool_type());
-        self.b.value("dynamo.compare", &[a, b], ty, &[("predicate", self.keyword("predicate", predicate))])
+        let predicate = Predicate::of_word(predicate).unwrap_or_else(|| panic!("`{predicate}` is not a predicate"));
+        CompareOp::build(&self.b, predicate, a, b, Type::tensor(&a.ty().shape(), self.bool_type())).result()
     }
     /// `dynamo.select`.
     pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Value {
         assert_eq!(on_true.ty(), on_false.ty(), "branches of select");
         assert!(condition.ty().element().is_bool() && condition.ty().shape() == on_true.ty().shape(), "condition of select");
-        self.b.value("dynamo.select", &[condition, on_true, on_false], on_true.ty(), &[])
+        SelectOp::build(&self.b, condition, on_true, on_false, on_true.ty()).result()
     }
     /// The value in another element type.
     pub fn convert(&self, x: Value, element: Type) -> Value {
         if x.ty().element() == element {
             return x;
         }
-        self.b.value("dynamo.convert", &[x], Type::tensor(&x.ty().shape(), element), &[])
+        ConvertOp::build(&self.b, x, Type::tensor(&x.ty().shape(), element)).result()
     }
     /// The bits in another element type of the same width.
     pub fn bitcast(&self, x: Value, element: Type) -> Value {
@@ -164,13 +178,12 @@ impl Emit {
             return x;
         }
         assert_eq!(x.ty().element().width(), element.width(), "widths of bitcast");
-        self.b.value("dynamo.bitcast", &[x], Type::tensor(&x.ty().shape(), element), &[])
+        BitcastOp::build(&self.b, x, Type::tensor(&x.ty().shape(), element)).result()
     }
 
     /// Every element is `value`.
     pub fn full(&self, shape: &[i64], element: Type, value: impl Into<Scalar>) -> Value {
-        let value = value.into().attr(element);
-        self.b.value("dynamo.full", &[], Type::tensor(shape, element), &[("value", value)])
+        FullOp::build(&self.b, value.into().attr(element), Type::tensor(shape, element)).result()
     }
     /// A constant of the shape and element type of `x`.
     pub fn full_like(&self, x: Value, value: impl Into<Scalar>) -> Value {
@@ -179,8 +192,7 @@ impl Emit {
     /// The index along `dim`, as `i64`.
     pub fn iota(&self, shape: &[i64], dim: usize) -> Value {
         assert!(dim < shape.len(), "dimension of iota");
-        let ty = Type::tensor(shape, Type::int(self.ctx(), 64));
-        self.b.value("dynamo.iota", &[], ty, &[("dim", self.i64(dim as i64))])
+        IotaOp::build(&self.b, dim as i64, Type::tensor(shape, Type::int(self.ctx(), 64))).result()
     }
 
     /// Operand dimension `i` becomes result dimension `dims[i]`.
@@ -193,7 +205,7 @@ impl Emit {
         if from == shape {
             return x;
         }
-        self.b.value("dynamo.broadcast", &[x], Type::tensor(shape, x.ty().element()), &[("dims", self.i64s(dims))])
+        BroadcastOp::build(&self.b, x, dims, Type::tensor(shape, x.ty().element())).result()
     }
     /// Torch's broadcasting: dimensions are matched from the last.
     pub fn broadcast_to(&self, x: Value, shape: &[i64]) -> Value {
@@ -208,7 +220,7 @@ impl Emit {
             return x;
         }
         assert_eq!(x.ty().numel(), shape.iter().product::<i64>(), "elements of reshape");
-        self.b.value("dynamo.reshape", &[x], Type::tensor(shape, x.ty().element()), &[])
+        ReshapeOp::build(&self.b, x, Type::tensor(shape, x.ty().element())).result()
     }
     /// A dimension of size 1 at each of `dims`, counted in the result.
     pub fn unsqueeze(&self, x: Value, dims: &[i64]) -> Value {
@@ -224,7 +236,7 @@ impl Emit {
         }
         let from = x.ty().shape();
         let shape: Vec<i64> = dims.iter().map(|&d| from[d as usize]).collect();
-        self.b.value("dynamo.permute", &[x], Type::tensor(&shape, x.ty().element()), &[("dims", self.i64s(dims))])
+        PermuteOp::build(&self.b, x, dims, Type::tensor(&shape, x.ty().element())).result()
     }
     /// Two dimensions exchanged.
     pub fn transpose(&self, x: Value, a: i64, b: i64) -> Value {
@@ -237,8 +249,7 @@ impl Emit {
         if x.ty().shape() == sizes && starts.iter().all(|&s| s == 0) && steps.iter().all(|&s| s == 1) {
             return x;
         }
-        let attrs = [("starts", self.i64s(starts)), ("steps", self.i64s(steps))];
-        self.b.value("dynamo.slice", &[x], Type::tensor(sizes, x.ty().element()), &attrs)
+        SliceOp::build(&self.b, x, starts, steps, Type::tensor(sizes, x.ty().element())).result()
     }
     /// `size` elements of one dimension from `start`, each `step` after the other.
     pub fn slice_dim(&self, x: Value, dim: i64, start: i64, step: i64, size: i64) -> Value {
@@ -252,7 +263,7 @@ impl Emit {
         if dims.is_empty() {
             return x;
         }
-        self.b.value("dynamo.reverse", &[x], x.ty(), &[("dims", self.i64s(dims))])
+        ReverseOp::build(&self.b, x, dims, x.ty()).result()
     }
     /// Operands one after another along `dim`; there is at least one.
     pub fn concat(&self, inputs: &[Value], dim: i64) -> Value {
@@ -262,8 +273,7 @@ impl Emit {
         }
         let mut shape = first.ty().shape();
         shape[dim as usize] = inputs.iter().map(|x| x.ty().shape()[dim as usize]).sum();
-        let ty = Type::tensor(&shape, first.ty().element());
-        self.b.value("dynamo.concatenate", inputs, ty, &[("dim", self.i64(dim))])
+        ConcatenateOp::build(&self.b, inputs, dim, Type::tensor(&shape, first.ty().element())).result()
     }
     /// Constant elements before and after each dimension.
     pub fn pad(&self, x: Value, low: &[i64], high: &[i64], value: impl Into<Scalar>) -> Value {
@@ -272,18 +282,15 @@ impl Emit {
         }
         let shape: Vec<i64> = x.ty().shape().iter().zip(low.iter().zip(high)).map(|(s, (l, h))| s + l + h).collect();
         let element = x.ty().element();
-        let attrs = [("low", self.i64s(low)), ("high", self.i64s(high)), ("value", value.into().attr(element))];
-        self.b.value("dynamo.pad", &[x], Type::tensor(&shape, element), &attrs)
+        PadOp::build(&self.b, x, low, high, value.into().attr(element), Type::tensor(&shape, element)).result()
     }
     /// A strided window on the operand in row-major order.
     pub fn as_strided(&self, x: Value, shape: &[i64], strides: &[i64], offset: i64) -> Value {
-        let attrs = [("strides", self.i64s(strides)), ("offset", self.i64(offset))];
-        self.b.value("dynamo.as_strided", &[x], Type::tensor(shape, x.ty().element()), &attrs)
+        AsStridedOp::build(&self.b, x, strides, offset, Type::tensor(shape, x.ty().element())).result()
     }
     /// `base` with `source` written through a strided window.
     pub fn as_strided_scatter(&self, base: Value, source: Value, strides: &[i64], offset: i64) -> Value {
-        let attrs = [("strides", self.i64s(strides)), ("offset", self.i64(offset))];
-        self.b.value("dynamo.as_strided_scatter", &[base, source], base.ty(), &attrs)
+        AsStridedScatterOp::build(&self.b, base, source, strides, offset, base.ty()).result()
     }
 
     /// `dynamo.convolution` with these strides, paddings and dilations.
@@ -295,51 +302,36 @@ impl Emit {
         groups: i64,
         result: Type,
     ) -> Value {
-        let pair = |values: [i64; 2]| Attr::i64s(self.ctx(), &values);
-        let attrs = [
-            ("strides", pair(strides)),
-            ("padding", pair(padding)),
-            ("dilation", pair(dilation)),
-            ("groups", Attr::i64(self.ctx(), groups)),
-        ];
-        self.b.value("dynamo.convolution", &[input, weight], result, &attrs)
+        ConvolutionOp::build(&self.b, input, weight, &strides, &padding, &dilation, groups, result).result()
     }
     /// `dynamo.max_pool` over windows of this size.
     pub fn max_pool(&self, input: Value, [window, strides, padding, dilation]: [[i64; 2]; 4], result: Type) -> Value {
-        let pair = |values: [i64; 2]| Attr::i64s(self.ctx(), &values);
-        let attrs = [("window", pair(window)), ("strides", pair(strides)), ("padding", pair(padding)), ("dilation", pair(dilation))];
-        self.b.value("dynamo.max_pool", &[input], result, &attrs)
+        MaxPoolOp::build(&self.b, input, &window, &strides, &padding, &dilation, result).result()
     }
     /// `dynamo.attention` of queries, keys, values and, maybe, a mask.
     pub fn attention(&self, operands: &[Value], scale: f64, causal: bool, result: Type) -> Value {
-        let scale = ("scale", Attr::float_of(Type::f64(self.ctx()), scale));
-        let attrs: Vec<_> = std::iter::once(scale).chain(causal.then(|| ("causal", Attr::unit(self.ctx())))).collect();
-        self.b.value("dynamo.attention", operands, result, &attrs)
+        let [query, key, value, mask @ ..] = operands else { panic!("queries, keys and values") };
+        AttentionOp::build(&self.b, *query, *key, *value, mask.first().copied(), scale, causal, result).result()
     }
     /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
     pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
         let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
         assert!(left.last() == right.get(batch), "one length of sums");
         let shape = [&left[..left.len() - 1], &right[batch + 1..]].concat();
-        let ty = Type::tensor(&shape, lhs.ty().element());
-        self.b.value("dynamo.matmul", &[lhs, rhs], ty, &[("batch", Attr::i64(self.ctx(), batch as i64))])
+        MatmulOp::build(&self.b, lhs, rhs, batch as i64, Type::tensor(&shape, lhs.ty().element())).result()
     }
     /// Element `p` is `table[indices_0[p], indices_1[p], …]`; there is at least one index.
     pub fn gather(&self, table: Value, indices: &[Value]) -> Value {
-        let ty = Type::tensor(&indices[0].ty().shape(), table.ty().element());
-        self.b.value("dynamo.gather", &[&[table], indices].concat(), ty, &[])
+        GatherOp::build(&self.b, table, indices, Type::tensor(&indices[0].ty().shape(), table.ty().element())).result()
     }
     /// `base` with element `p` of `source` at the place that `dims` and `indices` say; `kind` combines it with what is
     /// there, else the last one stays.
     pub fn scatter(&self, base: Value, dims: &[i64], indices: &[Value], source: Value, kind: Option<&str>) -> Value {
-        let mut attrs = vec![("dims", self.i64s(dims))];
-        attrs.extend(kind.map(|kind| ("kind", self.keyword("reduce_kind", kind))));
-        self.b.value("dynamo.scatter", &[&[base], indices, &[source]].concat(), base.ty(), &attrs)
+        ScatterOp::build(&self.b, base, indices, source, dims, kind.map(reduce_kind), base.ty()).result()
     }
     /// The value itself, once it is known to lie in `low..high`; otherwise the graph fails with the message.
     pub fn check_range(&self, x: Value, low: i64, high: i64, message: &str) -> Value {
-        let attrs = [("low", self.i64(low)), ("high", self.i64(high)), ("message", Attr::str(self.ctx(), message))];
-        self.b.value("dynamo.check_range", &[x], x.ty(), &attrs)
+        CheckRangeOp::build(&self.b, x, low, high, message, &[x.ty()]).op().result(0)
     }
 
     /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
@@ -358,8 +350,7 @@ impl Emit {
         let reduced = if dims.is_empty() {
             x
         } else {
-            let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dims", self.i64s(dims))];
-            self.b.value("dynamo.reduce", &[x], Type::tensor(&kept, x.ty().element()), &attrs)
+            ReduceOp::build(&self.b, reduce_kind(kind), x, dims, Type::tensor(&kept, x.ty().element())).result()
         };
         if keepdim {
             let ones: Vec<i64> = (0..shape.len()).map(|d| if dropped(d) { 1 } else { shape[d] }).collect();
@@ -381,27 +372,22 @@ impl Emit {
     pub fn arg_reduce(&self, kind: &str, x: Value, dim: i64, keepdim: bool) -> Value {
         let mut shape = x.ty().shape();
         shape.remove(dim as usize);
-        let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dim", self.i64(dim))];
-        let index = self.b.value("dynamo.arg_reduce", &[x], Type::tensor(&shape, Type::int(self.ctx(), 64)), &attrs);
+        let ty = Type::tensor(&shape, Type::int(self.ctx(), 64));
+        let index = ArgReduceOp::build(&self.b, reduce_kind(kind), x, dim, ty).result();
         if keepdim { self.unsqueeze(index, &[dim]) } else { index }
     }
     /// Running combination along `dim`.
     pub fn scan(&self, kind: &str, x: Value, dim: i64) -> Value {
-        let attrs = [("kind", self.keyword("reduce_kind", kind)), ("dim", self.i64(dim))];
-        self.b.value("dynamo.scan", &[x], x.ty(), &attrs)
+        ScanOp::build(&self.b, reduce_kind(kind), x, dim).result()
     }
 
     /// `i1`.
     pub fn bool_type(&self) -> Type {
         Type::int(self.ctx(), 1)
     }
-    fn i64(&self, value: i64) -> Attr {
-        Attr::i64(self.ctx(), value)
-    }
-    fn i64s(&self, values: &[i64]) -> Attr {
-        Attr::i64s(self.ctx(), values)
-    }
-    fn keyword(&self, kind: &str, word: &str) -> Attr {
-        Attr::parse(self.ctx(), &format!("#dynamo<{kind} {word}>")).unwrap_or_else(|| panic!("`{word}` is no {kind}"))
-    }
+}
+
+/// How elements are combined, by the word for it.
+fn reduce_kind(word: &str) -> ReduceKind {
+    ReduceKind::of_word(word).unwrap_or_else(|| panic!("elements cannot be combined by `{word}`"))
 }

@@ -10,8 +10,9 @@
 //! ```
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, DYNAMIC, Op, Type},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    ir::{AffineMap, Builder, DYNAMIC, Op, Type},
+    pass::{Pass, PassResult, Run, Statistic},
+    upstream::memref,
 };
 
 /// The pass.
@@ -28,12 +29,13 @@ const EXPANDED: Statistic = Statistic { name: "expanded", description: "copies w
 fn run(module: Op, pass: &Run) -> PassResult {
     let mut copies = Vec::new();
     module.walk(&mut |op| {
-        if op.is("memref.copy") && !op.operands().iter().all(|buffer| is_contiguous(buffer.ty())) {
+        if op.is(memref::COPY) && !op.operands().iter().all(|buffer| is_contiguous(buffer.ty())) {
             copies.push(op);
         }
     });
     pass.count(&EXPANDED, copies.len());
-    copies.into_iter().try_for_each(expand)
+    copies.into_iter().for_each(expand);
+    Ok(())
 }
 
 /// Whether the elements follow each other, wherever the first is. Where a size is known at run time only (the last block of
@@ -50,21 +52,10 @@ fn is_contiguous(ty: Type) -> bool {
     })
 }
 
-fn expand(copy: Op) -> PassResult {
-    let (builder, ctx) = (Builder::before(copy), copy.ctx());
-    let ty = copy.operand(0).ty();
-    let dims: Vec<_> = (0..ty.rank()).map(|i| format!("d{i}")).collect();
-    let dims = dims.join(", ");
-    let parse = |text: &str| Attr::parse(ctx, text).ok_or_else(|| PassError::at(copy, format!("cannot build {text}")));
-    let map = Attr::affine_map(ctx, &format!("({dims}) -> ({dims})"));
-    let attrs = [
-        ("indexing_maps", Attr::array(ctx, &[map, map])),
-        ("iterator_types", Attr::array(ctx, &vec![parse("#linalg.iterator_type<parallel>")?; ty.rank()])),
-        ("operandSegmentSizes", parse("array<i32: 1, 1>")?),
-    ];
-    let element = ty.element();
-    let (_, body) = builder.op_with_body("linalg.generic", &copy.operands(), &[], &attrs, &[element, element]);
-    Builder::at_end(body, copy.loc()).op("linalg.yield", &[body.args()[0]], &[], &[]);
+fn expand(copy: Op) {
+    let (b, rank) = (Builder::before(copy), copy.operand(0).ty().rank());
+    let maps = [AffineMap::identity(copy.ctx(), rank); 2];
+    let (_, body) = b.linalg_generic(&[copy.operand(0)], &[copy.operand(1)], &maps, &vec![false; rank], &[]);
+    Builder::at_end(body, copy.loc()).linalg_yield(&body.args()[..1]);
     copy.erase();
-    Ok(())
 }

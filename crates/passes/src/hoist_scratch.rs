@@ -14,6 +14,7 @@
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::{OMP_PARALLEL, func, memref},
 };
 
 /// The pass.
@@ -32,9 +33,9 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut stack = Vec::new();
     let mut heap = Vec::new();
     module.walk(&mut |op| {
-        if op.is("memref.alloca") {
+        if op.is(memref::ALLOCA) {
             stack.push(op);
-        } else if op.is("memref.alloc") {
+        } else if op.is(memref::ALLOC) {
             heap.push(op);
         }
     });
@@ -54,7 +55,7 @@ fn hoist(alloca: Op) -> PassResult {
     }
     let mut around = alloca.parent();
     while let Some(op) = around {
-        if op.is("omp.parallel") || op.is("func.func") {
+        if op.is(OMP_PARALLEL) || op.is(func::FUNC) {
             let first = op.body().and_then(|body| body.ops().first().copied());
             if let Some(first) = first.filter(|&first| first != alloca) {
                 alloca.move_before(first);
@@ -68,8 +69,8 @@ fn hoist(alloca: Op) -> PassResult {
 
 /// Whether it was not freed anyhow.
 fn free_at_end_of_block(alloc: Op) -> bool {
-    let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is("memref.dealloc"));
+    let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is(memref::DEALLOC));
     let Some(terminator) = alloc.block().and_then(Block::terminator).filter(|_| !is_freed) else { return false };
-    Builder::before(terminator).op("memref.dealloc", &[alloc.result(0)], &[], &[]);
+    Builder::before(terminator).memref_dealloc(alloc.result(0));
     true
 }

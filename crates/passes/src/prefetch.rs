@@ -28,8 +28,10 @@
 //! assume that pointers stay inside of what they point to.
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, DYNAMIC, Op, Type, Value},
+    ir::{Builder, DYNAMIC, Op, Type, Value},
+    ops,
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::{arith, linalg, memref, scf, vector},
 };
 
 /// The pass.
@@ -43,8 +45,6 @@ pub const PASS: Pass = Pass {
 
 const PREFETCHED: Statistic = Statistic { name: "prefetches", description: "views that a loop asks for ahead" };
 
-/// The mark of a loop, which this pass removes.
-const MARK: &str = "dynamo.prefetch";
 /// Bytes of a cache line.
 const LINE: i64 = 64;
 /// How far ahead to ask, at least: time for memory to answer.
@@ -59,13 +59,13 @@ const MOST_LINES: i64 = 32;
 fn run(module: Op, pass: &Run) -> PassResult {
     let mut loops = Vec::new();
     module.walk(&mut |op| {
-        if op.is("scf.for") && op.attr(MARK).is_some() {
+        if op.is(scf::FOR) && ops::PREFETCH.is_on(op) {
             loops.push(op);
         }
     });
     let mut asked = Vec::new();
     for marked in loops {
-        marked.remove_attr(MARK);
+        ops::PREFETCH.remove(marked);
         prefetch(marked, &mut asked)?;
     }
     pass.count(&PREFETCHED, asked.len());
@@ -76,7 +76,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
 fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
     let Some(body) = marked.body() else { return Ok(()) };
     let (Some(&index), Some(bounds)) = (body.args().first(), Bounds::read(marked)) else { return Ok(()) };
-    for view in body.ops().into_iter().filter(|op| op.is("memref.subview")) {
+    for view in body.ops().into_iter().filter(|op| op.is(memref::SUBVIEW)) {
         let Some(access) = Access::read(view, index, &bounds) else { continue };
         let key = (marked.parent(), access.argument);
         if !asked.contains(&key) {
@@ -96,7 +96,7 @@ struct Bounds {
 
 impl Bounds {
     fn read(op: Op) -> Option<Self> {
-        let constant = |i| op.operand(i).def().filter(|def| def.is("arith.constant"))?.attr_i64("value");
+        let constant = |i| op.operand(i).def().filter(|def| def.is(arith::CONSTANT))?.attr_i64("value");
         let step = constant(2).filter(|&step| step > 0)?;
         let count = constant(0).zip(constant(1)).map(|(lower, upper)| upper.saturating_sub(lower) / step);
         Some(Self { step, count })
@@ -121,7 +121,7 @@ impl Access {
         let (mut moved, mut row) = (None, None);
         let mut memory = view.result(0);
         while let Some(op) = memory.def() {
-            if !op.is("memref.subview") {
+            if !op.is(memref::SUBVIEW) {
                 return None;
             }
             memory = op.operand(0);
@@ -170,7 +170,7 @@ fn steps_ahead(step: i64, bytes: i64) -> i64 {
 
 /// The dimensions along which a view is moved, innermost first, and by what.
 fn offsets(view: Op) -> Vec<(usize, Value)> {
-    let offsets = view.attr_i64s("static_offsets").unwrap_or_default();
+    let offsets: Vec<i64> = view.required("static_offsets");
     let dims = offsets.iter().enumerate().filter(|&(_, &offset)| offset == DYNAMIC).map(|(dim, _)| dim);
     let mut moved: Vec<_> = dims.zip(view.operands().into_iter().skip(1)).collect();
     moved.reverse();
@@ -183,33 +183,23 @@ fn writes(view: Op) -> bool {
         // Kernels' operations take their destinations last, and have a block argument for each operand.
         let is_last =
             || used.op.body().is_some_and(|body| body.terminator().is_some_and(|end| used.index + end.num_operands() >= body.args().len()));
-        used.op.is("vector.transfer_write") || (used.op.is("linalg.generic") && is_last())
+        used.op.is(vector::TRANSFER_WRITE) || (used.op.is(linalg::GENERIC) && is_last())
     })
 }
 
 /// Asks for what an iteration will go through later.
 fn ask(view: Op, access: &Access) -> PassResult {
     let next = view.next().ok_or_else(|| PassError::at(view, "a view at the end of a block"))?;
-    let builder = Builder::before(next).with_loc(view.loc());
-    let (ctx, memory) = (view.ctx(), view.result(0));
-    let (index, long, word) = (Type::index(ctx), Type::int(ctx, 64), Type::int(ctx, 32));
-    let pointer = Type::parse(ctx, "!llvm.ptr").ok_or_else(|| PassError::at(view, "the LLVM dialect is missing"))?;
-    let constant = |ty, value| builder.value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, value))]);
-
-    let rank = memory.ty().rank();
-    let base = Type::memref(&[], memory.ty().element(), &[], 0);
-    let results: Vec<_> = [base].into_iter().chain(vec![index; 1 + 2 * rank]).collect();
-    let parts = builder.op("memref.extract_strided_metadata", &[memory], &results, &[]);
-    let start = builder.value("memref.extract_aligned_pointer_as_index", &[parts.result(0)], index, &[]);
-    let size = constant(index, i64::from(memory.ty().element().width()) / 8);
-    let bytes = builder.value("arith.muli", &[parts.result(1), size], index, &[]);
-    let address = builder.value("arith.addi", &[start, bytes], index, &[]);
-    let address = builder.value("arith.index_cast", &[address], long, &[]);
-    let attrs = [("rw", i64::from(writes(view))), ("hint", 3), ("cache", 1)].map(|(name, value)| (name, Attr::int_of(word, value)));
+    let b = Builder::before(next).with_loc(view.loc());
+    let (long, memory) = (Type::int(view.ctx(), 64), view.result(0));
+    let parts = b.memref_extract_strided_metadata(memory);
+    let start = b.memref_address(parts.result(0));
+    let bytes = b.muli(parts.result(1), b.index(i64::from(memory.ty().element().width()) / 8));
+    let address = b.index_cast(b.addi(start, bytes), long);
+    let writes = writes(view);
     for line in 0..((access.bytes + LINE - 1) / LINE).min(MOST_LINES) {
-        let at = builder.value("arith.addi", &[address, constant(long, access.ahead.saturating_add(LINE * line))], long, &[]);
-        let at = builder.value("llvm.inttoptr", &[at], pointer, &[]);
-        builder.op("llvm.intr.prefetch", &[at], &[], &attrs);
+        let at = b.addi(address, b.int(long, access.ahead.saturating_add(LINE * line)));
+        b.llvm_prefetch(b.llvm_inttoptr(at), writes);
     }
     Ok(())
 }

@@ -16,8 +16,10 @@
 //! one, and the second clears all flags in those and removes the note. Other functions keep them: they help the vectorizer.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op},
+    ir::{Block, Builder, Op},
+    ops::BACKWARD,
     pass::{Pass, PassResult, Run, Statistic},
+    upstream::{func, gpu, llvm},
 };
 
 /// The first pass.
@@ -41,10 +43,8 @@ pub const PASS: Pass = Pass {
 const MARKED: Statistic = Statistic { name: "kernels", description: "kernels marked" };
 const CLEARED: Statistic = Statistic { name: "cleared", description: "operations whose flags were cleared" };
 
-const NOTE: &str = "dynamo.backward";
-
 /// What addresses are computed with.
-const ARITHMETIC: &[&str] = &["llvm.add", "llvm.getelementptr", "llvm.mul", "llvm.shl", "llvm.sub"];
+const ARITHMETIC: &[&str] = &[llvm::ADD, llvm::GETELEMENTPTR, llvm::MUL, llvm::SHL, llvm::SUB];
 
 const FLAGS: &[&str] = &["noWrapFlags", "overflowFlags"];
 
@@ -60,11 +60,11 @@ fn functions(module: Op, kinds: &[&str]) -> Vec<Op> {
 }
 
 fn mark(module: Op, pass: &Run) -> PassResult {
-    for function in functions(module, &["func.func", "gpu.func"]) {
+    for function in functions(module, &[func::FUNC, gpu::FUNC]) {
         let args = function.body().map(Block::args).unwrap_or_default();
         // All memory of a kernel is its arguments' or its own; what it allocates is laid out forwards.
         if args.iter().any(|arg| arg.ty().is_memref() && arg.ty().strides().iter().any(|&stride| stride < 0)) {
-            function.set_attr(NOTE, Attr::unit(function.ctx()));
+            BACKWARD.set(function, ());
             pass.count(&MARKED, 1);
         }
     }
@@ -72,8 +72,8 @@ fn mark(module: Op, pass: &Run) -> PassResult {
 }
 
 fn clear(module: Op, pass: &Run) -> PassResult {
-    for function in functions(module, &["llvm.func"]) {
-        if !function.remove_attr(NOTE) {
+    for function in functions(module, &[llvm::FUNC]) {
+        if !BACKWARD.remove(function) {
             continue;
         }
         let mut ops = Vec::new();

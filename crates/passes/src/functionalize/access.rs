@@ -4,10 +4,14 @@
 //! the value is reshaped so that each stride of the window is a stride of one dimension, then sliced and permuted.
 //! Only what is none of these (a diagonal, overlapping rows) becomes `dynamo.as_strided`.
 
-use dynamlir_dialect::ir::{Attr, Builder, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Type, Value},
+    ops::AtenOp,
+};
 use dynamlir_shapes::row_major;
 
 use super::coordinates::Window;
+use crate::emit::Emit;
 
 /// A window as a slice and a permutation of the reshaped value.
 struct Rectangle {
@@ -22,35 +26,32 @@ struct Rectangle {
 
 /// The part of `value` that `window`, in row-major coordinates of the value, shows.
 pub fn read(b: &Builder, value: Value, window: &Window) -> Value {
-    let (element, ctx) = (value.ty().element(), b.ctx());
-    let result = Type::tensor(&window.sizes, element);
+    let (element, e) = (value.ty().element(), Emit::new(*b));
     if element.is_complex() {
-        let whole = Window::row_major(&value.ty().shape()) == *window;
+        let (whole, result) = (Window::row_major(&value.ty().shape()) == *window, Type::tensor(&window.sizes, element));
         return if whole { value } else { by_torch(b, "aten.as_strided_copy.default", &[value], window, result) };
     }
     if window.is_empty() {
-        return b.value("dynamo.full", &[], result, &[("value", Attr::scalar(element, 0.0))]);
+        return e.full(&window.sizes, element, 0.0);
     }
     let Some(found) = rectangle(&value.ty().shape(), window) else {
-        let attrs = [("strides", Attr::i64s(ctx, &window.strides)), ("offset", Attr::i64(ctx, window.offset))];
-        return b.value("dynamo.as_strided", &[value], result, &attrs);
+        return e.as_strided(value, &window.sizes, &window.strides, window.offset);
     };
-    let mut part = reshape(b, value, &found.shape);
+    let mut part = e.reshape(value, &found.shape);
     if !found.is_whole() {
-        let attrs = [("starts", Attr::i64s(ctx, &found.starts)), ("steps", Attr::i64s(ctx, &found.steps))];
-        part = b.value("dynamo.slice", &[part], Type::tensor(&found.counts, element), &attrs);
+        part = e.slice(part, &found.starts, &found.steps, &found.counts);
     }
     if let Some(order) = found.order() {
         let kept: Vec<_> = found.walked().iter().map(|&d| found.counts[d]).collect();
-        part = permute(b, reshape(b, part, &kept), &order);
+        part = permute(b, e.reshape(part, &kept), &order);
     }
     let moving = moving(window);
     if window.sizes.iter().enumerate().all(|(i, &n)| n == 1 || moving.contains(&i)) {
-        return reshape(b, part, &window.sizes);
+        return e.reshape(part, &window.sizes);
     }
     let sizes: Vec<_> = moving.iter().map(|&i| window.sizes[i]).collect();
     let dims: Vec<_> = moving.iter().map(|&i| i as i64).collect();
-    b.value("dynamo.broadcast", &[reshape(b, part, &sizes)], result, &[("dims", Attr::i64s(ctx, &dims))])
+    e.broadcast(e.reshape(part, &sizes), &window.sizes, &dims)
 }
 
 /// `value` with `source` in the place of what `window` shows. The window shows no element twice.
@@ -58,7 +59,7 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value
     if window.is_empty() {
         return value;
     }
-    let ctx = b.ctx();
+    let e = Emit::new(*b);
     if value.ty().element().is_complex() {
         if Window::row_major(&value.ty().shape()) == *window {
             return source;
@@ -75,12 +76,11 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value
             for (i, &d) in order.iter().enumerate() {
                 inverse[d] = i;
             }
-            whole = permute(b, reshape(b, whole, &sizes), &inverse);
+            whole = permute(b, e.reshape(whole, &sizes), &inverse);
         }
-        return reshape(b, whole, &value.ty().shape());
+        return e.reshape(whole, &value.ty().shape());
     }
-    let attrs = [("strides", Attr::i64s(ctx, &window.strides)), ("offset", Attr::i64(ctx, window.offset))];
-    b.value("dynamo.as_strided_scatter", &[value, source], value.ty(), &attrs)
+    e.as_strided_scatter(value, source, &window.strides, window.offset)
 }
 
 /// What primitives have no types for: an operator of torch's that takes a window after its operands.
@@ -90,32 +90,16 @@ fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, resu
     let list = |numbers: &[i64]| Attr::array(ctx, &numbers.iter().map(|&n| Attr::i64(ctx, n)).collect::<Vec<_>>());
     args.extend([list(&window.sizes), list(&window.strides), Attr::i64(ctx, window.offset)]);
     let dense = |ty: Type| Attr::i64s(ctx, &row_major(&ty.shape()));
-    let attrs = [
-        ("schema", Attr::str(ctx, schema)),
-        ("args", Attr::array(ctx, &args)),
-        ("operand_strides", Attr::array(ctx, &operands.iter().map(|value| dense(value.ty())).collect::<Vec<_>>())),
-        ("result_strides", Attr::array(ctx, &[dense(result)])),
-    ];
-    b.value("dynamo.aten", operands, result, &attrs)
-}
-
-/// `dynamo.reshape`, unless the shape is right already.
-pub fn reshape(b: &Builder, value: Value, shape: &[i64]) -> Value {
-    if value.ty().shape() == shape {
-        return value;
-    }
-    b.value("dynamo.reshape", &[value], Type::tensor(shape, value.ty().element()), &[])
+    let layouts: Vec<_> = operands.iter().map(|value| dense(value.ty())).collect();
+    let layouts = (Some(&layouts[..]), Some(&[dense(result)][..]));
+    let call = AtenOp::build(b, schema, operands, &args, None, None, None, None, layouts.0, layouts.1, false, &[result]);
+    call.op().result(0)
 }
 
 /// `dynamo.permute`, unless the order is that already.
 pub fn permute(b: &Builder, value: Value, order: &[usize]) -> Value {
-    if order.is_sorted() {
-        return value;
-    }
-    let shape = value.ty().shape();
-    let sizes: Vec<_> = order.iter().map(|&i| shape[i]).collect();
     let dims: Vec<_> = order.iter().map(|&i| i as i64).collect();
-    b.value("dynamo.permute", &[value], Type::tensor(&sizes, value.ty().element()), &[("dims", Attr::i64s(b.ctx(), &dims))])
+    Emit::new(*b).permute(value, &dims)
 }
 
 /// Dimensions of the window along which memory is walked.

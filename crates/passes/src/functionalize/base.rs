@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Attr, Builder, Type, Value};
+use dynamlir_dialect::ir::{Builder, Value};
 
 use super::{
     access,
     coordinates::{Coordinates, Window, shown},
     storage::Storage,
 };
+use crate::emit::Emit;
 
 /// Current contents of a storage.
 pub struct Base {
@@ -65,8 +66,7 @@ impl Base {
         let len = roots.iter().map(Window::end).max()? - offset;
         let coordinates = Coordinates::Stretch { offset, len };
         let element = values.first()?.ty().element();
-        let zero = [("value", Attr::scalar(element, 0.0))];
-        let mut value = b.value("dynamo.full", &[], Type::tensor(&[len], element), &zero);
+        let mut value = Emit::new(*b).full(&[len], element, 0.0);
         for (root, &from) in roots.iter().zip(values) {
             let once = root.without_repetition()?;
             // The first of each repetition stands for all.

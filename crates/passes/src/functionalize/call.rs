@@ -1,11 +1,12 @@
 //! Mutating calls as calls of the variant that returns the new values.
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Attr, Builder, Type, Value},
+    ops::{AtenOp, FullOp},
     pass::PassError,
 };
 
-use super::access;
+use crate::emit::Emit;
 
 /// A call of the functional variant of a mutating op.
 ///
@@ -22,12 +23,11 @@ pub struct FunctionalCall {
 
 impl FunctionalCall {
     /// Plans the call for `op`. `objects` says which operands are the same tensor object.
-    pub fn of(op: Op, objects: &[Value]) -> Result<Self, PassError> {
-        let schema = op.attr_str("schema").unwrap_or_default();
-        let mut args = op.attr("args").and_then(Attr::as_array).unwrap_or_default();
-        let mutates = operand_list(op, "mutates");
-        let functional = op
-            .attr_str("functional")
+    pub fn of(call: AtenOp, objects: &[Value]) -> Result<Self, PassError> {
+        let (op, schema, mut args) = (call.op(), call.schema(), call.args());
+        let mutates = operand_list(call.mutates());
+        let functional = call
+            .functional()
             .filter(|name| !name.is_empty())
             .or_else(|| without_underscore(&schema))
             .ok_or_else(|| PassError::at(op, format!("no functional variant of {schema}")))?;
@@ -61,37 +61,27 @@ impl FunctionalCall {
 }
 
 /// The new value of the operand of `copy_`, `fill_` and `zero_` as primitives: no element of the old one matters.
-pub fn overwritten(b: &Builder, op: Op, operands: &[Value]) -> Option<Value> {
-    let schema = op.attr_str("schema")?;
-    let args = op.attr("args")?.as_array()?;
-    let (target, ctx) = (operands.first()?.ty(), b.ctx());
+pub fn overwritten(b: &Builder, call: AtenOp, operands: &[Value]) -> Option<Value> {
+    let (schema, args, e) = (call.schema(), call.args(), Emit::new(*b));
+    let target = operands.first()?.ty();
     if operands.iter().any(|value| value.ty().element().is_complex()) {
         // No primitive makes complex numbers, but they may be copied as they are.
         let same = operands.len() == 2 && operands[1].ty() == target && schema == "aten.copy_.default";
         return same.then(|| operands[1]);
     }
-    let full = |value| b.value("dynamo.full", &[], target, &[("value", value)]);
     match schema.as_str() {
-        "aten.zero_.default" => Some(full(Attr::scalar(target.element(), 0.0))),
-        "aten.fill_.Scalar" => Some(full(scalar(target.element(), *args.get(1)?)?)),
+        "aten.zero_.default" => Some(FullOp::build(b, Attr::scalar(target.element(), 0.0), target).result()),
+        "aten.fill_.Scalar" => Some(FullOp::build(b, scalar(target.element(), *args.get(1)?)?, target).result()),
         "aten.copy_.default" => {
             let source = *operands.get(args.get(1)?.as_operand()?)?;
             let (from, to) = (source.ty().shape(), target.shape());
             let lead = to.len().checked_sub(from.len())?;
-            let converted = Type::tensor(&from, target.element());
-            let mut value = source;
-            if source.ty().element() != target.element() {
-                value = b.value("dynamo.convert", &[value], converted, &[]);
-            }
-            if from == to {
-                return Some(value);
-            }
-            let ones = to.iter().filter(|&&n| n != 1).eq(from.iter().filter(|&&n| n != 1));
-            if ones {
-                return Some(access::reshape(b, value, &to));
+            let value = e.convert(source, target.element());
+            if to.iter().filter(|&&n| n != 1).eq(from.iter().filter(|&&n| n != 1)) {
+                return Some(e.reshape(value, &to));
             }
             let dims: Vec<_> = (lead as i64..to.len() as i64).collect();
-            Some(b.value("dynamo.broadcast", &[value], target, &[("dims", Attr::i64s(ctx, &dims))]))
+            Some(e.broadcast(value, &to, &dims))
         }
         _ => None,
     }
@@ -120,9 +110,9 @@ fn scalar(element: Type, value: Attr) -> Option<Attr> {
     range.contains(&int).then(|| Attr::int_of(element, int))
 }
 
-/// The operand numbers of `aliases` or `mutates` that name an operand.
-pub fn operand_list(op: Op, name: &str) -> Vec<usize> {
-    op.attr_i64s(name).unwrap_or_default().into_iter().filter_map(|i| usize::try_from(i).ok()).collect()
+/// The operand numbers that `aliases` or `mutates` names; there are none where it is not said.
+pub fn operand_list(named: Option<Vec<i64>>) -> Vec<usize> {
+    named.into_iter().flatten().filter_map(|i| usize::try_from(i).ok()).collect()
 }
 
 /// Operands named in an argument, in order.

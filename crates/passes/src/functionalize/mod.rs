@@ -42,7 +42,9 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    ops::{self, AtenOp},
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::func,
 };
 use dynamlir_reasons::ALIASING;
 
@@ -60,9 +62,9 @@ pub const PASS: Pass = Pass {
 const TRANSLATED: Statistic = Statistic { name: "operations", description: "ATen operations made functional" };
 
 fn run(module: Op, pass: &Run) -> PassResult {
-    for func in module.body().map(Block::ops).unwrap_or_default() {
-        if func.is("func.func") && is_mutable(func) {
-            pass.count(&TRANSLATED, translate(func)?);
+    for function in module.body().map(Block::ops).unwrap_or_default() {
+        if function.is(func::FUNC) && is_mutable(function) {
+            pass.count(&TRANSLATED, translate(function)?);
         }
     }
     Ok(())
@@ -83,16 +85,15 @@ fn translate(old: Op) -> Result<usize, PassError> {
     let (Some(body), Some(name)) = (old.body(), old.symbol()) else {
         return Err(PassError::at(old, "a function without a body cannot be functionalized"));
     };
-    let mut ops = body.ops();
-    let Some(exit) = ops.pop().filter(|op| op.is("func.return") && old.region(0).blocks().len() == 1) else {
+    let mut body_ops = body.ops();
+    let Some(exit) = body_ops.pop().filter(|op| op.is(func::RETURN) && old.region(0).blocks().len() == 1) else {
         return Err(PassError::at(old, "expected one block that ends in func.return"));
     };
-    if let Some(other) = ops.iter().find(|op| !op.is("dynamo.aten")) {
-        return Err(PassError::at(*other, format!("expected only dynamo.aten here, got {}", other.name())));
-    }
-    let count = ops.len();
+    let is_call = |op: Op| AtenOp::cast(op).ok_or_else(|| PassError::at(op, format!("expected only dynamo.aten here, got {}", op.name())));
+    let calls = body_ops.into_iter().map(is_call).collect::<Result<Vec<_>, _>>()?;
+    let count = calls.len();
     let args = body.args();
-    let aliasing = Aliasing::scan(old, &args, &ops)?;
+    let aliasing = Aliasing::scan(old, &args, &calls)?;
     let inputs: Vec<_> = args.iter().map(|arg| as_value(arg.ty())).collect();
     let (new, block) = Builder::before(old).func(&name, &inputs, &[], &[]);
     let mut rewriter = Rewriter {
@@ -100,10 +101,10 @@ fn translate(old: Op) -> Result<usize, PassError> {
         aliasing,
         values: args.iter().copied().zip(block.args()).collect(),
         b: Builder::at_end(block, old.loc()),
-        entry: old.attr("dynamo.entry").is_some(),
+        entry: ops::ENTRY.is_on(old),
         views: Vec::new(),
     };
-    let outcome = ops.into_iter().try_for_each(|op| rewriter.op(op)).and_then(|()| {
+    let outcome = calls.into_iter().try_for_each(|call| rewriter.op(call)).and_then(|()| {
         rewriter.b.loc = exit.loc();
         rewriter.finish(old, new, exit)
     });
@@ -130,13 +131,14 @@ struct Rewriter {
 }
 
 impl Rewriter {
-    fn op(&mut self, op: Op) -> PassResult {
-        self.b.loc = op.loc();
-        if call::operand_list(op, "mutates").is_empty() { self.pure_op(op) } else { self.mutating_op(op) }
+    fn op(&mut self, call: AtenOp) -> PassResult {
+        self.b.loc = call.op().loc();
+        if call::operand_list(call.mutates()).is_empty() { self.pure_op(call) } else { self.mutating_op(call) }
     }
 
-    fn pure_op(&mut self, op: Op) -> PassResult {
-        let aliases = op.attr_i64s("aliases").unwrap_or_else(|| vec![-1; op.num_results()]);
+    fn pure_op(&mut self, call: AtenOp) -> PassResult {
+        let op = call.op();
+        let aliases = call.aliases().unwrap_or_else(|| vec![-1; op.num_results()]);
         let is_tracked = |result| self.aliasing.storages[self.aliasing.storage(result)].is_tracked();
         // Tensors that show a tracked storage are read from its base when they are used.
         let tracked_view: Vec<_> = op.results().iter().zip(&aliases).map(|(&result, &alias)| alias >= 0 && is_tracked(result)).collect();
@@ -154,10 +156,8 @@ impl Rewriter {
         }
         let operands = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<_> = op.results().iter().map(|result| as_value(result.ty())).collect();
-        let mut attrs = kept_attrs(op);
-        attrs.push(("operand_strides".into(), strides(self.b.ctx(), op.operands().iter().map(|v| v.ty()))));
-        attrs.push(("result_strides".into(), strides(self.b.ctx(), op.results().iter().map(|v| v.ty()))));
-        let new = self.b.op("dynamo.aten", &operands, &types, &by_ref(&attrs));
+        let layouts = [op.operands(), op.results()].map(|values| values.into_iter().map(Value::ty).collect::<Vec<_>>());
+        let new = self.functional(call, &call.schema(), &operands, &call.args(), &types, &layouts);
         if !aliases.is_empty() && aliases.iter().all(|&alias| alias >= 0) {
             self.views.push(new);
         }
@@ -169,10 +169,19 @@ impl Rewriter {
         Ok(())
     }
 
-    fn mutating_op(&mut self, op: Op) -> PassResult {
-        let ctx = self.b.ctx();
+    /// A call in value semantics: what a `dynamo.aten` says beside its effects, and the layouts that eager saw.
+    fn functional(&self, old: AtenOp, schema: &str, operands: &[Value], args: &[Attr], types: &[Type], layouts: &[Vec<Type>; 2]) -> Op {
+        let decomposition = old.decomposition();
+        let [operand_strides, result_strides] = layouts.each_ref().map(|types| strides(self.b.ctx(), types));
+        let strides = (Some(&operand_strides[..]), Some(&result_strides[..]));
+        let (decomposition, grad) = (decomposition.as_ref(), old.grad_enabled());
+        AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, strides.0, strides.1, grad, types).op()
+    }
+
+    fn mutating_op(&mut self, old: AtenOp) -> PassResult {
+        let op = old.op();
         let objects: Vec<_> = op.operands().into_iter().map(|v| self.aliasing.object(v)).collect();
-        let call = FunctionalCall::of(op, &objects)?;
+        let call = FunctionalCall::of(old, &objects)?;
         for &operand in &call.written {
             if shown(op.operand(operand).ty()).may_repeat() {
                 return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
@@ -187,21 +196,15 @@ impl Rewriter {
             return Err(PassError::refusal(op, ALIASING, "an op writes to one operand and returns a view of another"));
         }
         let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
-        let new_values = if let Some(value) = call::overwritten(&self.b, op, &all) {
+        let new_values = if let Some(value) = call::overwritten(&self.b, old, &all) {
             vec![value]
         } else {
             let fresh = self.fresh_results(op);
             let results: Vec<_> = fresh.iter().copied().chain(call.written.iter().map(|&i| op.operand(i))).map(Value::ty).collect();
             let types: Vec<_> = results.iter().map(|&ty| as_value(ty)).collect();
             let operands: Vec<_> = call.operands.iter().map(|&i| all[i]).collect();
-            let layouts = call.operands.iter().map(|&i| op.operand(i).ty());
-            let mut attrs = kept_attrs(op);
-            attrs.retain(|(name, _)| name != "schema" && name != "args");
-            attrs.push(("schema".into(), Attr::str(ctx, &call.schema)));
-            attrs.push(("args".into(), Attr::array(ctx, &call.args)));
-            attrs.push(("operand_strides".into(), strides(ctx, layouts)));
-            attrs.push(("result_strides".into(), strides(ctx, results.iter().copied())));
-            let new = self.b.op("dynamo.aten", &operands, &types, &by_ref(&attrs));
+            let layouts = [call.operands.iter().map(|&i| op.operand(i).ty()).collect(), results];
+            let new = self.functional(old, &call.schema, &operands, &call.args, &types, &layouts);
             self.values.extend(fresh.iter().copied().zip(new.results()));
             new.results().split_off(fresh.len())
         };
@@ -260,15 +263,8 @@ fn as_value(ty: Type) -> Type {
 }
 
 /// One `array<i64: …>` per tensor.
-fn strides(ctx: Ctx, types: impl Iterator<Item = Type>) -> Attr {
-    let all: Vec<_> = types.map(|ty| Attr::i64s(ctx, &ty.strides())).collect();
-    Attr::array(ctx, &all)
-}
-
-/// The attributes that mean the same on values.
-fn kept_attrs(op: Op) -> Vec<(String, Attr)> {
-    let dropped = ["aliases", "mutates", "functional", "operand_strides", "result_strides"];
-    op.attrs().into_iter().filter(|(name, _)| !dropped.contains(&name.as_str())).collect()
+fn strides(ctx: Ctx, types: &[Type]) -> Vec<Attr> {
+    types.iter().map(|ty| Attr::i64s(ctx, &ty.strides())).collect()
 }
 
 fn by_ref(attrs: &[(String, Attr)]) -> Vec<(&str, Attr)> {

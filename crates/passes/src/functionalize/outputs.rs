@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Op, Type, Value},
+    ir::{Attr, AttrValue, Block, Op, Output, Type, Value, View},
+    ops,
     pass::{PassError, PassResult},
 };
 use dynamlir_reasons::ALIASING;
@@ -34,7 +35,7 @@ impl Rewriter {
         let inputs: Vec<_> = self.b.block().args().iter().map(|arg| arg.ty()).collect();
         let results: Vec<_> = values.iter().map(|value| value.ty()).collect();
         new.set_attr("function_type", Type::function(self.b.ctx(), &inputs, &results).as_attr());
-        self.b.op("func.return", &values, &[], &[]);
+        self.b.func_return(&values);
         Ok(())
     }
 
@@ -45,32 +46,34 @@ impl Rewriter {
     fn finish_entry(&mut self, old: Op, new: Op, exit: Op) -> Result<Vec<Value>, PassError> {
         let ctx = self.b.ctx();
         let tensors = exit.operands();
-        let recorded = old.attr_i64s("dynamo.versions").unwrap_or_default();
-        let entries = old.attr("dynamo.outputs").and_then(Attr::as_array);
-        let entries = entries.unwrap_or_else(|| (0..tensors.len()).filter_map(|i| output(&old, &format!("result {i}"))).collect());
+        let recorded = ops::VERSIONS.of(old).unwrap_or_default();
+        // Without a list, the user's outputs are the results.
+        let entries = ops::OUTPUTS.of(old).map(|entries| entries.into_iter().map(Output::read).collect::<Option<Vec<_>>>());
+        let entries = entries.unwrap_or_else(|| Some((0..tensors.len()).map(Output::Result).collect()));
         let mut results = Results::default();
         let mut outputs = Vec::new();
-        for (position, entry) in entries.into_iter().enumerate() {
-            let Some(number) = result_number(entry) else {
-                outputs.push(entry);
-                continue;
+        for (position, entry) in entries.ok_or_else(|| PassError::at(old, "dynamo.outputs lists something else"))?.into_iter().enumerate() {
+            let made = match entry {
+                Output::Result(number) => {
+                    let Some(&tensor) = tensors.get(number) else {
+                        return Err(PassError::at(old, format!("dynamo.outputs names result {number} of {}", tensors.len())));
+                    };
+                    self.output(exit, tensor, position, recorded.get(number).copied(), &mut results)?
+                }
+                other => other,
             };
-            let Some(&tensor) = tensors.get(number) else {
-                return Err(PassError::at(old, format!("dynamo.outputs names result {number} of {}", tensors.len())));
-            };
-            let made = self.output(exit, tensor, position, recorded.get(number).copied(), &mut results)?;
-            outputs.push(output(&old, &made).ok_or_else(|| PassError::at(old, format!("cannot express output {made}")))?);
+            outputs.push(Output::write(ctx, &made));
         }
         let arg_versions = self.mutations(old, exit, &mut results)?;
-        new.set_attr("dynamo.outputs", Attr::array(ctx, &outputs));
+        ops::OUTPUTS.set(new, &outputs);
         new.set_attr("arg_attrs", self.argument_attrs(old));
         new.set_attr("res_attrs", Attr::array(ctx, &results.attrs));
-        new.remove_attr("dynamo.versions");
+        ops::VERSIONS.remove(new);
         if results.versions.iter().any(|&count| count != 0) {
-            new.set_attr("dynamo.versions", Attr::i64s(ctx, &results.versions));
+            ops::VERSIONS.set(new, &results.versions);
         }
         if !arg_versions.is_empty() {
-            new.set_attr("dynamo.arg_versions", Attr::i64s(ctx, &arg_versions));
+            ops::ARG_VERSIONS.set(new, &arg_versions);
         }
         Ok(results.values)
     }
@@ -83,18 +86,18 @@ impl Rewriter {
         position: usize,
         version: Option<i64>,
         results: &mut Results,
-    ) -> Result<String, PassError> {
+    ) -> Result<Output, PassError> {
         let object = self.aliasing.object(tensor);
         if let Some(arg) = object.arg_index() {
-            return Ok(format!("arg {arg}"));
+            return Ok(Output::Arg(arg));
         }
-        if let Some(first) = results.first.get(&object) {
-            return Ok(format!("same {first}"));
+        if let Some(&first) = results.first.get(&object) {
+            return Ok(Output::Same(first));
         }
         results.first.insert(object, position);
         let ty = tensor.ty();
         let maker = tensor.def().unwrap_or(exit);
-        let view = |kind: &str, index| format!("{kind} {index}, {:?}, {:?}, {}", ty.shape(), ty.strides(), ty.offset());
+        let view = || View { sizes: ty.shape(), strides: ty.strides(), offset: ty.offset() };
         let argument = self.aliasing.argument(tensor);
         let number = self.aliasing.storage(tensor);
         let storage = &self.aliasing.storages[number];
@@ -103,7 +106,7 @@ impl Rewriter {
             return Err(PassError::refusal(maker, ALIASING, "an output shows memory of another element type"));
         }
         if let Some(arg) = argument {
-            return Ok(view("arg_view", arg));
+            return Ok(Output::ArgView(arg, view()));
         }
         if root.ty().offset() != 0 {
             return Err(PassError::refusal(maker, ALIASING, "an output shows fresh memory that does not start at its tensor"));
@@ -113,12 +116,11 @@ impl Rewriter {
             index
         } else {
             let value = self.read(exit, root)?;
-            let attrs = [("dynamo.strides", Attr::i64s(self.b.ctx(), &strides))];
-            results.push(value, Attr::dict(self.b.ctx(), &attrs), version);
+            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.with(self.b.ctx(), &strides)]), version);
             results.of_storage.insert(number, results.values.len() - 1);
             results.values.len() - 1
         };
-        Ok(if object == root { format!("result {index}") } else { view("result_view", index) })
+        Ok(if object == root { Output::Result(index) } else { Output::ResultView(index, view()) })
     }
 
     /// The root of a storage that is this argument.
@@ -141,7 +143,7 @@ impl Rewriter {
             for root in covering.into_iter().map(|i| roots[i]) {
                 let index = root.arg_index().ok_or_else(|| outside(old))?;
                 let value = self.read(exit, root)?;
-                results.push(value, Attr::dict(self.b.ctx(), &[("dynamo.mutates", Attr::i64(self.b.ctx(), index as i64))]), 0);
+                results.push(value, Attr::dict(self.b.ctx(), &[ops::MUTATES.with(self.b.ctx(), index as i64)]), 0);
                 bumps.push(count);
             }
         }
@@ -151,17 +153,16 @@ impl Rewriter {
     /// Layouts of the arguments, beside what the importer noted.
     fn argument_attrs(&self, old: Op) -> Attr {
         let ctx = self.b.ctx();
-        let noted = old.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+        let noted: Vec<Attr> = old.optional("arg_attrs").unwrap_or_default();
         let args = old.body().map(Block::args).unwrap_or_default();
         let attrs: Vec<_> = args
             .iter()
             .enumerate()
             .map(|(i, arg)| {
+                let own = [ops::STRIDES.with(ctx, &arg.ty().strides()), ops::OFFSET.with(ctx, arg.ty().offset())];
                 let mut entries = noted.get(i).map(|attrs| attrs.entries()).unwrap_or_default();
-                entries.retain(|(name, _)| name != "dynamo.strides" && name != "dynamo.offset");
-                entries.push(("dynamo.strides".into(), Attr::i64s(ctx, &arg.ty().strides())));
-                entries.push(("dynamo.offset".into(), Attr::i64(ctx, arg.ty().offset())));
-                Attr::dict(ctx, &by_ref(&entries))
+                entries.retain(|(name, _)| own.iter().all(|(new, _)| name != new));
+                Attr::dict(ctx, &[&by_ref(&entries)[..], &own].concat())
             })
             .collect();
         Attr::array(ctx, &attrs)
@@ -174,14 +175,4 @@ impl Results {
         self.attrs.push(attrs);
         self.versions.push(version);
     }
-}
-
-/// `#dynamo.output<text>`
-fn output(op: &Op, text: &str) -> Option<Attr> {
-    Attr::parse(op.ctx(), &format!("#dynamo.output<{text}>"))
-}
-
-/// The number in `#dynamo.output<result …>`.
-fn result_number(entry: Attr) -> Option<usize> {
-    entry.to_string().strip_prefix("#dynamo.output<result ")?.strip_suffix('>')?.parse().ok()
 }

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Attr, DYNAMIC, Op, Value},
+    ir::{DYNAMIC, Op, Value},
+    ops::{self, AtenOp},
     pass::PassError,
 };
 
@@ -47,7 +48,7 @@ pub struct Aliasing {
 
 impl Aliasing {
     /// Reads arguments and operations of a function at stage aten.
-    pub fn scan(func: Op, args: &[Value], ops: &[Op]) -> Result<Self, PassError> {
+    pub fn scan(func: Op, args: &[Value], ops: &[AtenOp]) -> Result<Self, PassError> {
         let mut found = Self::default();
         found.scan_arguments(func, args)?;
         for &op in ops {
@@ -69,13 +70,12 @@ impl Aliasing {
     }
 
     fn scan_arguments(&mut self, func: Op, args: &[Value]) -> Result<(), PassError> {
-        let attrs = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
         let mut groups: HashMap<i64, Vec<Value>> = HashMap::new();
         let mut order = Vec::new();
         for (i, &arg) in args.iter().enumerate() {
             check_static(func, arg)?;
-            let named = attrs.get(i).and_then(|attrs| attrs.get("dynamo.storage")).and_then(Attr::as_i64);
-            let key = named.unwrap_or(-1 - i as i64);
+            // Without a number it is one of its own.
+            let key = ops::STORAGE.of_arg(func, i).unwrap_or(-1 - i as i64);
             groups.entry(key).or_insert_with(|| {
                 order.push(key);
                 Vec::new()
@@ -99,8 +99,9 @@ impl Aliasing {
         Ok(())
     }
 
-    fn scan_op(&mut self, op: Op) -> Result<(), PassError> {
-        let mutates = call::operand_list(op, "mutates");
+    fn scan_op(&mut self, call: AtenOp) -> Result<(), PassError> {
+        let op = call.op();
+        let mutates = call::operand_list(call.mutates());
         let mut bumped = HashSet::new();
         for &operand in &mutates {
             let value = op.operand(operand);
@@ -108,8 +109,8 @@ impl Aliasing {
             storage.mutated = true;
             storage.bumps += i64::from(bumped.insert(self.object.get(&value).copied().unwrap_or(value)));
         }
-        let aliases = op.attr_i64s("aliases").unwrap_or_else(|| vec![-1; op.num_results()]);
-        let absolute = op.attr_str("schema").is_some_and(|schema| schema.starts_with("aten.as_strided."));
+        let aliases = call.aliases().unwrap_or_else(|| vec![-1; op.num_results()]);
+        let absolute = call.schema().starts_with("aten.as_strided.");
         for (result, alias) in op.results().into_iter().zip(aliases) {
             check_static(op, result)?;
             let window = shown(result.ty()).canonical();

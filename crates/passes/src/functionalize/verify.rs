@@ -5,8 +5,10 @@
 //! say is checked by the dialect.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Op},
+    ir::{Attr, Block, Op, Value},
+    ops::{self, AtenOp},
     pass::{Pass, PassError, PassResult, Run},
+    upstream::func::{self, function_type},
 };
 
 /// The pass.
@@ -34,47 +36,47 @@ fn check(op: Op) -> PassResult {
     if op.results().into_iter().chain(args).any(|value| value.ty().is_mutable()) {
         return fail("a value is a !dynamo.tensor");
     }
-    if op.is("dynamo.aten") {
-        for name in ["aliases", "mutates", "functional"] {
-            if op.attr(name).is_some() {
-                return fail(&format!("an op has '{name}'"));
-            }
+    if let Some(call) = AtenOp::cast(op) {
+        let effects =
+            [("aliases", call.aliases().is_some()), ("mutates", call.mutates().is_some()), ("functional", call.functional().is_some())];
+        if let Some((name, _)) = effects.iter().find(|(_, is_there)| *is_there) {
+            return fail(&format!("an op has '{name}'"));
         }
-        for (name, ranks) in [("operand_strides", ranks(&op.operands())), ("result_strides", ranks(&op.results()))] {
-            let given = op.attr(name).and_then(Attr::as_array).unwrap_or_default();
-            let given: Vec<_> = given.into_iter().map(|strides| strides.as_i64s().map(|strides| strides.len())).collect();
-            if op.attr(name).is_none() || given != ranks {
+        let lists = [("operand_strides", call.operand_strides(), call.inputs()), ("result_strides", call.result_strides(), call.outputs())];
+        for (name, given, values) in lists {
+            let given = given.map(|all| all.into_iter().map(|strides| strides.as_i64s().map(|strides| strides.len())).collect());
+            if given != Some(ranks(&values)) {
                 return fail(&format!("'{name}' must have the strides of each tensor"));
             }
         }
     }
-    if op.is("func.func") && op.attr("dynamo.entry").is_some() { check_entry(op) } else { Ok(()) }
+    if op.is(func::FUNC) && ops::ENTRY.is_on(op) { check_entry(op) } else { Ok(()) }
 }
 
-fn ranks(values: &[dynamlir_dialect::ir::Value]) -> Vec<Option<usize>> {
+fn ranks(values: &[Value]) -> Vec<Option<usize>> {
     values.iter().map(|value| Some(value.ty().rank())).collect()
 }
 
 fn check_entry(func: Op) -> PassResult {
     let fail = |message: &str| Err(PassError::at(func, format!("not functional: {message}")));
-    let ty = func.attr("function_type").and_then(Attr::as_type);
-    let (inputs, results) = ty.map(|ty| (ty.function_inputs(), ty.function_results())).unwrap_or_default();
+    let ty = function_type(func);
     let args = dicts(func, "arg_attrs");
-    let is_described = |attrs: &Attr| attrs.get("dynamo.strides").is_some() && attrs.get("dynamo.offset").is_some();
-    if args.len() != inputs.len() || !args.iter().all(is_described) {
+    let is_described = |attrs: &Attr| ops::STRIDES.within(*attrs).is_some() && ops::OFFSET.within(*attrs).is_some();
+    if args.len() != ty.function_inputs().len() || !args.iter().all(is_described) {
         return fail("each argument needs dynamo.strides and dynamo.offset");
     }
-    let mutated = |attrs: &Attr| attrs.get("dynamo.mutates").and_then(Attr::as_i64);
     let res = dicts(func, "res_attrs");
-    if res.len() != results.len() || !res.iter().all(|attrs| mutated(attrs).is_some() != attrs.get("dynamo.strides").is_some()) {
+    let is_one = |attrs: &Attr| ops::MUTATES.within(*attrs).is_some() != ops::STRIDES.within(*attrs).is_some();
+    if res.len() != ty.function_results().len() || !res.iter().all(is_one) {
         return fail("each result needs either dynamo.strides or dynamo.mutates");
     }
-    if func.attr("dynamo.outputs").is_none() {
+    if !ops::OUTPUTS.is_on(func) {
         return fail("no dynamo.outputs");
     }
     Ok(())
 }
 
+/// A function without such attributes has no list of them.
 fn dicts(func: Op, name: &str) -> Vec<Attr> {
-    func.attr(name).and_then(Attr::as_array).unwrap_or_default()
+    func.optional(name).unwrap_or_default()
 }

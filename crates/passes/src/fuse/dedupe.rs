@@ -5,7 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Type, Value},
+    upstream::MODULE,
+};
 
 pub(super) struct Kernels {
     module: Op,
@@ -18,27 +21,21 @@ pub(super) struct Kernels {
     pub(super) merged: usize,
 }
 
-/// A kernel without names and locations. Types and attributes are unique in their context, so their addresses say
-/// which they are; the printed text would not do, since options of the tool change it.
-type Form = Vec<(String, Vec<usize>)>;
+/// A kernel without names and locations: its operations, by name, numbers of operands, types of results, attributes.
+type Form = Vec<(String, Vec<usize>, Vec<Type>, Vec<(String, Attr)>)>;
 
 fn form(function: Op) -> Form {
     let mut numbers: HashMap<Value, usize> = HashMap::new();
     let mut form = Vec::new();
     let mut add = |op: Op, values: Vec<Value>| {
-        let mut words: Vec<usize> = op.operands().iter().map(|operand| numbers.get(operand).copied().unwrap_or(usize::MAX)).collect();
-        words.extend(op.results().iter().map(|result| address(result.ty())));
-        let mut names = op.name();
-        for (name, attr) in op.attrs().into_iter().filter(|(name, _)| name != "sym_name") {
-            names.push(' ');
-            names.push_str(&name);
-            words.push(attr.raw().ptr as usize);
-        }
+        let operands = op.operands().iter().map(|operand| numbers.get(operand).copied().unwrap_or(usize::MAX)).collect();
+        let results = op.results().iter().map(|result| result.ty()).collect();
+        let attrs = op.attrs().into_iter().filter(|(name, _)| name != "sym_name").collect();
         for value in values {
             let next = numbers.len();
             numbers.insert(value, next);
         }
-        form.push((names, words));
+        form.push((op.name(), operands, results, attrs));
     };
     let body = function.body();
     add(function, body.map(Block::args).unwrap_or_default());
@@ -46,10 +43,6 @@ fn form(function: Op) -> Form {
         add(op, op.results());
     }
     form
-}
-
-fn address(ty: Type) -> usize {
-    ty.raw().ptr as usize
 }
 
 impl Kernels {
@@ -60,8 +53,7 @@ impl Kernels {
     pub(super) fn of(module: Op) -> Self {
         let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new(), outlined: 0, merged: 0 };
         let inner = module.body().map(Block::ops).unwrap_or_default();
-        kernels.block =
-            inner.iter().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
+        kernels.block = inner.iter().find(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
         for function in kernels.block.map(Block::ops).unwrap_or_default() {
             if let Some(name) = function.symbol() {
                 kernels.by_form.insert(form(function), name.clone());
@@ -100,13 +92,9 @@ impl Kernels {
         *self.block.get_or_insert_with(|| {
             let ctx = module.ctx();
             let (_, block) = match module.body() {
-                Some(body) => Builder::at_end(body, module.loc()).op_with_body(
-                    "builtin.module",
-                    &[],
-                    &[],
-                    &[("sym_name", Attr::str(ctx, "kernels"))],
-                    &[],
-                ),
+                Some(body) => {
+                    Builder::at_end(body, module.loc()).op_with_body(MODULE, &[], &[], &[("sym_name", Attr::str(ctx, "kernels"))], &[])
+                }
                 None => (module, Block::new(&[])),
             };
             block

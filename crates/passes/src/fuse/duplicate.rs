@@ -13,7 +13,10 @@ use super::{
     group::same_stretch,
     is_table, weight,
 };
-use dynamlir_dialect::ir::{Op, Value};
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::BroadcastOp,
+};
 
 /// Additions per element that are cheaper than a read.
 const CHEAP: usize = 8;
@@ -107,10 +110,8 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
     chain.ops = in_order(graph, &chain.ops);
     // A dear operation may be repeated where the loop over the innermost dimension computes it once.
     let last = value.ty().rank() as i64 - 1;
-    let invariant = |leaf: &Value| {
-        let spread = leaf.def().filter(|_| graph.def(*leaf).is_some_and(|def| graph.kinds[def] == Kind::Broadcast));
-        spread.and_then(|op| op.attr_i64s("dims")).is_some_and(|dims| !dims.contains(&last))
-    };
+    let invariant =
+        |leaf: &Value| BroadcastOp::defining(*leaf).is_some_and(|spread| graph.def(*leaf).is_some() && !spread.dims().contains(&last));
     (cost <= CHEAP && (!dear || chain.leaves.iter().all(invariant))).then_some(chain)
 }
 

@@ -3,8 +3,11 @@
 
 use std::collections::HashMap;
 
-use super::{FuseOptions, Kind, bytes, elements, keyword, kind, reduced_dims, row_of, tables};
-use dynamlir_dialect::ir::{Block, Op, Value};
+use super::{FuseOptions, Kind, bytes, elements, kind, reduced_dims, row_of, tables};
+use dynamlir_dialect::{
+    ir::{Block, Op, Value},
+    ops::{BroadcastOp, CheckRangeOp, DynamoOp, GatherOp},
+};
 
 /// Operations that will share a kernel.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +90,7 @@ impl Graph {
                 graph.after[number].extend(last_ordered);
                 last_ordered = Some(number);
                 // A check is no call: nothing that lives across it lives longer for it.
-                ordered += usize::from(!op.is("dynamo.check_range"));
+                ordered += usize::from(!op.is(CheckRangeOp::NAME));
             }
         }
         graph
@@ -147,13 +150,13 @@ impl Graph {
     /// If `number` is a broadcast that spreads a row of the group over its domain, the row's definition. Such a
     /// broadcast is computed inside the kernel.
     pub(super) fn spread_row(&self, group: &Group, number: usize) -> Option<usize> {
-        let op = self.ops[number];
-        if self.kinds[number] != Kind::Broadcast || group.reduced.is_empty() || op.result(0).ty().shape() != group.domain {
+        let spread = BroadcastOp::cast(self.ops[number])?;
+        if group.reduced.is_empty() || spread.result().ty().shape() != group.domain {
             return None;
         }
         let (kept, _) = row_of(&group.domain, &group.reduced);
-        let row = self.def(op.operand(0))?;
-        (op.attr_i64s("dims")? == kept && group.members.binary_search(&row).is_ok()).then_some(row)
+        let row = self.def(spread.operand())?;
+        (spread.dims() == kept && group.members.binary_search(&row).is_ok()).then_some(row)
     }
 
     pub(super) fn interface(&self, group: &Group) -> Interface {
@@ -199,7 +202,7 @@ impl Graph {
     pub(super) fn knows_its_place(&self, group: &Group) -> bool {
         group.members.iter().any(|&member| {
             let op = self.ops[member];
-            op.is("dynamo.gather") || self.kinds[member] == Kind::Iota || self.asks_for_place(op)
+            op.is(GatherOp::NAME) || self.kinds[member] == Kind::Iota || self.asks_for_place(op)
         })
     }
 
@@ -259,13 +262,12 @@ impl Graph {
 
 /// The operation without its dialect, a reduction by its kind.
 pub(super) fn short_name(op: Op) -> String {
-    let name = op.name();
-    let name = name.strip_prefix("dynamo.").unwrap_or(&name);
-    match name {
-        "reduce" => keyword(op, "kind"),
-        "arg_reduce" => format!("arg{}", keyword(op, "kind")),
-        "scan" => format!("cum{}", keyword(op, "kind")),
-        "aten" | "launch" => format!("{name} {}", op.attr_str("schema").or_else(|| op.attr("kernel")?.as_symbol()).unwrap_or_default()),
-        _ => name.to_owned(),
+    match DynamoOp::of(op) {
+        Some(DynamoOp::Reduce(reduce)) => reduce.kind().word().to_owned(),
+        Some(DynamoOp::ArgReduce(reduce)) => format!("arg{}", reduce.kind().word()),
+        Some(DynamoOp::Scan(scan)) => format!("cum{}", scan.kind().word()),
+        Some(DynamoOp::Aten(call)) => format!("aten {}", call.schema()),
+        Some(DynamoOp::Launch(launch)) => format!("launch {}", launch.kernel().name),
+        _ => op.name().strip_prefix("dynamo.").map_or_else(|| op.name(), str::to_owned),
     }
 }

@@ -26,8 +26,10 @@ pub mod verify;
 use crate::matmul;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
+    ops::{BroadcastOp, DynamoOp, GatherOp},
     pass::{Options, Pass, PassError, PassResult, Run, Statistic},
     pass_options,
+    upstream::func,
 };
 
 /// The pass.
@@ -58,7 +60,7 @@ pass_options! {
 fn run(module: Op, pass: &Run) -> PassResult {
     let options: FuseOptions = pass.options()?;
     let Some(top) = module.body() else { return Ok(()) };
-    let functions: Vec<_> = top.ops().into_iter().filter(|op| op.is("func.func") && op.body().is_some()).collect();
+    let functions: Vec<_> = top.ops().into_iter().filter(|op| op.is(func::FUNC) && op.body().is_some()).collect();
     let mut kernels = dedupe::Kernels::of(module);
     for function in functions {
         check(function)?;
@@ -125,18 +127,19 @@ impl Kind {
 }
 
 fn kind(op: Op) -> Kind {
-    match op.name().strip_prefix("dynamo.") {
-        Some("full") => Kind::Full,
-        Some("iota") => Kind::Iota,
-        Some("reduce") => Kind::Reduce,
-        Some("arg_reduce") => Kind::ArgReduce,
-        Some("scan") => Kind::Scan,
-        Some("matmul" | "convolution" | "max_pool" | "attention") => Kind::Product,
-        Some("broadcast") => Kind::Broadcast,
-        Some("permute") => Kind::Permute,
-        Some("reshape") => Kind::Reshape,
-        Some("slice" | "reverse" | "as_strided") => Kind::OtherView,
-        Some("gather") => Kind::Pointwise,
+    use DynamoOp as D;
+    match DynamoOp::of(op) {
+        Some(D::Full(_)) => Kind::Full,
+        Some(D::Iota(_)) => Kind::Iota,
+        Some(D::Reduce(_)) => Kind::Reduce,
+        Some(D::ArgReduce(_)) => Kind::ArgReduce,
+        Some(D::Scan(_)) => Kind::Scan,
+        Some(D::Matmul(_) | D::Convolution(_) | D::MaxPool(_) | D::Attention(_)) => Kind::Product,
+        Some(D::Broadcast(_)) => Kind::Broadcast,
+        Some(D::Permute(_)) => Kind::Permute,
+        Some(D::Reshape(_)) => Kind::Reshape,
+        Some(D::Slice(_) | D::Reverse(_) | D::AsStrided(_)) => Kind::OtherView,
+        Some(D::Gather(_)) => Kind::Pointwise,
         Some(_) if op.is_elementwise() => Kind::Pointwise,
         _ if op.is_pure() => Kind::Free,
         _ => Kind::Ordered,
@@ -152,7 +155,7 @@ fn is_table(op: Op, index: usize) -> bool {
 /// How many of its operands are tables; they are the first ones.
 fn table_count(op: Op) -> usize {
     match () {
-        () if op.is("dynamo.gather") => 1,
+        () if op.is(GatherOp::NAME) => 1,
         () if matmul::is_product(op) => op.num_operands(),
         () => 0,
     }
@@ -170,19 +173,41 @@ fn tables(op: Op) -> impl Iterator<Item = Value> {
 
 /// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
 fn weight(op: Op) -> Option<usize> {
-    match op.name().strip_prefix("dynamo.")? {
-        "convert" | "bitcast" | "add" | "sub" | "mul" | "fma" | "neg" | "abs" | "not" | "max" | "min" | "and" | "or" | "xor" | "shl"
-        | "shr" | "compare" | "select" | "copysign" | "floor" | "ceil" | "round" | "trunc" => Some(1),
-        "div" | "rem" | "sqrt" | "rsqrt" => Some(4),
+    use DynamoOp as D;
+    match DynamoOp::of(op)? {
+        D::Convert(_)
+        | D::Bitcast(_)
+        | D::Add(_)
+        | D::Sub(_)
+        | D::Mul(_)
+        | D::Fma(_)
+        | D::Neg(_)
+        | D::Abs(_)
+        | D::Not(_)
+        | D::Max(_)
+        | D::Min(_)
+        | D::And(_)
+        | D::Or(_)
+        | D::Xor(_)
+        | D::Shl(_)
+        | D::Shr(_)
+        | D::Compare(_)
+        | D::Select(_)
+        | D::Copysign(_)
+        | D::Floor(_)
+        | D::Ceil(_)
+        | D::Round(_)
+        | D::Trunc(_) => Some(1),
+        D::Div(_) | D::Rem(_) | D::Sqrt(_) | D::Rsqrt(_) => Some(4),
         _ => None,
     }
 }
 
 /// The reduced dims of a reduction, increasing; empty for anything else.
 fn reduced_dims(op: Op) -> Vec<i64> {
-    let mut dims = match kind(op) {
-        Kind::Reduce => op.attr_i64s("dims").unwrap_or_default(),
-        Kind::ArgReduce => op.attr_i64("dim").into_iter().collect(),
+    let mut dims = match DynamoOp::of(op) {
+        Some(DynamoOp::Reduce(reduce)) => reduce.dims(),
+        Some(DynamoOp::ArgReduce(reduce)) => vec![reduce.dim()],
         _ => Vec::new(),
     };
     dims.sort_unstable();
@@ -196,8 +221,8 @@ fn row_of(domain: &[i64], reduced: &[i64]) -> (Vec<i64>, Vec<i64>) {
 
 /// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.
 fn bytes(value: Value) -> i64 {
-    match value.def().filter(|op| op.is("dynamo.broadcast")) {
-        Some(op) => bytes(op.operand(0)),
+    match BroadcastOp::defining(value) {
+        Some(spread) => bytes(spread.operand()),
         None => value.ty().numel() * i64::from(value.ty().element().width().div_ceil(8)),
     }
 }
@@ -214,10 +239,4 @@ fn after(op: Op) -> Builder {
         (None, Some(block)) => Builder::at_end(block, op.loc()),
         (None, None) => Builder::before(op),
     }
-}
-
-/// The keyword of an enum attribute, `sum` of `#dynamo<reduce_kind sum>`.
-fn keyword(op: Op, name: &str) -> String {
-    let text = op.attr(name).map(|attr| attr.to_string()).unwrap_or_default();
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').rfind(|word| !word.is_empty()).unwrap_or_default().to_owned()
 }

@@ -11,8 +11,11 @@
 
 use std::collections::HashMap;
 
-use super::{Kind, after, is_table, keyword, kind, pull, reduced_dims, shaped};
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
+use super::{Kind, after, is_table, kind, pull, reduced_dims, shaped};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Type, Value},
+    ops::{FullOp, MatmulOp, ReduceKind, ReshapeOp},
+};
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
 const ROUNDS: usize = 4;
@@ -55,8 +58,7 @@ fn squeeze(op: Op) {
     let small = without_units(&ty.shape());
     if kind == Kind::Iota {
         let shape = ty.shape();
-        let dim = op.attr_i64("dim").unwrap_or(0);
-        match squeezed_dims(&shape, &[dim]).first() {
+        match squeezed_dims(&shape, &[op.required("dim")]).first() {
             Some(&dim) => {
                 op.set_attr("dim", Attr::i64(op.ctx(), dim));
                 retype(op, &[], &small);
@@ -76,7 +78,7 @@ fn squeeze(op: Op) {
         }
         Kind::Product => squeeze_product(op, &build),
         Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize] == 0) => {
-            result.replace_all_uses_with(full(&build, ty, neutral(op, ty.element())));
+            result.replace_all_uses_with(full(&build, ty, neutral(op.required("kind"), ty.element())));
         }
         Kind::Reduce => {
             let dims = squeezed_dims(&from, &reduced_dims(op));
@@ -87,7 +89,7 @@ fn squeeze(op: Op) {
                 retype(op, &[squeezed(operand)], &small);
             }
         }
-        Kind::ArgReduce | Kind::Scan => match squeezed_dims(&from, &[op.attr_i64("dim").unwrap_or(0)]).first() {
+        Kind::ArgReduce | Kind::Scan => match squeezed_dims(&from, &[op.required("dim")]).first() {
             Some(&dim) => {
                 op.set_attr("dim", Attr::i64(op.ctx(), dim));
                 retype(op, &[squeezed(operand)], &small);
@@ -97,7 +99,7 @@ fn squeeze(op: Op) {
             None => result.replace_all_uses_with(full(&build, ty, Attr::scalar(ty.element(), 0.0))),
         },
         Kind::Broadcast | Kind::Permute => {
-            let dims = op.attr_i64s("dims").unwrap_or_default();
+            let dims: Vec<i64> = op.required("dims");
             let dims = if kind == Kind::Permute {
                 squeezed_dims(&from, &dims)
             } else {
@@ -120,16 +122,16 @@ fn squeeze(op: Op) {
 
 /// A product's unit dims go, but for k, which it has always; of what is no product of matrices those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
-    if !op.is("dynamo.matmul") {
+    let Some(product) = MatmulOp::cast(op) else {
         return retype(op, &[], &without_units(&op.result(0).ty().shape()));
-    }
-    let batch = op.attr_i64("batch").unwrap_or(0) as usize;
+    };
+    let batch = product.batch() as usize;
     let without = |value: Value, k: usize| {
         let shape = value.ty().shape();
         let kept: Vec<i64> = shape.iter().enumerate().filter(|&(dim, &size)| dim == k || size != 1).map(|(_, &size)| size).collect();
         reshape(build, value, &kept)
     };
-    let (lhs, rhs) = (op.operand(0), op.operand(1));
+    let (lhs, rhs) = (product.lhs(), product.rhs());
     let batches = lhs.ty().shape()[..batch].iter().filter(|&&size| size != 1).count();
     let operands = [without(lhs, lhs.ty().rank() - 1), without(rhs, batch)];
     op.set_attr("batch", Attr::i64(op.ctx(), batches as i64));
@@ -148,7 +150,7 @@ fn retype(op: Op, operands: &[Value], shape: &[i64]) {
     }
     result.set_type(shaped(old, shape));
     let uses = result.uses();
-    let back = after(op).value("dynamo.reshape", &[result], old, &[]);
+    let back = ReshapeOp::build(&after(op), result, old).result();
     for used in uses {
         used.op.set_operand(used.index, back);
     }
@@ -164,25 +166,24 @@ pub(super) fn reshape(build: &Builder, value: Value, shape: &[i64]) -> Value {
     if source.ty() == ty {
         return source;
     }
-    match source.def().filter(|&op| kind(op) == Kind::Full).and_then(|op| op.attr("value")) {
-        Some(constant) => full(build, ty, constant),
-        None => build.value("dynamo.reshape", &[source], ty, &[]),
+    match FullOp::defining(source) {
+        Some(constant) => full(build, ty, constant.value()),
+        None => ReshapeOp::build(build, source, ty).result(),
     }
 }
 
 pub(super) fn full(build: &Builder, ty: Type, value: Attr) -> Value {
-    build.value("dynamo.full", &[], ty, &[("value", value)])
+    FullOp::build(build, value, ty).result()
 }
 
 /// What combining nothing gives. The verifier refuses `max` and `min` over nothing.
-fn neutral(reduce: Op, element: Type) -> Attr {
-    let kind = keyword(reduce, "kind");
-    let ones = kind == "and";
+fn neutral(kind: ReduceKind, element: Type) -> Attr {
+    let (ones, product) = (kind == ReduceKind::BitAnd, kind == ReduceKind::Prod);
     match () {
-        () if element.is_bool() => Attr::bool(element.ctx(), ones || kind == "prod"),
+        () if element.is_bool() => Attr::bool(element.ctx(), ones || product),
         () if ones && element.is_unsigned() => Attr::int_of(element, 255),
         () if ones => Attr::int_of(element, -1),
-        () => Attr::scalar(element, if kind == "prod" { 1.0 } else { 0.0 }),
+        () => Attr::scalar(element, if product { 1.0 } else { 0.0 }),
     }
 }
 
@@ -208,8 +209,7 @@ fn split_constant(op: Op) {
 pub(super) fn clean(body: Block) {
     let mut known: HashMap<_, Op> = HashMap::new();
     for op in body.ops().into_iter().filter(|op| op.is_pure() && op.num_results() == 1 && op.num_regions() == 0) {
-        let attrs: Vec<_> = op.attrs().into_iter().map(|(name, attr)| (name, attr.raw().ptr as usize)).collect();
-        let key = (op.name(), op.operands(), attrs, op.result(0).ty().raw().ptr as usize);
+        let key = (op.name(), op.operands(), op.attrs(), op.result(0).ty());
         match known.get(&key) {
             Some(earlier) => op.result(0).replace_all_uses_with(earlier.result(0)),
             None => _ = known.insert(key, op),

@@ -16,8 +16,10 @@ use super::{
     is_table, normalize,
 };
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Loc, Op, Type, Value},
+    ir::{Attr, Block, Builder, Loc, Op, Symbol, Type, Value},
+    ops::{self, LaunchOp},
     pass::{PassError, PassResult},
+    upstream::func,
 };
 
 /// Longest kernel name before its number.
@@ -90,19 +92,18 @@ fn order(function: Op, graph: &Graph) -> Result<Vec<Unit>, PassError> {
 
 fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, gone: &mut BTreeSet<usize>) {
     let interface = graph.interface(group);
-    let ctx = terminator.ctx();
     let function = kernel(graph, group, &interface, terminator.loc());
     let name = kernels.intern(function, &name_of(graph, group));
     let types: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
-    let attrs = [("kernel", Attr::nested_symbol(ctx, "kernels", &name))];
+    let (kernel, operands) = (Symbol::nested("kernels", &name), [interface.inputs.as_slice(), &interface.tables].concat());
     let build = Builder::before(terminator).with_loc(lines_of(graph, group, terminator.loc()));
-    let launch = build.op("dynamo.launch", &[interface.inputs.as_slice(), &interface.tables].concat(), &types, &attrs);
+    let launch = LaunchOp::build(&build, &kernel, &operands, &types);
     // Rows spread inside the kernel go with it, unless something outside uses them too.
     gone.extend(&group.members);
     for operand in group.members.iter().flat_map(|&member| elements(graph.ops[member])) {
         gone.extend(graph.def(operand).filter(|&def| graph.spread_row(group, def).is_some() && graph.is_internal(group, def)));
     }
-    for (value, result) in interface.outputs.iter().zip(launch.results()) {
+    for (value, result) in interface.outputs.iter().zip(launch.outputs()) {
         value.replace_all_uses_with(result);
     }
 }
@@ -118,15 +119,15 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
     let block = Block::new(&args);
     let build = Builder::at_end(block, loc);
     let function = build.detached(
-        "func.func",
+        func::FUNC,
         &[],
         &[],
         &[
             ("sym_name", Attr::str(ctx, Kernels::PLACEHOLDER)),
             ("function_type", Type::function(ctx, &inputs, &outputs).as_attr()),
-            ("dynamo.kernel", Attr::unit(ctx)),
-            ("dynamo.domain", Attr::i64s(ctx, &group.domain)),
-            ("dynamo.reduced_dims", Attr::i64s(ctx, &group.reduced)),
+            ops::KERNEL.with(ctx, ()),
+            ops::DOMAIN.with(ctx, &group.domain),
+            ops::REDUCED_DIMS.with(ctx, &group.reduced),
         ],
         1,
     );
@@ -138,7 +139,7 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
         copy(graph, graph.ops[member], block, &mut inside, &tables);
     }
     let results: Vec<_> = interface.outputs.iter().filter_map(|value| inside.get(value).copied()).collect();
-    build.op("func.return", &results, &[], &[]);
+    build.func_return(&results);
     function
 }
 

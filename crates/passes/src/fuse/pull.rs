@@ -10,10 +10,12 @@
 //!
 //! None moves unless a computation uses it.
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Value};
-use dynamlir_shapes::is_row_major;
-
 use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
+use dynamlir_dialect::{
+    ir::{Block, Builder, Op, Value},
+    ops::{self, BroadcastOp, DynamoOp, FullOp, IotaOp, MatmulOp, PermuteOp},
+};
+use dynamlir_shapes::is_row_major;
 
 /// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
 const LONGEST: usize = 32;
@@ -61,21 +63,20 @@ pub(super) fn fold_constant(view: Op) {
 }
 
 fn constant(view: Op) -> Option<Value> {
-    let source = view.operand(0).def()?;
+    let source = view.operand(0);
     let build = Builder::before(view);
     let ty = view.result(0).ty();
-    if kind(source) == Kind::Full {
-        return Some(normalize::full(&build, ty, source.attr("value")?));
+    if let Some(full) = FullOp::defining(source) {
+        return Some(normalize::full(&build, ty, full.value()));
     }
-    let (dim, dims) = (source.attr_i64("dim")?, view.attr_i64s("dims")?);
-    let dim = match (kind(source), kind(view)) {
-        (Kind::Iota, Kind::Broadcast) if source.result(0).ty().shape()[dim as usize] == ty.shape()[dims[dim as usize] as usize] => {
-            dims[dim as usize]
-        }
-        (Kind::Iota, Kind::Permute) => dims.iter().position(|&from| from == dim)? as i64,
-        _ => return None,
+    let dim = IotaOp::defining(source)?.dim();
+    let dim = if let Some(spread) = BroadcastOp::cast(view) {
+        let to = spread.dims()[dim as usize];
+        Some(to).filter(|&to| source.ty().shape()[dim as usize] == ty.shape()[to as usize])?
+    } else {
+        PermuteOp::cast(view)?.dims().iter().position(|&from| from == dim)? as i64
     };
-    Some(build.value("dynamo.iota", &[], ty, &[("dim", Attr::i64(view.ctx(), dim))]))
+    Some(IotaOp::build(&build, dim, ty).result())
 }
 
 /// What the view may be replaced by, if anything; views made on the way are added to `work`.
@@ -86,7 +87,7 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
     let source = view.operand(0).def()?;
     let build = Builder::before(view);
     let ty = view.result(0).ty();
-    let dims = |op: Op| op.attr_i64s("dims").unwrap_or_default();
+    let dims = |op: Op| op.required::<Vec<i64>>("dims");
     let made = match (kind(view), kind(source)) {
         // reshape(reshape(x)) = reshape(x); the new one is as movable as this one
         (Kind::Reshape, Kind::Reshape) => normalize::reshape(&build, view.operand(0), &ty.shape()),
@@ -97,13 +98,13 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             if both.is_sorted() {
                 return Some(source.operand(0));
             }
-            build.value("dynamo.permute", &[source.operand(0)], ty, &[("dims", Attr::i64s(view.ctx(), &both))])
+            PermuteOp::build(&build, source.operand(0), &both, ty).result()
         }
         // broadcast(broadcast(x, p), q) = broadcast(x, q∘p)
         (Kind::Broadcast, Kind::Broadcast) => {
             let outer = dims(view);
             let both: Vec<_> = dims(source).iter().map(|&dim| outer[dim as usize]).collect();
-            build.value("dynamo.broadcast", &[source.operand(0)], ty, &[("dims", Attr::i64s(view.ctx(), &both))])
+            BroadcastOp::build(&build, source.operand(0), &both, ty).result()
         }
         // permute(broadcast(x)) = broadcast(permute(x)): kernels know broadcasts, not permutes
         (Kind::Permute, Kind::Broadcast) => {
@@ -116,10 +117,10 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             let mut x = source.operand(0);
             if !from.is_sorted() {
                 let shape: Vec<_> = from.iter().map(|&dim| x.ty().shape()[dim as usize]).collect();
-                x = build.value("dynamo.permute", &[x], shaped(x.ty(), &shape), &[("dims", Attr::i64s(view.ctx(), &from))]);
+                x = PermuteOp::build(&build, x, &from, shaped(x.ty(), &shape)).result();
                 work.extend(x.def());
             }
-            build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
+            BroadcastOp::build(&build, x, &to, ty).result()
         }
         (Kind::Reshape, Kind::Broadcast) if serves_computation(view) => {
             let (shape, to) = factor(&source.result(0).ty().shape(), &dims(source), &ty.shape())?;
@@ -128,9 +129,9 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             }
             let x = normalize::reshape(&build, source.operand(0), &shape);
             work.extend(x.def().filter(|&op| kind(op) == Kind::Reshape));
-            build.value("dynamo.broadcast", &[x], ty, &[("dims", Attr::i64s(view.ctx(), &to))])
+            BroadcastOp::build(&build, x, &to, ty).result()
         }
-        (Kind::Reshape, Kind::Product) if source.is("dynamo.matmul") && serves_computation(view) => {
+        (Kind::Reshape, Kind::Product) if source.is(MatmulOp::NAME) && serves_computation(view) => {
             return reshape_product(function, view, source, work);
         }
         (_, Kind::Pointwise) if serves_computation(view) && may_move(function, view) => return Some(lift(view, work)),
@@ -148,7 +149,7 @@ fn serves_computation(view: Op) -> bool {
 
 /// `reshape(matmul(x, w))` to `matmul(reshape(x), w)`, if nothing else sees the product.
 fn reshape_product(function: Op, view: Op, product: Op, work: &mut Vec<Op>) -> Option<Value> {
-    let (batch, lhs, rhs) = (product.attr_i64("batch")? as usize, product.operand(0), product.operand(1));
+    let (batch, lhs, rhs) = MatmulOp::cast(product).map(|product| (product.batch() as usize, product.lhs(), product.rhs()))?;
     let columns = rhs.ty().rank() - batch - 1;
     let (from, to) = (product.result(0).ty().shape(), view.result(0).ty().shape());
     let keeps = to.len() >= batch + columns && from[..batch] == to[..batch] && from[from.len() - columns..] == to[to.len() - columns..];
@@ -259,17 +260,16 @@ fn may_move(function: Op, view: Op) -> bool {
     match kind(view) {
         Kind::Broadcast => {
             let last = view.result(0).ty().rank() as i64 - 1;
-            let invariant = view.attr_i64s("dims").is_some_and(|dims| !dims.contains(&last));
+            let invariant = !view.required::<Vec<i64>>("dims").contains(&last);
             invariant || chain.cost.is_some_and(|cost| cost <= CHEAP)
         }
         Kind::Permute => chain.is_closed(view),
         _ => {
             let shape = view.result(0).ty().shape();
-            let free = |&leaf: &Value| match leaf.def() {
-                Some(op) if kind(op) == Kind::Full => true,
-                Some(op) if kind(op) == Kind::Broadcast => {
-                    let dims = op.attr_i64s("dims").unwrap_or_default();
-                    contiguous(function, op.operand(0)) && factor(&leaf.ty().shape(), &dims, &shape).is_some()
+            let free = |&leaf: &Value| match leaf.def().and_then(DynamoOp::of) {
+                Some(DynamoOp::Full(_)) => true,
+                Some(DynamoOp::Broadcast(spread)) => {
+                    contiguous(function, spread.operand()) && factor(&leaf.ty().shape(), &spread.dims(), &shape).is_some()
                 }
                 _ => contiguous(function, leaf),
             };
@@ -315,17 +315,16 @@ fn factor(from: &[i64], dims: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)
 fn contiguous(function: Op, value: Value) -> bool {
     let row_major = |strides: Option<Vec<i64>>| strides.is_none_or(|strides| is_row_major(&value.ty().shape(), &strides));
     let Some(op) = value.def() else {
-        let attrs = value.arg_index().and_then(|index| function.attr("arg_attrs")?.as_array()?.get(index).copied());
-        return row_major(attrs.and_then(|attrs| attrs.get("dynamo.strides")?.as_i64s()));
+        return row_major(value.arg_index().and_then(|index| ops::STRIDES.of_arg(function, index)));
     };
     match kind(op) {
         Kind::Reshape => contiguous(function, op.operand(0)),
         Kind::Broadcast | Kind::Permute | Kind::OtherView | Kind::Iota => false,
-        Kind::Ordered if op.is("dynamo.check_range") => contiguous(function, op.operand(0)),
-        Kind::Ordered => {
-            let strides = value.result_index().and_then(|index| op.attr("result_strides")?.as_array()?.get(index)?.as_i64s());
-            row_major(strides)
-        }
+        Kind::Ordered => match DynamoOp::of(op) {
+            Some(DynamoOp::CheckRange(check)) => contiguous(function, check.operand()),
+            Some(DynamoOp::Aten(call)) => row_major(value.result_index().and_then(|index| call.result_strides()?.get(index)?.as_i64s())),
+            _ => true,
+        },
         _ => true,
     }
 }

@@ -12,7 +12,9 @@
 use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
     ir::{Block, Op, Value},
+    ops::{self, BroadcastOp},
     pass::{Pass, PassError, PassResult, Run},
+    upstream::{MODULE, func},
 };
 
 /// The pass.
@@ -26,15 +28,15 @@ pub const PASS: Pass = Pass {
 
 fn run(module: Op, _run: &Run) -> PassResult {
     let top = module.body().map(Block::ops).unwrap_or_default();
-    for inner in top.iter().filter(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels")) {
+    for inner in top.iter().filter(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels")) {
         for function in inner.body().map(Block::ops).unwrap_or_default() {
-            if !function.is("func.func") || function.attr("dynamo.kernel").is_none() {
+            if !function.is(func::FUNC) || !ops::KERNEL.is_on(function) {
                 return Err(PassError::at(function, "expected only functions marked dynamo.kernel in module @kernels"));
             }
             kernel(function)?;
         }
     }
-    for function in top.iter().filter(|op| op.is("func.func")) {
+    for function in top.iter().filter(|op| op.is(func::FUNC)) {
         for op in function.body().map(Block::ops).unwrap_or_default() {
             graph_op(op)?;
         }
@@ -44,8 +46,8 @@ fn run(module: Op, _run: &Run) -> PassResult {
 
 fn kernel(function: Op) -> PassResult {
     let missing = |name: &str| PassError::at(function, format!("a kernel needs '{name}'"));
-    let domain = function.attr_i64s("dynamo.domain").ok_or_else(|| missing("dynamo.domain"))?;
-    let reduced = function.attr_i64s("dynamo.reduced_dims").ok_or_else(|| missing("dynamo.reduced_dims"))?;
+    let domain = ops::DOMAIN.of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+    let reduced = ops::REDUCED_DIMS.of(function).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
     if domain.contains(&1) {
         return Err(PassError::at(function, format!("expected a domain of static sizes without unit dims, got {domain:?}")));
     }
@@ -58,7 +60,7 @@ fn kernel(function: Op) -> PassResult {
     }
     let (mut scan, mut product) = (None, None);
     for op in body.ops() {
-        if op.is("func.return") {
+        if op.is(func::RETURN) {
             if scan.is_some_and(|scan: Op| op.operands() != [scan.result(0)]) {
                 return Err(PassError::at(op, "expected the scan to be the only result of its kernel"));
             }
@@ -116,7 +118,7 @@ impl Shape {
             Kind::Broadcast => {
                 let spreads = op.operand(0).ty().shape() == self.row
                     && op.result(0).ty().shape() == self.domain
-                    && op.attr_i64s("dims").as_ref() == Some(&self.kept);
+                    && BroadcastOp::cast(op).is_some_and(|spread| spread.dims() == self.kept);
                 if !spreads || self.reduced.is_empty() {
                     return Err(PassError::at(op, format!("expected '{name}' of a row over the domain, dims {:?}", self.kept)));
                 }

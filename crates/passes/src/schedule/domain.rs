@@ -1,6 +1,10 @@
 //! What the scheduler knows about a kernel: its phases, their iteration domains and how much they compute.
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Value};
+use dynamlir_dialect::{
+    ir::{AffineExpr, Block, Builder, Op, Value},
+    ops,
+    upstream::{arith, linalg, math},
+};
 
 /// One `linalg.generic` of a kernel.
 #[derive(Debug)]
@@ -35,9 +39,9 @@ impl Kernel {
     /// Reads a kernel function and ties each `linalg.fill` to the phase it serves (`dynamo.init`). None if there is
     /// nothing to schedule; an error if there is, but not in a form that schedules can handle.
     pub(super) fn read(function: Op) -> Result<Option<Self>, String> {
-        let ops = function.body().map(Block::ops).unwrap_or_default();
-        let mut generics: Vec<_> =
-            ops.iter().filter(|op| op.is("linalg.generic")).filter_map(|&op| Some((op.attr_i64("dynamo.phase")?, op))).collect();
+        let body = function.body().map(Block::ops).unwrap_or_default();
+        let generics = body.into_iter().filter(|op| op.is(linalg::GENERIC));
+        let mut generics: Vec<_> = generics.filter_map(|op| Some((ops::PHASE.of(op)?, op))).collect();
         generics.sort_by_key(|&(number, _)| number);
         let Some(&(root, _)) = generics.last() else { return Ok(None) };
         for pair in generics.windows(2) {
@@ -77,14 +81,14 @@ impl Kernel {
 fn tie_fills(number: i64, generic: Op) -> bool {
     let mut found = false;
     for index in 0..generic.num_operands() {
-        let Some(mut fill) = generic.operand(index).def().filter(|op| op.is("linalg.fill")) else { continue };
+        let Some(mut fill) = generic.operand(index).def().filter(|op| op.is(linalg::FILL)) else { continue };
         if fill.result(0).uses().len() > 1 {
             let copy = fill.clone_detached();
             Builder::before(generic).insert(copy);
             generic.set_operand(index, copy.result(0));
             fill = copy;
         }
-        fill.set_attr("dynamo.init", Attr::i64(fill.ctx(), number));
+        ops::INIT.set(fill, number);
         found = true;
     }
     found
@@ -92,8 +96,7 @@ fn tie_fills(number: i64, generic: Op) -> bool {
 
 impl Phase {
     fn read(number: i64, op: Op) -> Option<Self> {
-        let iterators = op.attr("iterator_types")?.as_array()?;
-        let reduced: Vec<_> = iterators.iter().map(|iterator| iterator.to_string().contains("reduction")).collect();
+        let reduced = linalg::reductions(op);
         let mut ranges = vec![None; reduced.len()];
         for (access, operand) in accesses(op)?.into_iter().zip(op.operands()) {
             for (dim, size) in access.into_iter().zip(operand.ty().shape()) {
@@ -109,7 +112,7 @@ impl Phase {
         let ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
-        let (widest, scans) = (super::vectors::widest(op), op.attr("dynamo.scan").is_some());
+        let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
         Some(Self { number, ranges, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
     }
 
@@ -141,26 +144,16 @@ impl Phase {
 fn cost_of(op: Op) -> i64 {
     let name = op.name();
     match name.as_str() {
-        "linalg.yield" | "linalg.index" => 0,
-        "math.absf" | "math.floor" | "math.ceil" | "math.trunc" | "math.roundeven" | "math.fma" => 1,
+        linalg::YIELD | linalg::INDEX => 0,
+        math::ABSF | math::FLOOR | math::CEIL | math::TRUNC | math::ROUNDEVEN | math::FMA => 1,
         _ if name.starts_with("math.") => 16,
-        "arith.divf" | "arith.divsi" | "arith.divui" | "arith.remf" | "arith.remsi" | "arith.remui" => 4,
+        arith::DIVF | arith::DIVSI | arith::DIVUI | arith::REMF | arith::REMSI | arith::REMUI => 4,
         _ => 1,
     }
 }
 
 /// For each operand the loops that its dimensions follow; None where one is not a plain loop.
 pub(super) fn accesses(generic: Op) -> Option<Vec<Vec<Option<usize>>>> {
-    Some(generic.attr("indexing_maps")?.as_array()?.into_iter().map(results).collect())
-}
-
-/// The dimensions that an indexing map's results name; None where a result is not a plain dimension.
-fn results(map: Attr) -> Vec<Option<usize>> {
-    let text = map.to_string();
-    let Some((_, results)) = text.split_once("->") else { return Vec::new() };
-    let results = results.trim().trim_end_matches('>').trim_start_matches('(').trim_end_matches(')');
-    if results.is_empty() {
-        return Vec::new();
-    }
-    results.split(',').map(|result| result.trim().strip_prefix('d')?.parse().ok()).collect()
+    let dims = |results: Vec<AffineExpr>| results.into_iter().map(AffineExpr::as_dim).collect();
+    Some(linalg::indexing_maps(generic)?.into_iter().map(|map| dims(map.results())).collect())
 }

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{AffineExpr, AffineMap, Builder, Ctx, Op, Type, Value},
+    ops::{self, BitcastOp, BroadcastOp, DynamoOp, GatherOp, ScanOp},
     pass::PassError,
 };
 
 use super::{
     kernel::{Kernel, Shape},
     phases::{Phase, Yield},
-    scalar::{Library, Scalars, case, signless},
+    scalar::{self, Library, Scalars, signless},
 };
 
 /// Which loop each dimension of a value follows; None stays at index 0.
@@ -40,7 +41,7 @@ impl Bodies<'_> {
     pub(super) fn build(&mut self, number: usize, phase: &Phase) -> Result<Vec<(usize, Value)>, PassError> {
         let ranges = if phase.rows { self.kernel.row() } else { self.kernel.domain.clone() };
         let points = self.points(phase);
-        let number = Attr::i64(self.builder.ctx(), number as i64);
+        let number = number as i64;
         if let Some(op) = phase.yields.first().and_then(|yielded| yielded.value.def()) {
             self.builder.loc = op.loc();
         }
@@ -52,8 +53,8 @@ impl Bodies<'_> {
             if let Some(&tensor) = self.tensors.get(&value) {
                 inputs.push(Operand { tensor, access: point.1.clone() });
                 read.push(point.clone());
-            } else if let Some(op) = value.def().filter(|op| op.is("dynamo.scan")) {
-                scans.push((point.clone(), op));
+            } else if let Some(scan) = ScanOp::defining(value) {
+                scans.push((point.clone(), scan));
             }
         }
         let mut outs = Vec::new();
@@ -63,9 +64,9 @@ impl Bodies<'_> {
                 access: self.access(phase, yielded, false),
             });
         }
-        for (_, op) in &scans {
-            let row = Type::tensor(&self.kernel.row(), op.result(0).ty().element());
-            outs.push(Operand { tensor: self.empty(row, Some(*op), number)?, access: loops(&self.kernel.kept) });
+        for (_, scan) in &scans {
+            let row = Type::tensor(&self.kernel.row(), scan.result().ty().element());
+            outs.push(Operand { tensor: self.empty(row, Some(scan.op()), number)?, access: loops(&self.kernel.kept) });
         }
         let covered: BTreeSet<_> = inputs.iter().chain(&outs).flat_map(|operand| operand.access.iter().flatten()).collect();
         if covered.len() < ranges.len() {
@@ -76,19 +77,18 @@ impl Bodies<'_> {
         let moved = |value: &Value| self.tensors.contains_key(value) || value.def().is_some_and(is_nothing);
         let copies = points.values().all(moved) && phase.yields.iter().all(|yielded| yielded.reduction.is_none());
         if copies && inputs.iter().chain(&outs).all(|operand| operand.access == outs[0].access) {
-            let bool = Type::int(self.builder.ctx(), 1);
-            let unused = self.scalars().int(bool, 0);
+            let unused = self.builder.int(Type::int(self.builder.ctx(), 1), 0);
             inputs.push(Operand { tensor: unused, access: Access::new() });
         }
 
         let (generic, body) = self.generic(&ranges, &inputs, &outs);
-        if let Some((_, op)) = scans.first() {
-            generic.set_attr("dynamo.scan", Attr::i64(op.ctx(), op.attr_i64("dim").unwrap_or(0)));
+        if let Some((_, scan)) = scans.first() {
+            ops::SCAN.set(generic, scan.dim());
         }
         // A scan that a schedule could only split along its dimension is no phase to it.
         let splits = self.alone && self.kernel.row().iter().product::<i64>() == 1;
         if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {
-            generic.set_attr("dynamo.phase", number);
+            ops::PHASE.set(generic, number);
         }
         let (args, accumulators) = (body.block().args(), inputs.len());
         let mut scope: HashMap<Point, Value> = read.into_iter().zip(args.iter().copied()).collect();
@@ -108,12 +108,12 @@ impl Bodies<'_> {
             let point = (self.kernel.position(yielded.computed()), self.access(phase, yielded, true));
             let scalar = scope[&point];
             results.push(match yielded.reduction {
-                Some(op) => combine(&self.scalars_at(body.with_loc(op.loc())), op, args[accumulators + i], scalar)?,
+                Some(op) => combine(body.with_loc(op.loc()), op, args[accumulators + i], scalar)?,
                 None => scalar,
             });
         }
         results.extend(scans.iter().map(|(point, _)| scope[point]));
-        body.op("linalg.yield", &results, &[], &[]);
+        body.linalg_yield(&results);
 
         let mut escapes = Vec::new();
         for (i, yielded) in phase.yields.iter().enumerate() {
@@ -161,104 +161,54 @@ impl Bodies<'_> {
     ) -> Result<Value, PassError> {
         let operands: Vec<_> =
             operand_accesses(op, &point.1).map(|(i, access)| scope[&(self.kernel.position(op.operand(i)), access)]).collect();
-        let mut scalars = self.scalars_at(body.with_loc(op.loc()));
-        if op.is("dynamo.broadcast") {
-            return Ok(operands[0]);
-        }
+        let b = body.with_loc(op.loc());
         if let Some(accumulator) = running {
-            return combine(&scalars, op, accumulator, operands[0]);
+            return combine(b, op, accumulator, operands[0]);
         }
-        if op.is("dynamo.iota") {
-            let (ctx, index) = (op.ctx(), Type::int(op.ctx(), 64));
-            let dim = op.attr_i64("dim").unwrap_or(0) as usize;
-            let Some(dim) = point.1[dim] else { return Ok(scalars.int(index, 0)) };
-            let dim = Attr::i64(ctx, dim as i64);
-            let value = scalars.builder.value("linalg.index", &[], Type::index(ctx), &[("dim", dim)]);
-            return Ok(scalars.op("arith.index_cast", &[value], index));
-        }
-        if op.is("dynamo.gather") {
-            let table = op.operand(0);
-            let index = Type::index(op.ctx());
-            let at = operands.iter().map(|&operand| scalars.op("arith.index_cast", &[operand], index));
-            let reads: Vec<_> = std::iter::once(table).chain(at).collect();
-            return Ok(scalars.op("tensor.extract", &reads, table.ty().element()));
-        }
-        scalars.pointwise(op, &operands).ok_or_else(|| no_lowering(op))
+        let (long, index) = (Type::int(op.ctx(), 64), Type::index(op.ctx()));
+        Ok(match DynamoOp::of(op) {
+            Some(DynamoOp::Broadcast(_)) => operands[0],
+            Some(DynamoOp::Iota(iota)) => match point.1[iota.dim() as usize] {
+                Some(dim) => b.index_cast(b.linalg_index(dim), long),
+                None => b.int(long, 0),
+            },
+            Some(DynamoOp::Gather(gather)) => {
+                let at: Vec<_> = operands.iter().map(|&operand| b.index_cast(operand, index)).collect();
+                b.tensor_extract(gather.operand(), &at)
+            }
+            _ => Scalars { builder: b, library: self.library }.pointwise(op, &operands).ok_or_else(|| no_lowering(op))?,
+        })
     }
 
     /// A fresh tensor for results; for a reduction or scan, filled with what it starts from.
     ///
     /// The tags keep CSE from making one of two empty tensors. A `linalg.fill` into the very tensor that a loop starts
     /// from is fused wrongly by LLVM 22's `fuse_into_containing_op`: it takes another tensor of the loop instead.
-    fn empty(&mut self, ty: Type, combined: Option<Op>, phase: Attr) -> Result<Value, PassError> {
+    fn empty(&self, ty: Type, combined: Option<Op>, phase: i64) -> Result<Value, PassError> {
+        let (b, ctx) = (self.builder, self.builder.ctx());
         let ty = Type::tensor(&ty.shape(), signless(ty.element()));
-        let tag = if combined.is_some() { "dynamo.init" } else { "dynamo.out" };
-        let empty = self.builder.value("tensor.empty", &[], ty, &[(tag, phase)]);
-        let Some(op) = combined else { return Ok(empty) };
-        let neutral = self.scalars().neutral(&case(op, "kind"), op.result(0).ty().element()).ok_or_else(|| no_lowering(op))?;
-        let segments = self.segments(1, 1);
-        let attrs = [("operandSegmentSizes", segments), ("dynamo.init", phase)];
-        let element = ty.element();
-        let (fill, body) = self.builder.op_with_body("linalg.fill", &[neutral, empty], &[ty], &attrs, &[element, element]);
-        Builder::at_end(body, self.builder.loc).op("linalg.yield", &[body.args()[0]], &[], &[]);
-        Ok(fill.result(0))
+        let Some(op) = combined else { return Ok(b.tensor_empty(ty, &[ops::OUT.with(ctx, phase)])) };
+        let empty = b.tensor_empty(ty, &[ops::INIT.with(ctx, phase)]);
+        let neutral = scalar::neutral(b, op.required("kind"), op.result(0).ty().element()).ok_or_else(|| no_lowering(op))?;
+        Ok(b.linalg_fill(neutral, empty, &[ops::INIT.with(ctx, phase)]).result(0))
     }
 
     /// An operand that says how far the loops go, where no other one does (the sum of an `iota`). Nothing reads it, so
     /// it may be any memory: one element of the destination, seen with strides of 0.
     fn shape_only(&self, ranges: &[i64]) -> Value {
-        let ctx = self.builder.ctx();
         let destination = self.kernel.escapes[0].operand(1);
-        let element = destination.ty().element();
-        let zeros = vec![0; ranges.len()];
-        let list = |values: &[i64]| Attr::i64s(ctx, values);
-        let segments = Attr::parse(ctx, "array<i32: 1, 0, 0, 0>").unwrap_or_else(|| Attr::unit(ctx));
-        let view = self.builder.value(
-            "memref.reinterpret_cast",
-            &[destination],
-            Type::memref(ranges, element, &zeros, 0),
-            &[
-                ("operandSegmentSizes", segments),
-                ("static_offsets", list(&[0])),
-                ("static_sizes", list(ranges)),
-                ("static_strides", list(&zeros)),
-            ],
-        );
-        let restrict = [("restrict", Attr::unit(ctx))];
-        self.builder.value("bufferization.to_tensor", &[view], Type::tensor(ranges, element), &restrict)
+        let ty = Type::memref(ranges, destination.ty().element(), &vec![0; ranges.len()], 0);
+        self.builder.bufferization_to_tensor(self.builder.memref_reinterpret_cast(destination, ty))
     }
 
     /// The generic with an empty body, and a builder for it.
     fn generic(&self, ranges: &[i64], inputs: &[Operand], outs: &[Operand]) -> (Op, Builder) {
-        let ctx = self.builder.ctx();
-        let all = || inputs.iter().chain(outs);
-        let maps: Vec<_> = all().map(|operand| map(self.builder, ranges.len(), &operand.access)).collect();
+        let maps: Vec<_> = inputs.iter().chain(outs).map(|operand| map(self.builder.ctx(), ranges.len(), &operand.access)).collect();
         let parallel = |dim| outs.iter().all(|operand| operand.access.contains(&Some(dim)));
-        let iterators: Vec<_> = (0..ranges.len())
-            .map(|dim| if parallel(dim) { "parallel" } else { "reduction" })
-            .filter_map(|kind| Attr::parse(ctx, &format!("#linalg.iterator_type<{kind}>")))
-            .collect();
-        let operands: Vec<_> = all().map(|operand| operand.tensor).collect();
-        let elements: Vec<_> = operands.iter().map(|tensor| tensor.ty().element()).collect();
-        let results: Vec<_> = outs.iter().map(|operand| operand.tensor.ty()).collect();
-        let attrs = [
-            ("indexing_maps", Attr::array(ctx, &maps)),
-            ("iterator_types", Attr::array(ctx, &iterators)),
-            ("operandSegmentSizes", self.segments(inputs.len(), outs.len())),
-        ];
-        let (op, body) = self.builder.op_with_body("linalg.generic", &operands, &results, &attrs, &elements);
+        let reductions: Vec<_> = (0..ranges.len()).map(|dim| !parallel(dim)).collect();
+        let [inputs, outs] = [inputs, outs].map(|operands| operands.iter().map(|operand| operand.tensor).collect::<Vec<_>>());
+        let (op, body) = self.builder.linalg_generic(&inputs, &outs, &maps, &reductions, &[]);
         (op, Builder::at_end(body, self.builder.loc))
-    }
-
-    fn segments(&self, inputs: usize, outs: usize) -> Attr {
-        let ctx = self.builder.ctx();
-        Attr::parse(ctx, &format!("array<i32: {inputs}, {outs}>")).unwrap_or_else(|| Attr::unit(ctx))
-    }
-    fn scalars(&mut self) -> Scalars<'_> {
-        self.scalars_at(self.builder)
-    }
-    fn scalars_at(&mut self, builder: Builder) -> Scalars<'_> {
-        Scalars { builder, library: self.library }
     }
 }
 
@@ -270,35 +220,32 @@ fn loops(dims: &[usize]) -> Access {
 /// The access of each operand, when the result has this one. The table of a gather has none: the body reads it wherever
 /// the indices say.
 fn operand_accesses(op: Op, access: &Access) -> impl Iterator<Item = (usize, Access)> {
-    (usize::from(op.is("dynamo.gather"))..op.num_operands()).map(move |i| {
-        if !op.is("dynamo.broadcast") {
-            return (i, access.clone());
-        }
-        let (from, to) = (op.operand(i).ty().shape(), op.result(0).ty().shape());
-        let dims = op.attr_i64s("dims").unwrap_or_default();
-        let along = |(&dim, size): (&i64, i64)| {
+    let spread = BroadcastOp::cast(op);
+    (usize::from(op.is(GatherOp::NAME))..op.num_operands()).map(move |i| {
+        let Some(spread) = spread else { return (i, access.clone()) };
+        let (from, to) = (spread.operand().ty().shape(), spread.result().ty().shape());
+        let along = |(dim, size): (i64, i64)| {
             let dim = dim as usize;
             access[dim].filter(|_| size == to[dim])
         };
-        (i, dims.iter().zip(from).map(along).collect())
+        (i, spread.dims().into_iter().zip(from).map(along).collect())
     })
 }
 
 /// The indexing map of an access.
-fn map(builder: Builder, rank: usize, access: &Access) -> Attr {
-    let dims: Vec<_> = (0..rank).map(|dim| format!("d{dim}")).collect();
-    let results: Vec<_> = access.iter().map(|dim| dim.map_or_else(|| "0".to_owned(), |dim| format!("d{dim}"))).collect();
-    Attr::affine_map(builder.ctx(), &format!("({}) -> ({})", dims.join(", "), results.join(", ")))
+fn map(ctx: Ctx, rank: usize, access: &Access) -> AffineMap {
+    let result = |dim: &Option<usize>| dim.map_or_else(|| AffineExpr::constant(ctx, 0), |dim| AffineExpr::dim(ctx, dim));
+    AffineMap::new(ctx, rank, &access.iter().map(result).collect::<Vec<_>>())
 }
 
 /// Whether the op changes a type's sign only, which memory does not know.
 fn is_nothing(op: Op) -> bool {
-    op.is("dynamo.bitcast") && signless(op.operand(0).ty().element()) == signless(op.result(0).ty().element())
+    op.is(BitcastOp::NAME) && signless(op.operand(0).ty().element()) == signless(op.result(0).ty().element())
 }
 
 /// One step of a reduction or scan.
-fn combine(scalars: &Scalars, op: Op, accumulator: Value, value: Value) -> Result<Value, PassError> {
-    scalars.combine(op, accumulator, value).ok_or_else(|| no_lowering(op))
+fn combine(b: Builder, op: Op, accumulator: Value, value: Value) -> Result<Value, PassError> {
+    scalar::combine(b, op, op.required("kind"), accumulator, value).ok_or_else(|| no_lowering(op))
 }
 
 fn no_lowering(op: Op) -> PassError {

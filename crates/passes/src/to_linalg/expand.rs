@@ -15,73 +15,51 @@
 //! %i = dynamo.reduce min %j dims [1] : tensor<4x8xi64> -> tensor<4xi64>
 //! ```
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    fmt::Write as _,
+use std::collections::{HashMap, hash_map::Entry};
+
+use dynamlir_dialect::{
+    ir::{Block, Builder, Type},
+    ops::{ArgReduceOp, DynamoOp, ReduceKind, ReduceOp},
 };
 
-use dynamlir_dialect::ir::{Attr, Block, Builder, Op, Type, Value};
+use crate::emit::Emit;
 
 /// Rewrites the body of one kernel.
 pub(super) fn run(block: Block) {
     for op in block.ops() {
-        if op.is("dynamo.arg_reduce") {
+        if let Some(op) = ArgReduceOp::cast(op) {
             arg_reduce(op);
         }
     }
     merge_equal(block);
 }
 
-fn arg_reduce(op: Op) {
-    let ctx = op.ctx();
-    let build = Builder::before(op);
-    let parse = |text: &str| Attr::parse(ctx, text);
-    let (Some(kind), Some(dim), Some(min), Some(eq), Some(ne)) = (
-        op.attr("kind"),
-        op.attr("dim"),
-        parse("#dynamo<reduce_kind min>"),
-        parse("#dynamo<predicate eq>"),
-        parse("#dynamo<predicate ne>"),
-    ) else {
-        return;
-    };
-    let Some(axis) = dim.as_i64() else { return };
-    let x = op.operand(0);
-    let shape = x.ty().shape();
-    let of = |element| Type::tensor(&shape, element);
-    let (bools, indices) = (of(Type::int(ctx, 1)), of(Type::int(ctx, 64)));
-    let dims = Attr::i64s(ctx, &[axis]);
-    let kept: Vec<_> = (0..shape.len() as i64).filter(|&d| d != axis).collect();
+fn arg_reduce(op: ArgReduceOp) {
+    let (e, x, axis) = (Emit::new(Builder::before(op.op())), op.operand(), op.dim());
+    let (shape, element) = (x.ty().shape(), x.ty().element());
+    let kept: Vec<_> = (0..shape.len() as i64).filter(|&dim| dim != axis).collect();
 
-    let extreme_type = Type::tensor(&op.result(0).ty().shape(), x.ty().element());
-    let extreme = build.value("dynamo.reduce", &[x], extreme_type, &[("kind", kind), ("dims", dims)]);
-    let everywhere = build.value("dynamo.broadcast", &[extreme], x.ty(), &[("dims", Attr::i64s(ctx, &kept))]);
-    let mut hit = build.value("dynamo.compare", &[x, everywhere], bools, &[("predicate", eq)]);
-    if x.ty().element().is_float() {
-        let nan = build.value("dynamo.compare", &[x, x], bools, &[("predicate", ne)]);
-        hit = build.value("dynamo.or", &[hit, nan], bools, &[]);
+    let row = Type::tensor(&op.result().ty().shape(), element);
+    let extreme = ReduceOp::build(&e.b, op.kind(), x, &[axis], row).result();
+    let mut hit = e.eq(x, e.broadcast(extreme, &shape, &kept));
+    if element.is_float() {
+        hit = e.or(hit, e.ne(x, x));
     }
-    let iota = build.value("dynamo.iota", &[], indices, &[("dim", dim)]);
-    let never = build.value("dynamo.full", &[], indices, &[("value", Attr::i64(ctx, i64::MAX))]);
-    let candidate = build.value("dynamo.select", &[hit, iota, never], indices, &[]);
-    let index = build.value("dynamo.reduce", &[candidate], op.result(0).ty(), &[("kind", min), ("dims", dims)]);
-    op.result(0).replace_all_uses_with(index);
-    op.erase();
+    let iota = e.iota(&shape, axis as usize);
+    let candidate = e.select(hit, iota, e.full_like(iota, i64::MAX));
+    let index = ReduceOp::build(&e.b, ReduceKind::Min, candidate, &[axis], op.result().ty()).result();
+    op.result().replace_all_uses_with(index);
+    op.op().erase();
 }
 
 /// Value numbering over the straight-line body. Primitives have no effects, so the first of equals serves for all.
 fn merge_equal(block: Block) {
-    let mut first: HashMap<(String, Vec<Value>), Value> = HashMap::new();
+    let mut first: HashMap<_, _> = HashMap::new();
     for op in block.ops() {
-        let name = op.name();
-        if !name.starts_with("dynamo.") || op.num_results() != 1 {
+        if DynamoOp::of(op).is_none() || op.num_results() != 1 {
             continue;
         }
-        let mut key = format!("{name} {}", op.result(0).ty());
-        for (name, value) in op.attrs() {
-            let _ = write!(key, " {name}={value}");
-        }
-        match first.entry((key, op.operands())) {
+        match first.entry((op.name(), op.result(0).ty(), op.attrs(), op.operands())) {
             Entry::Vacant(entry) => {
                 entry.insert(op.result(0));
             }

@@ -4,7 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dynamlir_dialect::{
     ir::{Block, Op, Type, Value},
+    ops::{self, DynamoOp, ReduceOp, ScanOp},
     pass::PassError,
+    upstream::{
+        bufferization::{MATERIALIZE_IN_DESTINATION, TO_TENSOR},
+        func,
+    },
 };
 
 use crate::matmul::{is_product, scratch};
@@ -40,8 +45,8 @@ impl Kernel {
     /// Reads a function that has `dynamo.kernel`.
     pub(super) fn read(function: Op) -> Result<Self, PassError> {
         let missing = |what| PassError::at(function, format!("a kernel needs the attribute '{what}'"));
-        let domain = function.attr_i64s("dynamo.domain").ok_or_else(|| missing("dynamo.domain"))?;
-        let listed = function.attr_i64s("dynamo.reduced_dims").ok_or_else(|| missing("dynamo.reduced_dims"))?;
+        let domain = ops::DOMAIN.of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+        let listed = ops::REDUCED_DIMS.of(function).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
         let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
         if domain.iter().any(|&size| size < 1) {
             return Err(PassError::at(function, "a kernel's domain needs static sizes of at least 1"));
@@ -50,12 +55,12 @@ impl Kernel {
 
         let (mut ops, mut escapes) = (Vec::new(), Vec::new());
         for op in block.ops() {
-            if op.is("dynamo.scan") && reduced.is_empty() {
-                reduced.extend(op.attr_i64("dim"));
+            if reduced.is_empty() {
+                reduced.extend(ScanOp::cast(op).map(ScanOp::dim));
             }
-            if op.is("bufferization.materialize_in_destination") {
+            if op.is(MATERIALIZE_IN_DESTINATION) {
                 escapes.push(op);
-            } else if !op.is("func.return") {
+            } else if !op.is(func::RETURN) {
                 ops.push(op);
             }
         }
@@ -66,7 +71,7 @@ impl Kernel {
         for (position, op) in kernel.ops.clone().into_iter().enumerate() {
             kernel.check(op)?;
             let depth = op.operands().iter().filter_map(|value| kernel.depth.get(value)).max().copied().unwrap_or(0);
-            kernel.depth.insert(op.result(0), depth + usize::from(op.is("dynamo.reduce")));
+            kernel.depth.insert(op.result(0), depth + usize::from(op.is(ReduceOp::NAME)));
             kernel.position.insert(op.result(0), position);
         }
         for &op in &kernel.escapes {
@@ -81,7 +86,7 @@ impl Kernel {
         let args = function.body().map(Block::args).unwrap_or_default();
         let mut written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
         written.extend(scratch(function));
-        let mut loaded = self.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0));
+        let mut loaded = self.ops.iter().filter(|op| op.is(TO_TENSOR)).map(|op| op.operand(0));
         let (reads, writes) = args.split_at(args.len().saturating_sub(written.len()));
         if !writes.iter().all(|arg| written.contains(arg)) || !loaded.all(|value| reads.contains(&value)) {
             return Err(PassError::at(function, "expected a kernel that writes its last arguments and loads only the others"));
@@ -91,24 +96,25 @@ impl Kernel {
     }
 
     fn check(&self, op: Op) -> Result<(), PassError> {
-        let name = op.name();
-        match name.as_str() {
-            "bufferization.to_tensor" => return Self::check_memory(op, op.result(0)),
-            "dynamo.gather" if !is_loaded(op.operand(0)) => {
-                return Err(PassError::at(op, "expected a table that the kernel loads"));
+        let refuse = |what: String| Err(PassError::at(op, what));
+        match DynamoOp::of(op) {
+            None if op.is(TO_TENSOR) => return Self::check_memory(op, op.result(0)),
+            Some(DynamoOp::Gather(gather)) if !is_loaded(gather.operand()) => {
+                return refuse("expected a table that the kernel loads".to_owned());
             }
-            _ if is_product(op) && (!self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full) => {
-                return Err(PassError::at(op, format!("expected a product of the domain {:?}, and nothing reduced", self.domain)));
+            Some(_) if is_product(op) => {
+                if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full {
+                    return refuse(format!("expected a product of the domain {:?}, and nothing reduced", self.domain));
+                }
+                if !op.operands().into_iter().all(is_loaded) {
+                    return refuse("expected a product of what the kernel loads".to_owned());
+                }
             }
-            _ if is_product(op) && !op.operands().into_iter().all(is_loaded) => {
-                return Err(PassError::at(op, "expected a product of what the kernel loads"));
-            }
-            _ if is_product(op) => {}
-            "dynamo.broadcast" | "dynamo.full" | "dynamo.iota" | "dynamo.gather" => {}
-            "dynamo.reduce" => self.check_reduction(op, &op.attr_i64s("dims").unwrap_or_default())?,
-            "dynamo.scan" => self.check_reduction(op, &op.attr_i64("dim").map(|dim| vec![dim]).unwrap_or_default())?,
-            _ if name.starts_with("dynamo.") && op.is_elementwise() => {}
-            _ => return Err(PassError::at(op, format!("'{name}' cannot stand in a kernel"))),
+            Some(DynamoOp::Broadcast(_) | DynamoOp::Full(_) | DynamoOp::Iota(_) | DynamoOp::Gather(_)) => {}
+            Some(DynamoOp::Reduce(reduce)) => self.check_reduction(op, &reduce.dims())?,
+            Some(DynamoOp::Scan(scan)) => self.check_reduction(op, &[scan.dim()])?,
+            Some(_) if op.is_elementwise() => {}
+            _ => return refuse(format!("'{}' cannot stand in a kernel", op.name())),
         }
         match op.operands().iter().find(|value| value.def().is_none()) {
             Some(value) => Err(PassError::at(
@@ -183,10 +189,10 @@ impl Kernel {
 }
 
 fn is_loaded(value: Value) -> bool {
-    value.def().is_some_and(|def| def.is("bufferization.to_tensor"))
+    value.def().is_some_and(|def| def.is(TO_TENSOR))
 }
 
 /// The reduction that a value is the result of.
 pub(super) fn reduction(value: Value) -> Option<Op> {
-    value.def().filter(|op| op.is("dynamo.reduce"))
+    ReduceOp::defining(value).map(ReduceOp::op)
 }

@@ -45,7 +45,9 @@ mod scatter;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
+    ops,
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::{bufferization, func, llvm},
 };
 
 use crate::matmul;
@@ -67,7 +69,7 @@ const LOWERED: Statistic = Statistic { name: "kernels", description: "kernels lo
 fn run(module: Op, pass: &Run) -> PassResult {
     let mut kernels = Vec::new();
     module.walk(&mut |op| {
-        if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
+        if op.is(func::FUNC) && ops::KERNEL.is_on(op) {
             kernels.push(op);
         }
     });
@@ -83,9 +85,9 @@ fn lower(function: Op) -> PassResult {
     }
     expand::run(block);
     let kernel = Kernel::read(function)?;
-    function.set_attr("dynamo.signature", kernel.signature(function)?.as_attr());
+    ops::SIGNATURE.set(function, kernel.signature(function)?);
 
-    let loaded = kernel.ops.iter().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.result(0));
+    let loaded = kernel.ops.iter().filter(|op| op.is(bufferization::TO_TENSOR)).map(|op| op.result(0));
     let products = kernel.ops.iter().filter(|&&op| matmul::is_product(op));
     let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();
     let phases = phases::plan(&kernel);
@@ -124,8 +126,8 @@ fn declare(function: Op, library: &Library) {
             ("sym_name", Attr::str(ctx, symbol)),
             ("function_type", signature.as_attr()),
             ("sym_visibility", Attr::str(ctx, "private")),
-            ("llvm.readnone", Attr::unit(ctx)),
+            (llvm::READNONE, Attr::unit(ctx)),
         ];
-        builder.insert(builder.detached("func.func", &[], &[], &attrs, 1));
+        builder.insert(builder.detached(func::FUNC, &[], &[], &attrs, 1));
     }
 }

@@ -11,7 +11,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use dynamlir_dialect::ir::{Op, Value};
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::{DynamoOp, FullOp, ReduceOp},
+    upstream::bufferization,
+};
 
 use super::kernel::{Kernel, Shape, reduction};
 use crate::matmul::is_product;
@@ -50,40 +54,45 @@ const COLUMN_BYTES: i64 = 16 * 1024;
 /// Operations on rows that may stand in a loop over the domain.
 const CHEAP_ROW_OPS: usize = 4;
 
-const TRANSCENDENTAL: &[&str] = &[
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "lgamma",
-    "pow",
-    "atan2",
-    "hypot",
-    "nextafter",
-    "rem",
-    "scan",
-];
-const DIVIDING: &[&str] = &["div", "sqrt", "rsqrt"];
+fn is_transcendental(op: Op) -> bool {
+    use DynamoOp as D;
+    matches!(
+        DynamoOp::of(op),
+        Some(
+            D::Exp(_)
+                | D::Exp2(_)
+                | D::Expm1(_)
+                | D::Log(_)
+                | D::Log2(_)
+                | D::Log10(_)
+                | D::Log1p(_)
+                | D::Sin(_)
+                | D::Cos(_)
+                | D::Tan(_)
+                | D::Asin(_)
+                | D::Acos(_)
+                | D::Atan(_)
+                | D::Atan2(_)
+                | D::Sinh(_)
+                | D::Cosh(_)
+                | D::Tanh(_)
+                | D::Asinh(_)
+                | D::Acosh(_)
+                | D::Atanh(_)
+                | D::Erf(_)
+                | D::Erfc(_)
+                | D::Lgamma(_)
+                | D::Pow(_)
+                | D::Hypot(_)
+                | D::Nextafter(_)
+                | D::Rem(_)
+                | D::Scan(_)
+        )
+    )
+}
 
-fn is_one_of(op: Op, names: &[&str]) -> bool {
-    op.name().strip_prefix("dynamo.").is_some_and(|name| names.contains(&name))
+fn is_dividing(op: Op) -> bool {
+    matches!(DynamoOp::of(op), Some(DynamoOp::Div(_) | DynamoOp::Sqrt(_) | DynamoOp::Rsqrt(_)))
 }
 
 /// Splits a kernel into phases, first to last.
@@ -136,7 +145,7 @@ impl Split<'_> {
     fn is_read(&self, value: Value) -> bool {
         self.kept.contains(&value)
             || reduction(value).is_some()
-            || value.def().is_none_or(|op| op.is("bufferization.to_tensor") || is_product(op))
+            || value.def().is_none_or(|op| op.is(bufferization::TO_TENSOR) || is_product(op))
     }
 
     /// What must be computed for some values, in order.
@@ -167,7 +176,7 @@ impl Split<'_> {
         let mut open = escapes.to_vec();
         while let Some(value) = open.pop() {
             let Some(op) = value.def().filter(|_| seen.insert(value)) else { continue };
-            if op.is("dynamo.reduce") {
+            if op.is(ReduceOp::NAME) {
                 found.insert(self.kernel.position(op.result(0)), op);
             }
             open.extend(op.operands());
@@ -199,7 +208,7 @@ impl Split<'_> {
     fn cut(&self, level: usize, shared: &[Op]) -> Vec<Value> {
         let mut dear = HashSet::new();
         for &op in shared {
-            if is_one_of(op, TRANSCENDENTAL) || op.operands().iter().any(|operand| dear.contains(operand)) {
+            if is_transcendental(op) || op.operands().iter().any(|operand| dear.contains(operand)) {
                 dear.insert(op.result(0));
             }
         }
@@ -218,7 +227,7 @@ impl Split<'_> {
         let mut open: Vec<_> = last.values().copied().collect();
         while let Some(value) = open.pop() {
             let Some(op) = value.def().filter(|_| dear.contains(&value)) else { continue };
-            if is_one_of(op, TRANSCENDENTAL) {
+            if is_transcendental(op) {
                 transcendental.insert(self.kernel.position(value), value);
             } else {
                 open.extend(op.operands());
@@ -257,8 +266,8 @@ impl Split<'_> {
     }
 
     fn is_cheap(&self, value: Value) -> bool {
-        let ops: Vec<_> = self.computed([value]).into_iter().filter(|op| !op.is("dynamo.full")).collect();
-        let dear = |&op: &Op| is_one_of(op, TRANSCENDENTAL) || (is_one_of(op, DIVIDING) && !self.kernel.reduces_innermost());
+        let ops: Vec<_> = self.computed([value]).into_iter().filter(|op| !op.is(FullOp::NAME)).collect();
+        let dear = |&op: &Op| is_transcendental(op) || (is_dividing(op) && !self.kernel.reduces_innermost());
         ops.len() <= CHEAP_ROW_OPS && !ops.iter().any(dear)
     }
 }

@@ -14,11 +14,16 @@
 //! dimension is shared out among threads, outside all other loops; the order of writes to one place stays.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    ir::{Block, Builder, Op, Type, Value},
+    ops::{self, ReduceKind, ScatterOp},
     pass::{PassError, PassResult},
+    upstream::{
+        arith::CmpF,
+        bufferization::{MATERIALIZE_IN_DESTINATION, TO_TENSOR},
+    },
 };
 
-use super::scalar::{FLOAT_NE, Library, Scalars, case};
+use super::scalar::combine;
 use crate::matmul::{choose::ceiling, forall};
 
 /// Fewest elements of the source in one block of a parallel loop.
@@ -28,18 +33,14 @@ const MOST_BLOCKS: i64 = 16;
 /// Fewest neighbours in a block.
 const NEIGHBOURS: i64 = 32;
 
-/// `arith.cmpf` ogt and olt.
-const FLOAT_GT: i64 = 2;
-const FLOAT_LT: i64 = 4;
-
 /// The op of a kernel that writes by index.
-pub(super) fn find(body: Block) -> Option<Op> {
-    body.ops().into_iter().find(|op| op.is("dynamo.scatter"))
+pub(super) fn find(body: Block) -> Option<ScatterOp> {
+    body.ops().into_iter().find_map(ScatterOp::cast)
 }
 
 /// A kernel's operands, in memory.
 struct Scatter {
-    op: Op,
+    op: ScatterOp,
     indices: Vec<Value>,
     source: Value,
     out: Value,
@@ -47,7 +48,8 @@ struct Scatter {
 }
 
 /// Lowers a kernel that is nothing but this op, its loads and its store.
-pub(super) fn lower(function: Op, body: Block, op: Op) -> PassResult {
+pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult {
+    let op = scatter.op();
     let args = body.args();
     let loads: Vec<Op> = op.operands().iter().filter_map(|value| value.def()).collect();
     let stores: Vec<Op> = op.result(0).uses().into_iter().map(|used| used.op).collect();
@@ -56,8 +58,8 @@ pub(super) fn lower(function: Op, body: Block, op: Op) -> PassResult {
     // Operands and arguments are the same, but that the result comes first among the ones and last among the others.
     let mut order = args.clone();
     order.rotate_right(1);
-    let memory: Vec<Value> = loads.iter().filter(|load| load.is("bufferization.to_tensor")).map(|load| load.operand(0)).collect();
-    let stored = store.is("bufferization.materialize_in_destination") && store.num_operands() == 2;
+    let memory: Vec<Value> = loads.iter().filter(|load| load.is(TO_TENSOR)).map(|load| load.operand(0)).collect();
+    let stored = store.is(MATERIALIZE_IN_DESTINATION) && store.num_operands() == 2;
     if memory != order || !stored || store.operand(1) != memory[0] || body.ops().len() != args.len() + 3 {
         return Err(PassError::at(
             op,
@@ -66,10 +68,10 @@ pub(super) fn lower(function: Op, body: Block, op: Op) -> PassResult {
     }
     let (read, written) = args.split_at(args.len() - 1);
     let types = |values: &[Value]| values.iter().map(|value| value.ty()).collect::<Vec<_>>();
-    function.set_attr("dynamo.signature", Type::function(function.ctx(), &types(read), &types(written)).as_attr());
+    ops::SIGNATURE.set(function, Type::function(function.ctx(), &types(read), &types(written)));
 
     let (indices, source) = (read[..read.len() - 1].to_vec(), read[read.len() - 1]);
-    let scatter = Scatter { op, indices, source, out: written[0], dims: op.attr_i64s("dims").unwrap_or_default() };
+    let scatter = Scatter { op: scatter, indices, source, out: written[0], dims: scatter.dims() };
     scatter.loops(Builder::before(end).with_loc(op.loc()))?;
     store.erase();
     op.erase();
@@ -95,9 +97,9 @@ impl Scatter {
         if let Some((dim, block)) = shared.map(|dim| (dim, block(dim))).filter(|&(dim, block)| block < sizes[dim]) {
             let blocks = ceiling(sizes[dim], block);
             let (body, number) = forall(b, blocks);
-            let first = body.value("arith.muli", &[number, index(body, block)], number.ty(), &[]);
-            let end = body.value("arith.addi", &[first, index(body, block)], number.ty(), &[]);
-            let end = body.value("arith.minui", &[end, index(body, sizes[dim])], number.ty(), &[]);
+            let first = body.muli(number, body.index(block));
+            let end = body.addi(first, body.index(block));
+            let end = body.minui(end, body.index(sizes[dim]));
             bounds = Some((dim, first, end));
             inner = body;
         }
@@ -105,16 +107,14 @@ impl Scatter {
             let (first, end) = match bounds {
                 Some((shared, first, end)) if shared == dim => (first, end),
                 _ if size == 1 => {
-                    at[dim] = Some(index(inner, 0));
+                    at[dim] = Some(inner.index(0));
                     continue;
                 }
-                _ => (index(inner, 0), index(inner, size)),
+                _ => (inner.index(0), inner.index(size)),
             };
-            let step = index(inner, 1);
-            let (op, body) = inner.op_with_body("scf.for", &[first, end, step], &[], &[], &[step.ty()]);
-            let body_end = Builder::at_end(body, b.loc).op("scf.yield", &[], &[], &[]);
-            at[dim] = op.body().and_then(|body| body.args().first().copied());
-            inner = Builder::before(body_end);
+            let (_, body) = inner.scf_for([first, end, inner.index(1)], &[]);
+            at[dim] = body.args().first().copied();
+            inner = Builder::before(Builder::at_end(body, b.loc).scf_yield(&[]));
         }
         let at: Vec<Value> = at.into_iter().flatten().collect();
         self.element(inner, &at)
@@ -122,42 +122,30 @@ impl Scatter {
 
     /// Moves one element.
     fn element(&self, b: Builder, at: &[Value]) -> PassResult {
-        let load = |memory: Value, at: &[Value]| b.value("memref.load", &[&[memory], at].concat(), memory.ty().element(), &[]);
-        let computed = self.indices.iter().map(|&memory| b.value("arith.index_cast", &[load(memory, at)], index_type(b.ctx()), &[]));
-        let mut computed: Vec<Value> = computed.collect();
+        let index = Type::index(b.ctx());
+        let mut computed: Vec<_> = self.indices.iter().map(|&memory| b.index_cast(b.memref_load(memory, at), index)).collect();
         computed.reverse();
+        let refuse = |what| PassError::at(self.op.op(), what);
         let place = |&dim: &i64| usize::try_from(dim).map_or_else(|_| computed.pop(), |dim| at.get(dim).copied());
         let places: Option<Vec<Value>> = self.dims.iter().map(place).collect();
-        let places = places.ok_or_else(|| PassError::at(self.op, "expected as many indices as dims are -1"))?;
-        let mut value = load(self.source, at);
-        if self.op.attr("kind").is_some() {
-            let old = load(self.out, &places);
-            value = self.combined(b, old, value).ok_or_else(|| PassError::at(self.op, "a kind without a lowering"))?;
+        let places = places.ok_or_else(|| refuse("expected as many indices as dims are -1"))?;
+        let mut value = b.memref_load(self.source, at);
+        if let Some(kind) = self.op.kind() {
+            let old = b.memref_load(self.out, &places);
+            value = self.combined(b, kind, old, value).ok_or_else(|| refuse("a kind without a lowering"))?;
         }
-        b.op("memref.store", &[&[value, self.out], places.as_slice()].concat(), &[], &[]);
+        b.memref_store(value, self.out, &places);
         Ok(())
     }
 
     /// One step. Of equal floats the old one stays, whatever the signs of zeros are, as eager has it.
-    fn combined(&self, b: Builder, old: Value, new: Value) -> Option<Value> {
-        let mut library = Library::new();
-        let scalars = Scalars { builder: b, library: &mut library };
-        let predicate = match case(self.op, "kind").as_str() {
-            "max" if old.ty().is_float() => FLOAT_LT,
-            "min" if old.ty().is_float() => FLOAT_GT,
-            _ => return scalars.combine(self.op, old, new),
+    fn combined(&self, b: Builder, kind: ReduceKind, old: Value, new: Value) -> Option<Value> {
+        let predicate = match kind {
+            ReduceKind::Max if old.ty().is_float() => CmpF::Olt,
+            ReduceKind::Min if old.ty().is_float() => CmpF::Ogt,
+            _ => return combine(b, self.op.op(), kind, old, new),
         };
-        let (beyond, is_nan) = (scalars.compare(old, new, predicate), scalars.compare(new, new, FLOAT_NE));
-        let taken = b.value("arith.ori", &[beyond, is_nan], is_nan.ty(), &[]);
-        Some(b.value("arith.select", &[taken, new, old], old.ty(), &[]))
+        let (beyond, is_nan) = (b.cmpf(predicate, old, new), b.cmpf(CmpF::Une, new, new));
+        Some(b.select(b.ori(beyond, is_nan), new, old))
     }
-}
-
-fn index_type(ctx: Ctx) -> Type {
-    Type::index(ctx)
-}
-
-fn index(b: Builder, value: i64) -> Value {
-    let ty = index_type(b.ctx());
-    b.value("arith.constant", &[], ty, &[("value", Attr::int_of(ty, value))])
 }
