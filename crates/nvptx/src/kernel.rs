@@ -7,7 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dynamlir_dialect::ir::{Attr, Block, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{AffineExpr, AffineMap, Block, Op, Symbol, Type, Value},
+    upstream::{
+        arith,
+        bufferization::{MATERIALIZE_IN_DESTINATION, TO_TENSOR},
+        func, linalg, tensor,
+    },
+};
 
 /// A kernel, read.
 #[derive(Debug)]
@@ -126,7 +133,7 @@ impl Kernel {
         let mut kernel =
             Self { function, phases: Vec::new(), domain, kept, stores: Vec::new(), inputs: HashMap::new(), gathered: HashMap::new() };
         for op in body.ops() {
-            if op.is("bufferization.to_tensor")
+            if op.is(TO_TENSOR)
                 && let Some(&argument) = arguments.get(&op.operand(0))
             {
                 kernel.gathered.insert(op.result(0), argument);
@@ -196,11 +203,11 @@ impl Kernel {
             self.inputs.insert(args[index], input);
         }
         for op in body_ops(generic.body) {
-            if op.is("tensor.extract") && !self.gathered.contains_key(&op.operand(0)) {
+            if op.is(tensor::EXTRACT) && !self.gathered.contains_key(&op.operand(0)) {
                 return Err(format!("phase {number} indexes into what the kernel itself computes"));
             }
-            if op.is("func.call") {
-                return Err(format!("it calls {}", op.attr("callee").and_then(Attr::as_symbol).unwrap_or_default()));
+            if op.is(func::CALL) {
+                return Err(format!("it calls {}", op.required::<Symbol>("callee").name));
             }
         }
         let yields = generic.body.terminator().ok_or("a body without a terminator")?.operands();
@@ -246,12 +253,12 @@ impl Kernel {
             Some(Input::Memory { access, .. }) => access.iter().flatten().any(|&d| !self.kept[d]),
             Some(&Input::Result { phase, result }) => matches!(self.phases[phase].results[result], Outcome::Point(_)),
             Some(Input::Scalar(_)) => false,
-            None => leaf.def().is_some_and(|op| op.is("linalg.index") && op.attr_i64("dim").is_none_or(|d| !self.kept[dims[d as usize]])),
+            None => leaf.def().is_some_and(|op| op.is(linalg::INDEX) && !self.kept[dims[op.required::<i64>("dim") as usize]]),
         })
     }
 
     fn stores(&mut self, body: Block, all: &[Generic], arguments: &HashMap<Value, usize>) -> Read<()> {
-        for op in body.ops().into_iter().filter(|op| op.is("bufferization.materialize_in_destination")) {
+        for op in body.ops().into_iter().filter(|op| op.is(MATERIALIZE_IN_DESTINATION)) {
             let (phase, result) = result_of(op.operand(0), all).ok_or("it writes what no phase yields")?;
             let &argument = arguments.get(&op.operand(1)).ok_or("it writes to memory that is no argument")?;
             let generic = &all[phase];
@@ -264,17 +271,10 @@ impl Kernel {
 
 /// The kernel's generics; an error if it has anything else that computes or writes.
 fn generics(body: Block) -> Read<Vec<Generic>> {
-    const AROUND: &[&str] = &[
-        "arith.constant",
-        "bufferization.materialize_in_destination",
-        "bufferization.to_tensor",
-        "func.return",
-        "linalg.fill",
-        "tensor.empty",
-    ];
+    const AROUND: &[&str] = &[arith::CONSTANT, MATERIALIZE_IN_DESTINATION, TO_TENSOR, func::RETURN, linalg::FILL, tensor::EMPTY];
     let mut found = Vec::new();
     for op in body.ops() {
-        if op.is("linalg.generic") {
+        if op.is(linalg::GENERIC) {
             found.push(generic(op).ok_or_else(|| format!("phase {} is not affine and static", found.len()))?);
         } else if !AROUND.iter().any(|name| op.is(name)) {
             return Err(format!("it has a {}", op.name()));
@@ -284,9 +284,8 @@ fn generics(body: Block) -> Read<Vec<Generic>> {
 }
 
 fn generic(op: Op) -> Option<Generic> {
-    let iterators = op.attr("iterator_types")?.as_array()?;
-    let reduced: Vec<_> = iterators.iter().map(|iterator| iterator.to_string().contains("reduction")).collect();
-    let accesses = op.attr("indexing_maps")?.as_array()?.into_iter().map(access).collect::<Option<Vec<_>>>()?;
+    let reduced = linalg::reductions(op);
+    let accesses = linalg::indexing_maps(op)?.into_iter().map(access).collect::<Option<Vec<_>>>()?;
     let mut ranges = vec![None; reduced.len()];
     for (access, operand) in accesses.iter().zip(op.operands()) {
         for (dim, size) in access.iter().zip(operand.ty().shape()) {
@@ -300,18 +299,9 @@ fn generic(op: Op) -> Option<Generic> {
 }
 
 /// What an indexing map's results are: a loop, or index 0. None if one is anything else.
-fn access(map: Attr) -> Option<Vec<Option<usize>>> {
-    let text = map.to_string();
-    let (_, results) = text.split_once("->")?;
-    let results = results.trim().trim_end_matches('>').trim_start_matches('(').trim_end_matches(')');
-    if results.is_empty() {
-        return Some(Vec::new());
-    }
-    let one = |result: &str| match result.trim() {
-        "0" => Some(None),
-        dim => dim.strip_prefix('d')?.parse().ok().map(Some),
-    };
-    results.split(',').map(one).collect()
+fn access(map: AffineMap) -> Option<Vec<Option<usize>>> {
+    let one = |result: AffineExpr| result.as_dim().map(Some).or_else(|| result.as_constant().filter(|&at| at == 0).map(|_| None));
+    map.results().into_iter().map(one).collect()
 }
 
 /// Which phase's result a tensor is.
@@ -322,8 +312,8 @@ fn result_of(tensor: Value, all: &[Generic]) -> Option<(usize, usize)> {
 
 /// The constant that an accumulator is filled with.
 fn start(accumulator: Value) -> Option<Value> {
-    let fill = accumulator.def().filter(|op| op.is("linalg.fill"))?;
-    fill.operand(0).def().filter(|op| op.is("arith.constant")).map(|op| op.result(0))
+    let fill = accumulator.def().filter(|op| op.is(linalg::FILL))?;
+    fill.operand(0).def().filter(|op| op.is(arith::CONSTANT)).map(|op| op.result(0))
 }
 
 /// Reads `value = combiner(accumulator, element)`.
@@ -345,10 +335,18 @@ fn is_neutral(combiner: Op, start: Value) -> bool {
         value.is_some_and(|(real, integer)| real == Some(wanted.into()) || integer == Some(wanted.into()))
     };
     match combiner.name().as_str() {
-        "arith.addf" | "arith.addi" | "arith.xori" => is(0),
-        "arith.mulf" | "arith.muli" => is(1),
-        "arith.maximumf" | "arith.minimumf" | "arith.maxnumf" | "arith.minnumf" | "arith.maxsi" | "arith.minsi" | "arith.maxui"
-        | "arith.minui" | "arith.andi" | "arith.ori" => true,
+        arith::ADDF | arith::ADDI | arith::XORI => is(0),
+        arith::MULF | arith::MULI => is(1),
+        arith::MAXIMUMF
+        | arith::MINIMUMF
+        | arith::MAXNUMF
+        | arith::MINNUMF
+        | arith::MAXSI
+        | arith::MINSI
+        | arith::MAXUI
+        | arith::MINUI
+        | arith::ANDI
+        | arith::ORI => true,
         _ => false,
     }
 }

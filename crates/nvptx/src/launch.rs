@@ -1,7 +1,10 @@
 //! A launch in the IR: it stands on the kernel as `dynamo.launch = {alignments = array<i64: 16, 4>, block = array<i64: 256, 1, 1>,
 //! grid = array<i64: 64, 1, 1>, shared = 0 : i64, written = array<i64: 0, 1>}`.
 
-use dynamlir_dialect::ir::{Attr, Ctx, Op};
+use dynamlir_dialect::{
+    ir::{Attr, Ctx, Op},
+    ops,
+};
 
 pub use dynamlir_cuda::{Argument, Launch};
 
@@ -22,7 +25,7 @@ pub fn to_attr(launch: &Launch, ctx: Ctx) -> Attr {
 
 /// Reads it from a kernel.
 pub fn of(kernel: Op) -> Option<Launch> {
-    let attr = kernel.attr("dynamo.launch")?;
+    let attr = ops::LAUNCH.of(kernel)?;
     let three = |name: &str| attr.get(name)?.as_i64s()?.try_into().ok();
     let (alignments, written) = (attr.get("alignments")?.as_i64s()?, attr.get("written")?.as_i64s()?);
     let arguments = alignments.into_iter().zip(written).map(|(alignment, written)| Argument { alignment, written: written != 0 });

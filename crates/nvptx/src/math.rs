@@ -13,9 +13,10 @@
 use std::path::PathBuf;
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Builder, Op, Value},
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options,
+    upstream::{gpu, math},
 };
 use dynamlir_passes::approximate_math;
 
@@ -34,14 +35,14 @@ const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functi
 
 /// Functions and the intrinsics that are one instruction.
 const INTRINSICS: &[(&str, &str)] = &[
-    ("math.absf", "llvm.fabs"),
-    ("math.ceil", "llvm.ceil"),
-    ("math.copysign", "llvm.copysign"),
-    ("math.floor", "llvm.floor"),
-    ("math.fma", "llvm.fma"),
-    ("math.roundeven", "llvm.roundeven"),
-    ("math.sqrt", "llvm.sqrt"),
-    ("math.trunc", "llvm.trunc"),
+    (math::ABSF, "llvm.fabs"),
+    (math::CEIL, "llvm.ceil"),
+    (math::COPYSIGN, "llvm.copysign"),
+    (math::FLOOR, "llvm.floor"),
+    (math::FMA, "llvm.fma"),
+    (math::ROUNDEVEN, "llvm.roundeven"),
+    (math::SQRT, "llvm.sqrt"),
+    (math::TRUNC, "llvm.trunc"),
 ];
 
 pass_options! {
@@ -61,13 +62,13 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut found = Vec::new();
     for device in devices(module) {
         device.walk(&mut |op| {
-            if op.name().starts_with("math.") && [Type::f32(op.ctx()), Type::f64(op.ctx())].contains(&op.result(0).ty()) {
+            if op.name().starts_with("math.") && (op.result(0).ty().is_f32() || op.result(0).ty().is_f64()) {
                 found.push(op);
             }
         });
     }
     for op in found {
-        let value = if op.is("math.rsqrt") { reciprocal_root(op) } else { intrinsic(op) };
+        let value = if op.is(math::RSQRT) { Some(reciprocal_root(op)) } else { intrinsic(op) };
         if let Some(value) = value {
             op.result(0).replace_all_uses_with(value);
             op.erase();
@@ -79,34 +80,26 @@ fn run(module: Op, pass: &Run) -> PassResult {
 
 fn intrinsic(op: Op) -> Option<Value> {
     let &(_, intrinsic) = INTRINSICS.iter().find(|(name, _)| op.is(name))?;
-    Some(call(&Builder::before(op), intrinsic, op))
+    Some(call(Builder::before(op), intrinsic, op))
 }
 
 /// A call of an intrinsic with an operation's operands. Upstream's conversion refuses the operations that stand for these
 /// intrinsics, since it wants to make calls of libdevice itself; calls by name it leaves alone.
-fn call(builder: &Builder, intrinsic: &str, op: Op) -> Value {
-    let (ctx, ty) = (op.ctx(), op.result(0).ty());
-    let array = |numbers: &str| Attr::parse(ctx, &format!("array<i32{numbers}>")).expect("well-formed");
-    let attrs = [
-        ("intrin", Attr::str(ctx, &format!("{intrinsic}.{ty}"))),
-        ("op_bundle_sizes", array("")),
-        ("operandSegmentSizes", array(&format!(": {}, 0", op.num_operands()))),
-    ];
-    builder.value("llvm.call_intrinsic", &op.operands(), ty, &attrs)
+fn call(b: Builder, intrinsic: &str, op: Op) -> Value {
+    b.llvm_call_intrinsic(intrinsic, &op.operands(), op.result(0).ty())
 }
 
-fn reciprocal_root(op: Op) -> Option<Value> {
-    let (builder, ty) = (Builder::before(op), op.result(0).ty());
-    let root = call(&builder, "llvm.sqrt", op);
-    let one = builder.value("arith.constant", &[], ty, &[("value", Attr::float_of(ty, 1.0))]);
-    Some(builder.value("arith.divf", &[one, root], ty, &[]))
+fn reciprocal_root(op: Op) -> Value {
+    let b = Builder::before(op);
+    let root = call(b, "llvm.sqrt", op);
+    b.divf(b.float(root.ty(), 1.0), root)
 }
 
 /// The GPU modules inside a module.
 pub(crate) fn devices(module: Op) -> Vec<Op> {
     let mut found = Vec::new();
     module.walk(&mut |op| {
-        if op.is("gpu.module") {
+        if op.is(gpu::MODULE) {
             found.push(op);
         }
     });

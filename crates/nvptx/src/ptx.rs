@@ -9,8 +9,10 @@ use std::{path::Path, sync::Once};
 use dynamlir_codegen::{Error as CodegenError, bridge::translate};
 use dynamlir_dialect::{
     ir::{self, Attr, Block, Builder, Op},
+    ops,
     pass::{Options, Pass, PassError, PassResult, Run, Statistic},
     pass_options,
+    upstream::gpu,
 };
 use inkwell::{
     OptimizationLevel,
@@ -82,18 +84,16 @@ fn run(module: Op, pass: &Run) -> PassResult {
 /// Puts a `gpu.binary` in a module's place.
 fn replace(device: Op, ptx: &Ptx) {
     let ctx = device.ctx();
-    let text: String = ptx.text.replace('\\', "\\\\").replace('"', "\\22").replace('\n', "\\0A").replace('\t', "\\09");
-    let object = format!("#gpu.object<#nvvm.target<chip = \"{}\">, assembly = \"{text}\">", ptx.chip);
-    let object = Attr::parse(ctx, &object).expect("the gpu and nvvm dialects are registered");
+    let object = gpu::nvvm_assembly(ctx, &ptx.chip, &ptx.text);
     let launches: Vec<_> = ptx.launches.iter().map(|launch| (launch.name.as_str(), launch::to_attr(launch, ctx))).collect();
     let name = device.symbol().unwrap_or_default();
     let attrs = [
         ("sym_name", Attr::str(ctx, &name)),
-        ("offloadingHandler", Attr::parse(ctx, "#gpu.select_object").expect("the gpu dialect is registered")),
+        ("offloadingHandler", gpu::select_object(ctx)),
         ("objects", Attr::array(ctx, &[object])),
-        ("dynamo.launches", Attr::dict(ctx, &launches)),
+        ops::LAUNCHES.with(ctx, Attr::dict(ctx, &launches)),
     ];
-    Builder::before(device).op("gpu.binary", &[], &[], &attrs);
+    Builder::before(device).op(gpu::BINARY, &[], &[], &attrs);
     device.erase();
 }
 

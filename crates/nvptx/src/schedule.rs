@@ -21,8 +21,10 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
+    ops,
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options,
+    upstream::func,
 };
 
 use crate::{kernel::Kernel, matmul};
@@ -110,8 +112,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
         });
         pass.count(if decided.is_ok() { &SCHEDULED } else { &REFUSED }, 1);
         match decided {
-            Ok(schedule) => function.set_attr("dynamo.gpu", schedule.to_attr(function.ctx())),
-            Err(reason) => function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason)),
+            Ok(schedule) => ops::GPU.set(function, schedule.to_attr(function.ctx())),
+            Err(reason) => ops::NO_GPU.set(function, &reason),
         }
     }
     Ok(())
@@ -121,7 +123,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
 pub(crate) fn kernels(module: Op) -> Vec<Op> {
     let mut found = Vec::new();
     module.walk(&mut |op| {
-        if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
+        if op.is(func::FUNC) && ops::KERNEL.is_on(op) {
             found.push(op);
         }
     });
@@ -202,7 +204,7 @@ pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], 
 
 /// What the address of an argument is a multiple of, in bytes: `dynamo.alignments` says it of each, where somebody knows.
 fn start(kernel: &Kernel, argument: usize) -> i64 {
-    kernel.function.attr_i64s("dynamo.alignments").and_then(|known| known.get(argument).copied()).unwrap_or(VECTOR_BYTES)
+    ops::ALIGNMENTS.of(kernel.function).and_then(|known| known.get(argument).copied()).unwrap_or(VECTOR_BYTES)
 }
 
 impl Schedule {

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Attr, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Op, Type, Value},
+    upstream::{linalg, tensor},
+};
 
 use super::ops::Ops;
 use crate::{
@@ -71,8 +74,8 @@ impl Cell {
 
     /// Writes an operation of a body at one of the points, its operands first.
     fn operation(&mut self, shared: &Shared<'_>, ops: &Ops, op: Op, phase: usize, lane: i64) {
-        if op.is("linalg.index") {
-            let dim = shared.kernel.phases[phase].dims[op.attr_i64("dim").unwrap_or(0) as usize];
+        if op.is(linalg::INDEX) {
+            let dim = shared.kernel.phases[phase].dims[op.required::<i64>("dim") as usize];
             let index = self.coordinate(ops, dim, lane);
             self.values.insert((op.result(0), lane), index);
             return;
@@ -85,16 +88,15 @@ impl Cell {
                 None => self.value(shared, ops, operand, phase, lane),
             })
             .collect();
-        let copy = if op.is("tensor.extract") {
-            ops.op("memref.load", &operands, &[op.result(0).ty()], &[])
-        } else {
-            let copy = op.clone_detached();
-            for (index, operand) in operands.into_iter().enumerate() {
-                copy.set_operand(index, operand);
-            }
-            ops.insert(copy);
-            copy
-        };
+        if op.is(tensor::EXTRACT) {
+            self.values.insert((op.result(0), lane), ops.memref_load(operands[0], &operands[1..]));
+            return;
+        }
+        let copy = op.clone_detached();
+        for (index, operand) in operands.into_iter().enumerate() {
+            copy.set_operand(index, operand);
+        }
+        ops.insert(copy);
         for (old, new) in op.results().into_iter().zip(copy.results()) {
             self.values.insert((old, lane), new);
         }
@@ -123,10 +125,7 @@ impl Cell {
     fn load_all(&self, shared: &Shared<'_>, ops: &Ops, argument: usize, access: &[Option<usize>]) -> Vec<Value> {
         let memory = shared.arguments[argument];
         let element = memory.ty().element();
-        let one = |lane: i64| {
-            let operands: Vec<_> = std::iter::once(memory).chain(self.indices(ops, access, lane)).collect();
-            ops.value("memref.load", &operands, element, &[])
-        };
+        let one = |lane: i64| ops.memref_load(memory, &self.indices(ops, access, lane));
         let innermost = self.coordinates.len().wrapping_sub(1);
         // With a stride of 0 it is the same element for all.
         let differs = access.iter().zip(memory.ty().strides()).any(|(&dim, stride)| dim == Some(innermost) && stride != 0);
@@ -136,36 +135,19 @@ impl Cell {
         if moved_together(shared.kernel, shared.schedule, argument, access) != self.lanes {
             return (0..self.lanes).map(one).collect();
         }
-        let operands: Vec<_> = std::iter::once(memory).chain(self.indices(ops, access, 0)).collect();
-        let loaded = ops.value("vector.load", &operands, self.vector(element), &[self.alignment(ops, element)]);
-        let part = |lane: i64| {
-            let place = ("static_position", Attr::i64s(ops.ctx(), &[lane]));
-            ops.value("vector.extract", &[loaded], element, &[place])
-        };
-        (0..self.lanes).map(part).collect()
+        let loaded = ops.vector_load(Type::vector(&[self.lanes], element), memory, &self.indices(ops, access, 0));
+        (0..self.lanes).map(|lane| ops.vector_extract(loaded, lane)).collect()
     }
 
     /// Writes one element per point.
     pub(super) fn store(&self, shared: &Shared<'_>, ops: &Ops, argument: usize, access: &[Option<usize>], values: &[Value]) {
         let memory = shared.arguments[argument];
         if self.lanes > 1 && moved_together(shared.kernel, shared.schedule, argument, access) == self.lanes {
-            let element = memory.ty().element();
-            let vector = ops.value("vector.from_elements", values, self.vector(element), &[]);
-            let operands: Vec<_> = [vector, memory].into_iter().chain(self.indices(ops, access, 0)).collect();
-            ops.op("vector.store", &operands, &[], &[self.alignment(ops, element)]);
+            ops.vector_store(ops.vector_from_elements(values), memory, &self.indices(ops, access, 0));
             return;
         }
         for (lane, &value) in values.iter().enumerate() {
-            let operands: Vec<_> = [value, memory].into_iter().chain(self.indices(ops, access, lane as i64)).collect();
-            ops.op("memref.store", &operands, &[], &[]);
+            ops.memref_store(value, memory, &self.indices(ops, access, lane as i64));
         }
-    }
-
-    fn vector(&self, element: Type) -> Type {
-        Type::parse(element.ctx(), &format!("vector<{}x{element}>", self.lanes)).expect("elements of memory are elements of vectors")
-    }
-
-    fn alignment(&self, ops: &Ops, element: Type) -> (&'static str, Attr) {
-        ("alignment", Attr::i64(ops.ctx(), self.lanes * i64::from(element.width().div_ceil(8))))
     }
 }

@@ -5,7 +5,10 @@
 //! Threads that share a column stand in different warps: each puts its own in shared memory and goes through all of them.
 //! A buffer is used by one reduction only, so that one barrier per reduction is enough.
 
-use dynamlir_dialect::ir::{Attr, Type, Value};
+use dynamlir_dialect::{
+    ir::{Type, Value},
+    upstream::gpu,
+};
 
 use super::ops::Ops;
 use crate::{
@@ -42,8 +45,7 @@ fn shape(schedule: Schedule) -> Option<Vec<i64>> {
 /// Shared memory. Narrow numbers take a word each: there are few of them.
 fn buffer(shape: &[i64], element: Type) -> Type {
     let element = if element.width() < 32 { Type::int(element.ctx(), 32) } else { element };
-    let sizes = shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
-    Type::parse(element.ctx(), &format!("memref<{sizes}x{element}, #gpu.address_space<workgroup>>")).expect("well-formed")
+    gpu::shared_memory(shape, element)
 }
 
 /// `combiner(so_far, element)`.
@@ -75,12 +77,12 @@ impl Combine<'_> {
             return value;
         }
         let memory = buffers.next().expect("a buffer per reduction");
-        let lane = ops.binary("arith.andi", self.thread, ops.index(WARP - 1));
-        let warp = ops.binary("arith.shrui", self.thread, ops.index(WARP.trailing_zeros().into()));
+        let lane = ops.andi(self.thread, ops.index(WARP - 1));
+        let warp = ops.shrui(self.thread, ops.index(WARP.trailing_zeros().into()));
         ops.when(Some(ops.equals(lane, 0)), |ops| store(ops, value, memory, &[warp]));
-        ops.barrier();
+        ops.gpu_barrier();
         // Lane `i` takes warp `i mod warps`'s: every group of as many lanes as there are warps has everything.
-        let from = ops.binary("arith.andi", lane, ops.index(warps - 1));
+        let from = ops.andi(lane, ops.index(warps - 1));
         self.warp(load(ops, memory, &[from], value.ty()), warps)
     }
 
@@ -90,9 +92,9 @@ impl Combine<'_> {
             return value;
         }
         let memory = buffers.next().expect("a buffer per reduction");
-        let column = ops.id("gpu.thread_id", "x");
+        let column = ops.gpu_id(gpu::THREAD_ID, "x");
         store(ops, value, memory, &[self.thread, column]);
-        ops.barrier();
+        ops.gpu_barrier();
         let one = |row: i64| load(ops, memory, &[ops.index(row), column], value.ty());
         (1..self.schedule.threads).fold(one(0), |so_far, row| fold(ops, self.outcome, so_far, one(row)))
     }
@@ -116,20 +118,19 @@ impl Combine<'_> {
             return from_word(ops, self.shuffle(to_word(ops, value), distance), value.ty());
         }
         let (long, word) = (ops.int_type(64), ops.int_type(32));
-        let bits = if value.ty().is_float() { ops.value("arith.bitcast", &[value], long, &[]) } else { value };
-        let half = ops.constant(long, 32);
-        let high = ops.binary("arith.shrui", bits, half);
-        let [low, high] = [bits, high].map(|part| ops.value("arith.trunci", &[part], word, &[]));
-        let [low, high] = [low, high].map(|part| ops.value("arith.extui", &[self.shuffle(part, distance)], long, &[]));
-        let joined = ops.binary("arith.ori", low, ops.binary("arith.shli", high, half));
-        if value.ty().is_float() { ops.value("arith.bitcast", &[joined], value.ty(), &[]) } else { joined }
+        let bits = if value.ty().is_float() { ops.bitcast(value, long) } else { value };
+        let half = ops.int(long, 32);
+        let high = ops.shrui(bits, half);
+        let [low, high] = [bits, high].map(|part| ops.trunci(part, word));
+        let [low, high] = [low, high].map(|part| ops.extui(self.shuffle(part, distance), long));
+        let joined = ops.ori(low, ops.shli(high, half));
+        if value.ty().is_float() { ops.bitcast(joined, value.ty()) } else { joined }
     }
 
     fn shuffle(&self, word: Value, distance: i64) -> Value {
         let ops = self.ops;
-        let mode = Attr::parse(ops.ctx(), "#gpu<shuffle_mode xor>").expect("the gpu dialect is registered");
-        let operands = [word, ops.constant(ops.int_type(32), distance), ops.constant(ops.int_type(32), WARP)];
-        ops.op("gpu.shuffle", &operands, &[word.ty(), ops.int_type(1)], &[("mode", mode)]).result(0)
+        let number = |value| ops.int(ops.int_type(32), value);
+        ops.gpu_shuffle_xor(word, number(distance), number(WARP)).result(0)
     }
 }
 
@@ -139,8 +140,8 @@ fn to_word(ops: &Ops, value: Value) -> Value {
     if ty.width() == 32 {
         return value;
     }
-    let bits = if ty.is_float() { ops.value("arith.bitcast", &[value], ops.int_type(ty.width()), &[]) } else { value };
-    ops.value("arith.extui", &[bits], ops.int_type(32), &[])
+    let bits = if ty.is_float() { ops.bitcast(value, ops.int_type(ty.width())) } else { value };
+    ops.extui(bits, ops.int_type(32))
 }
 
 /// Undoes [`to_word`].
@@ -148,18 +149,16 @@ fn from_word(ops: &Ops, word: Value, ty: Type) -> Value {
     if ty.width() == 32 {
         return word;
     }
-    let bits = ops.value("arith.trunci", &[word], ops.int_type(ty.width()), &[]);
-    if ty.is_float() { ops.value("arith.bitcast", &[bits], ty, &[]) } else { bits }
+    let bits = ops.trunci(word, ops.int_type(ty.width()));
+    if ty.is_float() { ops.bitcast(bits, ty) } else { bits }
 }
 
 fn store(ops: &Ops, value: Value, memory: Value, indices: &[Value]) {
     let value = if value.ty().width() < 32 { to_word(ops, value) } else { value };
-    let operands: Vec<_> = [value, memory].iter().chain(indices).copied().collect();
-    ops.op("memref.store", &operands, &[], &[]);
+    ops.memref_store(value, memory, indices);
 }
 
 fn load(ops: &Ops, memory: Value, indices: &[Value], ty: Type) -> Value {
-    let operands: Vec<_> = std::iter::once(memory).chain(indices.iter().copied()).collect();
-    let loaded = ops.value("memref.load", &operands, memory.ty().element(), &[]);
+    let loaded = ops.memref_load(memory, indices);
     if ty.width() < 32 { from_word(ops, loaded, ty) } else { loaded }
 }

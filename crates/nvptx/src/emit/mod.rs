@@ -17,8 +17,10 @@ mod points;
 mod rows;
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type},
+    ir::{Attr, Block, Builder, Ctx, Op, Type},
+    ops as dynamo,
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::{func, gpu, llvm},
 };
 
 use crate::{
@@ -51,7 +53,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
             }
             continue;
         }
-        let Some(attr) = function.attr("dynamo.gpu") else { continue };
+        let Some(attr) = dynamo::GPU.of(function) else { continue };
         let kernel = Kernel::read(function).map_err(|reason| PassError::at(function, reason))?;
         let schedule = Schedule::from_attr(attr, &kernel).map_err(|reason| PassError::at(function, reason))?;
         write(module, &kernel, schedule);
@@ -68,11 +70,11 @@ pub(crate) fn declare(function: Op) {
     let mut attrs = vec![
         ("sym_name", Attr::str(ctx, &name)),
         ("sym_visibility", Attr::str(ctx, "private")),
-        ("dynamo.device", Attr::nested_symbol(ctx, DEVICE, &name)),
+        (dynamo::DEVICE.name(), Attr::nested_symbol(ctx, DEVICE, &name)),
     ];
-    attrs.extend(["function_type", "dynamo.signature"].iter().filter_map(|name| Some((*name, function.attr(name)?))));
+    attrs.extend(["function_type", dynamo::SIGNATURE.name()].iter().filter_map(|name| Some((*name, function.attr(name)?))));
     let at = Builder::before(function);
-    at.insert(at.detached("func.func", &[], &[], &attrs, 1));
+    at.insert(at.detached(func::FUNC, &[], &[], &attrs, 1));
     function.erase();
 }
 
@@ -80,14 +82,14 @@ pub(crate) fn declare(function: Op) {
 fn device(module: Op, function: Op) -> Builder {
     let mut found = None;
     let beside = function.parent().unwrap_or(module);
-    for op in beside.body().into_iter().flat_map(dynamlir_dialect::ir::Block::ops) {
-        if op.is("gpu.module") {
+    for op in beside.body().into_iter().flat_map(Block::ops) {
+        if op.is(gpu::MODULE) {
             found = op.body();
         }
     }
     let body = found.unwrap_or_else(|| {
         let name = ("sym_name", Attr::str(function.ctx(), DEVICE));
-        Builder::before(function).op_with_body("gpu.module", &[], &[], &[name], &[]).1
+        Builder::before(function).op_with_body(gpu::MODULE, &[], &[], &[name], &[]).1
     });
     Builder::at_end(body, function.loc())
 }
@@ -95,16 +97,15 @@ fn device(module: Op, function: Op) -> Builder {
 /// Makes a `gpu.func` with a kernel's arguments and as many buffers of shared memory.
 pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Launch) -> (Op, Builder) {
     let ctx = function.ctx();
-    let inputs = function.attr("function_type").and_then(Attr::as_type).map(Type::function_inputs).unwrap_or_default();
+    let inputs = func::function_type(function).function_inputs();
     let types: Vec<_> = inputs.iter().chain(shared).copied().collect();
-    let given = function.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let given: Vec<Attr> = function.optional("arg_attrs").unwrap_or_default();
     let attrs: Vec<_> =
         launch.arguments.iter().enumerate().map(|(i, argument)| argument_attrs(given.get(i).copied(), argument, ctx)).collect();
-    let three =
-        |values: [i64; 3]| Attr::parse(ctx, &format!("array<i32: {}, {}, {}>", values[0], values[1], values[2])).expect("well-formed");
+    let three = |values: [i64; 3]| Attr::i32s(ctx, &values.map(|value| value as i32));
     let name = function.symbol().unwrap_or_default();
     let (op, body) = at.op_with_body(
-        "gpu.func",
+        gpu::FUNC,
         &[],
         &[],
         &[
@@ -115,7 +116,7 @@ pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Lau
             ("gpu.kernel", Attr::unit(ctx)),
             ("known_block_size", three(launch.block)),
             ("known_grid_size", three(launch.grid)),
-            ("dynamo.launch", launch::to_attr(launch, ctx)),
+            dynamo::LAUNCH.with(ctx, launch::to_attr(launch, ctx)),
         ],
         &types,
     );
@@ -123,12 +124,12 @@ pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Lau
 }
 
 /// What is known of an argument: what the plan says, and the alignment that the launch asks for.
-fn argument_attrs(given: Option<Attr>, argument: &Argument, ctx: dynamlir_dialect::ir::Ctx) -> Attr {
+fn argument_attrs(given: Option<Attr>, argument: &Argument, ctx: Ctx) -> Attr {
     let mut entries: Vec<(String, Attr)> = given.map(Attr::entries).unwrap_or_default();
-    entries.retain(|(name, _)| name == "llvm.noalias");
-    entries.push(("llvm.align".into(), Attr::i64(ctx, argument.alignment)));
+    entries.retain(|(name, _)| name == llvm::NOALIAS);
+    entries.push((llvm::ALIGN.into(), Attr::i64(ctx, argument.alignment)));
     if !argument.written {
-        entries.push(("llvm.readonly".into(), Attr::unit(ctx)));
+        entries.push((llvm::READONLY.into(), Attr::unit(ctx)));
     }
     let entries: Vec<_> = entries.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
     Attr::dict(ctx, &entries)
@@ -156,7 +157,7 @@ fn write(module: Op, kernel: &Kernel, schedule: Schedule) {
     } else {
         rows::write(kernel, schedule, ops, arguments, shared);
     }
-    builder.op("gpu.return", &[], &[], &[]);
+    builder.gpu_return();
     debug_assert!(op.verify(), "a kernel that does not verify");
 }
 

@@ -1,6 +1,6 @@
 //! Kernels that reduce nothing: thread `i` computes the `i`-th vector of the innermost dimension.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::{ir::Value, upstream::gpu};
 use std::collections::HashMap;
 
 use super::{
@@ -12,8 +12,8 @@ use crate::{kernel::Kernel, schedule::Schedule};
 pub(super) fn write(kernel: &Kernel, schedule: Schedule, ops: Ops, arguments: &[Value]) {
     let shared = Shared { kernel, schedule, arguments, rows: HashMap::new() };
     let vectors = kernel.elements(true) / schedule.vector;
-    let block = ops.scale(ops.id("gpu.block_id", "x"), schedule.threads);
-    let thread = ops.add(block, ops.id("gpu.thread_id", "x"));
+    let block = ops.scale(ops.gpu_id(gpu::BLOCK_ID, "x"), schedule.threads);
+    let thread = ops.addi(block, ops.gpu_id(gpu::THREAD_ID, "x"));
     let exact = vectors % schedule.threads == 0;
     let inside = (!exact).then(|| ops.below(thread, vectors));
     ops.when(inside, |ops| {

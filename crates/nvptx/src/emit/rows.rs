@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::{ir::Value, upstream::gpu};
 
 use super::{
     cell::{Cell, Shared},
@@ -101,7 +101,7 @@ fn store_rows(shared: &Shared<'_>, ops: &Ops, place: &Place, row: &Cell) {
     if stores.is_empty() {
         return;
     }
-    ops.barrier();
+    ops.gpu_barrier();
     let first = ops.both(Some(ops.equals(place.thread, 0)), place.inside);
     ops.when(first, |ops| {
         for store in stores {
@@ -111,11 +111,11 @@ fn store_rows(shared: &Shared<'_>, ops: &Ops, place: &Place, row: &Cell) {
 }
 
 fn place(kernel: &Kernel, schedule: Schedule, ops: &Ops) -> Place {
-    let (x, y) = (ops.id("gpu.thread_id", "x"), ops.id("gpu.thread_id", "y"));
+    let (x, y) = (ops.gpu_id(gpu::THREAD_ID, "x"), ops.gpu_id(gpu::THREAD_ID, "y"));
     let (thread, beside) = if schedule.class == Class::Rows { (x, y) } else { (y, x) };
     let rows = kernel.elements(true);
-    let first = ops.scale(ops.id("gpu.block_id", "x"), schedule.across);
-    let mut row = if schedule.across == 1 { first } else { ops.add(first, beside) };
+    let first = ops.scale(ops.gpu_id(gpu::BLOCK_ID, "x"), schedule.across);
+    let mut row = if schedule.across == 1 { first } else { ops.addi(first, beside) };
     let mut inside = None;
     if rows % schedule.across != 0 {
         inside = Some(ops.below(row, rows));
@@ -144,7 +144,7 @@ fn coordinates(kernel: &Kernel, place: &Place, ops: &Ops, position: Option<Value
 
 fn step(kernel: &Kernel, schedule: Schedule, place: &Place, ops: &Ops, chunk: Value) -> Step {
     let row = kernel.elements(false);
-    let vector = ops.add(ops.scale(chunk, schedule.threads), place.thread);
+    let vector = ops.addi(ops.scale(chunk, schedule.threads), place.thread);
     let mut position = ops.scale(vector, schedule.vector);
     let mut inside = None;
     if row != schedule.chunks * schedule.threads * schedule.vector {

@@ -13,7 +13,10 @@
 //! | right | 0, 1 | depth `2 * quad + 8 * i` and the next, column `group` | depth `quad + 4 * i` |
 //! | result | 0 to 3 | row `group + 8 * (i / 2)`, column `2 * quad + i % 2` | the same |
 
-use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Builder, Op, Type, Value},
+    upstream::gpu,
+};
 
 use super::{Matrix, Product, STEP, THREADS, TILE};
 use crate::{
@@ -80,16 +83,15 @@ struct Thread<'a> {
 }
 
 pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &Launch) {
-    let buffer = format!("memref<{TILE}x{}x{}, #gpu.address_space<workgroup>>", STEP + product.most(), product.element);
-    let buffer = Type::parse(function.ctx(), &buffer).expect("the gpu dialect is registered");
+    let buffer = gpu::shared_memory(&[TILE, STEP + product.most()], product.element);
     let (_, builder) = gpu_func(device, function, &[buffer, buffer], launch);
     let ops = Ops::new(builder);
     let args = builder.block().args();
     let (arguments, shared) = args.split_at(launch.arguments.len());
 
-    let number = ops.id("gpu.thread_id", "x");
+    let number = ops.gpu_id(gpu::THREAD_ID, "x");
     let [rows, columns, depth] = product.sizes;
-    let tile = ops.unravel(ops.id("gpu.block_id", "x"), &[pieces(rows, TILE), pieces(columns, TILE)]);
+    let tile = ops.unravel(ops.gpu_id(gpu::BLOCK_ID, "x"), &[pieces(rows, TILE), pieces(columns, TILE)]);
     let inside = ops.unravel(number, &[2, 2, 8, 4]);
     let thread = Thread {
         product,
@@ -102,21 +104,21 @@ pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &
         group: inside[2],
         quad: inside[3],
     };
-    let zero = zero(&ops, Type::f32(ops.ctx()));
+    let zero = ops.float(Type::f32(ops.ctx()), 0.0);
     let start = vec![zero; (ROWS * COLUMNS * 4) as usize];
     let sums = ops.repeat(pieces(depth, STEP), &start, |ops, step, so_far| {
         let first = ops.scale(step, STEP);
         for (staging, place) in [(left(product), 0), (right(product), 1)] {
             thread.stage(ops, &staging, place, first);
         }
-        ops.barrier();
+        ops.gpu_barrier();
         let sums = (0..STEP / thread.depth()).fold(so_far.to_vec(), |sums, part| thread.multiply(ops, part * thread.depth(), &sums));
         // Nobody overwrites what somebody still multiplies.
-        ops.barrier();
+        ops.gpu_barrier();
         sums
     });
     thread.store(&ops, &sums);
-    builder.op("gpu.return", &[], &[], &[]);
+    builder.gpu_return();
 }
 
 impl Thread<'_> {
@@ -132,40 +134,30 @@ impl Thread<'_> {
             let indices = ops.unravel(linear, &sizes);
             let fast = ops.scale(indices[1], vector);
             let [own_inside, summed_inside] = if along_summed { [indices[0], fast] } else { [fast, indices[0]] };
-            let own_index = ops.add(self.tile[place], own_inside);
-            let summed_index = ops.add(first, summed_inside);
+            let own_index = ops.addi(self.tile[place], own_inside);
+            let summed_index = ops.addi(first, summed_inside);
             let (own_index, own_there) = edge(ops, own_index, own, TILE, if along_summed { 1 } else { vector });
             let (summed_index, summed_there) = edge(ops, summed_index, depth, STEP, if along_summed { vector } else { 1 });
             let indices = if along_summed { [own_index, summed_index] } else { [summed_index, own_index] };
-            let operands = [self.operands[place], indices[0], indices[1]];
-            let loaded = self.load(ops, &operands, vector, ops.both(own_there, summed_there));
+            let loaded = self.load(ops, self.operands[place], &indices, vector, ops.both(own_there, summed_there));
             let shared = self.shared[place];
             if vector == 1 {
-                ops.op("memref.store", &[loaded, shared, own_inside, summed_inside], &[], &[]);
+                ops.memref_store(loaded, shared, &[own_inside, summed_inside]);
             } else if along_summed {
-                ops.op("vector.store", &[loaded, shared, own_inside, summed_inside], &[], &[self.alignment(ops, vector)]);
+                ops.vector_store(loaded, shared, &[own_inside, summed_inside]);
             } else {
                 for lane in 0..vector {
-                    let element = extract(ops, loaded, lane, self.product.element);
-                    ops.op("memref.store", &[element, shared, ops.offset(own_inside, lane), summed_inside], &[], &[]);
+                    let element = ops.vector_extract(loaded, lane);
+                    ops.memref_store(element, shared, &[ops.offset(own_inside, lane), summed_inside]);
                 }
             }
         }
     }
 
-    fn load(&self, ops: &Ops, operands: &[Value], vector: i64, there: Option<Value>) -> Value {
-        let element = self.product.element;
-        let ty = if vector == 1 { element } else { vector_of(element, vector) };
-        let loaded = if vector == 1 {
-            ops.value("memref.load", operands, ty, &[])
-        } else {
-            ops.value("vector.load", operands, ty, &[self.alignment(ops, vector)])
-        };
-        there.map_or(loaded, |there| ops.select(there, loaded, zero(ops, ty)))
-    }
-
-    fn alignment(&self, ops: &Ops, vector: i64) -> (&'static str, Attr) {
-        ("alignment", Attr::i64(ops.ctx(), vector * i64::from(self.product.element.width() / 8)))
+    fn load(&self, ops: &Ops, memory: Value, at: &[Value], vector: i64, there: Option<Value>) -> Value {
+        let ty = if vector == 1 { self.product.element } else { Type::vector(&[vector], self.product.element) };
+        let loaded = if vector == 1 { ops.memref_load(memory, at) } else { ops.vector_load(ty, memory, at) };
+        there.map_or(loaded, |there| ops.select(there, loaded, ops.float(ty, 0.0)))
     }
 
     /// Depth of one `mma`.
@@ -175,22 +167,18 @@ impl Thread<'_> {
 
     /// A register of an operand's fragment: what lies at `own` and `depth` from the thread's own place.
     fn register(&self, ops: &Ops, place: usize, own: i64, depth: i64) -> Value {
-        let own = ops.add(ops.offset(self.quarter[place], own), self.group);
-        let word = ops.int_type(32);
+        let own = ops.addi(ops.offset(self.quarter[place], own), self.group);
         let (memory, element) = (self.shared[place], self.product.element);
         if self.product.is_tf32() {
-            let single = ops.value("memref.load", &[memory, own, ops.offset(self.quad, depth)], element, &[]);
-            let nearest = Attr::parse(ops.ctx(), "#nvvm.fp_rnd_mode<rna>").expect("the nvvm dialect is registered");
-            return ops.value("nvvm.convert.float.to.tf32", &[single], word, &[("rnd", nearest)]);
+            return ops.nvvm_to_tf32(ops.memref_load(memory, &[own, ops.offset(self.quad, depth)]));
         }
-        let operands = [memory, own, ops.offset(ops.scale(self.quad, 2), depth)];
-        let both = ops.value("vector.load", &operands, vector_of(element, 2), &[self.alignment(ops, 2)]);
-        if element.to_string() == "f16" {
+        let at = [own, ops.offset(ops.scale(self.quad, 2), depth)];
+        let both = ops.vector_load(Type::vector(&[2], element), memory, &at);
+        if element.is_f16() {
             return both;
         }
         // Numbers of other types go as words.
-        let words = ops.value("vector.bitcast", &[both], vector_of(word, 1), &[]);
-        extract(ops, words, 0, word)
+        ops.vector_extract(ops.vector_bitcast(both, Type::vector(&[1], ops.int_type(32))), 0)
     }
 
     /// Adds the products of the piece's depths from `depth` on to the sums.
@@ -209,22 +197,13 @@ impl Thread<'_> {
     }
 
     fn mma(&self, ops: &Ops, left: &[Value], right: &[Value], sums: &[Value]) -> Vec<Value> {
-        let parse = |text: &str| Attr::parse(ops.ctx(), text).expect("the nvvm dialect is registered");
-        let name = if self.product.is_tf32() { "tf32".into() } else { self.product.element.to_string() };
-        let element = parse(&format!("#nvvm.mma_type<{name}>"));
-        let attrs = [
-            ("layoutA", parse("#nvvm.mma_layout<row>")),
-            ("layoutB", parse("#nvvm.mma_layout<col>")),
-            ("multiplicandAPtxType", element),
-            ("multiplicandBPtxType", element),
-            ("operandSegmentSizes", parse("array<i32: 4, 2, 4>")),
-            ("shape", parse(&format!("#nvvm.shape<m = 16, n = 8, k = {}>", self.depth()))),
-        ];
-        let result = Type::parse(ops.ctx(), "!llvm.struct<(f32, f32, f32, f32)>").expect("the llvm dialect is registered");
-        let operands: Vec<_> = left.iter().chain(right).chain(sums).copied().collect();
-        let all = ops.value("nvvm.mma.sync", &operands, result, &attrs);
-        let one = |at| ops.value("llvm.extractvalue", &[all], Type::f32(ops.ctx()), &[("position", Attr::i64s(ops.ctx(), &[at]))]);
-        (0..4).map(one).collect()
+        let element = match self.product.element {
+            element if element.is_f16() => "f16",
+            element if element.is_bf16() => "bf16",
+            _ => "tf32",
+        };
+        let all = ops.nvvm_mma_sync(element, self.depth(), left, right, sums);
+        (0..4).map(|at| ops.llvm_extractvalue(all, at, Type::f32(ops.ctx()))).collect()
     }
 
     /// Writes the thread's results, as far as they are inside the matrix.
@@ -234,8 +213,8 @@ impl Thread<'_> {
         for (at, sums) in sums.chunks_exact(4).enumerate() {
             let (row, column) = (at as i64 / COLUMNS, at as i64 % COLUMNS);
             for (half, sums) in sums.chunks_exact(2).enumerate() {
-                let row = ops.add(ops.offset(ops.add(self.tile[0], self.quarter[0]), 16 * row + 8 * half as i64), self.group);
-                let column = ops.add(ops.offset(ops.add(self.tile[1], self.quarter[1]), 8 * column), ops.scale(self.quad, 2));
+                let row = ops.addi(ops.offset(ops.addi(self.tile[0], self.quarter[0]), 16 * row + 8 * half as i64), self.group);
+                let column = ops.addi(ops.offset(ops.addi(self.tile[1], self.quarter[1]), 8 * column), ops.scale(self.quad, 2));
                 let row_there = (rows % TILE != 0).then(|| ops.below(row, rows));
                 for (lane, sums) in sums.chunks_exact(together as usize).enumerate() {
                     let column = ops.offset(column, lane as i64);
@@ -249,15 +228,12 @@ impl Thread<'_> {
     fn put(&self, ops: &Ops, row: Value, column: Value, sums: &[Value]) {
         let memory = self.arguments[self.product.result.argument];
         let element = memory.ty().element();
-        let rounded: Vec<_> =
-            sums.iter().map(|&sum| if element == sum.ty() { sum } else { ops.value("arith.truncf", &[sum], element, &[]) }).collect();
+        let rounded: Vec<_> = sums.iter().map(|&sum| if element == sum.ty() { sum } else { ops.truncf(sum, element) }).collect();
         if let [one] = rounded[..] {
-            ops.op("memref.store", &[one, memory, row, column], &[], &[]);
-            return;
+            ops.memref_store(one, memory, &[row, column]);
+        } else {
+            ops.vector_store(ops.vector_from_elements(&rounded), memory, &[row, column]);
         }
-        let vector = ops.value("vector.from_elements", &rounded, vector_of(element, 2), &[]);
-        let alignment = Attr::i64(ops.ctx(), 2 * i64::from(element.width() / 8));
-        ops.op("vector.store", &[vector, memory, row, column], &[], &[("alignment", alignment)]);
     }
 }
 
@@ -269,15 +245,7 @@ fn view(ops: &Ops, arguments: &[Value], staging: &Staging) -> Value {
     }
     let (shape, strides) = (memory.ty().shape(), staging.matrix.strides);
     let (shape, strides) = ([shape[1], shape[0]], [strides[1], strides[0]]);
-    let ty = Type::memref(&shape, memory.ty().element(), &strides, 0);
-    let numbers = |values: &[i64]| Attr::i64s(ops.ctx(), values);
-    let attrs = [
-        ("operandSegmentSizes", Attr::parse(ops.ctx(), "array<i32: 1, 0, 0, 0>").expect("well-formed")),
-        ("static_offsets", numbers(&[0])),
-        ("static_sizes", numbers(&shape)),
-        ("static_strides", numbers(&strides)),
-    ];
-    ops.value("memref.reinterpret_cast", &[memory], ty, &attrs)
+    ops.memref_reinterpret_cast(memory, Type::memref(&shape, memory.ty().element(), &strides, 0))
 }
 
 /// An index that may be past the end, and pieces of `tile` do not tell: the last valid one then, and whether it is valid.
@@ -286,17 +254,4 @@ fn edge(ops: &Ops, index: Value, size: i64, tile: i64, vector: i64) -> (Value, O
         return (index, None);
     }
     (ops.at_most(index, size - vector), Some(ops.below(index, size)))
-}
-
-fn zero(ops: &Ops, ty: Type) -> Value {
-    let number = Attr::float_of(ty.element(), 0.0);
-    ops.value("arith.constant", &[], ty, &[("value", if ty.is_vector() { Attr::splat(ty, number) } else { number })])
-}
-
-fn vector_of(element: Type, count: i64) -> Type {
-    Type::parse(element.ctx(), &format!("vector<{count}x{element}>")).expect("elements of matrices are elements of vectors")
-}
-
-fn extract(ops: &Ops, vector: Value, lane: i64, element: Type) -> Value {
-    ops.value("vector.extract", &[vector], element, &[("static_position", Attr::i64s(ops.ctx(), &[lane]))])
 }

@@ -14,8 +14,14 @@
 mod code;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op, Type, Value},
+    ir::{AffineMap, Block, Builder, Op, Type, Value},
+    ops,
     pass::PassError,
+    upstream::{
+        arith,
+        bufferization::{MATERIALIZE_IN_DESTINATION, TO_TENSOR},
+        linalg,
+    },
 };
 
 use crate::{
@@ -73,22 +79,22 @@ impl Matrix {
 
 /// Whether a kernel is about a product of matrices.
 pub(crate) fn is_product(function: Op) -> bool {
-    function.body().into_iter().flat_map(Block::ops).any(|op| op.is("linalg.matmul"))
+    function.body().into_iter().flat_map(Block::ops).any(|op| op.is(linalg::MATMUL))
 }
 
 /// Whether it is one that can be written; marks it with the reason if not. `tf32` says whether operands may be rounded so.
 pub(crate) fn check(function: Op, tf32: bool) {
     if tf32 {
-        function.set_attr("dynamo.tf32", Attr::unit(function.ctx()));
+        ops::TF32.set(function, ());
     }
     if let Err(reason) = read(function) {
-        function.set_attr("dynamo.no_gpu", Attr::str(function.ctx(), &reason));
+        ops::NO_GPU.set(function, &reason);
     }
 }
 
 /// Writes it, unless it was refused; says whether it did.
 pub(crate) fn write(function: Op, device: impl FnOnce() -> Builder) -> Result<bool, PassError> {
-    if function.attr("dynamo.no_gpu").is_some() {
+    if ops::NO_GPU.is_on(function) {
         return Ok(false);
     }
     let product = read(function).map_err(|reason| PassError::at(function, reason))?;
@@ -114,24 +120,24 @@ pub(crate) fn write(function: Op, device: impl FnOnce() -> Builder) -> Result<bo
 
 fn read(function: Op) -> Read<Product> {
     let body = function.body().ok_or("it is a declaration")?;
-    let ops = body.ops();
     let one = |name: &str| {
-        let found: Vec<_> = ops.iter().copied().filter(|op| op.is(name)).collect();
+        let found: Vec<_> = body.ops().into_iter().filter(|op| op.is(name)).collect();
         if found.len() == 1 { Ok(found[0]) } else { Err(format!("a product of matrices with {} {name}", found.len())) }
     };
-    let product = one("linalg.matmul")?;
-    let store = one("bufferization.materialize_in_destination")?;
-    if product.attr("indexing_maps").is_some_and(|maps| !is_plain(maps)) {
+    let product = one(linalg::MATMUL)?;
+    let store = one(MATERIALIZE_IN_DESTINATION)?;
+    if product.attr("indexing_maps").is_some() && !is_plain(product) {
         return Err("a product of matrices that are indexed otherwise".into());
     }
     starts_from_zero(product.operand(2))?;
     let (left, right) = (argument(body, product.operand(0))?, argument(body, product.operand(1))?);
     let element = left.1.element();
     let accumulator = product.result(0).ty().element();
-    match element.to_string().as_str() {
-        "f16" | "bf16" if right.1.element() == element && accumulator == Type::f32(function.ctx()) => {}
-        "f32" if right.1.element() == element && accumulator == element && function.attr("dynamo.tf32").is_some() => {}
-        "f32" => return Err("a product of f32: the tensor cores would round its operands to tf32".into()),
+    let is_one_type = right.1.element() == element;
+    match element {
+        element if (element.is_f16() || element.is_bf16()) && is_one_type && accumulator.is_f32() => {}
+        element if element.is_f32() && is_one_type && accumulator == element && ops::TF32.is_on(function) => {}
+        element if element.is_f32() => return Err("a product of f32: the tensor cores would round its operands to tf32".into()),
         _ => return Err(format!("a product of {element} and {} in {accumulator}", right.1.element())),
     }
     if !is_rounding(store.operand(0), product.result(0)) {
@@ -148,20 +154,19 @@ fn read(function: Op) -> Read<Product> {
 }
 
 /// Whether the maps are the usual ones: rows by depth, depth by columns, rows by columns.
-fn is_plain(maps: Attr) -> bool {
-    let text: Vec<_> = maps.as_array().unwrap_or_default().into_iter().map(|map| map.to_string()).collect();
-    let wanted = ["(d0, d2)", "(d2, d1)", "(d0, d1)"];
-    text.len() == wanted.len() && text.iter().zip(wanted).all(|(map, results)| map.contains(&format!("-> {results}")))
+fn is_plain(product: Op) -> bool {
+    let results = |map: AffineMap| map.result_dims().unwrap_or_default();
+    linalg::indexing_maps(product).is_some_and(|maps| maps.into_iter().map(results).eq([[0, 2], [2, 1], [0, 1]]))
 }
 
 fn starts_from_zero(accumulator: Value) -> Read<()> {
-    let fill = accumulator.def().filter(|op| op.is("linalg.fill"));
-    let value = fill.and_then(|fill| fill.operand(0).def()).and_then(|op| op.attr("value")).and_then(Attr::as_f64);
+    let fill = accumulator.def().filter(|op| op.is(linalg::FILL));
+    let value = fill.and_then(|fill| fill.operand(0).def()).and_then(|op| op.optional::<f64>("value"));
     if value == Some(0.0) { Ok(()) } else { Err("a product that is added to something".into()) }
 }
 
 fn argument(body: Block, tensor: Value) -> Read<(usize, Type)> {
-    let memory = tensor.def().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0));
+    let memory = tensor.def().filter(|op| op.is(TO_TENSOR)).map(|op| op.operand(0));
     let found = memory.and_then(|memory| Some((body.args().iter().position(|&arg| arg == memory)?, memory.ty())));
     found.ok_or_else(|| "a product of what is no argument".into())
 }
@@ -176,14 +181,12 @@ fn is_rounding(stored: Value, product: Value) -> bool {
     if stored == product {
         return true;
     }
-    let Some(generic) = stored.def().filter(|op| op.is("linalg.generic") && op.num_operands() == 2 && op.operand(0) == product) else {
+    let Some(generic) = stored.def().filter(|op| op.is(linalg::GENERIC) && op.num_operands() == 2 && op.operand(0) == product) else {
         return false;
     };
-    let same = generic
-        .attr("indexing_maps")
-        .and_then(Attr::as_array)
-        .is_some_and(|maps| maps.iter().all(|&map| map == maps[0] && map.to_string().contains("-> (d0, d1)")));
+    let plain = AffineMap::identity(generic.ctx(), 2);
+    let same = linalg::indexing_maps(generic).is_some_and(|maps| maps.into_iter().all(|map| map == plain));
     let Some(body) = generic.body() else { return false };
     let [round, end] = body.ops()[..] else { return false };
-    same && round.is("arith.truncf") && round.operand(0) == body.args()[0] && end.operands() == [round.result(0)]
+    same && round.is(arith::TRUNCF) && round.operand(0) == body.args()[0] && end.operands() == [round.result(0)]
 }
