@@ -15,7 +15,7 @@ use dynamlir_dialect::{
     context::module_op,
     ir::{Block, Op, Type},
     ops::{self, DynamoOp},
-    upstream::llvm,
+    upstream::{linalg, llvm, scf},
 };
 use melior::ir::Module;
 
@@ -126,13 +126,12 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
     }
     let (mut tensors, mut primitives, mut generics, mut loops) = (false, false, false, false);
     kernel.walk(&mut |op| {
-        let name = op.name();
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
         // What goes over windows stays until it is scheduled.
         let stays = matches!(DynamoOp::of(op), None | Some(DynamoOp::Attention(_) | DynamoOp::Convolution(_) | DynamoOp::MaxPool(_)));
         primitives |= !stays;
-        generics |= name.starts_with("linalg.");
-        loops |= name.starts_with("scf.");
+        generics |= op.is_of(linalg::DIALECT);
+        loops |= op.is_of(scf::DIALECT);
     });
     match () {
         // What writes by index, or multiplies matrices, works on memory long before the others do.

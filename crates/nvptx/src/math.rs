@@ -62,7 +62,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut found = Vec::new();
     for device in devices(module) {
         device.walk(&mut |op| {
-            if op.name().starts_with("math.") && (op.result(0).ty().is_f32() || op.result(0).ty().is_f64()) {
+            if op.is_of(math::DIALECT) && (op.result(0).ty().is_f32() || op.result(0).ty().is_f64()) {
                 found.push(op);
             }
         });

@@ -1,5 +1,7 @@
 //! Operations.
 
+use std::collections::BTreeMap;
+
 use tblgen::{Record, TypedInit};
 
 use crate::{
@@ -304,9 +306,15 @@ pub fn write_set(operations: &[Operation]) -> String {
     let variant = |operation: &Operation| operation.rust.trim_end_matches("Op").to_owned();
     let variants =
         operations.iter().map(|op| format!("    /// `{}`\n    {}({}),\n", op.name, variant(op), op.rust)).collect::<Vec<_>>().concat();
-    let arms = operations
+    // By the length of the name first: a match on texts compares with one after the other.
+    let mut by_length: BTreeMap<usize, String> = BTreeMap::new();
+    for op in operations {
+        *by_length.entry(op.name.len()).or_default() +=
+            &format!("                {}::NAME => Self::{}({}(op)),\n", op.rust, variant(op), op.rust);
+    }
+    let arms = by_length
         .iter()
-        .map(|op| format!("            {}::NAME => Self::{}({}(op)),\n", op.rust, variant(op), op.rust))
+        .map(|(length, arms)| format!("            {length} => match name {{\n{arms}                _ => return None,\n            }},\n"))
         .collect::<Vec<_>>()
         .concat();
     format!(
@@ -319,8 +327,10 @@ pub enum DynamoOp {{
 impl DynamoOp {{
     /// Which operation of the dialect it is, if it is one.
     pub fn of(op: Op) -> Option<Self> {{
-        Some(match op.name().as_str() {{
+        op.with_name(|name| {{
+            Some(match name.len() {{
 {arms}            _ => return None,
+            }})
         }})
     }}
 }}

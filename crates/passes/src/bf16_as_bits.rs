@@ -20,7 +20,7 @@
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     pass::{Pass, PassResult, Run, Statistic},
-    upstream::{arith, func},
+    upstream::{arith, func, memref, scf},
 };
 
 /// The pass.
@@ -69,8 +69,7 @@ fn touches(op: Op) -> bool {
 }
 
 fn can_move(op: Op) -> bool {
-    let name = op.name();
-    MOVERS.contains(&name.as_str()) || name.starts_with("memref.") || name.starts_with("scf.")
+    MOVERS.contains(&op.name().as_str()) || op.is_of(memref::DIALECT) || op.is_of(scf::DIALECT)
 }
 
 fn rewrite(op: Op) {

@@ -34,7 +34,7 @@ const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functi
 fn run(module: Op, pass: &Run) -> PassResult {
     let mut ops = Vec::new();
     module.walk(&mut |op| {
-        if op.name().starts_with("math.") && op.num_operands() == 1 {
+        if op.is_of(math::DIALECT) && op.num_operands() == 1 {
             ops.push(op);
         }
     });

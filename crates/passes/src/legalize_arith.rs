@@ -58,8 +58,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut ops = Vec::new();
     module.walk(&mut |op| ops.push(op));
     for op in ops {
-        let value = if let Some(&(name, intrinsic)) = INTRINSICS.iter().find(|(name, _)| op.is(name)) {
-            to_intrinsic(op, intrinsic, name.starts_with("arith."))
+        let value = if let Some(&(_, intrinsic)) = INTRINSICS.iter().find(|(name, _)| op.is(name)) {
+            to_intrinsic(op, intrinsic, op.is_of(arith::DIALECT))
         } else if op.is(math::RSQRT) {
             reciprocal_root(op)
         } else if op.is(arith::TRUNCF) && op.result(0).ty().is_bf16() {

@@ -7,6 +7,7 @@
 use dynamlir_dialect::{
     ir::Op,
     pass::{Pass, PassResult, Run, Statistic},
+    upstream::scf,
 };
 
 /// The pass.
@@ -22,7 +23,7 @@ const LOCATED: Statistic = Statistic { name: "loops", description: "loops whose 
 
 fn run(module: Op, pass: &Run) -> PassResult {
     module.walk(&mut |op| {
-        if op.name().starts_with("scf.") {
+        if op.is_of(scf::DIALECT) {
             pass.count(&LOCATED, usize::from(op.num_regions() > 0));
             for block in (0..op.num_regions()).flat_map(|i| op.region(i).blocks()) {
                 block.args().into_iter().for_each(|arg| arg.set_loc(op.loc()));

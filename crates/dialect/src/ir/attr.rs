@@ -132,10 +132,6 @@ impl Attr {
     pub fn operand(ctx: Ctx, index: usize) -> Self {
         Self(unsafe { ffi::dynamoOperandAttrGet(ctx.0, index as i64) })
     }
-    /// An affine map attribute from its text, for example `(d0, d1) -> (d0)`.
-    pub fn affine_map(ctx: Ctx, map: &str) -> Self {
-        Self::parse(ctx, &format!("affine_map<{map}>")).expect("a well-formed affine map")
-    }
     /// The integer's value, if this is an integer (bool included).
     pub fn as_i64(self) -> Option<i64> {
         if !unsafe { mlirAttributeIsAInteger(self.0) } {

@@ -69,9 +69,20 @@ impl Op {
     }
     /// Whether the operation has this name.
     pub fn is(self, name: &str) -> bool {
+        self.name_bytes() == name.as_bytes()
+    }
+    /// Whether it is an operation of this dialect.
+    pub fn is_of(self, dialect: &str) -> bool {
+        self.name_bytes().strip_prefix(dialect.as_bytes()).is_some_and(|rest| rest.starts_with(b"."))
+    }
+    /// Looks at its name without a copy.
+    pub(crate) fn with_name<T>(self, look: impl FnOnce(&str) -> T) -> T {
+        look(std::str::from_utf8(self.name_bytes()).unwrap_or_default())
+    }
+    /// The name as it stands in the context: passes ask for it of every operation.
+    fn name_bytes(&self) -> &[u8] {
         let s = unsafe { mlirIdentifierStr(mlirOperationGetName(self.0)) };
-        // Compared without a copy: passes ask this of every operation.
-        s.length == name.len() && unsafe { std::slice::from_raw_parts(s.data.cast::<u8>(), s.length) } == name.as_bytes()
+        unsafe { std::slice::from_raw_parts(s.data.cast::<u8>(), s.length) }
     }
     /// Whether it has the Elementwise trait.
     pub fn is_elementwise(self) -> bool {

@@ -3,6 +3,9 @@
 use super::number;
 use crate::ir::{Attr, Builder, Ctx, Type, Value};
 
+/// The dialect.
+pub const DIALECT: &str = "arith";
+
 names! {
     CMPF = "arith.cmpf";
     CMPI = "arith.cmpi";

@@ -6,6 +6,9 @@ use crate::{
     ir::{AffineMap, Attr, Block, Builder, Ctx, Op, Type, Value},
 };
 
+/// The dialect.
+pub const DIALECT: &str = "linalg";
+
 names! {
     FILL = "linalg.fill";
     GENERIC = "linalg.generic";

@@ -2,6 +2,9 @@
 
 use crate::ir::{Builder, Value};
 
+/// The dialect.
+pub const DIALECT: &str = "math";
+
 like_operand! {
     ABSF absf(x) = "math.absf";
     ACOS acos(x) = "math.acos";

@@ -3,6 +3,9 @@
 use super::segments;
 use crate::ir::{Attr, Builder, Op, Type, Value};
 
+/// The dialect.
+pub const DIALECT: &str = "memref";
+
 names! {
     ALLOC = "memref.alloc";
     ALLOCA = "memref.alloca";

@@ -2,6 +2,9 @@
 
 use crate::ir::{Block, Builder, Op, Type, Value};
 
+/// The dialect.
+pub const DIALECT: &str = "scf";
+
 names! {
     FOR = "scf.for";
     FORALL = "scf.forall";

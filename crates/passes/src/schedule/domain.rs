@@ -146,7 +146,7 @@ fn cost_of(op: Op) -> i64 {
     match name.as_str() {
         linalg::YIELD | linalg::INDEX => 0,
         math::ABSF | math::FLOOR | math::CEIL | math::TRUNC | math::ROUNDEVEN | math::FMA => 1,
-        _ if name.starts_with("math.") => 16,
+        _ if op.is_of(math::DIALECT) => 16,
         arith::DIVF | arith::DIVSI | arith::DIVUI | arith::REMF | arith::REMSI | arith::REMUI => 4,
         _ => 1,
     }
