@@ -4,24 +4,23 @@ use tblgen::Record;
 
 use crate::{Error, text};
 
-/// An enum with a variant for each case, and how it stands in an attribute.
-pub fn write(record: Record<'_>) -> Result<String, Error> {
-    let info = record.def_value("enum")?;
-    let (name, mnemonic) = (info.str_value("className")?, record.str_value("mnemonic")?);
+/// An enum with a variant for each case, and the cases' words and numbers.
+pub fn write(info: Record<'_>) -> Result<String, Error> {
+    let name = info.str_value("className")?;
     let mut cases = Vec::new();
     for case in info.list_of_defs_value("enumerants")? {
         cases.push((text::camel(case.str_value("symbol")?), case.str_value("str")?.to_owned(), case.int_value("value")?));
     }
-    let variants = cases.iter().map(|(variant, word, _)| format!("    /// `{word}`\n    {variant},\n")).collect::<Vec<_>>().concat();
     let all: Vec<String> = cases.iter().map(|(variant, _, _)| format!("Self::{variant}")).collect();
-    let numbers =
-        cases.iter().map(|(variant, _, number)| format!("            {number} => Some(Self::{variant}),\n")).collect::<Vec<_>>().concat();
-    let values =
-        cases.iter().map(|(variant, _, number)| format!("            Self::{variant} => {number},\n")).collect::<Vec<_>>().concat();
-    let words = cases.iter().map(|(variant, word, _)| format!("            Self::{variant} => \"{word}\",\n")).collect::<Vec<_>>().concat();
+    let each = |line: &dyn Fn(&str, &str, i64) -> String| {
+        cases.iter().map(|(variant, word, number)| line(variant, word, *number)).collect::<Vec<_>>().concat()
+    };
+    let variants = each(&|variant, word, _| format!("    /// `{word}`\n    {variant},\n"));
+    let words = each(&|variant, word, _| format!("            Self::{variant} => \"{word}\",\n"));
+    let numbers = each(&|variant, _, number| format!("            Self::{variant} => {number},\n"));
     let docs = text::docs("", info.str_value("summary")?, "");
     Ok(format!(
-        r#"
+        r"
 {docs}#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum {name} {{
 {variants}}}
@@ -40,24 +39,39 @@ impl {name} {{
     pub fn of_word(word: &str) -> Option<Self> {{
         Self::ALL.iter().copied().find(|case| case.word() == word)
     }}
-}}
 
+    /// Its number in the C API.
+    pub(crate) const fn number(self) -> i64 {{
+        match self {{
+{numbers}        }}
+    }}
+
+    /// The one that has this number in the C API.
+    pub(crate) fn of_number(number: i64) -> Option<Self> {{
+        Self::ALL.iter().copied().find(|case| case.number() == number)
+    }}
+}}
+",
+        all = all.join(", "),
+    ))
+}
+
+/// How an enumeration stands in an attribute.
+pub fn write_attribute(record: Record<'_>) -> Result<String, Error> {
+    let (name, mnemonic) = (record.def_value("enum")?.str_value("className")?, record.str_value("mnemonic")?);
+    Ok(format!(
+        r#"
 impl AttrValue for {name} {{
     type Given<'a> = Self;
 
     fn read(attr: Attr) -> Option<Self> {{
-        match attr.enumerator("{mnemonic}")? {{
-{numbers}            _ => None,
-        }}
+        Self::of_number(attr.enumerator("{mnemonic}")?)
     }}
 
     fn write(ctx: Ctx, given: Self) -> Attr {{
-        let number = match given {{
-{values}        }};
-        Attr::of_enumerator(ctx, "{mnemonic}", number)
+        Attr::of_enumerator(ctx, "{mnemonic}", given.number())
     }}
 }}
 "#,
-        all = all.join(", "),
     ))
 }

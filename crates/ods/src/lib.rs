@@ -57,8 +57,11 @@ pub fn generate(file: &str, folders: &[&Path]) -> Result<String, Error> {
     }
     let keeper: RecordKeeper<'_> = parser.parse()?;
     let mut source = String::new();
-    for record in keeper.all_derived_definitions("EnumAttr") {
+    for record in keeper.all_derived_definitions("I32EnumAttr") {
         source += &enumeration::write(record)?;
+    }
+    for record in keeper.all_derived_definitions("EnumAttr") {
+        source += &enumeration::write_attribute(record)?;
     }
     let mut operations = Vec::new();
     for record in keeper.all_derived_definitions("Op") {

@@ -1,7 +1,7 @@
 //! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, and the user's outputs.
 
 use super::{Attr, AttrValue, Ctx, str_ref, to_string};
-use crate::ffi;
+use crate::{ffi, ops::OutputKind};
 
 /// `#dynamo.operand<index>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +84,6 @@ pub enum Output {
     Constant(i64),
 }
 
-/// Numbers of the enumeration `OutputKind`.
-const RESULT: i64 = 0;
-const ARG: i64 = 1;
-const ARG_VIEW: i64 = 2;
-const RESULT_VIEW: i64 = 3;
-const NONE: i64 = 4;
-const SAME: i64 = 5;
-const CONSTANT: i64 = 6;
-
 impl AttrValue for Output {
     type Given<'a> = &'a Self;
 
@@ -109,33 +100,38 @@ impl AttrValue for Output {
         };
         let index = usize::try_from(fields.index).unwrap_or(usize::MAX);
         let view = || View { sizes: list(fields.sizes), strides: list(fields.strides), offset: fields.offset };
-        Some(match fields.kind {
-            RESULT => Self::Result(index),
-            ARG => Self::Arg(index),
-            ARG_VIEW => Self::ArgView(index, view()),
-            RESULT_VIEW => Self::ResultView(index, view()),
-            NONE => Self::None,
-            SAME => Self::Same(index),
-            CONSTANT => Self::Constant(fields.index),
-            _ => return None,
+        Some(match OutputKind::of_number(fields.kind)? {
+            OutputKind::Result => Self::Result(index),
+            OutputKind::Arg => Self::Arg(index),
+            OutputKind::ArgView => Self::ArgView(index, view()),
+            OutputKind::ResultView => Self::ResultView(index, view()),
+            OutputKind::None => Self::None,
+            OutputKind::Same => Self::Same(index),
+            OutputKind::Constant => Self::Constant(fields.index),
         })
     }
 
     fn write(ctx: Ctx, given: &Self) -> Attr {
         let number = |index: usize| i64::try_from(index).expect("an index of a function's results or arguments");
         let (kind, index, view) = match given {
-            Self::Result(index) => (RESULT, number(*index), None),
-            Self::Arg(index) => (ARG, number(*index), None),
-            Self::ArgView(index, view) => (ARG_VIEW, number(*index), Some(view)),
-            Self::ResultView(index, view) => (RESULT_VIEW, number(*index), Some(view)),
-            Self::None => (NONE, 0, None),
-            Self::Same(index) => (SAME, number(*index), None),
-            Self::Constant(value) => (CONSTANT, *value, None),
+            Self::Result(index) => (OutputKind::Result, number(*index), None),
+            Self::Arg(index) => (OutputKind::Arg, number(*index), None),
+            Self::ArgView(index, view) => (OutputKind::ArgView, number(*index), Some(view)),
+            Self::ResultView(index, view) => (OutputKind::ResultView, number(*index), Some(view)),
+            Self::None => (OutputKind::None, 0, None),
+            Self::Same(index) => (OutputKind::Same, number(*index), None),
+            Self::Constant(value) => (OutputKind::Constant, *value, None),
         };
         let (sizes, strides, offset) = view.map_or((&[][..], &[][..], 0), |view| (&view.sizes[..], &view.strides[..], view.offset));
         assert_eq!(sizes.len(), strides.len(), "one stride per dimension");
-        let fields =
-            ffi::OutputFields { kind, index, rank: sizes.len() as isize, sizes: sizes.as_ptr(), strides: strides.as_ptr(), offset };
+        let fields = ffi::OutputFields {
+            kind: kind.number(),
+            index,
+            rank: sizes.len() as isize,
+            sizes: sizes.as_ptr(),
+            strides: strides.as_ptr(),
+            offset,
+        };
         // SAFETY: the lists are as long as the rank says, borrowed for the call and copied.
         let raw = unsafe { ffi::dynamoOutputAttrGet(ctx.0, &raw const fields) };
         assert!(!raw.ptr.is_null(), "the fields of {given:?} do not fit together");
