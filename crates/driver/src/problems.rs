@@ -13,7 +13,7 @@ use dynamlir_dialect::{
     ops,
 };
 use dynamlir_import::Trace;
-use dynamlir_passes::matmul::choices::{CHOICES, PROBLEMS};
+use dynamlir_passes::anchors::choices::{CHOICES, PROBLEMS};
 use melior::ir::Module;
 
 use crate::{Error, Report};

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alias_scopes;
+pub mod anchors;
 pub mod approximate_math;
 pub mod bf16_as_bits;
 pub mod decompose;
@@ -13,7 +14,6 @@ pub mod fuse;
 pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod loop_locations;
-pub mod matmul;
 pub mod plan;
 pub mod prefetch;
 pub mod schedule;

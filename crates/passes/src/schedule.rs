@@ -11,7 +11,7 @@
 //! | reduction along the last dimension | parallel loop over blocks of rows, in it a loop over rows, in it strips of the row |
 //! | reduction along other dimensions | parallel loop over blocks of columns, in it a loop over the rows of the block |
 //! | reductions of everything | for each a parallel loop over pieces, then a reduction of the partial results |
-//! | product of matrices | tiles of registers, as the kernel's `dynamo.matmul` says; see [`crate::matmul`] |
+//! | product of matrices | tiles of registers, as the kernel's `dynamo.matmul` says; see [`crate::anchors`] |
 //!
 //! Blocks, strips and pieces depend on shapes alone, never on the number of threads or the width of vectors.
 //!
@@ -42,7 +42,7 @@ use dynamlir_dialect::{
     pass_options, transform,
 };
 
-use crate::matmul;
+use crate::anchors;
 use domain::{Kernel, Phase};
 
 /// The pass. Options: `threads=0` makes no parallel loops, `parallel-work=N` sets from how many elementary operations
@@ -145,7 +145,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
 
 /// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled, and is said on it. False then.
 fn schedule(function: Op, settings: &Settings) -> bool {
-    match matmul::lower(function, settings.parallel_work) {
+    match anchors::lower(function, settings.parallel_work) {
         Ok(true) => return true,
         Ok(false) => {}
         Err(reason) => return mark(function, reason),

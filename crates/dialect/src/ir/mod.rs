@@ -10,8 +10,8 @@ mod attr_value;
 mod build;
 mod op;
 pub(crate) mod retired;
-mod target;
 mod schema_attr;
+mod target;
 mod ty;
 
 pub use affine::{AffineExpr, AffineMap};
@@ -19,8 +19,8 @@ pub use attr::Attr;
 pub use attr_value::{AttrValue, Discardable, Symbol};
 pub use build::Builder;
 pub use op::{Block, Op, Region, Use, Value};
-pub use target::Target;
 pub use schema_attr::{Device, Layout, MemoryFormat, Operand, Output, View};
+pub use target::Target;
 pub use ty::{DYNAMIC, Type};
 
 use mlir_sys::{

@@ -3,7 +3,7 @@
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering};
-use crate::matmul::attention::{Heads, choose, is_worth_generating};
+use crate::anchors::attention::{Heads, choose, is_worth_generating};
 
 /// Schema and lowering. What is declined stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[("aten._scaled_dot_product_flash_attention_for_cpu.default", flash)];

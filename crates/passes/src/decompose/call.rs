@@ -5,8 +5,8 @@ use std::rc::Rc;
 use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
 use crate::{
+    anchors::choices::Choices,
     emit::{Emit, Scalar},
-    matmul::choices::Choices,
 };
 
 /// A call of an `ATen` operator that is being lowered.

@@ -11,7 +11,7 @@ use super::{
     product::in_order,
     window::{Axis, Windows},
 };
-use crate::{emit::Scalar, matmul};
+use crate::{anchors, emit::Scalar};
 
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -85,8 +85,8 @@ fn in_windows(c: &Call, x: Value, windows: &Windows) -> Option<Value> {
     let pair = |of: fn(Axis) -> i64| [of(height), of(width)];
     let sizes = [pair(|axis| axis.kernel), pair(|axis| axis.stride), pair(|axis| axis.padding), pair(|axis| axis.dilation)];
     let pooled = c.e.max_pool(x, sizes, result);
-    let windows = matmul::windows::Windows::of(pooled.def()?, &ty.strides())?;
-    matmul::cut::choose(&windows, c.vector_bits).is_ok().then_some(pooled)
+    let windows = anchors::windows::Windows::of(pooled.def()?, &ty.strides())?;
+    anchors::cut::choose(&windows, c.vector_bits).is_ok().then_some(pooled)
 }
 
 /// Runs over values and their places, from the smallest number at a first place.

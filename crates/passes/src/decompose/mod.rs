@@ -7,10 +7,8 @@
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
 //! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
 //!
-//! Option `vector-bits=N`: the width of vectors, else as this processor has them. Products of matrices become primitives
-//! where code with such vectors is expected to beat the library, or `dynamo.choices` on the module says so; with
-//! `list-problems=1` those met are listed there ([`crate::matmul::choices`]). `library-bits=N` is the width of the library's
-//! vectors, else `vector-bits` where that is given, else what torch's library uses on this processor.
+//! Products of matrices become primitives where code with the vectors of the module's target is expected to beat the library,
+//! or `dynamo.choices` on the module says so; with `list-problems` those met are listed there ([`crate::anchors::choices`]).
 #![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -67,7 +65,7 @@ use dynamlir_dialect::{
 };
 use std::{collections::HashMap, rc::Rc};
 
-use crate::matmul::choices::Choices;
+use crate::anchors::choices::Choices;
 
 pub use call::Call;
 pub use keep::KEEP;

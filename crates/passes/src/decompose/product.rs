@@ -1,10 +1,10 @@
 //! Products of matrices and convolutions that generated code computes faster than the library, or that it can fuse something
-//! into: as the cost model expects, or as somebody has measured ([`crate::matmul::choices`]).
+//! into: as the cost model expects, or as somebody has measured ([`crate::anchors::choices`]).
 
 use dynamlir_dialect::ir::{Attr, Op, Type, Value};
 
 use super::{Call, Lowering, activation, arith, pointwise};
-use crate::matmul::{
+use crate::anchors::{
     choices::{Decision, Question},
     choose::{Outline, is_possible, is_worth_generating},
     problem::Problem,

@@ -23,7 +23,7 @@ mod outline;
 mod pull;
 pub mod verify;
 
-use crate::matmul;
+use crate::anchors;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     ops::{BroadcastOp, DynamoOp, GatherOp},
@@ -156,7 +156,7 @@ fn is_table(op: Op, index: usize) -> bool {
 fn table_count(op: Op) -> usize {
     match () {
         () if op.is(GatherOp::NAME) => 1,
-        () if matmul::is_product(op) => op.num_operands(),
+        () if anchors::is_anchor(op) => op.num_operands(),
         () => 0,
     }
 }

@@ -15,7 +15,7 @@ use super::{
     domain::{Loops, Operand},
     kernels::{Kernels, Specialised, Template, is_table},
 };
-use crate::matmul::{
+use crate::anchors::{
     SCHEDULE,
     attention::{Heads, choose},
 };

@@ -16,7 +16,7 @@ use super::{
     domain::{Loops, Operand},
     kernels::{Kernels, Specialised, Template, is_table},
 };
-use crate::matmul::{
+use crate::anchors::{
     self, SCHEDULE,
     strategy::{self, Strategy},
     windows::Windows,
@@ -54,7 +54,7 @@ impl Kernels {
 pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
     let is = |operand: usize| operand < product.num_operands() && product.operand(operand).arg_index() == Some(number);
     let forward = window.strides.iter().all(|&stride| stride >= 0);
-    match matmul::has_windows(product) {
+    match anchors::has_windows(product) {
         false => forward,
         true if is(1) => window.is_row_major(),
         true if is(0) => forward,
@@ -67,6 +67,6 @@ pub fn takes_result(product: Op, window: &Window) -> bool {
     let shape = product.result(0).ty().shape();
     let rank = window.sizes.len();
     // Where height or width is 1, the other one is all positions.
-    let both = matmul::has_windows(product) && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
+    let both = anchors::has_windows(product) && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
     !both || window.sizes != shape || rank < 2 || window.strides[rank - 2] == window.strides[rank - 1] * window.sizes[rank - 1]
 }

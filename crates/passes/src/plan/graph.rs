@@ -18,7 +18,7 @@ use super::{
     memory::{Need, place},
     views::{at, block, view},
 };
-use crate::matmul;
+use crate::anchors;
 
 /// What owns the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -337,7 +337,7 @@ impl Planner {
         for value in op.operands() {
             operands.push((self.place_of(value, op)?, value.ty().element()));
         }
-        let product = self.templates.get(&name).and_then(|template| matmul::find(template.func.body()?));
+        let product = self.templates.get(&name).and_then(|template| anchors::find(template.func.body()?));
         if let Some(product) = product {
             self.suit_product(product, &mut operands)?;
         }

@@ -11,7 +11,7 @@ use super::{
     Window,
     domain::{Loops, Operand},
 };
-use crate::matmul::{self, SCRATCH};
+use crate::anchors::{self, SCRATCH};
 
 /// A kernel before it has a layout.
 pub struct Template {
@@ -70,9 +70,9 @@ impl Kernels {
 
     fn made(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
-        if let Some(op) = matmul::find(block) {
+        if let Some(op) = anchors::find(block) {
             let plan = match () {
-                () if matmul::has_windows(op) => Self::convolution,
+                () if anchors::has_windows(op) => Self::convolution,
                 () if op.is("dynamo.attention") => Self::attention,
                 () => Self::product,
             };
@@ -193,7 +193,7 @@ fn counts_rows(op: Op, domain: &[i64]) -> bool {
 /// Whether an argument is read at computed places, or by a product: its window has not the shape of the kernel's loops.
 pub(super) fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
-    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || matmul::is_product(op);
+    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || anchors::is_anchor(op);
     !uses.is_empty() && uses.iter().all(|used| reads(used.op, used.index))
 }
 

@@ -17,7 +17,7 @@ use super::{
     domain::{Loops, Operand},
     kernels::{Kernels, Specialised, Template, is_table},
 };
-use crate::matmul::{
+use crate::anchors::{
     SCHEDULE,
     problem::Problem,
     strategy::{self, Strategy},

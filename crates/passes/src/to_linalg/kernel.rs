@@ -12,7 +12,7 @@ use dynamlir_dialect::{
     },
 };
 
-use crate::matmul::{is_product, scratch};
+use crate::anchors::{is_anchor, scratch};
 
 /// Whether a value has an element for each point of the domain, or for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Kernel {
             Some(DynamoOp::Gather(gather)) if !is_loaded(gather.operand()) => {
                 return refuse("expected a table that the kernel loads".to_owned());
             }
-            Some(_) if is_product(op) => {
+            Some(_) if is_anchor(op) => {
                 if !self.reduced.is_empty() || self.shape(op.result(0)) != Shape::Full {
                     return refuse(format!("expected a product of the domain {:?}, and nothing reduced", self.domain));
                 }

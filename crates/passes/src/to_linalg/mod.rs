@@ -50,7 +50,7 @@ use dynamlir_dialect::{
     upstream::{bufferization, func, llvm},
 };
 
-use crate::matmul;
+use crate::anchors;
 use body::Bodies;
 use kernel::Kernel;
 use scalar::Library;
@@ -88,7 +88,7 @@ fn lower(function: Op) -> PassResult {
     ops::SIGNATURE.set(function, kernel.signature(function)?);
 
     let loaded = kernel.ops.iter().filter(|op| op.is(bufferization::TO_TENSOR)).map(|op| op.result(0));
-    let products = kernel.ops.iter().filter(|&&op| matmul::is_product(op));
+    let products = kernel.ops.iter().filter(|&&op| anchors::is_anchor(op));
     let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();
     let phases = phases::plan(&kernel);
     let mut library = Library::new();

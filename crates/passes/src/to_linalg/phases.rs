@@ -18,7 +18,7 @@ use dynamlir_dialect::{
 };
 
 use super::kernel::{Kernel, Shape, reduction};
-use crate::matmul::is_product;
+use crate::anchors::is_anchor;
 
 /// One generic.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Split<'_> {
     fn is_read(&self, value: Value) -> bool {
         self.kept.contains(&value)
             || reduction(value).is_some()
-            || value.def().is_none_or(|op| op.is(bufferization::TO_TENSOR) || is_product(op))
+            || value.def().is_none_or(|op| op.is(bufferization::TO_TENSOR) || is_anchor(op))
     }
 
     /// What must be computed for some values, in order.

@@ -24,7 +24,7 @@ use dynamlir_dialect::{
 };
 
 use super::scalar::combine;
-use crate::matmul::{choose::ceiling, forall};
+use crate::anchors::{choose::ceiling, forall};
 
 /// Fewest elements of the source in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;

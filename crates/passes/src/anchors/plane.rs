@@ -116,7 +116,7 @@ pub fn choose(windows: &Windows, width: i64) -> WindowSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matmul::windows::tests::windows as image;
+    use crate::anchors::windows::tests::windows as image;
 
     fn windows(size: i64, window: i64, stride: i64) -> Windows {
         Windows { groups: 8, ..image(1, 1, size, window, stride) }

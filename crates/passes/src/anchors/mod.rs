@@ -1,4 +1,5 @@
-//! Products of matrices: when they are generated, how their loops are cut, and the code.
+//! Anchors: what a kernel is built around, because it reads memory in an order of its own. Products of matrices, convolutions,
+//! attention and maxima of windows: when they are generated, how their loops are cut, and the code.
 //!
 //! ```text
 //! result[o…, m, n] = epilogue(Σ_k lhs[o…, m, k] · rhs[o…, k, n])
@@ -25,7 +26,7 @@
 //! Attention ([`attention`], `attend`) is two such products with a `softmax` between them.
 //!
 //! [`problem`] is what is known of a product, [`choose`] decides (a [`choose::Schedule`] is data on the kernel) unless a
-//! measurement has ([`choices`], [`way`]), `lower` builds loops, `pack`, `tile` and `dots` what is in them.
+//! measurement has ([`choices`], [`strategy`]), `lower` builds loops, `pack`, `tile` and `dots` what is in them.
 
 mod attend;
 pub mod attention;
@@ -52,21 +53,24 @@ pub(crate) use code::forall;
 pub(crate) use kernel::scratch;
 pub(crate) use lower::lower;
 
-use dynamlir_dialect::ir::{Block, Op};
+use dynamlir_dialect::{
+    ir::{Block, Op},
+    ops::{AttentionOp, ConvolutionOp, MatmulOp, MaxPoolOp},
+};
 
 /// Whether an operation sums up products of what its operands have in memory, or takes the maximum of windows of it.
-pub fn is_product(op: Op) -> bool {
-    op.is("dynamo.matmul") || op.is("dynamo.attention") || has_windows(op)
+pub fn is_anchor(op: Op) -> bool {
+    op.is(MatmulOp::NAME) || op.is(AttentionOp::NAME) || has_windows(op)
 }
 
 /// Whether it goes over windows of images.
 pub fn has_windows(op: Op) -> bool {
-    op.is("dynamo.convolution") || op.is("dynamo.max_pool")
+    op.is(ConvolutionOp::NAME) || op.is(MaxPoolOp::NAME)
 }
 
 /// The product of a kernel on primitives.
 pub fn find(body: Block) -> Option<Op> {
-    body.ops().into_iter().find(|&op| is_product(op))
+    body.ops().into_iter().find(|&op| is_anchor(op))
 }
 
 /// On a kernel: how its product is computed; see [`choose::Schedule`].
