@@ -15,6 +15,7 @@ import torch
 import tqdm
 from dynamlir import interruptions, modes, progress
 from dynamlir.capture.session import Session
+from torch._dynamo import symbolic_convert
 
 pytestmark = pytest.mark.native
 
@@ -74,7 +75,7 @@ class Handler:
         self.kind, self.hits, self.ours = kind, hits, ours
 
     def __call__(self, number=0, frame=None):
-        if (self.ours and not passes(frame, OURS)) or passes(frame, linecache.__file__):
+        if (self.ours and not runs_ours(frame)) or passes(frame, linecache.__file__):
             signal.setitimer(signal.ITIMER_REAL, 0.001)
             return
         self.hits.append(1)
@@ -82,6 +83,15 @@ class Handler:
 
     def method(self, *args):
         self(*args)
+
+
+def runs_ours(frame):
+    """Whether code of dynamlir's runs, and not TorchDynamo's tracer on top of it, which may swallow what is raised."""
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        if frame.f_code.co_filename == symbolic_convert.__file__:
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def passes(frame, files):
