@@ -1,5 +1,5 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-verify-prims | FileCheck %s
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=256 --dynamo-decompose | FileCheck %s --check-prefix=NARROW
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=256 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NARROW
 
 // Constants are tensors, a choice hands on NaN and -0 as they are, and what nothing uses is gone.
 

@@ -1,5 +1,5 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-verify-prims | FileCheck %s
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-verify-prims | FileCheck %s --check-prefix=WIDE
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s --check-prefix=WIDE
 
 // With wide vectors there is code for maxima. Without, taps are strided slices of the padded image; nothing reads the indices, so
 // there are none.

@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
 // Dimensions may count from the end; keepdim is a reshape; 16-bit floats are accumulated in f32.
 

@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
 // A running maximum with its place is one scan, over the element's order in the high half and its place in the low half:
 // of equal elements the last has the largest. Both zeros are one, and NaN is the largest. The value is read at the place.

@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
 // Two ranges, each with its own formula, and a choice between them.
 

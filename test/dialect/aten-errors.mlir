@@ -195,3 +195,38 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {operand_strides = [1]} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// The code of a call gives what the call gives.
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{its code must end in dynamo.yield of the results' types}}
+  %r = dynamo.aten "aten.relu.default"(%x) args [#dynamo.operand<0>] code {
+    %p = dynamo.convert %x : tensor<4xf32> -> tensor<4xf64>
+    dynamo.yield %p : tensor<4xf64>
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{its code uses values from around: expected no block arguments}}
+  %r = dynamo.aten "aten.relu.default"(%x) args [#dynamo.operand<0>] code {
+  ^bb0(%y: tensor<4xf32>):
+    dynamo.yield %y : tensor<4xf32>
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expected the code of one body, got 2}}
+  %r = dynamo.aten "aten.relu.default"(%x) args [#dynamo.operand<0>] code {
+    dynamo.yield %x : tensor<4xf32>
+  }, {
+    dynamo.yield %x : tensor<4xf32>
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}

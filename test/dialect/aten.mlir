@@ -70,3 +70,18 @@ func.func @results(%x: tensor<4x2xf32>) {
   return
 }
 func.func private @sin(tensor<4x2xf32>) -> tensor<4x2xf32>
+
+// A call with code beside it, which uses the values around; dynamo-select takes one of the two.
+// CHECK-LABEL: func.func @with_code
+// CHECK: %[[R:.*]] = dynamo.aten "aten.mm.default"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>] code {
+// CHECK-NEXT: %[[P:.*]] = dynamo.matmul %arg0, %arg1 batch 0 : tensor<8x16xf32>, tensor<16x4xf32> -> tensor<8x4xf32>
+// CHECK-NEXT: dynamo.yield %[[P]] : tensor<8x4xf32>
+// CHECK-NEXT: } {dynamo.followed} : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @with_code(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf32> {
+  %r = dynamo.aten "aten.mm.default"(%x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] code {
+    %p = dynamo.matmul %x, %w batch 0 : tensor<8x16xf32>, tensor<16x4xf32> -> tensor<8x4xf32>
+    dynamo.yield %p : tensor<8x4xf32>
+  } {dynamo.followed} : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}

@@ -135,7 +135,7 @@ def test_left_to_the_library(tmp_path: Path) -> None:
     ):
         got, want = compiled(fn, tmp_path / "dump", *args), fn(*args)
         assert torch.equal(got, want)
-        assert "dynamo.attention" not in (tmp_path / "dump" / "02-prims.mlir").read_text()
+        assert "dynamo.attention" not in (tmp_path / "dump" / "03-kernels.mlir").read_text()
 
 
 def test_any_schedule_gives_the_same(tmp_path: Path) -> None:

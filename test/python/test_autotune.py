@@ -285,7 +285,7 @@ def test_the_choice_is_seen_in_a_dump_and_replayed(folder: Path, quick: list[str
         (again,) = replayed(*args)
         assert torch.equal(again, result)
         assert ("aten.addmm.default" in str(replayed.report()["externs"])) == (strategy == "library")
-    marked = (tmp_path / "dump0" / "02-prims.mlir").read_text()
+    marked = (tmp_path / "dump0" / "03-kernels.mlir").read_text()
     assert 'dynamo.choice = "panels-rhs-2"' in marked and "dynamo.choices" not in marked
     planned = re.findall(r"dynamo\.matmul = \{[^}]*\}", (tmp_path / "dump0" / "04-planned.mlir").read_text())
     assert 'form = "panels"' in planned[0] and 'lanes = "rhs"' in planned[0] and "vectors = 2" in planned[0]

@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-decompose
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-select
 
 // What is written as a choice and is none ends the compilation.
 

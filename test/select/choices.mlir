@@ -1,5 +1,5 @@
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose | FileCheck %s --implicit-check-not=dynamo.choices
-// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose=list-problems=true | FileCheck %s --check-prefix=LIST
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select | FileCheck %s --implicit-check-not=dynamo.choices
+// RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select=list-problems=true | FileCheck %s --check-prefix=LIST
 
 // Choices that come with the module go before what the cost model expects. A problem is known by its text: operator, sizes,
 // distances in memory, and whether something follows that code would take in. Of three products that differ in one of these,

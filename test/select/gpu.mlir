@@ -1,4 +1,4 @@
-// RUN: dynamlir-opt %s --dynamo-decompose | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-decompose --dynamo-select | FileCheck %s
 
 // A module whose kernels are a GPU's leaves to the library what they have no form for, or what the host would have to wait
 // for. The same calls are primitives where nothing is said of a chip.

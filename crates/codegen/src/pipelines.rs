@@ -82,7 +82,7 @@ pub const STAGES: &[Stage] = &[
     graph("aten", None, ""),
     graph("functional", Some("dynamo-verify-functional"), "dynamo-functionalize"),
     graph("prims", Some("dynamo-verify-prims"), "dynamo-decompose"),
-    graph("kernels", Some("dynamo-verify-kernels"), "dynamo-fuse"),
+    graph("kernels", Some("dynamo-verify-kernels"), "dynamo-select,dynamo-fuse"),
     graph("planned", None, "dynamo-plan"),
     graph("linalg", None, "dynamo-to-linalg"),
     kernels("scheduled", "dynamo-schedule,canonicalize{max-iterations=1},cse"),

@@ -18,8 +18,8 @@ use melior::ir::Module;
 
 use crate::{Error, Report};
 
-/// From stage functional to the list.
-const LIST: &str = "builtin.module(dynamo-decompose{list-problems=true})";
+/// From stage prims to the list.
+const LIST: &str = "builtin.module(dynamo-select{list-problems=true})";
 
 /// A product or convolution, and the strategies that are worth a try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,9 @@ pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
     let session = Session::new().trusting();
     let mut module = import(trace, &session, &mut Report::default())?;
     ops::TARGET.set(module_op(&module), &host());
-    let functionalize = Stage::of("functional").pipeline().unwrap_or_default();
-    session.run(&mut module, &functionalize)?;
+    for stage in Stage::first().up_to(Stage::of("prims")) {
+        session.run(&mut module, &stage.pipeline().unwrap_or_default())?;
+    }
     session.run(&mut module, LIST)?;
     let listed = module_op(&module).attr(PROBLEMS).and_then(Attr::as_array).unwrap_or_default();
     listed.into_iter().map(|attr| read(attr).ok_or_else(|| Error::Plan(format!("not a problem: {attr}")))).collect()

@@ -54,23 +54,26 @@ pub fn advance(
     report: &mut Report,
     check: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let mut before = None;
     for stage in from.up_to(to) {
         check()?;
-        let before = (stage.name == "prims").then(|| crate::report::aten_calls(module_op(module)));
+        if stage.name == "prims" {
+            before = Some(crate::report::aten_calls(module_op(module)));
+        }
         if let Some(pipeline) = stage.pipeline() {
             let start = Instant::now();
             session.run_timed(module, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;
             report.time(stage.name, start.elapsed().as_secs_f64());
         }
-        if let Some(before) = before {
-            count(before, report, module);
+        if stage.name == "kernels" {
+            count(before.take().unwrap_or_default(), report, module);
         }
         dumper.stage(stage, module)?;
     }
     Ok(())
 }
 
-/// What decomposition left is extern; the rest is generated.
+/// What is left is extern; the rest is generated.
 fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report, module: &Module<'_>) {
     report.extern_ops = crate::report::aten_calls(module_op(module));
     report.generated = before

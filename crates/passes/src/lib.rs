@@ -17,6 +17,7 @@ pub mod loop_locations;
 pub mod plan;
 pub mod prefetch;
 pub mod schedule;
+pub mod select;
 pub mod signed_addresses;
 pub mod to_linalg;
 
@@ -31,6 +32,7 @@ pub const PASSES: &[&Pass] = &[
     &schedule::PASS,
     &decompose::PASS,
     &decompose::verify::PASS,
+    &select::PASS,
     &prefetch::PASS,
     &hoist_scratch::PASS,
     &loop_locations::PASS,

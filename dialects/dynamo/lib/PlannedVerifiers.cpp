@@ -64,7 +64,23 @@ static LogicalResult checkLayouts(Operation *op, StringRef name, ArrayAttr layou
   return success();
 }
 
+/// The code that may take a call's place uses values from around, and gives what the call gives.
+static LogicalResult checkCode(AtenOp op, Region &code) {
+  Block &block = code.front();
+  if (block.getNumArguments() != 0)
+    return op.emitOpError() << "its code uses values from around: expected no block arguments";
+  auto yield = dyn_cast<YieldOp>(block.back());
+  if (!yield || yield.getOperandTypes() != op.getResultTypes())
+    return op.emitOpError() << "its code must end in dynamo.yield of the results' types";
+  return success();
+}
+
 LogicalResult AtenOp::verify() {
+  if (getBodies().size() > 1)
+    return emitOpError() << "expected the code of one body, got " << getBodies().size();
+  for (Region &code : getBodies())
+    if (failed(checkCode(*this, code)))
+      return failure();
   int64_t count = getInputs().size();
   if (failed(checkCall(*this, getSchema(), getArgs(), count)))
     return failure();

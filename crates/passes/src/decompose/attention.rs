@@ -1,9 +1,9 @@
-//! Attention, where only the result is asked for.
+//! Attention, where only the result is asked for. Whether code or the library computes it is for `dynamo-select`.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering};
-use crate::anchors::attention::{Heads, choose, is_worth_generating};
+use crate::anchors::attention::Heads;
 
 /// Schema and lowering. What is declined stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[("aten._scaled_dot_product_flash_attention_for_cpu.default", flash)];
@@ -23,7 +23,6 @@ fn flash(c: &Call) -> Option<Vec<Value>> {
     let all: Vec<Value> = operands.into_iter().chain(mask).collect();
     let made = c.e.attention(&all, scale, c.bool(4)?, result);
     let strides: Vec<_> = all.iter().map(|value| value.ty().strides()).collect();
-    let heads = Heads::of(made.def()?, &strides)?;
-    let worth = c.vector_bits >= 256 && is_worth_generating(&heads) && choose(&heads, c.vector_bits).is_some();
-    worth.then(|| vec![made, c.e.full(&c.result_shape(1), c.result_type(1).element(), 0.0)])
+    Heads::of(made.def()?, &strides)?;
+    Some(vec![made, c.e.full(&c.result_shape(1), c.result_type(1).element(), 0.0)])
 }

@@ -1,13 +1,8 @@
 //! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
 
-use std::rc::Rc;
-
 use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
 
-use crate::{
-    anchors::choices::Choices,
-    emit::{Emit, Scalar},
-};
+use crate::emit::{Emit, Scalar};
 
 /// A call of an `ATen` operator that is being lowered.
 pub struct Call {
@@ -15,25 +10,20 @@ pub struct Call {
     pub op: Op,
     /// Emits before the op, at its location.
     pub e: Emit,
-    /// Bits of the vectors that code may use.
-    pub vector_bits: i64,
-    /// Bits of the vectors that the library's products use.
-    pub library_bits: i64,
-    /// What somebody has decided about products.
-    pub choices: Rc<Choices>,
+    /// Whether the library has vectors of 512 bits, which some of its functions err with in a way of their own.
+    pub wide: bool,
     schema: String,
     args: Vec<Attr>,
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op, (vector_bits, library_bits): (i64, i64), choices: &Rc<Choices>) -> Option<Self> {
+    pub fn new(op: Op, wide: bool) -> Option<Self> {
         if !op.is("dynamo.aten") {
             return None;
         }
         let args = op.attr("args")?.as_array()?;
-        let (e, choices) = (Emit::new(Builder::before(op)), Rc::clone(choices));
-        Some(Self { op, e, vector_bits, library_bits, choices, schema: op.attr_str("schema")?, args })
+        Some(Self { op, e: Emit::new(Builder::before(op)), wide, schema: op.attr_str("schema")?, args })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

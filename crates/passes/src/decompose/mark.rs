@@ -1,42 +1,47 @@
-//! Lowerings that are taken back: what was emitted for an op goes again, and the op stays an extern call.
-//!
-//! That is what happens to primitives without GPU code, and to those on elements that they do not take: fakes accept more
-//! element types than eager's kernels do (`glu` of integers), which raise.
+//! What a lowering has emitted: everything between a mark and the op that is lowered.
 
-use dynamlir_dialect::ir::{Op, Value};
+use dynamlir_dialect::{
+    ir::{Block, Builder, Op, Type, Value},
+    ops::FullOp,
+};
 
-/// Stands before an op that is being lowered, so that what is emitted lies between the two.
-pub struct Mark {
-    mark: Op,
-    op: Op,
-}
+/// Stands before the op that is being lowered.
+pub struct Mark(Option<Op>);
 
 impl Mark {
-    /// Puts a mark before an op.
-    pub fn before(op: Op) -> Option<Self> {
-        let mark = op.clone_detached();
-        op.block()?.insert_before(op, mark);
-        Some(Self { mark, op })
+    /// A mark for the ops of a block, which must not be empty.
+    pub fn new(block: Block) -> Self {
+        let first = block.ops().first().copied();
+        let make = |op: Op| {
+            let (b, ty) = (Builder::before(op), Type::tensor(&[], Type::f32(op.ctx())));
+            FullOp::build(&b, dynamlir_dialect::ir::Attr::scalar(ty.element(), 0.0), ty).op()
+        };
+        Self(first.map(make))
     }
 
-    /// Takes the mark away. Where something `bad` was emitted, all that was emitted goes, too, and the answer is false.
-    pub fn keeps(self, bad: impl Fn(Op) -> bool) -> bool {
-        let mut emitted = Vec::new();
-        let mut at = self.mark.next();
-        while let Some(op) = at.filter(|&op| op != self.op) {
-            emitted.push(op);
-            at = op.next();
+    /// What is emitted from now on for `op` comes after the mark.
+    pub fn put_before(&self, op: Op) {
+        if let Some(mark) = self.0 {
+            mark.move_before(op);
         }
-        self.mark.erase();
-        let keeps = !emitted.iter().any(|&op| bad(op));
-        if !keeps {
-            emitted.into_iter().rev().for_each(Op::erase);
-        }
-        keeps
+    }
+
+    /// What was emitted for `op`.
+    pub fn emitted(&self, op: Op) -> Vec<Op> {
+        std::iter::successors(self.0.and_then(Op::next), |op| op.next()).take_while(|&next| next != op).collect()
     }
 }
 
-/// Whether an elementwise primitive computes with elements that it does not take.
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if let Some(mark) = self.0 {
+            mark.erase();
+        }
+    }
+}
+
+/// Whether an elementwise primitive computes with elements that it does not take: fakes accept more element types than
+/// eager's kernels do (`glu` of integers), which raise.
 pub fn is_mistyped(op: Op) -> bool {
     let takes = |value: Value| {
         let element = value.ty().element();

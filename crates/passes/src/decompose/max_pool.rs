@@ -11,7 +11,7 @@ use super::{
     product::in_order,
     window::{Axis, Windows},
 };
-use crate::{anchors, emit::Scalar};
+use crate::emit::Scalar;
 
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -81,12 +81,10 @@ fn in_windows(c: &Call, x: Value, windows: &Windows) -> Option<Value> {
     let reach = |axis: Axis| axis.size + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
     let counted = [height, width].into_iter().all(|axis| reach(axis) >= 0 && reach(axis) / axis.stride + 1 == axis.count);
     let single = ty.element().is_float() && ty.element().width() == 32 && ty.rank() == 4;
-    (counted && single && c.vector_bits >= 256 && in_order(c)).then_some(())?;
+    (counted && single && in_order(c)).then_some(())?;
     let pair = |of: fn(Axis) -> i64| [of(height), of(width)];
     let sizes = [pair(|axis| axis.kernel), pair(|axis| axis.stride), pair(|axis| axis.padding), pair(|axis| axis.dilation)];
-    let pooled = c.e.max_pool(x, sizes, result);
-    let windows = anchors::windows::Windows::of(pooled.def()?, &ty.strides())?;
-    anchors::cut::choose(&windows, c.vector_bits).is_ok().then_some(pooled)
+    Some(c.e.max_pool(x, sizes, result))
 }
 
 /// Runs over values and their places, from the smallest number at a first place.

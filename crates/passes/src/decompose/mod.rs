@@ -7,8 +7,8 @@
 //! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
 //! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
 //!
-//! Products of matrices become primitives where code with the vectors of the module's target is expected to beat the library,
-//! or `dynamo.choices` on the module says so; with `list-problems` those met are listed there ([`crate::anchors::choices`]).
+//! What is lowered does not depend on the machine. Where that may decide – a product, which the library may be faster at; an
+//! operation that GPUs have no code for – the op stays with its code as its body, and `dynamo-select` takes one of the two.
 #![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -21,7 +21,6 @@ pub mod compare;
 pub mod create;
 pub mod distance;
 pub mod formula;
-pub mod gpu;
 pub mod histogram;
 pub mod index;
 pub mod index_write;
@@ -60,16 +59,16 @@ mod window;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Target, Value},
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
-    pass_options,
+    ops::{self, AtenOp, YieldOp},
+    pass::{Pass, PassError, PassResult, Run, Statistic},
 };
-use std::{collections::HashMap, rc::Rc};
+use std::collections::HashMap;
 
-use crate::anchors::choices::Choices;
+use crate::select::is_optional;
 
 pub use call::Call;
 pub use keep::KEEP;
-use mark::Mark;
+use mark::{Mark, is_mistyped};
 
 /// Lowers one op: values of exactly its result types (any value of the right type for an unused result), or None to
 /// leave it. Emitted ops that end up unused are erased later, so that it may decline late.
@@ -115,7 +114,7 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
 pub const PASS: Pass = Pass {
     name: "dynamo-decompose",
     description: "Lower ATen ops to primitive ops",
-    options: DecomposeOptions::DECLARED,
+    options: &[],
     statistics: &[LOWERED, INLINED, LEFT],
     run,
 };
@@ -129,21 +128,8 @@ pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
 }
 
-pass_options! {
-    /// Options of `dynamo-decompose`.
-    pub struct DecomposeOptions {
-        /// list the problems that there is a choice for, as dynamo.problems on the module (false)
-        list_problems: bool = false,
-    }
-}
-
 fn run(module: Op, pass: &Run) -> PassResult {
-    let target = Target::of(module);
-    let gpu = target.is_gpu();
-    // A GPU's kernels know nothing of the processor.
-    let bits = if gpu { (0, 0) } else { (target.vector_bits, target.library_vector_bits) };
-    let options: DecomposeOptions = pass.options()?;
-    let choices = Rc::new(Choices::of(module, options.list_problems)?);
+    let wide = Target::of(module).vector_bits >= 512;
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
@@ -152,7 +138,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut named = Vec::new();
     for function in public {
         let Some(block) = function.body() else { continue };
-        decompose_block(block, &lowerings, &private, &mut named, (bits, &choices, gpu), pass)?;
+        decompose_block(block, (&lowerings, &private), wide, &mut named, pass)?;
         sweep(block);
     }
     // The decompositions of decompositions are named by private functions only.
@@ -162,7 +148,6 @@ fn run(module: Op, pass: &Run) -> PassResult {
     named.sort_unstable();
     named.dedup();
     named.iter().filter_map(|name| private.get(name)).for_each(|function| function.erase());
-    choices.finish(module);
     Ok(())
 }
 
@@ -174,32 +159,41 @@ struct Work {
 
 fn decompose_block(
     block: Block,
-    lowerings: &HashMap<&str, Lowering>,
-    private: &HashMap<String, Op>,
+    (lowerings, private): (&HashMap<&str, Lowering>, &HashMap<String, Op>),
+    wide: bool,
     named: &mut Vec<String>,
-    (bits, choices, gpu): ((i64, i64), &Rc<Choices>, bool),
     pass: &Run,
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
+    let mark = Mark::new(block);
     while let Some(Work { op, within }) = work.pop() {
         if has_complex(op) {
             // There is no code for complex numbers: they pass between torch's operators.
             op.remove_attr("decomposition");
             continue;
         }
-        let Some(call) = Call::new(op, bits, choices) else { continue };
+        let Some(call) = Call::new(op, wide) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
         // On floats alone, nothing can go wrong with elements.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
-        let mark = if (gpu || unsure) && lowering.is_some() { Mark::before(op) } else { None };
+        mark.put_before(op);
         let values = lowering.and_then(|lower| lower(&call));
-        let keeps = mark.is_none_or(|mark| mark.keeps(|op| gpu && gpu::has_no_code(op) || mark::is_mistyped(op)));
-        if let Some(values) = values.filter(|_| keeps) {
-            replace(op, call.schema(), &values)?;
+        let emitted = mark.emitted(op);
+        let mistyped = unsure && emitted.iter().any(|&op| is_mistyped(op));
+        if mistyped {
+            emitted.iter().rev().for_each(|op| op.erase());
+        }
+        if let Some(values) = values.filter(|_| !mistyped) {
+            check_types(op, call.schema(), &values)?;
             pass.count(&LOWERED, 1);
+            if emitted.iter().any(|&op| is_optional(op)) {
+                keep_call(op, &emitted, &values);
+            } else {
+                replace(op, &values);
+            }
             continue;
         }
         op.remove_attr("decomposition");
@@ -210,27 +204,51 @@ fn decompose_block(
             continue;
         };
         pass.count(&INLINED, 1);
-        replace(op, call.schema(), &values)?;
+        check_types(op, call.schema(), &values)?;
+        replace(op, &values);
         let within: Vec<String> = within.into_iter().chain([name]).collect();
         work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));
     }
     Ok(())
 }
 
-/// Puts `values` in the place of the op's results.
-fn replace(op: Op, schema: &str, values: &[Value]) -> PassResult {
+/// What is put in the place of an op's results must have their types.
+fn check_types(op: Op, schema: &str, values: &[Value]) -> PassResult {
     let results = op.results();
     if results.len() != values.len() {
         return Err(PassError::at(op, format!("the lowering of {schema} gives {} values for {} results", values.len(), results.len())));
     }
-    for (result, &value) in results.iter().zip(values) {
+    for (result, value) in results.iter().zip(values) {
         if result.ty() != value.ty() {
             return Err(PassError::at(op, format!("the lowering of {schema} gives {} for {}", value.ty(), result.ty())));
         }
+    }
+    Ok(())
+}
+
+/// Puts `values` in the place of the op's results.
+fn replace(op: Op, values: &[Value]) {
+    for (result, &value) in op.results().into_iter().zip(values) {
         result.replace_all_uses_with(value);
     }
     op.erase();
-    Ok(())
+}
+
+/// Leaves the op, with what was emitted for it as its body.
+fn keep_call(op: Op, emitted: &[Op], values: &[Value]) {
+    let (b, attrs) = (Builder::before(op), op.attrs());
+    let mut attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).filter(|(name, _)| *name != "decomposition").collect();
+    if product::is_followed(op) {
+        attrs.push(ops::FOLLOWED.with(op.ctx(), ()));
+    }
+    let results: Vec<_> = op.results().iter().map(|result| result.ty()).collect();
+    let (kept, body) = b.op_with_body(AtenOp::NAME, &op.operands(), &results, &attrs, &[]);
+    for &inner in emitted {
+        inner.detach();
+        body.append(inner);
+    }
+    YieldOp::build(&Builder::at_end(body, op.loc()), values);
+    replace(op, &kept.results());
 }
 
 /// Copies the function's body before the op, at the op's location. Returns the values that it returns and the copies;

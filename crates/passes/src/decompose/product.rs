@@ -1,16 +1,9 @@
-//! Products of matrices and convolutions that generated code computes faster than the library, or that it can fuse something
-//! into: as the cost model expects, or as somebody has measured ([`crate::anchors::choices`]).
+//! Products of matrices and convolutions. Whether code or the library computes them is for `dynamo-select`.
 
 use dynamlir_dialect::ir::{Attr, Op, Type, Value};
 
 use super::{Call, Lowering, activation, arith, pointwise};
-use crate::anchors::{
-    choices::{Decision, Question},
-    choose::{Outline, is_possible, is_worth_generating},
-    problem::Problem,
-    strategy,
-    windows::{Windows, is_possible_windows, is_worth_generating_windows},
-};
+use crate::anchors::windows::Windows;
 
 /// Schema and lowering. What is declined stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -22,51 +15,14 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.mv.default", mm),
 ];
 
-/// The product, or None where the library is left to it.
+/// The product, for which there is code in single precision only.
 fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
-    let result = c.result_type(0);
-    let real = [lhs.ty(), rhs.ty(), result].iter().all(|ty| ty.element().is_float() && ty.element().width() == 32);
-    let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
-    let repeats = left[..batch].iter().product();
-    let columns = right.get(batch + 1).copied().unwrap_or(1);
-    let sizes = (left[batch], columns, right[batch]);
-    let dotted = !is_turned(lhs, batch) && is_turned(rhs, batch);
-    let outline = Outline { repeats, sizes, dotted, followed: is_followed(c.op) };
-    (real && is_possible(outline, c.vector_bits)).then_some(())?;
-    let decision = c.choices.decide(c.op.ctx(), is_worth_generating(outline, c.vector_bits, c.library_bits), || {
-        let operands = layouts(c);
-        let [.., (left, left_strides), (right, right_strides)] = &operands[..] else { return None };
-        let problem = Problem::of(batch, (left, left_strides), (right, right_strides))?;
-        let strategies = strategy::strategies(&problem, c.vector_bits);
-        let schema = c.schema().to_owned();
-        Some(Question { schema, operands, numbers: Vec::new(), followed: outline.followed, work: problem.work(), strategies })
-    });
-    decided(decision, || c.e.matmul(lhs, rhs, batch))
-}
-
-/// The primitive, with the strategy that it is to be computed by; None where the library is.
-fn decided(decision: Decision, make: impl FnOnce() -> Value) -> Option<Value> {
-    let strategy = match decision {
-        Decision::Library => return None,
-        Decision::Code(strategy) => strategy,
-    };
-    let value = make();
-    if let (Some(strategy), Some(op)) = (strategy, value.def()) {
-        strategy.mark(op);
-    }
-    Some(value)
-}
-
-/// Sizes and strides of all arguments that are tensors, as eager has them.
-fn layouts(c: &Call) -> Vec<(Vec<i64>, Vec<i64>)> {
-    let given = c.op.attr("operand_strides").and_then(Attr::as_array).unwrap_or_default();
-    let strides = |i: usize| given.get(i)?.as_i64s();
-    let operands = (0..c.len()).filter_map(|i| c.arg(i)?.as_operand());
-    operands.map(|i| (c.op.operand(i).ty(), strides(i))).map(|(ty, given)| (ty.shape(), given.unwrap_or_else(|| ty.strides()))).collect()
+    let real = [lhs.ty(), rhs.ty(), c.result_type(0)].iter().all(|ty| ty.element().is_f32());
+    real.then(|| c.e.matmul(lhs, rhs, batch))
 }
 
 /// Whether something point by point follows, that can be its epilogue.
-fn is_followed(op: Op) -> bool {
+pub(super) fn is_followed(op: Op) -> bool {
     let listed = |table: &[(&str, Lowering)], schema: &str| table.iter().any(|&(name, _)| name == schema);
     let is_pointwise = |schema: &str| [pointwise::TABLE, arith::TABLE, activation::TABLE].into_iter().any(|table| listed(table, schema));
     op.result(0).uses().into_iter().any(|used| match used.op.attr_str("schema").as_deref() {
@@ -74,12 +30,6 @@ fn is_followed(op: Op) -> bool {
         Some(schema) => is_pointwise(schema),
         None => false,
     })
-}
-
-/// Whether the last two dimensions were exchanged, so that memory runs along the first of them.
-fn is_turned(value: Value, batch: usize) -> bool {
-    let dims = value.def().filter(|op| op.is("dynamo.permute")).and_then(|op| op.attr_i64s("dims"));
-    dims.is_some_and(|dims| dims.len() == batch + 2 && dims[batch + 1] == batch as i64)
 }
 
 fn mm(c: &Call) -> Option<Vec<Value>> {
@@ -112,14 +62,7 @@ fn convolution(c: &Call) -> Option<Vec<Value>> {
     };
     let (strides, padding, dilation) = (pair(3)?, pair(4)?, pair(5)?);
     let sums = c.e.convolution(input, weight, [strides, padding, dilation], c.int(8)?, ty);
-    let windows = Windows::of(sums.def()?, &input.ty().strides())?;
-    is_possible_windows(&windows, c.vector_bits).then_some(())?;
-    let decision = c.choices.decide(c.op.ctx(), is_worth_generating_windows(&windows, c.vector_bits), || {
-        let numbers = [strides, padding, dilation].map(Vec::from).into_iter().chain([vec![windows.groups]]).collect();
-        let (schema, strategies) = (c.schema().to_owned(), strategy::window_strategies(&windows, c.vector_bits));
-        Some(Question { schema, operands: layouts(c), numbers, followed: is_followed(c.op), work: windows.work(), strategies })
-    });
-    let sums = decided(decision, || sums)?;
+    Windows::of(sums.def()?, &input.ty().strides())?;
     Some(vec![match c.tensor(2) {
         Some(bias) => c.e.add(sums, c.e.broadcast(bias, &ty.shape(), &[1])),
         None => sums,

@@ -86,6 +86,9 @@ fn check(function: Op) -> PassResult {
         return Err(PassError::at(function, "expected straight-line code: one block"));
     }
     for op in function.body().map(Block::ops).unwrap_or_default() {
+        if crate::select::code_of(op).is_some() {
+            return Err(PassError::at(op, "the call has code beside it: dynamo-select takes one of the two first"));
+        }
         if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().shape().iter().any(|&size| size < 0)) {
             return Err(PassError::at(op, "dynamo-fuse needs static sizes: kernels are specialised on them"));
         }

@@ -57,6 +57,8 @@ def Dynamo_Dialect : Dialect {
     "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,
     "::mlir::TypeAttr":$signature, "::mlir::UnitAttr":$scratch, "::mlir::DictionaryAttr":$matmul, "::mlir::StringAttr":$choice,
     "::mlir::StringAttr":$unscheduled, "::mlir::UnitAttr":$backward,
+    // Of an ATen operator with code (02): something point by point follows, that the code can take in.
+    "::mlir::UnitAttr":$followed,
     // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; along which
     // dimension a scan runs; how many batch dimensions a contraction has; which piece of a reduction is computed; whether a
     // loop asks for what it reads next.

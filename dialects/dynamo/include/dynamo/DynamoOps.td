@@ -30,7 +30,10 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
     * `functional`: the schema of the variant that returns what this one writes;
     * `decomposition`: a function with torch's own decomposition of the op;
     * `operand_strides`, `result_strides`: the layouts that eager saw, once
-      the values are builtin tensors.
+      the values are builtin tensors;
+    * a body of primitives, at stage 02: what to compute instead of the call.
+      It uses the operands, or what they were made of, and yields the results.
+      `dynamo-select` takes the one or the other.
 
     ```mlir
     %2 = dynamo.aten "aten.add.Tensor"(%0, %1) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
@@ -38,6 +41,10 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
     %3 = dynamo.aten "aten.relu_.default"(%0) args [#dynamo.operand<0>]
            {aliases = array<i64: 0>, mutates = array<i64: 0>, functional = "aten.relu.default"}
            : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+    %4 = dynamo.aten "aten.mm.default"(%x, %w) args [#dynamo.operand<0>, #dynamo.operand<1>] code {
+      %5 = dynamo.matmul %x, %w batch 0 : tensor<8x16xf32>, tensor<16x4xf32> -> tensor<8x4xf32>
+      dynamo.yield %5 : tensor<8x4xf32>
+    } : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
     ```
   }];
   let arguments = (ins StrAttr:$schema, Variadic<Dynamo_AnyTensor>:$inputs, ArrayAttr:$args,
@@ -46,8 +53,20 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
       OptionalAttr<ArrayAttr>:$operand_strides, OptionalAttr<ArrayAttr>:$result_strides,
       UnitAttr:$grad_enabled);
   let results = (outs Variadic<Dynamo_AnyTensor>:$outputs);
-  let assemblyFormat = "$schema `(` $inputs `)` `args` $args attr-dict `:` functional-type($inputs, $outputs)";
+  let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
+  let assemblyFormat = "$schema `(` $inputs `)` `args` $args (`code` $bodies^)? attr-dict `:` functional-type($inputs, $outputs)";
   let hasVerifier = 1;
+}
+
+def Dynamo_YieldOp : Op<Dynamo_Dialect, "yield", [Pure, Terminator, HasParent<"AtenOp">]> {
+  let summary = "the results of the code of an ATen operator";
+  let description = [{
+    ```mlir
+    dynamo.yield %r : tensor<8x4xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
 def Dynamo_CheckRangeOp : Op<Dynamo_Dialect, "check_range"> {
