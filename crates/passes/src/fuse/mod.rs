@@ -26,7 +26,7 @@ pub mod verify;
 use crate::anchors;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
-    ops::{BroadcastOp, DynamoOp, GatherOp},
+    ops::{AtenOp, BroadcastOp, DynamoOp, GatherOp},
     pass::{Options, Pass, PassError, PassResult, Run, Statistic},
     pass_options,
     upstream::func,
@@ -86,7 +86,7 @@ fn check(function: Op) -> PassResult {
         return Err(PassError::at(function, "expected straight-line code: one block"));
     }
     for op in function.body().map(Block::ops).unwrap_or_default() {
-        if crate::select::code_of(op).is_some() {
+        if op.is(AtenOp::NAME) && op.num_regions() > 0 {
             return Err(PassError::at(op, "the call has code beside it: dynamo-select takes one of the two first"));
         }
         if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().shape().iter().any(|&size| size < 0)) {

@@ -98,7 +98,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let choices = Choices::of(module, options.list_problems)?;
     let functions = module.body().map(Block::ops).unwrap_or_default();
     for block in functions.into_iter().filter(|op| op.is(func::FUNC)).filter_map(Op::body) {
-        for (call, code) in block.ops().into_iter().filter_map(|op| Some((AtenOp::cast(op)?, code_of(op)?))) {
+        for (call, code) in block.ops().into_iter().filter_map(with_code) {
             let selection = decide(call, code, &target, &choices);
             if options.print_selection {
                 let by = if selection.what == What::Library { "library" } else { "code" };
@@ -113,9 +113,9 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// The code of an operator, if it has any.
-pub(crate) fn code_of(op: Op) -> Option<Block> {
-    (op.num_regions() > 0).then(|| op.body())?
+/// An operator with its code, if it has any.
+fn with_code(op: Op) -> Option<(AtenOp, Block)> {
+    Some((AtenOp::cast(op)?, op.body()?))
 }
 
 fn decide(call: AtenOp, code: Block, target: &Target, choices: &Choices) -> Selection {

@@ -1,6 +1,6 @@
 //! What an operation takes. Sizes are computed for every operator of a graph while it is captured, so each has to be
-//! far below a microsecond: `cargo test --release -p dynamlir-shapes --test speed -- --ignored --nocapture` prints it.
-#![expect(clippy::expect_used, reason = "a test whose sizes overflow has failed")]
+//! far below a microsecond: `cargo run --release -p dynamlir-shapes --example speed` prints it.
+#![expect(clippy::expect_used, reason = "the sizes are small")]
 
 use std::{hint::black_box, time::Instant};
 
@@ -16,9 +16,7 @@ fn time<T>(what: &str, operation: impl Fn() -> T) {
     println!("{what:32} {:4} ns", started.elapsed().as_nanos() / u128::from(ROUNDS));
 }
 
-#[test]
-#[ignore = "prints times, which a test cannot judge on a busy machine"]
-fn nanoseconds_per_operation() {
+fn main() {
     let mut scope = Scope::new();
     let (batch, length) = (Dim::from(scope.fresh_size(8)), Dim::from(scope.fresh_size(128)));
     let (one, four) = (Dim::from(1), Dim::from(4));
