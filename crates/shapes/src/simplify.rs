@@ -134,15 +134,17 @@ impl Expr {
         let mut sum = self.clone();
         // Each round takes calls out of the sum and puts their operands, which are less deep, in their place.
         loop {
+            // k counts modulo d as well, where k·m does not overflow.
             let inner = |term: &Term| match term.monomial.single()? {
                 Atom::Call(call) if call.function == Function::Mod => {
                     let (x, m) = by_number(call)?;
-                    (term.coefficient.checked_mul(m)? % d == 0).then(|| (term.clone(), x.clone()))
+                    let (_, k) = number::nearest(term.coefficient, d);
+                    (i128::from(k) * i128::from(m) % i128::from(d) == 0).then(|| (term.clone(), x.clone(), k))
                 }
                 _ => None,
             };
-            let Some((term, x)) = sum.terms().iter().find_map(inner) else { return Ok(sum) };
-            sum = sum.sub(&Self::term(term.coefficient, term.monomial)?)?.add(&x.scale(term.coefficient)?)?;
+            let Some((term, x, k)) = sum.terms().iter().find_map(inner) else { return Ok(sum) };
+            sum = sum.sub(&Self::term(term.coefficient, term.monomial)?)?.add(&x.scale(k)?)?;
         }
     }
 

@@ -195,6 +195,12 @@ fn sizes_do_not_grow_without_end() {
     assert_eq!(error, Some(ShapeError::TooLarge));
 }
 
+/// Found by the property tests: 2^63 − 1 = 3·k + 1.
+#[test]
+fn multiples_count_modulo_the_divisor_before_they_overflow() {
+    assert_eq!(dim("(s0 mod 3)*9223372036854775807 mod 3"), dim("s0 mod 3"));
+}
+
 #[test]
 fn faulty_text_is_told_where() {
     let scope = sizes();

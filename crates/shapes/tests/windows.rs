@@ -1,6 +1,8 @@
 //! Views of windows against an enumeration of the elements they show, for numbers and for symbols.
 #![expect(clippy::expect_used, reason = "a test whose sizes overflow has failed")]
 
+mod common;
+
 use dynamlir_shapes::{Bindings, Dim, Predicate, Relation, Scope, ShapeError, Symbol, Window};
 use proptest::prelude::*;
 
@@ -140,7 +142,7 @@ fn reordered(window: &Window<i64>, index_of: impl Fn(&[i64]) -> Option<Vec<i64>>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(common::config(1000))]
 
     #[test]
     fn views_show_the_elements_they_should(window in windows(), dim in 0_usize..4, start in -7_i64..8, end in -7_i64..8, step in 1_i64..4) {
