@@ -104,17 +104,40 @@ def load(
     ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
     a dump's, and else the text itself. ``dump`` is a folder for the stages from there on. `ValueError` where the text
     is not such a program, and where its ``dynamo.target`` is a machine whose code this one cannot run: its stages are
-    dumped all the same, down to LLVM IR.
+    dumped all the same, down to LLVM IR. A text of several entries is for `load_entries`.
     """
+    entries = _load(path, stage, dump)
+    if len(entries) > 1:
+        names = ", ".join(entries)
+        raise ValueError(f"{os.fspath(path)} has the entries {names}: dynamlir.load_entries gives them by name")
+    return next(iter(entries.values()))
+
+
+def load_entries(
+    path: str | os.PathLike[str], stage: str | None = None, *, dump: str | os.PathLike[str] | None = None
+) -> dict[str, Executable]:
+    """As `load`, for a text with any number of entries: each ``func.func`` with ``dynamo.entry``, by its name.
+
+    Each is called by itself. They share the kernels that they have in common.
+    """
+    return _load(path, stage, dump)
+
+
+def _load(
+    path: str | os.PathLike[str], stage: str | None, dump: str | os.PathLike[str] | None
+) -> dict[str, Executable]:
+    """The entries of a text, named in profiles as the file is, and where it has several as the entry is."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"dynamlir.load takes the path of a dumped .mlir file, not {path!r}")
     if stage is not None and not isinstance(stage, str):
         raise TypeError(f"dynamlir.load takes the name of a stage such as 'linalg', not {stage!r}")
     parsing.check(os.fspath(path))
     options = {} if dump is None else {"dump": os.fspath(dump)}
-    executable = native.module().load(os.fspath(path), stage, options)
-    executable.times(os.path.basename(path))
-    return executable
+    entries = dict(native.module().load(os.fspath(path), stage, options))
+    for name, executable in entries.items():
+        file = os.path.basename(path)
+        executable.times(file if len(entries) == 1 else f"{file} @{name}")
+    return entries
 
 
 __all__ = [
@@ -136,6 +159,7 @@ __all__ = [
     "fallbacks",
     "last_compile",
     "load",
+    "load_entries",
     "profile",
     "reset",
     "trace_steps",

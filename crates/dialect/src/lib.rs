@@ -5,6 +5,7 @@
 //! - [`context`]: contexts with the dialects in use registered, parsing, printing, running pipelines,
 //! - [`llvm`]: what LLVM's code generator lets one decide per process,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
+//! - [`program`]: the entries and kernels of a module,
 //! - [`transform`]: running transform-dialect schedules,
 //! - [`ops`]: the dialect's operations and attributes with their types, generated from its ODS files,
 //! - [`upstream`]: names and builders of the upstream operations in use.
@@ -16,6 +17,7 @@ pub mod llvm;
 pub mod ops;
 pub mod opt;
 pub mod pass;
+pub mod program;
 pub mod transform;
 pub mod upstream;
 

@@ -1,4 +1,4 @@
-//! At what multiples the arguments of kernels lie, over all launches of a plan.
+//! At what multiples the arguments of kernels lie, over all launches of all plans.
 //!
 //! A GPU's kernel moves several elements at once where their address allows it, and equal kernels are one, wherever in a buffer
 //! their operands lie. What begins in the middle of memory, as a piece of a concatenation does, may allow less than what begins
@@ -7,13 +7,8 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::{
-    ir::{Block, Op},
-    ops,
-};
+use dynamlir_dialect::{ir::Op, ops, program::kernels};
 use dynamlir_runtime::{Layout, Plan, Reg, Step};
-
-use crate::plan::kernels_module;
 
 /// No code asks for more.
 const MOST: i64 = 16;
@@ -59,12 +54,18 @@ pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
     found
 }
 
-/// Writes them on the kernels of a module, where the GPU's schedule reads them.
-pub fn note(module: Op, plan: &Plan) {
-    let functions = kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
-    for (kernel, known) in plan.kernels.iter().zip(alignments(plan)) {
-        for function in functions.iter().filter(|function| function.symbol().as_ref() == Some(&kernel.name)) {
-            ops::ALIGNMENTS.set(*function, &known);
+/// Writes them on the kernels of a module, where the GPU's schedule reads them: the worst of all plans.
+pub fn note<'a>(module: Op, plans: impl IntoIterator<Item = &'a Plan>) {
+    let mut worst: HashMap<&str, Vec<i64>> = HashMap::new();
+    for plan in plans {
+        for (kernel, known) in plan.kernels.iter().zip(alignments(plan)) {
+            let least = worst.entry(&kernel.name).or_insert_with(|| known.clone());
+            least.iter_mut().zip(known).for_each(|(least, known)| *least = known.min(*least));
+        }
+    }
+    for function in kernels(module) {
+        if let Some(known) = function.symbol().and_then(|name| worst.get(name.as_str())) {
+            ops::ALIGNMENTS.set(function, known);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A module goes through all stages and comes back as a plan with linked kernels.
+//! A module goes through all stages and comes back as plans with linked kernels, one for each entry.
 
-use std::{path::PathBuf, time::Instant};
+use std::{collections::HashMap, path::PathBuf, time::Instant};
 
 use dynamlir_codegen::{llvm::to_llvm_ir, packed, pipelines::Stage};
 use dynamlir_dialect::{
@@ -8,17 +8,18 @@ use dynamlir_dialect::{
     context::module_op,
     ir::{Block, Op},
     ops,
+    program::{entries, kernels, kernels_module},
 };
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Code, Device, Jit, Kernel, Plan};
 use melior::ir::Module;
 
 use crate::{
-    Error, Report, alignment, cache, detect, gpu, kernels, memory,
+    Error, Report, alignment, cache, detect, gpu,
     parts::{self, declare},
     placement::Placement,
-    plan::{kernels_module, read},
-    problems,
+    plan, problems,
+    report::EntryReport,
     stages::{Dumper, advance},
 };
 
@@ -37,14 +38,24 @@ pub struct Options {
     pub choices: Vec<(String, String)>,
 }
 
-/// A compiled graph, ready for the runtime.
+/// A compiled module, ready for the runtime.
 pub struct Compiled {
+    /// What can be called, in the order of the text; never empty.
+    pub entries: Vec<Entry>,
+    /// What was done for all of them.
+    pub report: Report,
+}
+
+/// A function of a module that is called from outside.
+pub struct Entry {
+    /// Its symbol.
+    pub name: String,
     /// What to do per call.
     pub plan: Plan,
-    /// The kernels of `plan.kernels`, in order.
+    /// The kernels of `plan.kernels`, in order. Entries share those of one name.
     pub kernels: Code,
-    /// What was done.
-    pub report: Report,
+    /// What a call does.
+    pub report: EntryReport,
 }
 
 /// Asked between stages; an error ends the compilation.
@@ -101,16 +112,17 @@ fn compile_module(
         return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
     }
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
-    let plan = read(module_op(module))?;
+    let planned = plans(module_op(module))?;
     if is_gpu {
-        alignment::note(module_op(module), &plan);
+        alignment::note(module_op(module), planned.iter().map(|(_, plan, _)| plan));
     }
-    let names: Vec<String> = plan.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+    let mut names: Vec<String> = Vec::new();
+    for kernel in planned.iter().flat_map(|(_, plan, _)| &plan.kernels) {
+        if !names.contains(&kernel.name) {
+            names.push(kernel.name.clone());
+        }
+    }
     report.kernels.clone_from(&names);
-    report.launches = plan.steps.iter().filter(|step| matches!(step, dynamlir_runtime::Step::Launch { .. })).count();
-    report.launched = kernels::describe(module_op(module));
-    report.workspace_bytes = plan.workspace_bytes;
-    report.live_bytes = memory::live_bytes(&plan);
 
     // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
     let cached = !(options.no_cache || dumper.is_on() || from.is_after(linalg));
@@ -132,12 +144,24 @@ fn compile_module(
             found.known.push((name, kernel));
         }
     }
-    let kernels = names
-        .iter()
-        .map(|name| found.known.iter().find(|(known, _)| known == name).map(|(_, kernel)| kernel.clone()))
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Error::Plan("a launch names a kernel that does not exist".into()))?;
-    Ok(Compiled { plan, kernels: cache::together(kernels), report })
+    let code: HashMap<String, cache::Code> = found.known.into_iter().collect();
+    let entries = planned.into_iter().map(|(name, plan, report)| {
+        let kernels = plan.kernels.iter().map(|kernel| code.get(&kernel.name).cloned()).collect::<Option<_>>();
+        let kernels = kernels.ok_or_else(|| Error::Plan("a launch names a kernel that does not exist".into()))?;
+        Ok(Entry { name, plan, kernels: cache::together(kernels), report })
+    });
+    Ok(Compiled { entries: entries.collect::<Result<_, Error>>()?, report })
+}
+
+/// The name, plan and report of each entry.
+fn plans(module: Op) -> Result<Vec<(String, Plan, EntryReport)>, Error> {
+    let planned = |entry: Op| {
+        let plan = plan::read(module, entry)?;
+        let report = EntryReport::of(entry, &plan);
+        Ok((entry.symbol().unwrap_or_default(), plan, report))
+    };
+    let planned: Vec<_> = entries(module).into_iter().map(planned).collect::<Result<_, Error>>()?;
+    if planned.is_empty() { Err(Error::Plan("no function has the attribute dynamo.entry".into())) } else { Ok(planned) }
 }
 
 /// Kernels found in the cache, and the keys of those that were not.
@@ -167,9 +191,8 @@ fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: &Stage, dump
 /// Takes the bodies of the kernels that are compiled already.
 fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
     let mut taken = Taken::default();
-    let Some(body) = kernels_module(module).and_then(Op::body) else { return taken };
     let made_for = placement.key(module);
-    for func in body.ops().into_iter().filter(|op| op.attr("dynamo.kernel").is_some()) {
+    for func in kernels(module).into_iter().filter(|op| ops::KERNEL.is_on(*op)) {
         let (Some(name), key) = (func.symbol(), cache::key(func, &made_for)) else { continue };
         match cache::find(&key) {
             Some((kernel, unscheduled)) => {

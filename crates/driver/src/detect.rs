@@ -2,7 +2,7 @@
 //!
 //! | stage | what tells |
 //! |---|---|
-//! | aten | the graph function works on `!dynamo.tensor` |
+//! | aten | the entries work on `!dynamo.tensor` |
 //! | functional, prims, kernels | on tensors; the contract passes tell which, and launches are at kernels |
 //! | planned and later | on memrefs; the kernels tell: primitives, linalg on tensors, with loops, on memrefs, LLVM |
 //!
@@ -15,15 +15,12 @@ use dynamlir_dialect::{
     context::module_op,
     ir::{Block, Op, Type},
     ops::{self, DynamoOp},
+    program::{entries, kernels},
     upstream::{linalg, llvm, scf},
 };
 use melior::ir::Module;
 
-use crate::{
-    Error,
-    plan::{entry, kernels_module},
-    stages::known,
-};
+use crate::{Error, plan::attributes::location, stages::known};
 
 /// The stages that have a contract pass: those on tensors.
 fn contracts() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -60,7 +57,8 @@ fn between(from: &str, to: &str) -> &'static [Stage] {
     &STAGES[Stage::of(from).number()..=Stage::of(to).number()]
 }
 
-/// What the graph function works on.
+/// What an entry works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Mutable,
     Tensors,
@@ -68,17 +66,51 @@ enum Level {
     Nothing,
 }
 
+impl Level {
+    /// In words.
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Mutable => "tensors that are written in place",
+            Self::Tensors => "tensors",
+            Self::Memory => "memory",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// What all entries work on; one that works on nothing is at any stage.
 fn level(module: Op) -> Result<Level, Error> {
-    let main = entry(module).ok_or_else(|| Error::Stage("no function has the attribute dynamo.entry, so there is no graph".to_owned()))?;
-    let mut types: Vec<Type> = main.body().map(Block::args).unwrap_or_default().iter().map(|arg| arg.ty()).collect();
-    main.walk(&mut |op| types.extend(op.results().iter().map(|result| result.ty())));
+    let entries = entries(module);
+    if entries.is_empty() {
+        return Err(Error::Stage("no function has the attribute dynamo.entry, so there is no graph".to_owned()));
+    }
+    let mut told: Option<(Op, Level)> = None;
+    for entry in entries {
+        let own = level_of(entry);
+        match told {
+            _ if own == Level::Nothing => {}
+            Some((first, level)) if level != own => {
+                let [first, second] = [first, entry].map(|entry| format!("@{} ({})", entry.symbol().unwrap_or_default(), location(entry)));
+                let (level, own) = (level.describe(), own.describe());
+                return Err(Error::Stage(format!("the entries are at different stages: {first} works on {level}, {second} on {own}")));
+            }
+            Some(_) => {}
+            None => told = Some((entry, own)),
+        }
+    }
+    Ok(told.map_or(Level::Nothing, |(_, level)| level))
+}
+
+fn level_of(entry: Op) -> Level {
+    let mut types: Vec<Type> = entry.body().map(Block::args).unwrap_or_default().iter().map(|arg| arg.ty()).collect();
+    entry.walk(&mut |op| types.extend(op.results().iter().map(|result| result.ty())));
     let any = |is: fn(Type) -> bool| types.iter().any(|ty| is(*ty));
-    Ok(match () {
+    match () {
         () if any(Type::is_mutable) => Level::Mutable,
         () if any(Type::is_memref) => Level::Memory,
         () if any(Type::is_tensor) => Level::Tensors,
         () => Level::Nothing,
-    })
+    }
 }
 
 /// The contract that is said, or the first one that holds.
@@ -105,9 +137,8 @@ fn on_tensors(session: &Session, module: &mut Module<'_>, said: Option<&Stage>) 
 
 /// The stages at which all kernels can be.
 fn on_memory(module: Op) -> Result<&'static [Stage], Error> {
-    let functions = kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
     let mut common = between("planned", "llvm");
-    for kernel in functions.into_iter().filter(|op| op.body().is_some()) {
+    for kernel in kernels(module).into_iter().filter(|op| op.body().is_some()) {
         let own = of_kernel(kernel);
         if common.iter().all(|stage| !own.contains(stage)) {
             let name = kernel.symbol().unwrap_or_default();

@@ -8,18 +8,14 @@ use dynamlir_dialect::{
     context::{module_op, module_text},
     ir::{Attr, Block, Op, Target},
     ops,
+    program::{entries, kernels_module},
 };
 use dynamlir_import::Frame;
 use dynamlir_nvptx::{libdevice, pipelines, ptx};
 use dynamlir_reasons as reason;
 use dynamlir_runtime::{Device, TorchAbi};
 
-use crate::{
-    Error, Report,
-    placement::Placement,
-    plan::{attributes::location, entry, kernels_module},
-    stages::Dumper,
-};
+use crate::{Error, Report, placement::Placement, plan::attributes::location, stages::Dumper};
 
 /// The chip that code is made for where a device is to run it.
 pub(crate) fn chip_for(device: Device) -> Result<String, Error> {
@@ -105,8 +101,8 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
 fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
     let mut left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
     let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, op.attr_str("dynamo.no_gpu")?))) else { return Ok(()) };
-    let launches = entry(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
-    let launch = launches.into_iter().find(|op| op.attr("kernel").and_then(Attr::as_symbol).as_deref() == Some(name.as_str()));
+    let mut launches = entries(module).into_iter().filter_map(Op::body).flat_map(Block::ops);
+    let launch = launches.find(|op| op.attr("kernel").and_then(Attr::as_symbol).as_deref() == Some(name.as_str()));
     let location = launch.map(location).and_then(|text| {
         let (file, line) = text.rsplit_once(':')?;
         Some(vec![Frame { file: file.to_owned(), line: line.parse().ok()?, function: String::new() }])

@@ -7,9 +7,7 @@ use dynamlir_dialect::{
     ops::LaunchOp,
 };
 
-use crate::plan::entry;
-
-/// One kernel of a compiled graph.
+/// One kernel of a compiled entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelReport {
     /// Its name.
@@ -22,10 +20,10 @@ pub struct KernelReport {
     pub bytes: usize,
 }
 
-/// The kernels that the planned graph function launches, in the order of their first launch.
-pub fn describe(module: Op) -> Vec<KernelReport> {
+/// The kernels that a planned entry launches, in the order of their first launch.
+pub fn describe(entry: Op) -> Vec<KernelReport> {
     let mut found: Vec<KernelReport> = Vec::new();
-    let ops = entry(module).and_then(Op::body).map(Block::ops).unwrap_or_default();
+    let ops = entry.body().map(Block::ops).unwrap_or_default();
     for launch in ops.into_iter().filter_map(LaunchOp::cast) {
         let name = launch.kernel().name;
         let at = found.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
@@ -50,7 +48,7 @@ fn bytes(ty: Type) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dynamlir_dialect::{Session, context::module_op};
+    use dynamlir_dialect::{Session, context::module_op, program::entries};
 
     #[test]
     fn launches_of_a_kernel_add_up() {
@@ -66,6 +64,6 @@ module {
 }"#;
         let module = session.parse(text).expect("parses");
         let lines = ["a.py:3", "a.py:4", "a.py:5"].map(str::to_owned).into();
-        assert_eq!(describe(module_op(&module)), [KernelReport { name: "k".into(), launches: 2, lines, bytes: 40 }]);
+        assert_eq!(describe(entries(module_op(&module))[0]), [KernelReport { name: "k".into(), launches: 2, lines, bytes: 40 }]);
     }
 }

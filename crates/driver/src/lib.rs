@@ -11,7 +11,7 @@
 //! - [`opt`]: `dynamlir-opt` of the wheel,
 //! - [`parts`]: kernels become machine code on several threads,
 //! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one strategy for,
-//! - [`plan`]: reads the planned graph function into the runtime's plan,
+//! - [`plan`]: reads planned entries into the runtime's plans,
 //! - [`report`]: what was done, for people,
 //! - [`compile`]: all of it in order.
 #![forbid(unsafe_code)]
@@ -32,7 +32,7 @@ pub mod problems;
 pub mod report;
 pub mod stages;
 
-pub use compile::{Compiled, Options, compile_text, compile_trace, parses};
+pub use compile::{Compiled, Entry, Options, compile_text, compile_trace, parses};
 pub use error::Error;
 pub use problems::{Problem, list_problems, processor};
-pub use report::Report;
+pub use report::{EntryReport, Report};

@@ -23,9 +23,10 @@ use dynamlir_dialect::{
     context::module_op,
     ir::{Attr, Builder, Op, Target},
     ops,
+    program::kernels,
 };
 
-use crate::{Error, Report, plan::kernels_module, stages::Dumper};
+use crate::{Error, Report, stages::Dumper};
 
 /// Kernels that are compiled together.
 pub struct Part {
@@ -52,7 +53,7 @@ pub fn threads() -> usize {
 /// Splits off all parts but the first, whose kernels stay in `module`.
 pub fn split(session: &Session, module: Op, names: &[String], threads: usize) -> Result<Vec<Part>, Error> {
     let whole = || vec![Part { names: names.to_vec(), module: None }];
-    let functions = kernels_module(module).and_then(Op::body).map(dynamlir_dialect::ir::Block::ops).unwrap_or_default();
+    let functions = kernels(module);
     if threads < 2 || !functions.iter().all(|&function| stands_alone(function)) {
         return Ok(whole());
     }
@@ -259,7 +260,7 @@ module {
     fn a_kernel_that_packs_weighs_more() {
         let session = Session::new();
         let module = session.parse(MODULE).expect("parses");
-        let kernels = kernels_module(module_op(&module)).and_then(Op::body).expect("has kernels").ops();
+        let kernels = kernels(module_op(&module));
         let before = size(kernels[0]);
         assert_eq!(before, size(kernels[1]));
         let scratch = Attr::dict(session.ctx(), &[("dynamo.scratch", Attr::unit(session.ctx()))]);

@@ -1,7 +1,7 @@
-//! Reads the planned graph function (stage 04 and later) into the runtime's plan.
+//! Reads planned entries (stage 04 and later) into the runtime's plans.
 //!
 //! The ops' verifiers have seen to what each op says by itself, and that a launch fits its kernel; the runtime checks bounds
-//! and overlaps. Here stands what makes a function the graph: one block of known ops on memory that is known to the byte.
+//! and overlaps. Here stands what makes a function an entry: one block of known ops on memory that is known to the byte.
 
 pub(crate) mod attributes;
 
@@ -10,40 +10,22 @@ use std::collections::HashMap;
 use dynamlir_dialect::{
     ir::{DYNAMIC, Op, Type, Value},
     ops::{self, DynamoOp, ExternOp},
-    upstream::{MODULE, func, memref},
+    program::kernels,
+    upstream::{func, memref},
 };
 use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Plan, Reg, Step};
 
 use crate::{Error, placement};
 use attributes::{arg, dtype, location, output, route};
 
-/// The function with the attribute `dynamo.entry`.
-pub fn entry(module: Op) -> Option<Op> {
-    module.body()?.ops().into_iter().find(is_entry)
-}
-
-fn is_entry(op: &Op) -> bool {
-    op.is(func::FUNC) && ops::ENTRY.is_on(*op)
-}
-
-/// `module @kernels`.
-pub fn kernels_module(module: Op) -> Option<Op> {
-    module.body()?.ops().into_iter().find(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels"))
-}
-
-/// The plan that `main` writes down.
-pub fn read(module: Op) -> Result<Plan, Error> {
-    let main = entry(module).ok_or_else(|| Error::Plan("no function has the attribute dynamo.entry".into()))?;
-    if module.body().is_some_and(|body| body.ops().iter().filter(|op| is_entry(op)).count() > 1) {
-        return Err(at(main, "more than one function has the attribute dynamo.entry"));
-    }
+/// The plan that an entry of the module writes down.
+pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
     let body = main.body().filter(|_| main.region(0).blocks().len() == 1);
-    let body = body.ok_or_else(|| at(main, "expected a graph function of one block"))?;
-    let functions = kernels_module(module).and_then(Op::body).map(dynamlir_dialect::ir::Block::ops).unwrap_or_default();
+    let body = body.ok_or_else(|| at(main, "expected an entry of one block"))?;
     let mut reader = Reader {
         plan: Plan { device: placement::device(module)?, ..Plan::default() },
         regs: HashMap::new(),
-        functions: functions.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect(),
+        functions: kernels(module).into_iter().filter_map(|op| Some((op.symbol()?, op))).collect(),
         kernels: HashMap::new(),
         workspace: None,
         next: 0,
@@ -58,7 +40,7 @@ pub fn read(module: Op) -> Result<Plan, Error> {
         reader.op(op)?;
     }
     reader.mark_mutated();
-    let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the graph function lacks dynamo.outputs"))?;
+    let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the entry lacks dynamo.outputs"))?;
     reader.plan.outputs = outputs.into_iter().map(output).collect::<Result<_, _>>()?;
     Ok(reader.plan)
 }

@@ -2,9 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use dynamlir_dialect::{ir::Op, ops::AtenOp};
+use dynamlir_dialect::{
+    ir::{Block, Op},
+    ops::AtenOp,
+    program::entries,
+};
+use dynamlir_runtime::Plan;
 
-use crate::kernels::KernelReport;
+use crate::{
+    kernels::{self, KernelReport},
+    memory::live_bytes,
+};
 
 /// Counts, times and decisions of one compilation.
 #[derive(Debug, Clone, Default)]
@@ -20,20 +28,34 @@ pub struct Report {
     pub generated: BTreeMap<String, usize>,
     /// Calls that stay with torch, by schema.
     pub extern_ops: BTreeMap<String, usize>,
-    /// Distinct kernels, in order.
+    /// Distinct kernels of all entries, in the order of their first launch.
     pub kernels: Vec<String>,
-    /// The kernels that the graph launches, with the Python lines that they are of.
-    pub launched: Vec<KernelReport>,
     /// Kernels that run as plain loops, and why their schedule was refused.
     pub unscheduled: BTreeMap<String, String>,
-    /// Launches per call.
-    pub launches: usize,
     /// How many of the kernels had been compiled before in this process.
     pub kernels_reused: usize,
+}
+
+/// What a call of one entry does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntryReport {
+    /// The kernels that it launches, with the Python lines that they are of.
+    pub launched: Vec<KernelReport>,
+    /// Launches per call.
+    pub launches: usize,
     /// Size of the workspace.
     pub workspace_bytes: usize,
     /// The most bytes of it that live at one step: no packing makes the workspace smaller.
     pub live_bytes: usize,
+}
+
+impl EntryReport {
+    /// Of a planned entry.
+    pub fn of(entry: Op, plan: &Plan) -> Self {
+        let launched = kernels::describe(entry);
+        let launches = launched.iter().map(|kernel| kernel.launches).sum();
+        Self { launched, launches, workspace_bytes: plan.workspace_bytes, live_bytes: live_bytes(plan) }
+    }
 }
 
 impl Report {
@@ -69,11 +91,11 @@ fn add(times: &mut Vec<(String, f64)>, name: &str, seconds: f64) {
     }
 }
 
-/// Counts the `dynamo.aten` calls of the graph function by schema.
+/// Counts the `dynamo.aten` calls of all entries by schema.
 pub fn aten_calls(module: Op) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
-    let Some(body) = crate::plan::entry(module).and_then(Op::body) else { return calls };
-    for call in body.ops().into_iter().filter_map(AtenOp::cast) {
+    let bodies = entries(module).into_iter().filter_map(Op::body);
+    for call in bodies.flat_map(Block::ops).filter_map(AtenOp::cast) {
         *calls.entry(call.schema()).or_default() += 1;
     }
     calls

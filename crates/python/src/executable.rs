@@ -1,8 +1,8 @@
 //! `Executable`: a compiled graph that Python calls.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use dynamlir_driver::{Compiled, Options, Report};
+use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
 use dynamlir_runtime::{self as runtime, OutputValue, Outputs};
 use pyo3::{
     exceptions::PyTypeError,
@@ -17,11 +17,12 @@ use crate::{
     torch::{self, Calls},
 };
 
-/// Machine code for one graph.
+/// Machine code for one entry of a module.
 #[pyclass(frozen)]
 pub struct Executable {
     inner: runtime::Executable,
-    report: Report,
+    report: Arc<Report>,
+    entry: EntryReport,
 }
 
 /// The compiler's options from Python's.
@@ -50,21 +51,14 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
 }
 
 impl Executable {
-    /// Loads a compiled graph.
-    pub fn new(py: Python<'_>, compiled: Compiled) -> PyResult<Self> {
-        let abi = torch::init(py)?;
+    /// Loads a compiled module: its entries by name, in order.
+    pub fn load(py: Python<'_>, compiled: Compiled) -> PyResult<Vec<(String, Self)>> {
         let start = Instant::now();
-        let Compiled { plan, kernels, mut report } = compiled;
-        let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
-            .map_err(|error| NativeError::new_err(error.to_string()))?;
-        for timed in inner.about_mut().into_iter().flat_map(|about| &mut about.timed) {
-            if let Some(kernel) = report.launched.iter().find(|kernel| timed.route.is_none() && kernel.name == timed.name) {
-                timed.bytes = kernel.bytes.checked_div(kernel.launches);
-                timed.lines = kernel.lines.iter().cloned().collect();
-            }
-        }
+        let Compiled { entries, mut report } = compiled;
+        let ready: Vec<_> = entries.into_iter().map(|entry| ready(py, entry)).collect::<PyResult<_>>()?;
         report.time("load", start.elapsed().as_secs_f64());
-        Ok(Self { inner, report })
+        let report = Arc::new(report);
+        Ok(ready.into_iter().map(|(name, inner, entry)| (name, Self { inner, report: Arc::clone(&report), entry })).collect())
     }
 
     /// The compiled graph.
@@ -87,6 +81,21 @@ impl Executable {
         }
         Ok(list)
     }
+}
+
+/// An entry that can run, under its name.
+fn ready(py: Python<'_>, entry: Entry) -> PyResult<(String, runtime::Executable, EntryReport)> {
+    let abi = torch::init(py)?;
+    let Entry { name, plan, kernels, report } = entry;
+    let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
+        .map_err(|error| NativeError::new_err(format!("@{name}: {error}")))?;
+    for timed in inner.about_mut().into_iter().flat_map(|about| &mut about.timed) {
+        if let Some(kernel) = report.launched.iter().find(|kernel| timed.route.is_none() && kernel.name == timed.name) {
+            timed.bytes = kernel.bytes.checked_div(kernel.launches);
+            timed.lines = kernel.lines.iter().cloned().collect();
+        }
+    }
+    Ok((name, inner, report))
 }
 
 #[pymethods]
@@ -135,14 +144,14 @@ impl Executable {
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("unscheduled", self.report.unscheduled.clone())?;
         let launched = PyList::empty(py);
-        for kernel in &self.report.launched {
+        for kernel in &self.entry.launched {
             let lines: Vec<&String> = kernel.lines.iter().collect();
             launched.append((&kernel.name, kernel.launches, kernel.bytes, lines))?;
         }
         dict.set_item("launched", launched)?;
-        dict.set_item("launches", self.report.launches)?;
-        dict.set_item("workspace_bytes", self.report.workspace_bytes)?;
-        dict.set_item("live_bytes", self.report.live_bytes)?;
+        dict.set_item("launches", self.entry.launches)?;
+        dict.set_item("workspace_bytes", self.entry.workspace_bytes)?;
+        dict.set_item("live_bytes", self.entry.live_bytes)?;
         dict.set_item("generated", self.report.generated.clone())?;
         dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
         dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;

@@ -36,7 +36,9 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     guarded(|| {
         let compiled =
             py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-        Executable::new(py, compiled)
+        let [(_, executable)] =
+            <[_; 1]>::try_from(Executable::load(py, compiled)?).map_err(|_| NativeError::new_err("a trace has one entry"))?;
+        Ok(executable)
     })
 }
 
@@ -65,10 +67,10 @@ fn processor() -> (String, String) {
 }
 
 /// Compiles a dumped module from the stage it is at: the one given, else the one in the file's name, else the one that the
-/// text is at. `ValueError` where the text is no program, or at no stage.
+/// text is at. Its entries by name, in order. `ValueError` where the text is not a program, or at no stage.
 #[pyfunction]
 #[pyo3(signature = (path, stage=None, options=None))]
-fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Executable> {
+fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, Executable)>> {
     torch::init(py)?;
     let bytes = std::fs::read(path).map_err(|error| std::io::Error::new(error.kind(), format!("dynamlir cannot read {path}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| PyValueError::new_err(format!("{path} is not text")))?;
@@ -77,7 +79,7 @@ fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Boun
     guarded(|| {
         let compiled = py.detach(|| dynamlir_driver::compile_text(&text, stage.as_deref(), &settings, &mut interrupted));
         let compiled = compiled.map_err(|error| raise_bad_text(py, path, error))?;
-        Executable::new(py, compiled).map_err(|error| {
+        Executable::load(py, compiled).map_err(|error| {
             if error.is_instance_of::<NativeError>(py) { PyValueError::new_err(format!("{path}: {}", error.value(py))) } else { error }
         })
     })

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
+    program::{KERNELS, kernels_module},
     upstream::MODULE,
 };
 
@@ -52,8 +53,7 @@ impl Kernels {
     /// The kernels that a module has already.
     pub(super) fn of(module: Op) -> Self {
         let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new(), outlined: 0, merged: 0 };
-        let inner = module.body().map(Block::ops).unwrap_or_default();
-        kernels.block = inner.iter().find(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels")).and_then(|op| op.body());
+        kernels.block = kernels_module(module).and_then(Op::body);
         for function in kernels.block.map(Block::ops).unwrap_or_default() {
             if let Some(name) = function.symbol() {
                 kernels.by_form.insert(form(function), name.clone());
@@ -93,7 +93,7 @@ impl Kernels {
             let ctx = module.ctx();
             let (_, block) = match module.body() {
                 Some(body) => {
-                    Builder::at_end(body, module.loc()).op_with_body(MODULE, &[], &[], &[("sym_name", Attr::str(ctx, "kernels"))], &[])
+                    Builder::at_end(body, module.loc()).op_with_body(MODULE, &[], &[], &[("sym_name", Attr::str(ctx, KERNELS))], &[])
                 }
                 None => (module, Block::new(&[])),
             };

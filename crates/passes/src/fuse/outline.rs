@@ -19,6 +19,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Loc, Op, Symbol, Type, Value},
     ops::{self, LaunchOp},
     pass::{PassError, PassResult},
+    program::KERNELS,
     upstream::func,
 };
 
@@ -95,7 +96,7 @@ fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, g
     let function = kernel(graph, group, &interface, terminator.loc());
     let name = kernels.intern(function, &name_of(graph, group));
     let types: Vec<_> = interface.outputs.iter().map(|value| value.ty()).collect();
-    let (kernel, operands) = (Symbol::nested("kernels", &name), [interface.inputs.as_slice(), &interface.tables].concat());
+    let (kernel, operands) = (Symbol::nested(KERNELS, &name), [interface.inputs.as_slice(), &interface.tables].concat());
     let build = Builder::before(terminator).with_loc(lines_of(graph, group, terminator.loc()));
     let launch = LaunchOp::build(&build, &kernel, &operands, &types);
     // Rows spread inside the kernel go with it, unless something outside uses them too.

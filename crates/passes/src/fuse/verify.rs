@@ -14,7 +14,8 @@ use dynamlir_dialect::{
     ir::{Block, Op, Value},
     ops::{self, BroadcastOp},
     pass::{Pass, PassError, PassResult, Run},
-    upstream::{MODULE, func},
+    program::kernels,
+    upstream::func,
 };
 
 /// The pass.
@@ -28,13 +29,11 @@ pub const PASS: Pass = Pass {
 
 fn run(module: Op, _run: &Run) -> PassResult {
     let top = module.body().map(Block::ops).unwrap_or_default();
-    for inner in top.iter().filter(|op| op.is(MODULE) && op.symbol().as_deref() == Some("kernels")) {
-        for function in inner.body().map(Block::ops).unwrap_or_default() {
-            if !function.is(func::FUNC) || !ops::KERNEL.is_on(function) {
-                return Err(PassError::at(function, "expected only functions marked dynamo.kernel in module @kernels"));
-            }
-            kernel(function)?;
+    for function in kernels(module) {
+        if !function.is(func::FUNC) || !ops::KERNEL.is_on(function) {
+            return Err(PassError::at(function, "expected only functions marked dynamo.kernel in module @kernels"));
         }
+        kernel(function)?;
     }
     for function in top.iter().filter(|op| op.is(func::FUNC)) {
         for op in function.body().map(Block::ops).unwrap_or_default() {

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     pass::PassError,
+    program::KERNELS,
 };
 use dynamlir_shapes::{is_dense, row_major, same_strides};
 
 use super::{
-    Window,
+    Shared, Window,
     convolution::{takes_operand, takes_result},
     externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides_attr},
-    functions,
-    kernels::{Kernels, Template, copy_template},
+    kernels::{Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
     memory::{Need, place},
     views::{at, block, view},
@@ -52,14 +52,12 @@ struct Place {
     window: Window,
 }
 
-struct Planner {
+struct Planner<'a> {
     ctx: Ctx,
     b: Builder,
     buffers: Vec<Buffer>,
     places: HashMap<Value, Place>,
-    kernels: Kernels,
-    templates: HashMap<String, Template>,
-    scratch: Block,
+    shared: &'a mut Shared,
     wishes: HashMap<Value, Wish>,
     result_types: Vec<Type>,
     result_strides: Vec<Option<Vec<i64>>>,
@@ -71,7 +69,7 @@ struct Planner {
 }
 
 /// Plans `main`; returns the new function, at the end of `main`'s block.
-pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Block, vector_bits: i64) -> Result<Op, PassError> {
+pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
     let block = main.body().ok_or_else(|| PassError::at(main, "the graph function has no body"))?;
     let ret = block.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
     let ctx = main.ctx();
@@ -97,13 +95,6 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
     let b = Builder::at_end(body, main.loc());
     let workspace = b.op("dynamo.workspace", &[], &[Type::memref(&[0], Type::int(ctx, 8), &[1], 0)], &[]);
 
-    let mut templates = HashMap::new();
-    for (name, func) in old_kernels.and_then(Op::body).map(functions).unwrap_or_default() {
-        let list = |attr: &str| func.attr_i64s(attr).ok_or_else(|| PassError::at(func, format!("a kernel without `{attr}`")));
-        let reduced = list("dynamo.reduced_dims")?.into_iter().map(|d| d as usize).collect();
-        templates.insert(name.clone(), Template { name, domain: list("dynamo.domain")?, reduced, func });
-    }
-
     let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| row_major(&ret.operand(i).ty().shape()));
     let results: Vec<(Value, Vec<i64>)> =
         (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| (ret.operand(i), strides_of(i))).collect();
@@ -112,9 +103,7 @@ pub fn plan(main: Op, old_kernels: Option<Op>, kernels_body: Block, scratch: Blo
         b,
         buffers: Vec::new(),
         places: HashMap::new(),
-        kernels: Kernels::new(ctx, kernels_body, vector_bits),
-        templates,
-        scratch,
+        shared,
         wishes: wishes(&results, &extern_operands(block)),
         result_types: results.iter().map(|(value, _)| value.ty()).collect(),
         result_strides: results.iter().map(|(_, strides)| Some(strides.clone())).collect(),
@@ -134,7 +123,7 @@ fn bytes(element: Type) -> i64 {
     i64::from(element.width().div_ceil(8))
 }
 
-impl Planner {
+impl Planner<'_> {
     fn run(
         mut self,
         main: Op,
@@ -303,13 +292,13 @@ impl Planner {
         }
         let source = Place { window: from.window.squeeze(), ..from.clone() };
         let target = Place { window: to.window.squeeze(), ..to.clone() };
-        let template = copy_template(self.scratch, &source.window.sizes, element, None, self.b.loc);
+        let template = copy_template(self.shared.scratch, &source.window.sizes, element, None, self.b.loc);
         self.launch_on(&template, &[(source, element), (target, element)])
     }
 
     fn fill(&mut self, to: &Place, element: Type, value: Attr) -> Result<(), PassError> {
         let target = Place { window: to.window.squeeze(), ..to.clone() };
-        let template = copy_template(self.scratch, &target.window.sizes, element, Some(value), self.b.loc);
+        let template = copy_template(self.shared.scratch, &target.window.sizes, element, Some(value), self.b.loc);
         self.launch_on(&template, &[(target, element)])
     }
 
@@ -319,7 +308,7 @@ impl Planner {
             return Ok(());
         }
         let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
-        let kernel = self.kernels.specialise(template, &windows, self.b.loc)?;
+        let kernel = self.shared.kernels.specialise(template, &windows, self.b.loc)?;
         let mut values = Vec::with_capacity(operands.len());
         for ((place, element), window) in operands.iter().zip(kernel.windows) {
             values.push(self.show(&Place { buffer: place.buffer, window }, *element));
@@ -327,7 +316,7 @@ impl Planner {
         if kernel.scratch > 0 {
             values.push(self.slot_of(kernel.scratch));
         }
-        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, "kernels", &kernel.name))]);
+        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, KERNELS, &kernel.name))]);
         Ok(())
     }
 
@@ -337,7 +326,7 @@ impl Planner {
         for value in op.operands() {
             operands.push((self.place_of(value, op)?, value.ty().element()));
         }
-        let product = self.templates.get(&name).and_then(|template| anchors::find(template.func.body()?));
+        let product = self.shared.templates.get(&name).and_then(|template| anchors::find(template.func.body()?));
         if let Some(product) = product {
             self.suit_product(product, &mut operands)?;
         }
@@ -349,10 +338,9 @@ impl Planner {
             operands.push((place.clone(), value.ty().element()));
             self.places.insert(value, place);
         }
-        let template = self.templates.remove(&name).ok_or_else(|| PassError::at(op, format!("there is no kernel @{name}")))?;
-        let outcome = self.launch_on(&template, &operands);
-        self.templates.insert(name, template);
-        outcome
+        let template = self.shared.templates.get(&name).cloned();
+        let template = template.ok_or_else(|| PassError::at(op, format!("there is no kernel @{name}")))?;
+        self.launch_on(&template, &operands)
     }
 
     /// Copies what a product cannot read where it is.
@@ -427,9 +415,9 @@ impl Planner {
             return Ok(());
         }
         let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
-        let name = self.kernels.scatter(op, &windows);
+        let name = self.shared.kernels.scatter(op, &windows);
         let values: Vec<Value> = operands.iter().map(|(place, element)| self.show(place, *element)).collect();
-        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, "kernels", &name))]);
+        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, KERNELS, &name))]);
         Ok(())
     }
 

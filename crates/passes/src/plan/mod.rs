@@ -1,4 +1,4 @@
-//! `dynamo-plan`: the graph function becomes buffers.
+//! `dynamo-plan`: each entry becomes buffers; they share kernels.
 //!
 //! Values become windows on buffers: changes of view cost nothing, a kernel writes its results where they are wanted,
 //! what lives at different times shares memory of one workspace. What must be contiguous, or must not be shared, is
@@ -16,10 +16,17 @@ mod product;
 mod scatter;
 mod views;
 
+use std::{collections::HashMap, rc::Rc};
+
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Target},
+    ops,
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    program::{KERNELS, entries, kernels_module},
+    upstream::MODULE,
 };
+
+use kernels::{Kernels, Template};
 
 /// A window on a buffer. From here on sizes are numbers.
 type Window = dynamlir_shapes::Window<i64>;
@@ -27,7 +34,7 @@ type Window = dynamlir_shapes::Window<i64>;
 /// The pass.
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
-    description: "Turn the graph function into buffers, views and launches, and give kernels their layouts",
+    description: "Turn entries into buffers, views and launches, and give kernels their layouts",
     options: &[],
     statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
     run,
@@ -40,26 +47,50 @@ const WORKSPACE: Statistic = Statistic { name: "workspace-bytes", description: "
 fn run(module: Op, pass: &Run) -> PassResult {
     let vector_bits = Target::of(module).vector_bits;
     let body = module.body().ok_or_else(|| PassError::module("an empty module"))?;
-    let ops = body.ops();
-    let Some(main) = ops.iter().copied().find(|op| op.is("func.func") && op.attr("dynamo.entry").is_some()) else {
-        return Err(PassError::module("no function has the attribute dynamo.entry"));
-    };
-    let old_kernels = ops.iter().copied().find(|op| op.is("builtin.module") && op.symbol().as_deref() == Some("kernels"));
+    let entries = entries(module);
+    let Some(first) = entries.first() else { return Err(PassError::module("no function has the attribute dynamo.entry")) };
+    let old_kernels = kernels_module(module);
+    let templates = templates(old_kernels)?;
 
-    let outer = Builder::at_end(body, main.loc());
+    let outer = Builder::at_end(body, first.loc());
     let ctx = outer.ctx();
-    let (kernels, kernels_body) = outer.op_with_body("builtin.module", &[], &[], &[("sym_name", Attr::str(ctx, "kernels"))], &[]);
-    let (scratch, scratch_body) = outer.op_with_body("builtin.module", &[], &[], &[], &[]);
-    let outcome = graph::plan(main, old_kernels, kernels_body, scratch_body, vector_bits);
+    let (new_kernels, kernels_body) = outer.op_with_body(MODULE, &[], &[], &[("sym_name", Attr::str(ctx, KERNELS))], &[]);
+    let (scratch, scratch_body) = outer.op_with_body(MODULE, &[], &[], &[], &[]);
+    // Entries that launch a kernel on the same layouts share what becomes of it.
+    let mut shared = Shared { kernels: Kernels::new(ctx, kernels_body, vector_bits), templates, scratch: scratch_body };
+    let outcome: Result<Vec<Op>, PassError> = entries.iter().map(|&entry| graph::plan(entry, &mut shared)).collect();
     scratch.erase();
-    let new_main = outcome?;
-    main.erase();
+    for (old, new) in entries.into_iter().zip(outcome?) {
+        old.erase();
+        new.move_before(new_kernels);
+        count(new, pass);
+    }
     if let Some(old) = old_kernels {
         old.erase();
     }
-    new_main.move_before(kernels);
-    count(new_main, pass);
     Ok(())
+}
+
+/// What the plans of a module's entries have in common.
+struct Shared {
+    /// The kernels for layouts.
+    kernels: Kernels,
+    /// The kernels before they had layouts, by name.
+    templates: HashMap<String, Rc<Template>>,
+    /// Where templates are made that the module had not.
+    scratch: Block,
+}
+
+fn templates(kernels: Option<Op>) -> Result<HashMap<String, Rc<Template>>, PassError> {
+    let functions = kernels.and_then(Op::body).map(functions).unwrap_or_default();
+    let template = |(name, func): (String, Op)| {
+        let missing = |attr: &str| PassError::at(func, format!("a kernel without `{attr}`"));
+        let domain = ops::DOMAIN.of(func).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+        let reduced = ops::REDUCED_DIMS.of(func).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
+        let reduced = reduced.into_iter().map(|dim| dim as usize).collect();
+        Ok((name.clone(), Rc::new(Template { name, domain, reduced, func })))
+    };
+    functions.into_iter().map(template).collect()
 }
 
 fn count(main: Op, pass: &Run) {
