@@ -21,7 +21,7 @@ func.func private @f(%x: tensor<3xf32>) {
 // -----
 
 func.func @later_stage() {
-  // expected-error @+1 {{not primitive: 'dynamo.commit' is no primitive}}
+  // expected-error @+1 {{not primitive: 'dynamo.commit' is not a primitive}}
   dynamo.commit
   return
 }
@@ -29,7 +29,7 @@ func.func @later_stage() {
 // -----
 
 func.func @other_dialect() -> f32 {
-  // expected-error @+1 {{not primitive: 'arith.constant' is no primitive}}
+  // expected-error @+1 {{not primitive: 'arith.constant' is not a primitive}}
   %0 = arith.constant 1.0 : f32
   return %0 : f32
 }

@@ -7,6 +7,7 @@ use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::llvm,
 };
 
 use crate::llvm::{Options, to_llvm_ir};
@@ -27,7 +28,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let kernels = ops.into_iter().find(|op| op.symbol().as_deref() == Some("kernels")).unwrap_or(module);
     let functions = kernels.body().map(Block::ops).unwrap_or_default();
     let names: Vec<String> =
-        functions.into_iter().filter(|&op| op.is("llvm.func") && ops::KERNEL.is_on(op)).filter_map(Op::symbol).collect();
+        functions.into_iter().filter(|&op| op.is(llvm::FUNC) && ops::KERNEL.is_on(op)).filter_map(Op::symbol).collect();
     pass.count(&PRINTED, names.len());
     let text = to_llvm_ir(kernels, &Options { kernels: names, ..Options::default() });
     print!("{}", text.map_err(|error| PassError::at(kernels, error.to_string()))?);

@@ -6,9 +6,10 @@ use dynamlir_cuda::{Context, Driver, Kernel, Module as Loaded};
 use dynamlir_dialect::{
     Session,
     context::{module_op, module_text},
-    ir::{Attr, Block, Op, Target},
-    ops,
+    ir::{Block, Op, Target},
+    ops::{self, LaunchOp},
     program::{entries, kernels_module},
+    upstream,
 };
 use dynamlir_import::Frame;
 use dynamlir_nvptx::{libdevice, pipelines, ptx};
@@ -67,7 +68,7 @@ pub fn generate(
     }
     check()?;
     let start = Instant::now();
-    let device = module_op(&kernels).body().into_iter().flat_map(Block::ops).find(|op| op.is("gpu.module"));
+    let device = module_op(&kernels).body().into_iter().flat_map(Block::ops).find(|op| op.is(upstream::gpu::MODULE));
     let Some(device) = device else { return Ok(Vec::new()) };
     let code = ptx::compile(device, chip, library.as_deref()).map_err(|error| {
         let message = format!("{error} (for the kernels {})\n{}", names.join(", "), session.take_diagnostics());
@@ -88,7 +89,7 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     ops::TARGET.set(copy, &Target::of(module));
     for function in copy.body().map(Block::ops).unwrap_or_default() {
         // What kernels call stays declared.
-        if function.attr("dynamo.kernel").is_some() && !function.symbol().is_some_and(|name| names.contains(&name)) {
+        if ops::KERNEL.is_on(function) && !function.symbol().is_some_and(|name| names.contains(&name)) {
             function.erase();
         }
     }
@@ -100,9 +101,9 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
 /// A kernel without a form for threads leaves its whole graph to eager, which is told by the line that it comes from.
 fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
     let mut left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
-    let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, op.attr_str("dynamo.no_gpu")?))) else { return Ok(()) };
+    let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, ops::NO_GPU.of(op)?))) else { return Ok(()) };
     let mut launches = entries(module).into_iter().filter_map(Op::body).flat_map(Block::ops);
-    let launch = launches.find(|op| op.attr("kernel").and_then(Attr::as_symbol).as_deref() == Some(name.as_str()));
+    let launch = launches.find(|op| LaunchOp::cast(*op).is_some_and(|launch| launch.kernel().name == name));
     let location = launch.map(location).and_then(|text| {
         let (file, line) = text.rsplit_once(':')?;
         Some(vec![Frame { file: file.to_owned(), line: line.parse().ok()?, function: String::new() }])

@@ -21,9 +21,10 @@ use dynamlir_codegen::{
 use dynamlir_dialect::{
     Session,
     context::module_op,
-    ir::{Attr, Builder, Op, Target},
+    ir::{Attr, Block, Builder, Op, Target},
     ops,
     program::kernels,
+    upstream::func,
 };
 
 use crate::{Error, Report, stages::Dumper};
@@ -94,18 +95,19 @@ fn take(session: &Session, functions: &[Op]) -> Result<Vec<u8>, Error> {
 /// Leaves of a kernel what launches are held against.
 pub fn declare(kernel: Op) {
     let ctx = kernel.ctx();
-    let kept = kernel.attrs().into_iter().filter(|(name, _)| ["sym_name", "function_type", "dynamo.signature"].contains(&name.as_str()));
+    let kept =
+        kernel.attrs().into_iter().filter(|(name, _)| ["sym_name", func::FUNCTION_TYPE, ops::SIGNATURE.name()].contains(&name.as_str()));
     let mut attrs = vec![("sym_visibility".to_owned(), Attr::str(ctx, "private"))];
     attrs.extend(kept);
     let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
     let builder = Builder::before(kernel);
-    builder.insert(builder.detached("func.func", &[], &[], &attrs, 1));
+    builder.insert(builder.detached(func::FUNC, &[], &[], &attrs, 1));
     kernel.erase();
 }
 
 /// Whether an op of the kernel module can be compiled without the others: a declaration, or a kernel that names no symbol.
 fn stands_alone(op: Op) -> bool {
-    if !op.is("func.func") || (op.body().is_some() && op.attr("dynamo.kernel").is_none()) {
+    if !op.is(func::FUNC) || (op.body().is_some() && !ops::KERNEL.is_on(op)) {
         return false;
     }
     let mut alone = true;
@@ -118,8 +120,8 @@ fn stands_alone(op: Op) -> bool {
 fn size(function: Op) -> usize {
     let mut operations = 0;
     function.walk(&mut |_| operations += 1);
-    let arguments = function.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-    let packs = arguments.into_iter().any(|argument| argument.get("dynamo.scratch").is_some());
+    let arguments = function.body().map(Block::args).unwrap_or_default().len();
+    let packs = (0..arguments).any(|at| ops::SCRATCH.of_arg(function, at) == Some(true));
     (20 + operations) * if packs { 30 } else { 1 }
 }
 
@@ -200,8 +202,8 @@ fn elsewhere(names: &[String], bytecode: &[u8], trusts: bool, dumper: &Dumper, s
 /// Machine code for the functions of a kernel module at stage llvm.
 pub fn object(kernels: Op, names: &[String], dumper: &Dumper, session: &Session, report: &mut Report) -> Result<KernelObject, Error> {
     let keep = dumper.is_on();
-    for function in kernels.body().map(dynamlir_dialect::ir::Block::ops).unwrap_or_default() {
-        if let Some((name, reason)) = function.symbol().zip(function.attr_str("dynamo.unscheduled")) {
+    for function in kernels.body().map(Block::ops).unwrap_or_default() {
+        if let Some((name, reason)) = function.symbol().zip(ops::UNSCHEDULED.of(function)) {
             report.unscheduled.insert(name, reason);
         }
     }
@@ -263,8 +265,8 @@ module {
         let kernels = kernels(module_op(&module));
         let before = size(kernels[0]);
         assert_eq!(before, size(kernels[1]));
-        let scratch = Attr::dict(session.ctx(), &[("dynamo.scratch", Attr::unit(session.ctx()))]);
-        kernels[0].set_attr("arg_attrs", Attr::array(session.ctx(), &[scratch]));
+        let scratch = Attr::dict(session.ctx(), &[ops::SCRATCH.with(session.ctx(), ())]);
+        kernels[0].set_attr(func::ARG_ATTRS, Attr::array(session.ctx(), &[scratch]));
         assert!(size(kernels[0]) > 10 * before);
     }
 

@@ -13,7 +13,6 @@ use dynamlir_dialect::{
     ops,
 };
 use dynamlir_import::Trace;
-use dynamlir_passes::anchors::choices::{CHOICES, PROBLEMS};
 use melior::ir::Module;
 
 use crate::{Error, Report};
@@ -62,7 +61,7 @@ pub(crate) fn choose(module: Op, choices: &[(String, String)]) {
     }
     let ctx = module.ctx();
     let entries: Vec<_> = choices.iter().map(|(problem, strategy)| (problem.as_str(), Attr::str(ctx, strategy))).collect();
-    module.set_attr(CHOICES, Attr::dict(ctx, &entries));
+    ops::CHOICES.set(module, Attr::dict(ctx, &entries));
 }
 
 /// The problems of a trace, each once. Where tensors are on another device than the processor there are none.
@@ -78,7 +77,7 @@ pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
         session.run(&mut module, &stage.pipeline().unwrap_or_default())?;
     }
     session.run(&mut module, LIST)?;
-    let listed = module_op(&module).attr(PROBLEMS).and_then(Attr::as_array).unwrap_or_default();
+    let listed = ops::PROBLEMS.of(module_op(&module)).unwrap_or_default();
     listed.into_iter().map(|attr| read(attr).ok_or_else(|| Error::Plan(format!("not a problem: {attr}")))).collect()
 }
 

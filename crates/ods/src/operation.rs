@@ -146,6 +146,13 @@ impl {rust} {{
                 identifier(name),
                 kind.returned()
             );
+            if !kind.unit && !kind.optional {
+                source += &format!(
+                    "\n    /// Changes attribute `{name}`.\n    pub fn set_{name}(self, given: {}) {{\n        self.0.set_attr(\"{name}\", <{} as AttrValue>::write(self.0.ctx(), given));\n    }}\n",
+                    kind.taken(),
+                    kind.value
+                );
+            }
         }
         source
     }

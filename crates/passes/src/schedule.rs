@@ -37,9 +37,11 @@ mod text;
 mod vectors;
 
 use dynamlir_dialect::{
-    ir::{Attr, Op, Target},
+    ir::{Op, Target},
+    ops,
     pass::{Options, Pass, PassResult, Run, Statistic},
     pass_options, transform,
+    upstream::func,
 };
 
 use crate::anchors;
@@ -133,7 +135,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     };
     let mut kernels = Vec::new();
     module.walk(&mut |op| {
-        if op.is("func.func") && op.attr("dynamo.kernel").is_some() {
+        if op.is(func::FUNC) && ops::KERNEL.is_on(op) {
             kernels.push(op);
         }
     });
@@ -183,7 +185,7 @@ fn apply(function: Op, plan: &Plan, schedule: &str) -> bool {
 
 /// Says on a function why it has no schedule, which is false.
 fn mark(function: Op, reason: &str) -> bool {
-    function.set_attr("dynamo.unscheduled", Attr::str(function.ctx(), reason));
+    ops::UNSCHEDULED.set(function, reason);
     false
 }
 

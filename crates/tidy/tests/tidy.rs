@@ -176,6 +176,39 @@ fn exceptions_are_needed() {
     none(&idle.map(|(path, _)| (*path).to_owned()).collect::<Vec<_>>(), "no longer long: take these out of LONG_FILES");
 }
 
+/// The part of a Rust file before its tests, without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let before_tests = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    before_tests.enumerate().map(|(number, line)| (number + 1, line)).filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn names_of_operations_are_constants() {
+    // A name that is spelled wrong in a string is an operation that is never met.
+    let dialects = ["arith", "bufferization", "builtin", "dynamo", "func", "gpu", "linalg", "math", "memref", "scf", "tensor", "vector"];
+    let names_an_operation = |literal: &str| {
+        let (dialect, rest) = literal.split_once('.').unwrap_or_default();
+        let is_name =
+            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte));
+        dialects.contains(&dialect) && is_name
+    };
+    let of_passes = ["passes", "driver", "codegen", "nvptx", "import"].map(|name| format!("crates/{name}/src/"));
+    let mut found = Vec::new();
+    for path in with_extension(&["rs"]) {
+        // Schedules are text of the transform dialect.
+        if !of_passes.iter().any(|folder| path.starts_with(folder)) || path.ends_with("schedule/text.rs") || path.ends_with("_tests.rs") {
+            continue;
+        }
+        let text = read(&path);
+        for (number, line) in code(&text) {
+            if line.split('"').skip(1).step_by(2).any(names_an_operation) {
+                found.push(format!("{path}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    none(&found, "take these names from dynamlir_dialect::ops or ::upstream");
+}
+
 #[test]
 fn no_path_of_one_machine() {
     // Written in parts, since this file is searched too.

@@ -92,6 +92,10 @@ impl Attr {
         let raw: Vec<_> = elements.iter().map(|a| a.0).collect();
         Self(unsafe { mlirArrayAttrGet(ctx.0, raw.len() as isize, raw.as_ptr()) })
     }
+    /// `dense<[…]> : vector<…xi32>`, or another type of one dimension and of `i32`.
+    pub fn dense_i32s(ty: Type, values: &[i32]) -> Self {
+        Self(unsafe { mlirDenseElementsAttrInt32Get(ty.raw(), values.len() as isize, values.as_ptr()) })
+    }
     /// `array<i64: …>`.
     pub fn i64s(ctx: Ctx, values: &[i64]) -> Self {
         Self(unsafe { mlirDenseI64ArrayGet(ctx.0, values.len() as isize, values.as_ptr()) })

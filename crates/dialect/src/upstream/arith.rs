@@ -108,6 +108,11 @@ impl Builder {
         let value = if ty.is_vector() { Attr::splat(ty, element) } else { element };
         self.value(CONSTANT, &[], ty, &[("value", value)])
     }
+    /// `arith.constant` of a vector of one dimension.
+    pub fn int_vector(&self, values: &[i32]) -> Value {
+        let ty = Type::vector(&[values.len() as i64], Type::int(self.ctx(), 32));
+        self.value(CONSTANT, &[], ty, &[("value", Attr::dense_i32s(ty, values))])
+    }
     /// `arith.constant` of a float, or of a vector of it.
     pub fn float(&self, ty: Type, value: f64) -> Value {
         self.constant(ty, Attr::float_of(ty.element(), value))

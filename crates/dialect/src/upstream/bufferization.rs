@@ -1,6 +1,6 @@
 //! `bufferization`.
 
-use crate::ir::{Attr, Builder, Type, Value};
+use crate::ir::{Attr, Builder, Op, Type, Value};
 
 names! {
     MATERIALIZE_IN_DESTINATION = "bufferization.materialize_in_destination";
@@ -12,5 +12,10 @@ impl Builder {
     pub fn bufferization_to_tensor(&self, memory: Value) -> Value {
         let ty = Type::tensor(&memory.ty().shape(), memory.ty().element());
         self.value(TO_TENSOR, &[memory], ty, &[("restrict", Attr::unit(self.ctx()))])
+    }
+    /// `bufferization.materialize_in_destination … in restrict writable`.
+    pub fn bufferization_materialize(&self, tensor: Value, memory: Value) -> Op {
+        let unit = Attr::unit(self.ctx());
+        self.op(MATERIALIZE_IN_DESTINATION, &[tensor, memory], &[], &[("restrict", unit), ("writable", unit)])
     }
 }

@@ -8,6 +8,13 @@ names! {
     RETURN = "func.return";
 }
 
+/// Name of the attribute that has a dictionary for each argument.
+pub const ARG_ATTRS: &str = "arg_attrs";
+/// Name of the attribute that has a dictionary for each result.
+pub const RES_ATTRS: &str = "res_attrs";
+/// Name of the attribute that has the type.
+pub const FUNCTION_TYPE: &str = "function_type";
+
 impl Builder {
     /// `func.call` of a function with one result.
     pub fn func_call(&self, callee: &str, operands: &[Value], result: Type) -> Value {
@@ -24,5 +31,5 @@ impl Builder {
 /// # Panics
 /// It is not a function.
 pub fn function_type(function: Op) -> Type {
-    function.required("function_type")
+    function.required(FUNCTION_TYPE)
 }

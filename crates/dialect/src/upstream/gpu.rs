@@ -31,6 +31,9 @@ pub fn nvvm_assembly(ctx: Ctx, chip: &str, assembly: &str) -> Attr {
     Attr::known(ctx, &format!("#gpu.object<#nvvm.target<chip = {}>, assembly = {text}>", Attr::str(ctx, chip)))
 }
 
+/// On a `gpu.func`: it is launched.
+pub const KERNEL: &str = "gpu.kernel";
+
 impl Builder {
     /// `gpu.thread_id` or `gpu.block_id` along `x`, `y` or `z`.
     pub fn gpu_id(&self, name: &str, dimension: &str) -> Value {

@@ -23,6 +23,11 @@ pub fn iterator_type(ctx: Ctx, is_reduction: bool) -> Attr {
     Attr::from_raw(unsafe { ffi::dynamoIteratorTypeAttrGet(ctx.raw(), is_reduction) })
 }
 
+/// Of which loop a `linalg.index` is the number; None for another operation.
+pub fn index_dim(op: Op) -> Option<i64> {
+    op.is(INDEX).then(|| op.required("dim"))
+}
+
 /// Which loops of a `linalg.generic` are reductions.
 ///
 /// # Panics

@@ -1,7 +1,7 @@
 //! `memref`.
 
-use super::segments;
-use crate::ir::{Attr, Builder, Op, Type, Value};
+use super::{number, segments};
+use crate::ir::{Attr, Builder, DYNAMIC, Op, Type, Value};
 
 /// The dialect.
 pub const DIALECT: &str = "memref";
@@ -33,16 +33,49 @@ impl Builder {
     pub fn memref_dealloc(&self, memory: Value) -> Op {
         self.op(DEALLOC, &[memory], &[], &[])
     }
+    /// `memref.alloca` of a type whose sizes are numbers, at a multiple of so many bytes.
+    pub fn memref_alloca(&self, ty: Type, alignment: i64) -> Value {
+        self.value(ALLOCA, &[], ty, &[number(self.ctx(), "alignment", alignment), segments(self.ctx(), &[0, 0])])
+    }
+    /// `memref.prefetch` of memory that is read.
+    pub fn memref_prefetch(&self, memory: Value, at: &[Value]) -> Op {
+        let attrs = [
+            ("isWrite", Attr::bool(self.ctx(), false)),
+            ("localityHint", Attr::int_of(Type::int(self.ctx(), 32), 3)),
+            ("isDataCache", Attr::bool(self.ctx(), true)),
+        ];
+        self.op(PREFETCH, &[&[memory], at].concat(), &[], &attrs)
+    }
     /// `memref.reinterpret_cast` to a type whose sizes, strides and offset are numbers.
     pub fn memref_reinterpret_cast(&self, memory: Value, ty: Type) -> Value {
+        self.recast(memory, None, ty)
+    }
+    /// `memref.reinterpret_cast` that begins at an element which is known at run time: the type's offset is `?`.
+    pub fn memref_reinterpret_cast_from(&self, memory: Value, offset: Value, ty: Type) -> Value {
+        self.recast(memory, Some(offset), ty)
+    }
+    fn recast(&self, memory: Value, offset: Option<Value>, ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let attrs = [
-            segments(self.ctx(), &[1, 0, 0, 0]),
+            segments(self.ctx(), &[1, i32::from(offset.is_some()), 0, 0]),
             ("static_offsets", list(&[ty.offset()])),
             ("static_sizes", list(&ty.shape())),
             ("static_strides", list(&ty.strides())),
         ];
-        self.value(REINTERPRET_CAST, &[memory], ty, &attrs)
+        let operands: Vec<Value> = std::iter::once(memory).chain(offset).collect();
+        self.value(REINTERPRET_CAST, &operands, ty, &attrs)
+    }
+    /// `memref.subview` of neighbours, of sizes that are numbers, from elements that are known at run time on.
+    pub fn memref_subview(&self, memory: Value, offsets: &[Value], ty: Type) -> Value {
+        let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
+        let rank = offsets.len();
+        let attrs = [
+            segments(self.ctx(), &[1, rank as i32, 0, 0]),
+            ("static_offsets", list(&vec![DYNAMIC; rank])),
+            ("static_sizes", list(&ty.shape())),
+            ("static_strides", list(&vec![1; rank])),
+        ];
+        self.value(SUBVIEW, &[&[memory], offsets].concat(), ty, &attrs)
     }
     /// `memref.extract_strided_metadata`: the memory from its beginning, the offset, the sizes, the strides.
     pub fn memref_extract_strided_metadata(&self, memory: Value) -> Op {

@@ -113,7 +113,7 @@ pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Lau
             ("function_type", Type::function(ctx, &inputs, &[]).as_attr()),
             ("arg_attrs", Attr::array(ctx, &attrs)),
             ("workgroup_attributions", Attr::i64(ctx, shared.len() as i64)),
-            ("gpu.kernel", Attr::unit(ctx)),
+            (gpu::KERNEL, Attr::unit(ctx)),
             ("known_block_size", three(launch.block)),
             ("known_grid_size", three(launch.grid)),
             dynamo::LAUNCH.with(ctx, launch::to_attr(launch, ctx)),

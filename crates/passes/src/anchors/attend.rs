@@ -10,10 +10,12 @@
 //! ```
 //! The block's scores exist as a whole, in the cache. Values are read where they are.
 
-use dynamlir_dialect::ir::{Attr, Block as IrBlock, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Block as IrBlock, Builder, Op, Type, Value},
+    ops::{self, AttentionOp},
+};
 
 use super::{
-    SCHEDULE,
     attention::{HeadSchedule, Heads, choose},
     choose::ceiling,
     code::{Code, fill},
@@ -28,7 +30,7 @@ use super::{
 
 /// The attention of a kernel at stage 05.
 pub(super) fn find(function: Op) -> Option<Op> {
-    function.body()?.ops().into_iter().find(|op| op.is("dynamo.attention"))
+    function.body()?.ops().into_iter().find(|op| op.is(AttentionOp::NAME))
 }
 
 /// Makes loops of it.
@@ -51,7 +53,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
         return Err("the result of attention must have the kernel's dimensions");
     }
     let kernel = Kernel::read(function, op, roles)?;
-    let given = function.attr(SCHEDULE).and_then(|attr| HeadSchedule::from_attr(attr, &heads));
+    let given = ops::MATMUL.of(function).and_then(|attr| HeadSchedule::from_attr(attr, &heads));
     let schedule = given.or_else(|| choose(&heads, 0)).ok_or("attention to too many lines")?;
     let end = function.body().and_then(IrBlock::terminator).ok_or("a kernel without a terminator")?;
     let code = Code { b: Builder::before(end).with_loc(op.loc()) };
@@ -66,7 +68,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
         keys: flat(1, &heads.strides[1], heads.keys, heads.depth),
         values: flat(2, &heads.strides[2], heads.keys, heads.width),
         mask: heads.mask.map(|strides| flat(3, &strides, heads.queries, heads.keys)),
-        scale: op.attr("scale").and_then(Attr::as_f64).ok_or("attention without a scale")?,
+        scale: AttentionOp::cast(op).ok_or("not attention")?.scale(),
     };
     attend.pieces(code, heads.work() / CHEAPER >= parallel_work);
     erase(function, kernel.root);
@@ -160,7 +162,7 @@ impl Attend<'_> {
             code.times_do(pitch / s.width, |code, vector| {
                 let at = code.add(code.times(line, pitch), code.times(vector, s.width));
                 let value = code.load_vector(buffers.results, at, (s.width, s.width));
-                code.store_vector(code.b.value("arith.mulf", &[value, factor], value.ty(), &[]), buffers.results, at);
+                code.store_vector(code.b.mulf(value, factor), buffers.results, at);
             });
         });
         let block = Block { outer: vec![piece.batch, piece.head], left: (piece.first, piece.lines), right: (code.index(0), h.width) };

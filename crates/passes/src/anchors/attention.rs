@@ -1,6 +1,9 @@
 //! What is known of attention, and how its loops are cut.
 
-use dynamlir_dialect::ir::{Attr, Ctx, Op};
+use dynamlir_dialect::{
+    ir::{Attr, Ctx, Op},
+    ops::AttentionOp,
+};
 
 use super::choose::{LOCAL, PIECES, ceiling, most_rows};
 
@@ -56,7 +59,7 @@ impl Heads {
             width: value[3],
             strides,
             mask,
-            causal: op.attr("causal").is_some(),
+            causal: AttentionOp::cast(op)?.causal(),
         };
         let sizes = [heads.outer[0], heads.outer[1], heads.queries, heads.keys, heads.depth, heads.width];
         (forward && sizes.iter().all(|&size| size > 0)).then_some(heads)

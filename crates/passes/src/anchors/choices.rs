@@ -18,15 +18,11 @@ use std::{cell::RefCell, collections::HashMap};
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
+    ops,
     pass::PassError,
 };
 
 use super::strategy::Strategy;
-
-/// On the module: from a problem's text to its strategy.
-pub const CHOICES: &str = "dynamo.choices";
-/// On the module: the problems found.
-pub const PROBLEMS: &str = "dynamo.problems";
 
 /// A problem as it is listed.
 #[derive(Clone, Debug)]
@@ -101,15 +97,16 @@ impl Choices {
     /// The attribute is not what it should be.
     pub fn of(module: Op, lists: bool) -> Result<Self, PassError> {
         let listed = lists.then(RefCell::default);
-        let Some(attr) = module.attr(CHOICES) else { return Ok(Self { known: HashMap::new(), listed }) };
+        let Some(attr) = ops::CHOICES.of(module) else { return Ok(Self { known: HashMap::new(), listed }) };
         let entries = attr.entries();
         if entries.is_empty() {
-            return Err(PassError::module(format!("'{CHOICES}' must be a dictionary of strings, got {attr}")));
+            return Err(PassError::module(format!("'{}' must be a dictionary of strings, got {attr}", ops::CHOICES.name())));
         }
         let read = |(problem, attr): (String, Attr)| {
             let text = attr.as_str().ok_or_else(|| format!("expected a string, got {attr}"));
-            let strategy =
-                text.and_then(|text| text.parse()).map_err(|error| PassError::module(format!("'{CHOICES}' of '{problem}': {error}")));
+            let strategy = text
+                .and_then(|text| text.parse())
+                .map_err(|error| PassError::module(format!("'{}' of '{problem}': {error}", ops::CHOICES.name())));
             strategy.map(|strategy| (problem, strategy))
         };
         Ok(Self { known: entries.into_iter().map(read).collect::<Result<_, _>>()?, listed })
@@ -135,10 +132,10 @@ impl Choices {
 
     /// Choices are taken: what they have led to stands on the primitives.
     pub fn finish(&self, module: Op) {
-        module.remove_attr(CHOICES);
+        ops::CHOICES.remove(module);
         if let Some(listed) = &self.listed {
             let all: Vec<_> = listed.borrow().iter().map(|&(_, attr)| attr).collect();
-            module.set_attr(PROBLEMS, Attr::array(module.ctx(), &all));
+            ops::PROBLEMS.set(module, &all);
         }
     }
 }

@@ -9,10 +9,12 @@
 //! ```
 //! Nothing but the panels of one piece of work exists of the matrix of all windows, and these stay in the cache.
 
-use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Block as IrBlock, Builder, Op, Type, Value},
+    ops,
+};
 
 use super::{
-    SCHEDULE,
     choose::ceiling,
     code::{Code, fill},
     cut::choose,
@@ -53,7 +55,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
         return Err("positions of the result must be one dimension");
     }
     let kernel = Kernel::read(function, op, roles)?;
-    let given = function.attr(SCHEDULE).and_then(|attr| WindowSchedule::from_attr(attr, &w));
+    let given = ops::MATMUL.of(function).and_then(|attr| WindowSchedule::from_attr(attr, &w));
     let s = given.map_or_else(|| choose(&w, 0), Ok)?;
     if kernel.scratch.map_or(0, |memory| memory.ty().numel()) < w.copy() {
         return Err("less scratch memory than the images' copy needs");

@@ -1,6 +1,6 @@
 //! A tile of sums whose vectors run along k.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{code::Code, tile::Source};
 
@@ -12,7 +12,7 @@ pub(super) fn store(
     k: i64,
     (memory, at, pitch): (Value, Value, i64),
 ) {
-    let zero = code.zero(code.vector_type(memory.ty().element(), width));
+    let zero = code.zero(Type::vector(&[width], memory.ty().element()));
     let start = vec![zero; (rows * columns) as usize];
     let whole = k / width * width;
     let mut sums = code.for_each((code.index(0), code.index(whole), width), &start, |code, i, sums| {
@@ -59,7 +59,7 @@ fn sum_up(code: Code, vectors: &[Value], width: i64) -> Value {
     while elements > 1 {
         let next = |pair: &[Value]| {
             let (a, b) = (pair[0], pair[pair.len() - 1]);
-            code.b.value("arith.addf", &[code.shuffle(a, b, &even), code.shuffle(a, b, &odd)], a.ty(), &[])
+            code.b.addf(code.shuffle(a, b, &even), code.shuffle(a, b, &odd))
         };
         level = level.chunks(2).map(next).collect();
         elements /= 2;

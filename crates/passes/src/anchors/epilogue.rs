@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Builder, Value};
+use dynamlir_dialect::{
+    ir::{Builder, Value},
+    upstream::linalg,
+};
 
 use super::{
     code::Code,
@@ -63,7 +66,7 @@ pub(super) fn apply(code: Code, kernel: &Kernel, block: &Block, sums: Sums) {
     let attrs: Vec<_> = kept.iter().filter_map(|&name| Some((name, kernel.root.attr(name)?))).collect();
     let Some(source) = kernel.root.body() else { return };
     let types: Vec<_> = source.args().iter().map(|arg| arg.ty()).collect();
-    let (_, body) = Code { b: code.b.with_loc(kernel.root.loc()) }.b.op_with_body("linalg.generic", &operands, &[], &attrs, &types);
+    let (_, body) = code.b.with_loc(kernel.root.loc()).op_with_body(linalg::GENERIC, &operands, &[], &attrs, &types);
     let mut inside: HashMap<Value, Value> = source.args().into_iter().zip(body.args()).collect();
     let end = Builder::at_end(body, kernel.root.loc());
     for op in source.ops() {

@@ -3,7 +3,7 @@
 //! A panel's lanes are positions of the result. Those of one row are neighbours in the image, too, once columns are sorted
 //! (see [`super::windows::Windows::column`]); so a vector is read in as many parts as it meets rows, with a mask for each.
 
-use dynamlir_dialect::ir::{Attr, Type, Value};
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{
     choose::ceiling,
@@ -88,7 +88,7 @@ impl Loops<'_> {
                 let some = (valid - vector * width).clamp(0, width);
                 let (from, to) = (code.plus(start, vector * width), code.plus(at, vector * width));
                 let value = match some {
-                    0 => code.zero(code.vector_type(self.images.ty().element(), width)),
+                    0 => code.zero(Type::vector(&[width], self.images.ty().element())),
                     _ => code.load_vector(self.images, from, (width, some)),
                 };
                 code.store_vector(value, packed, to);
@@ -139,7 +139,7 @@ impl Loops<'_> {
         let by_line = |code: Code| {
             let ways: Vec<_> = (0..self.s.vectors).map(|vector| self.lines_of(code, code.plus(first, vector * width))).collect();
             each(code, &|code, vector, at| {
-                let zero = code.zero(code.vector_type(self.images.ty().element(), width));
+                let zero = code.zero(Type::vector(&[width], self.images.ty().element()));
                 let read = |value, &(corner, mask): &(Value, Value)| code.load_some(self.images, code.add(at, corner), mask, value);
                 ways[vector as usize].iter().fold(zero, read)
             });
@@ -191,24 +191,16 @@ impl Loops<'_> {
     fn offsets(&self, code: Code, first: Value) -> Value {
         let (w, width) = (self.w, self.s.width);
         let [image, _, row, column] = w.source();
-        let ctx = code.ctx();
-        let ty = code.vector_type(Type::int(ctx, 32), width);
-        let constant = |value: i64| {
-            let splat = Attr::splat(ty, Attr::int_of(Type::int(ctx, 32), value));
-            code.b.value("arith.constant", &[], ty, &[("value", splat)])
-        };
-        let op = |name: &str, a: Value, b: Value| code.b.value(name, &[a, b], ty, &[]);
-        let counts: Vec<_> = (0..width).map(|i| i.to_string()).collect();
-        let counting = Attr::parse(ctx, &format!("dense<[{}]> : {ty}", counts.join(", "))).unwrap_or_else(|| Attr::unit(ctx));
-        let counting = code.b.value("arith.constant", &[], ty, &[("value", counting)]);
-        let number = code.b.value("arith.index_cast", &[first], Type::int(ctx, 32), &[]);
-        let positions = op("arith.addi", code.broadcast(number, width), counting);
-        let positions = op("arith.minui", positions, constant(self.s.images * w.positions() - 1));
-        let number = (self.s.images > 1).then(|| op("arith.divui", positions, constant(w.positions())));
-        let positions = if number.is_some() { op("arith.remui", positions, constant(w.positions())) } else { positions };
-        let (y, x) = (op("arith.divui", positions, constant(w.result[1])), op("arith.remui", positions, constant(w.result[1])));
-        let along = |value: Value, step: i64| op("arith.muli", value, constant(step));
-        let place = op("arith.addi", along(y, w.strides[0] * row), along(x, column));
-        number.map_or(place, |number| op("arith.addi", place, along(number, image)))
+        let b = code.b;
+        let int = Type::int(code.ctx(), 32);
+        let constant = |value: i64| b.int(Type::vector(&[width], int), value);
+        let positions = b.addi(code.broadcast(b.index_cast(first, int), width), code.steps(1, width, width));
+        let positions = b.minui(positions, constant(self.s.images * w.positions() - 1));
+        let number = (self.s.images > 1).then(|| b.divui(positions, constant(w.positions())));
+        let positions = if number.is_some() { b.remui(positions, constant(w.positions())) } else { positions };
+        let (y, x) = (b.divui(positions, constant(w.result[1])), b.remui(positions, constant(w.result[1])));
+        let along = |value: Value, step: i64| b.muli(value, constant(step));
+        let place = b.addi(along(y, w.strides[0] * row), along(x, column));
+        number.map_or(place, |number| b.addi(place, along(number, image)))
     }
 }

@@ -1,8 +1,12 @@
 //! A kernel with a product, at stage 05: the product's generic, and the root that makes the results of its sums.
 
-use dynamlir_dialect::ir::{Attr, Op, Value};
+use dynamlir_dialect::{
+    ir::{AffineMap, Op, Value},
+    ops,
+    upstream::{bufferization, linalg, tensor},
+};
 
-use super::{BATCH, SCRATCH, problem::Problem};
+use super::problem::Problem;
 
 /// What a dimension of the result is to the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +47,14 @@ pub(super) struct Kernel {
 
 /// The generic that is a product, if the kernel has one.
 pub(super) fn product(function: Op) -> Option<Op> {
-    function.body()?.ops().into_iter().find(|op| op.is("linalg.generic") && op.attr(BATCH).is_some())
+    function.body()?.ops().into_iter().find(|op| op.is(linalg::GENERIC) && ops::BATCH.is_on(*op))
 }
 
 /// What a generic that is a product of matrices computes, and the roles of its result's dimensions.
 pub(super) fn matrices(product: Op) -> Result<(Problem, Vec<Role>), &'static str> {
     let (lhs, rhs) = (loaded(product.operand(0)), loaded(product.operand(1)));
     let (lhs, rhs) = lhs.zip(rhs).ok_or("the operands of a product must be in memory")?;
-    let batch = product.attr_i64(BATCH).and_then(|batch| usize::try_from(batch).ok()).ok_or("not a number of batch dimensions")?;
+    let batch = ops::BATCH.of(product).and_then(|batch| usize::try_from(batch).ok()).ok_or("not a number of batch dimensions")?;
     let strided = |value: Value| Some((value.ty().shape(), value.ty().strided()?.0));
     let (left, right) = strided(lhs).zip(strided(rhs)).ok_or("the operands of a product must have strides")?;
     let problem = Problem::of(batch, (&left.0, &left.1), (&right.0, &right.1)).ok_or("operands that do not fit each other")?;
@@ -72,9 +76,9 @@ impl Kernel {
     /// Reads a kernel whose sums are the product's result, dimension by dimension in these roles.
     pub(super) fn read(function: Op, product: Op, roles: Vec<Role>) -> Result<Self, &'static str> {
         let body = function.body().ok_or("a kernel without a body")?;
-        let roots: Vec<Op> = body.ops().into_iter().filter(|&op| op.is("linalg.generic") && op != product).collect();
+        let roots: Vec<Op> = body.ops().into_iter().filter(|&op| op.is(linalg::GENERIC) && op != product).collect();
         let [root] = roots[..] else { return Err("expected one generic after the product") };
-        let maps = root.attr("indexing_maps").and_then(Attr::as_array).unwrap_or_default();
+        let maps = linalg::indexing_maps(root).unwrap_or_default();
         if maps.len() != root.num_operands() {
             return Err("expected a map for each operand");
         }
@@ -89,7 +93,7 @@ impl Kernel {
             };
             operands.push(Operand { given, access: access(map).ok_or("expected maps that name dimensions")? });
         }
-        let indexed = root.body().is_some_and(|body| body.ops().iter().any(|op| op.is("linalg.index") || op.is("tensor.extract")));
+        let indexed = root.body().is_some_and(|body| body.ops().iter().any(|op| op.is(linalg::INDEX) || op.is(tensor::EXTRACT)));
         if indexed {
             return Err("an epilogue must not ask for its place");
         }
@@ -100,29 +104,25 @@ impl Kernel {
 
 /// The argument of a kernel that is memory for the time of the call.
 pub(crate) fn scratch(function: Op) -> Option<Value> {
-    let attrs = function.attr("arg_attrs")?.as_array()?;
-    let at = attrs.iter().position(|attrs| attrs.get(SCRATCH).is_some())?;
-    function.body()?.args().get(at).copied()
+    let args = function.body()?.args();
+    (0..args.len()).find(|&at| ops::SCRATCH.of_arg(function, at) == Some(true)).map(|at| args[at])
 }
 
 /// The memory that a tensor is loaded from.
 pub(super) fn loaded(value: Value) -> Option<Value> {
-    value.def().filter(|op| op.is("bufferization.to_tensor")).map(|op| op.operand(0))
+    value.def().filter(|op| op.is(bufferization::TO_TENSOR)).map(|op| op.operand(0))
 }
 
 /// The memory that a result goes to.
 fn stored(value: Value) -> Option<Value> {
     let [used] = value.uses()[..] else { return None };
-    used.op.is("bufferization.materialize_in_destination").then(|| used.op.operand(1))
+    used.op.is(bufferization::MATERIALIZE_IN_DESTINATION).then(|| used.op.operand(1))
 }
 
 /// The results of a map: `(d0, d1) -> (d1, 0)` is [1, None].
-fn access(map: Attr) -> Option<Vec<Option<usize>>> {
-    let text = map.to_string();
-    let results = text.split_once("-> (")?.1.split_once(')')?.0;
-    let one = |text: &str| match text.trim() {
-        "0" => Some(None),
-        text => text.strip_prefix('d')?.parse().ok().map(Some),
-    };
-    results.split(',').filter(|text| !text.trim().is_empty()).map(one).collect()
+fn access(map: AffineMap) -> Option<Vec<Option<usize>>> {
+    map.results()
+        .into_iter()
+        .map(|result| result.as_dim().map(Some).or_else(|| (result.as_constant() == Some(0)).then_some(None)))
+        .collect()
 }

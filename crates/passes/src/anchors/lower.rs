@@ -7,10 +7,13 @@
 //!                            for each panel: turn the sums, epilogue
 //! ```
 
-use dynamlir_dialect::ir::{Block as IrBlock, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Block as IrBlock, Builder, Op, Type, Value},
+    ops,
+};
 
 use super::{
-    SCHEDULE, attend,
+    attend,
     choose::{Form, Schedule, ceiling},
     code::{Code, fill},
     convolve, dots,
@@ -43,7 +46,7 @@ pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static s
     let kernel = Kernel::read(function, product, roles)?;
     let memory = |i: usize| kernel::loaded(product.operand(i)).ok_or("the operands of a product must be in memory");
     let (lhs, rhs) = (memory(0)?, memory(1)?);
-    let attr = function.attr(SCHEDULE).ok_or("a product without a schedule")?;
+    let attr = ops::MATMUL.of(function).ok_or("a product without a schedule")?;
     if lhs.ty().element() != Type::f32(function.ctx()) {
         return Err("tiles of other types than f32 are not made");
     }

@@ -49,7 +49,6 @@ pub mod strategy;
 mod tile;
 pub mod windows;
 
-pub(crate) use code::forall;
 pub(crate) use kernel::scratch;
 pub(crate) use lower::lower;
 
@@ -72,10 +71,3 @@ pub fn has_windows(op: Op) -> bool {
 pub fn find(body: Block) -> Option<Op> {
     body.ops().into_iter().find(|&op| is_anchor(op))
 }
-
-/// On a kernel: how its product is computed; see [`choose::Schedule`].
-pub const SCHEDULE: &str = "dynamo.matmul";
-/// On an argument of a kernel: memory for the time of the call.
-pub const SCRATCH: &str = "dynamo.scratch";
-/// On a `linalg.generic`: marks the contraction; its value is the number of batch dimensions.
-pub const BATCH: &str = "dynamo.batch";

@@ -1,6 +1,6 @@
 //! Copies that lay memory out for the tiles: panels of lanes by k, rows without collisions, blocks turned.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{choose::COPY_GAP, code::Code, problem::Side};
 
@@ -70,7 +70,7 @@ pub(super) fn side_by_side(
             let valid = (lines_left - lane).clamp(0, width);
             // What is past the last line is computed with, too: as numbers that are no burden.
             let value = match valid {
-                0 => code.zero(code.vector_type(panel.ty().element(), width)),
+                0 => code.zero(Type::vector(&[width], panel.ty().element())),
                 _ => code.load_vector(lines.memory, code.plus(from, lane), (width, valid)),
             };
             code.store_vector(value, panel, into);

@@ -1,15 +1,14 @@
 //! Exponentials of scores, and the factors that make them weights: a few lines at a time, since one alone would wait for itself.
 
-use dynamlir_dialect::ir::{Attr, Type, Value};
+use dynamlir_dialect::{
+    ir::Value,
+    upstream::{arith::CmpF, vector::Reduction},
+};
 
 use super::code::Code;
 
 /// Lines that are gone through together.
 const TOGETHER: i64 = 4;
-
-/// `arith.cmpf` oeq and olt.
-const EQUAL: i64 = 1;
-const LESS: i64 = 4;
 
 /// Exponentials of what is lower are hardly normal numbers, which the processor takes a hundred cycles for; beside 1 they are
 /// nothing.
@@ -56,9 +55,6 @@ pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
 }
 
 impl Lines {
-    fn ty(&self, code: Code) -> Type {
-        code.vector_type(self.scores.ty().element(), self.width)
-    }
     fn splat(&self, code: Code, value: f64) -> Value {
         code.broadcast(code.number(self.scores.ty().element(), value), self.width)
     }
@@ -77,10 +73,10 @@ impl Lines {
         let largest: Vec<Value> = largest
             .into_iter()
             .map(|value| {
-                let value = code.reduced("maximumf", value);
+                let value = code.reduced(Reduction::Maximum, value);
                 // Where all is masked, exponentials are to be 0 and no NaN.
                 let masked = equals(code, value, f64::NEG_INFINITY);
-                let value = code.b.value("arith.select", &[masked, code.number(element, 0.0), value], element, &[]);
+                let value = code.b.select(masked, code.number(element, 0.0), value);
                 code.broadcast(value, self.width)
             })
             .collect();
@@ -88,17 +84,17 @@ impl Lines {
         let sums = self.along(code, &vec![zero; lines.len()], |code, i, from, _, sum| {
             let at = code.add(starts[i], from);
             let score = code.load_vector(self.scores, at, (self.width, self.width));
-            let distance = code.b.value("arith.subf", &[score, largest[i]], self.ty(code), &[]);
+            let distance = code.b.subf(score, largest[i]);
             let weight = self.weight(code, distance);
             code.store_vector(weight, self.scores, at);
-            code.b.value("arith.addf", &[sum, weight], self.ty(code), &[])
+            code.b.addf(sum, weight)
         });
         for (&line, sum) in lines.iter().zip(sums) {
-            let sum = code.reduced("add", sum);
+            let sum = code.reduced(Reduction::Add, sum);
             let one = code.number(element, 1.0);
             let nothing = equals(code, sum, 0.0);
-            let sum = code.b.value("arith.select", &[nothing, one, sum], element, &[]);
-            code.store(code.b.value("arith.divf", &[one, sum], element, &[]), self.sums, line);
+            let sum = code.b.select(nothing, one, sum);
+            code.store(code.b.divf(one, sum), self.sums, line);
         }
     }
 
@@ -115,13 +111,13 @@ impl Lines {
 
     /// Scores from the one at `at`, scaled and masked; those that are not there are the lowest.
     fn score(&self, code: Code, (line, at, from): (Value, Value, Value), valid: i64) -> Value {
-        let (width, ty) = (self.width, self.ty(code));
+        let width = self.width;
         let score = code.load_vector(self.scores, at, (width, width));
         let scale = self.splat(code, self.scale);
         let lowest = || self.splat(code, f64::NEG_INFINITY);
-        let only = |score: Value, there: Value| code.b.value("arith.select", &[there, score, lowest()], ty, &[]);
+        let only = |score: Value, there: Value| code.b.select(there, score, lowest());
         let mut score = match self.mask {
-            None => code.b.value("arith.mulf", &[score, scale], ty, &[]),
+            None => code.b.mulf(score, scale),
             Some(mask) => {
                 let [lines, elements] = mask.strides;
                 let place = code.add(code.add(mask.base, code.times(line, lines)), code.times(from, elements));
@@ -144,17 +140,15 @@ impl Lines {
 
     /// The exponential; 0 below [`LOWEST`].
     fn weight(&self, code: Code, distance: Value) -> Value {
-        let (ty, lowest) = (self.ty(code), self.splat(code, LOWEST));
-        let bits = code.vector_type(Type::int(code.ctx(), 1), self.width);
-        let below = code.b.value("arith.cmpf", &[distance, lowest], bits, &[("predicate", Attr::i64(code.ctx(), LESS))]);
-        let select = |yes: Value, no: Value| code.b.value("arith.select", &[below, yes, no], ty, &[]);
-        let weight = code.b.value("math.exp", &[select(lowest, distance)], ty, &[]);
+        let lowest = self.splat(code, LOWEST);
+        let below = code.b.cmpf(CmpF::Olt, distance, lowest);
+        let select = |yes: Value, no: Value| code.b.select(below, yes, no);
+        let weight = code.b.exp(select(lowest, distance));
         select(self.splat(code, 0.0), weight)
     }
 }
 
 fn equals(code: Code, value: Value, number: f64) -> Value {
     let other = code.number(value.ty(), number);
-    let bit = Type::int(code.ctx(), 1);
-    code.b.value("arith.cmpf", &[value, other], bit, &[("predicate", Attr::i64(code.ctx(), EQUAL))])
+    code.b.cmpf(CmpF::Oeq, value, other)
 }

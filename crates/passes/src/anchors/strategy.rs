@@ -3,10 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use dynamlir_dialect::{
-    ir::{Attr, Op},
-    pass::PassError,
-};
+use dynamlir_dialect::{ir::Op, ops, pass::PassError};
 
 use super::{
     choose::{Form, Schedule, choose, dots, panels, stream},
@@ -14,9 +11,6 @@ use super::{
     problem::Problem,
     windows::{WindowSchedule, Windows},
 };
-
-/// On a primitive: its strategy.
-pub const CHOICE: &str = "dynamo.choice";
 
 /// How much more than the best code may be expected to take at most to be worth a try.
 const COST_CUTOFF: f64 = 1.3;
@@ -84,13 +78,13 @@ impl Strategy {
     }
     /// Notes it on a primitive.
     pub fn mark(self, op: Op) {
-        op.set_attr(CHOICE, Attr::str(op.ctx(), &self.to_string()));
+        ops::CHOICE.set(op, &self.to_string());
     }
     /// That which a primitive names.
     pub fn on(op: Op) -> Result<Option<Self>, PassError> {
-        let Some(attr) = op.attr(CHOICE) else { return Ok(None) };
-        let text = attr.as_str().ok_or_else(|| PassError::at(op, format!("'{CHOICE}' must be a string, got {attr}")))?;
-        text.parse().map(Some).map_err(|error| PassError::at(op, format!("'{CHOICE}': {error}")))
+        let Some(attr) = op.attr(ops::CHOICE.name()) else { return Ok(None) };
+        let text = attr.as_str().ok_or_else(|| PassError::at(op, format!("'{}' must be a string, got {attr}", ops::CHOICE.name())))?;
+        text.parse().map(Some).map_err(|error| PassError::at(op, format!("'{}': {error}", ops::CHOICE.name())))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A tile of sums in registers: rows are broadcast, lanes are vectors.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{
     choose::{ceiling, parts},
@@ -73,7 +73,7 @@ fn run(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: 
         .map(|d| code.plus(at, d))
         .collect();
     let whole = (tile.width, tile.width);
-    let start = vec![code.zero(code.vector_type(memory.ty().element(), tile.width)); places.len()];
+    let start = vec![code.zero(Type::vector(&[tile.width], memory.ty().element())); places.len()];
     let main = code.sub(count, code.remainder(count, UNROLL));
     let running = code.for_each((code.index(0), main, UNROLL), &start, |code, k, sums| {
         let mut sums = sums.to_vec();
@@ -89,7 +89,7 @@ fn run(code: Code, tile: Tile, rows: Source, lanes: Source, count: Value, sums: 
     });
     for (value, place) in total.into_iter().zip(places) {
         let sum = code.load_vector(memory, place, whole);
-        code.store_vector(code.b.value("arith.addf", &[sum, value], value.ty(), &[]), memory, place);
+        code.store_vector(code.b.addf(sum, value), memory, place);
     }
 }
 

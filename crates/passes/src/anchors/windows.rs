@@ -3,7 +3,10 @@
 //! It is a product for each image and group of channels: rows are windows' weights, one for each output channel, k runs
 //! over input channels and the window, lanes are positions in the result.
 
-use dynamlir_dialect::ir::{Attr, Ctx, Op};
+use dynamlir_dialect::{
+    ir::{Attr, Ctx, Op},
+    ops::DynamoOp,
+};
 
 use super::{
     choose::{LOCAL, ceiling},
@@ -46,13 +49,19 @@ pub struct Windows {
 impl Windows {
     /// Of a `dynamo.convolution`, or `dynamo.max_pool`, whose input lies in memory at these distances.
     pub fn of(op: Op, input_strides: &[i64]) -> Option<Self> {
-        let pair = |name: &str| <[i64; 2]>::try_from(op.attr_i64s(name)?).ok();
+        let pair = |list: Vec<i64>| <[i64; 2]>::try_from(list).ok();
         let input = <[i64; 4]>::try_from(op.operand(0).ty().shape()).ok()?;
-        let (strides, padding, dilation) = (pair("strides")?, pair("padding")?, pair("dilation")?);
-        let (weight, groups) = match pair("window") {
-            Some([height, width]) => ([input[1], 1, height, width], input[1]),
-            None => (<[i64; 4]>::try_from(op.operand(1).ty().shape()).ok()?, op.attr_i64("groups").filter(|&groups| groups > 0)?),
+        let (weight, groups, [strides, padding, dilation]) = match DynamoOp::of(op)? {
+            DynamoOp::MaxPool(pool) => {
+                let [height, width] = pair(pool.window())?;
+                ([input[1], 1, height, width], input[1], [pool.strides(), pool.padding(), pool.dilation()])
+            }
+            DynamoOp::Convolution(c) if c.groups() > 0 => {
+                (<[i64; 4]>::try_from(c.weight().ty().shape()).ok()?, c.groups(), [c.strides(), c.padding(), c.dilation()])
+            }
+            _ => return None,
         };
+        let (strides, padding, dilation) = (pair(strides)?, pair(padding)?, pair(dilation)?);
         let along = |i: usize| (input[i + 2] + 2 * padding[i] - dilation[i] * (weight[i + 2] - 1) - 1) / strides[i] + 1;
         Some(Self {
             images: input[0],

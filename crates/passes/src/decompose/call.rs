@@ -1,6 +1,9 @@
 //! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
 
-use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Builder, Op, Type, Value},
+    ops::AtenOp,
+};
 
 use crate::emit::{Emit, Scalar};
 
@@ -19,11 +22,8 @@ pub struct Call {
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
     pub fn new(op: Op, wide: bool) -> Option<Self> {
-        if !op.is("dynamo.aten") {
-            return None;
-        }
-        let args = op.attr("args")?.as_array()?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), wide, schema: op.attr_str("schema")?, args })
+        let call = AtenOp::cast(op)?;
+        Some(Self { op, e: Emit::new(Builder::before(op)), wide, schema: call.schema(), args: call.args() })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

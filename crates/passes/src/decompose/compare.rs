@@ -138,7 +138,7 @@ pub fn bound(d: &Domain, kind: &str, x: Value, bound: Scalar) -> Value {
         return d.e.binary(kind, x, limit);
     }
     let beyond = if kind == "max" { d.e.lt(x, limit) } else { d.e.gt(x, limit) };
-    if d.element.to_string() != "f16" {
+    if !d.element.is_f16() {
         return d.e.select(beyond, limit, x);
     }
     // Chosen before it is widened: LLVM moves a cast out of such a choice, and turns `<` into `<=` there.

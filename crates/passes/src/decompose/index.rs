@@ -3,7 +3,10 @@
 //! An index that the program gives may be out of range, which raises. So it is checked before anything reads by it; where
 //! the check fails, eager runs again and raises its own error. What is known to be in range is not checked.
 
-use dynamlir_dialect::ir::{Attr, Type, Value};
+use dynamlir_dialect::{
+    ir::{Type, Value},
+    ops::{BroadcastOp, DynamoOp, DynamoOp as D},
+};
 
 use super::{Call, Lowering, promote::wide};
 
@@ -23,23 +26,23 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// The smallest and the largest value that an element of an integer tensor can have, where that is plain to see.
 fn known_range(x: Value) -> Option<(i64, i64)> {
     let op = x.def()?;
-    let name = op.name();
     let both = || Some((known_range(op.operand(0))?, known_range(op.operand(1))?));
-    match name.strip_prefix("dynamo.")? {
-        "iota" => Some((0, (x.ty().shape().get(usize::try_from(op.attr_i64("dim")?).ok()?)? - 1).max(0))),
-        "full" => op.attr("value").and_then(Attr::as_i64).map(|value| (value, value)),
-        "check_range" => Some((op.attr_i64("low")?, op.attr_i64("high")? - 1)),
-        "arg_reduce" => {
-            let size = *op.operand(0).ty().shape().get(usize::try_from(op.attr_i64("dim")?).ok()?)?;
-            Some((0, (size - 1).max(0)))
-        }
-        "broadcast" | "reshape" | "permute" | "slice" | "reverse" | "as_strided" => known_range(op.operand(0)),
-        "convert" if op.operand(0).ty().element().is_bool() => Some((0, 1)),
-        "convert" if x.ty().element().width() == 64 && op.operand(0).ty().element().is_int() => known_range(op.operand(0)),
-        "add" => both().and_then(|(a, b)| Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?))),
-        "sub" => both().and_then(|(a, b)| Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?))),
-        "min" => both().map(|(a, b)| (a.0.min(b.0), a.1.min(b.1))),
-        "max" => both().map(|(a, b)| (a.0.max(b.0), a.1.max(b.1))),
+    let positions = |of: Value, dim: i64| Some((0, (of.ty().shape().get(usize::try_from(dim).ok()?)? - 1).max(0)));
+    match DynamoOp::of(op)? {
+        D::Iota(iota) => positions(x, iota.dim()),
+        D::Full(full) => full.value().as_i64().map(|value| (value, value)),
+        D::CheckRange(check) => Some((check.low(), check.high() - 1)),
+        D::ArgReduce(reduce) => positions(reduce.operand(), reduce.dim()),
+        D::Broadcast(_) | D::Reshape(_) | D::Permute(_) | D::Slice(_) | D::Reverse(_) | D::AsStrided(_) => known_range(op.operand(0)),
+        D::Convert(convert) => match convert.operand().ty().element() {
+            element if element.is_bool() => Some((0, 1)),
+            element if element.is_int() && x.ty().element().width() == 64 => known_range(convert.operand()),
+            _ => None,
+        },
+        D::Add(_) => both().and_then(|(a, b)| Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?))),
+        D::Sub(_) => both().and_then(|(a, b)| Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?))),
+        D::Min(_) => both().map(|(a, b)| (a.0.min(b.0), a.1.min(b.1))),
+        D::Max(_) => both().map(|(a, b)| (a.0.max(b.0), a.1.max(b.1))),
         _ => None,
     }
 }
@@ -60,9 +63,8 @@ pub(super) fn checked(c: &Call, index: Value, size: i64, wraps: bool) -> Value {
         return index;
     }
     // What repeats elements is checked before it does.
-    if let Some(op) = index.def().filter(|op| op.is("dynamo.broadcast")) {
-        let dims = op.attr_i64s("dims").unwrap_or_default();
-        return c.e.broadcast(checked(c, op.operand(0), size, wraps), &index.ty().shape(), &dims);
+    if let Some(spread) = BroadcastOp::defining(index) {
+        return c.e.broadcast(checked(c, spread.operand(), size, wraps), &index.ty().shape(), &spread.dims());
     }
     let low = if wraps { -size } else { 0 };
     let within = |(least, most): (i64, i64)| least >= low && most < size;

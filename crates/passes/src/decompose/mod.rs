@@ -61,6 +61,7 @@ use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Target, Value},
     ops::{self, AtenOp, YieldOp},
     pass::{Pass, PassError, PassResult, Run, Statistic},
+    upstream::func,
 };
 use std::collections::HashMap;
 
@@ -132,7 +133,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let wide = Target::of(module).vector_bits >= 512;
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
-    let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is("func.func")).collect();
+    let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is(func::FUNC)).collect();
     let (private, public): (Vec<Op>, Vec<Op>) = functions.into_iter().partition(|&op| is_private(op));
     let private: HashMap<String, Op> = private.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect();
     let mut named = Vec::new();
@@ -286,7 +287,7 @@ fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
 /// Erases primitives that nothing uses, and `ATen` ops of which it is known that they neither raise nor draw random numbers.
 pub fn sweep(block: Block) {
     for op in block.ops().into_iter().rev() {
-        if op.is_unused() && op.num_results() > 0 && (op.is_pure() || (op.is("dynamo.aten") && total::is_total(op))) {
+        if op.is_unused() && op.num_results() > 0 && (op.is_pure() || (op.is(AtenOp::NAME) && total::is_total(op))) {
             op.erase();
         }
     }

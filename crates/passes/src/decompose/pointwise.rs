@@ -144,11 +144,11 @@ fn nan_to_num(call: &Call) -> Option<Vec<Value>> {
     if !d.element.is_float() {
         return d.done(x);
     }
-    let largest = match d.element.to_string().as_str() {
-        "f64" => f64::MAX,
-        "f32" => f64::from(f32::MAX),
-        "bf16" => f64::from(f32::from_bits(0x7f7f_0000)),
-        "f16" => 65504.0,
+    let largest = match d.element {
+        element if element.is_f64() => f64::MAX,
+        element if element.is_f32() => f64::from(f32::MAX),
+        element if element.is_bf16() => f64::from(f32::from_bits(0x7f7f_0000)),
+        element if element.is_f16() => 65504.0,
         _ => return None,
     };
     let replaced = |is: Value, i: usize, default: f64, other: Value| {

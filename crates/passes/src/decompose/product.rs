@@ -1,6 +1,9 @@
 //! Products of matrices and convolutions. Whether code or the library computes them is for `dynamo-select`.
 
-use dynamlir_dialect::ir::{Attr, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Attr, Op, Type, Value},
+    ops::AtenOp,
+};
 
 use super::{Call, Lowering, activation, arith, pointwise};
 use crate::anchors::windows::Windows;
@@ -25,7 +28,7 @@ fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
 pub(super) fn is_followed(op: Op) -> bool {
     let listed = |table: &[(&str, Lowering)], schema: &str| table.iter().any(|&(name, _)| name == schema);
     let is_pointwise = |schema: &str| [pointwise::TABLE, arith::TABLE, activation::TABLE].into_iter().any(|table| listed(table, schema));
-    op.result(0).uses().into_iter().any(|used| match used.op.attr_str("schema").as_deref() {
+    op.result(0).uses().into_iter().any(|used| match AtenOp::cast(used.op).map(AtenOp::schema).as_deref() {
         Some("aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default") => is_followed(used.op),
         Some(schema) => is_pointwise(schema),
         None => false,

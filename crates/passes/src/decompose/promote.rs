@@ -4,7 +4,10 @@
 //! takes operands in three tiers (tensors with dimensions, 0-d tensors, Python numbers), and in each tier the widest
 //! of them; a lower tier counts only where its category (bool < integer < float) is above that of the tiers before it.
 
-use dynamlir_dialect::ir::{Attr, Ctx, Type, Value};
+use dynamlir_dialect::{
+    ir::{Ctx, Type, Value},
+    ops::FullOp,
+};
 
 use super::call::Call;
 use crate::emit::{Emit, Scalar};
@@ -197,7 +200,7 @@ impl<'a> Domain<'a> {
 
 /// The integer of a `dynamo.full`.
 fn full_value(x: Value) -> Option<i64> {
-    x.def().filter(|op| op.is("dynamo.full"))?.attr("value").and_then(Attr::as_i64)
+    FullOp::defining(x)?.value().as_i64()
 }
 
 /// Whether a shape broadcasts to another by torch's rule.

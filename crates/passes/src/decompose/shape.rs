@@ -1,6 +1,9 @@
 //! Arithmetic on dimensions, ranges and constants that several lowerings share.
 
-use dynamlir_dialect::ir::{Attr, Op, Type};
+use dynamlir_dialect::{
+    ir::{Attr, Op, Type},
+    ops,
+};
 pub(super) use dynamlir_shapes::row_major;
 
 use super::call::{Call, wrap};
@@ -32,8 +35,7 @@ pub(super) fn span(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -
 
 /// The storage offset of an argument of the function around `op`.
 pub(super) fn arg_offset(op: Op, index: usize) -> i64 {
-    let of_func = |func: Op| func.attr("arg_attrs")?.as_array()?.get(index)?.get("dynamo.offset")?.as_i64();
-    op.parent().and_then(of_func).unwrap_or(0)
+    op.parent().and_then(|function| ops::OFFSET.of_arg(function, index)).unwrap_or(0)
 }
 
 /// Whether eager would write this constant into a tensor of that type. It refuses a number that overflows; such a

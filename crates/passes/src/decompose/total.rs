@@ -7,7 +7,7 @@
 //! primitives otherwise; and views are lowered, too. Operators that draw random numbers must never stand here: those
 //! after them would draw others.
 
-use dynamlir_dialect::ir::Op;
+use dynamlir_dialect::{ir::Op, ops::AtenOp};
 
 /// Extern operators that give a result for any `f32` or `f64` operands of the right shapes.
 const TOTAL: &[&str] = &[
@@ -27,7 +27,7 @@ pub(super) fn is_total(op: Op) -> bool {
         let element = value.ty().element();
         element.is_float() && element.width() >= 32
     };
-    let schema = op.attr_str("schema").unwrap_or_default();
+    let Some(schema) = AtenOp::cast(op).map(AtenOp::schema) else { return false };
     if schema == "aten.as_strided_copy.default" {
         // Fakes have been shown the window.
         return true;

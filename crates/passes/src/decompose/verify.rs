@@ -4,8 +4,10 @@
 //! `f32`; integers are divided by constants only, since eager raises on a divisor of 0.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Op, Type, Value},
+    ir::{Block, Op, Type, Value},
+    ops::{AtenOp, DynamoOp, DynamoOp as D, FullOp},
     pass::{Pass, PassError, PassResult, Run},
+    upstream::{MODULE, func},
 };
 
 /// The pass.
@@ -16,12 +18,6 @@ pub const PASS: Pass = Pass {
     statistics: &[],
     run,
 };
-
-/// Ops of the dialect that belong to later stages, pure or not.
-const LATER: &[&str] = &["dynamo.workspace", "dynamo.buffer"];
-
-/// Elementwise ops that move values without computing with them.
-const MOVING: &[&str] = &["dynamo.select", "dynamo.convert", "dynamo.bitcast"];
 
 fn run(module: Op, _run: &Run) -> PassResult {
     let mut outcome = Ok(());
@@ -39,31 +35,40 @@ fn check(op: Op) -> PassResult {
     if op.results().into_iter().chain(args).any(|value| value.ty().is_mutable()) {
         return fail("a value is a !dynamo.tensor");
     }
-    let name = op.name();
-    match name.as_str() {
-        "builtin.module" | "func.func" | "func.return" | "dynamo.check_range" | "dynamo.yield" => return Ok(()),
-        "dynamo.aten" => {
-            let left = ["decomposition", "aliases", "mutates", "functional"].into_iter().find(|name| op.attr(name).is_some());
-            return left.map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'")));
+    if [MODULE, func::FUNC, func::RETURN].iter().any(|name| op.is(name)) {
+        return Ok(());
+    }
+    // Memory belongs to later stages, pure or not.
+    let primitive = DynamoOp::of(op).filter(|_| op.is_pure());
+    let computes = match DynamoOp::of(op) {
+        Some(D::CheckRange(_) | D::Yield(_)) => return Ok(()),
+        Some(D::Aten(call)) => return extern_call(call).map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'"))),
+        None | Some(D::Workspace(_) | D::Buffer(_)) => return fail(&format!("'{}' is not a primitive", op.name())),
+        Some(_) if primitive.is_none() => return fail(&format!("'{}' is not a primitive", op.name())),
+        // These move values without computing with them.
+        Some(D::Select(_) | D::Convert(_) | D::Bitcast(_)) => false,
+        Some(D::Scatter(scatter)) => scatter.kind().is_some(),
+        Some(D::Reduce(_) | D::ArgReduce(_) | D::Scan(_)) => true,
+        Some(D::Div(_) | D::Rem(_)) if op.operand(0).ty().element().is_int() && !is_nonzero(op.operand(1)) => {
+            return fail("an integer divisor that is not a constant other than 0");
         }
-        _ => {}
-    }
-    if !name.starts_with("dynamo.") || !op.is_pure() || LATER.contains(&name.as_str()) {
-        return fail(&format!("'{name}' is no primitive"));
-    }
-    let element = |value: &Value| value.ty().element();
-    let computes = op.is_elementwise() && !MOVING.contains(&name.as_str());
-    let combines = match name.as_str() {
-        "dynamo.scatter" => op.attr("kind").is_some(),
-        name => ["dynamo.reduce", "dynamo.arg_reduce", "dynamo.scan"].contains(&name),
+        Some(_) => op.is_elementwise(),
     };
-    if (computes || combines) && op.operands().iter().map(element).any(is_half) {
+    if computes && op.operands().iter().any(|operand| is_half(operand.ty().element())) {
         return fail("arithmetic on 16-bit floats");
     }
-    if ["dynamo.div", "dynamo.rem"].contains(&name.as_str()) && element(&op.operand(0)).is_int() && !is_nonzero(op.operand(1)) {
-        return fail("an integer divisor that is not a constant other than 0");
-    }
     Ok(())
+}
+
+/// What a call says that only an earlier stage may say.
+fn extern_call(call: AtenOp) -> Option<&'static str> {
+    let said = [
+        ("decomposition", call.decomposition().is_some()),
+        ("aliases", call.aliases().is_some()),
+        ("mutates", call.mutates().is_some()),
+        ("functional", call.functional().is_some()),
+    ];
+    said.into_iter().find_map(|(name, is_said)| is_said.then_some(name))
 }
 
 fn is_half(element: Type) -> bool {
@@ -71,6 +76,5 @@ fn is_half(element: Type) -> bool {
 }
 
 fn is_nonzero(divisor: Value) -> bool {
-    let constant = divisor.def().filter(|op| op.is("dynamo.full")).and_then(|op| op.attr("value"));
-    constant.and_then(Attr::as_i64).is_some_and(|value| value != 0)
+    FullOp::defining(divisor).and_then(|full| full.value().as_i64()).is_some_and(|value| value != 0)
 }

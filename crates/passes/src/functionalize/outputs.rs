@@ -6,6 +6,7 @@ use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Op, Output, Type, Value, View},
     ops,
     pass::{PassError, PassResult},
+    upstream::func,
 };
 use dynamlir_reasons::ALIASING;
 
@@ -27,14 +28,14 @@ impl Rewriter {
     /// Ends the new function: its return, its type and its attributes.
     pub fn finish(&mut self, old: Op, new: Op, exit: Op) -> PassResult {
         for (name, attr) in old.attrs() {
-            if name != "function_type" && name != "res_attrs" {
+            if name != func::FUNCTION_TYPE && name != func::RES_ATTRS {
                 new.set_attr(&name, attr);
             }
         }
         let values = if self.entry { self.finish_entry(old, new, exit)? } else { self.current(exit, &exit.operands())? };
         let inputs: Vec<_> = self.b.block().args().iter().map(|arg| arg.ty()).collect();
         let results: Vec<_> = values.iter().map(|value| value.ty()).collect();
-        new.set_attr("function_type", Type::function(self.b.ctx(), &inputs, &results).as_attr());
+        new.set_attr(func::FUNCTION_TYPE, Type::function(self.b.ctx(), &inputs, &results).as_attr());
         self.b.func_return(&values);
         Ok(())
     }
@@ -66,8 +67,8 @@ impl Rewriter {
         }
         let arg_versions = self.mutations(old, exit, &mut results)?;
         ops::OUTPUTS.set(new, &outputs);
-        new.set_attr("arg_attrs", self.argument_attrs(old));
-        new.set_attr("res_attrs", Attr::array(ctx, &results.attrs));
+        new.set_attr(func::ARG_ATTRS, self.argument_attrs(old));
+        new.set_attr(func::RES_ATTRS, Attr::array(ctx, &results.attrs));
         ops::VERSIONS.remove(new);
         if results.versions.iter().any(|&count| count != 0) {
             ops::VERSIONS.set(new, &results.versions);
@@ -153,7 +154,7 @@ impl Rewriter {
     /// Layouts of the arguments, beside what the importer noted.
     fn argument_attrs(&self, old: Op) -> Attr {
         let ctx = self.b.ctx();
-        let noted: Vec<Attr> = old.optional("arg_attrs").unwrap_or_default();
+        let noted: Vec<Attr> = old.optional(func::ARG_ATTRS).unwrap_or_default();
         let args = old.body().map(Block::args).unwrap_or_default();
         let attrs: Vec<_> = args
             .iter()

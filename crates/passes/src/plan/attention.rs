@@ -7,6 +7,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op},
+    ops,
     pass::PassError,
 };
 
@@ -15,10 +16,7 @@ use super::{
     domain::{Loops, Operand},
     kernels::{Kernels, Specialised, Template, is_table},
 };
-use crate::anchors::{
-    SCHEDULE,
-    attention::{Heads, choose},
-};
+use crate::anchors::attention::{Heads, choose};
 
 impl Kernels {
     /// The kernel of `template`, whose attention is `op`, for operands in these windows (arguments, then results).
@@ -38,7 +36,7 @@ impl Kernels {
         let schedule = choose(&heads, self.vector_bits).ok_or_else(|| fault("attention to too many lines"))?;
         let seen = windows.to_vec();
         let func = self.build(template, &loops, &seen, 0, loc)?;
-        func.set_attr(SCHEDULE, schedule.to_attr(self.ctx));
+        ops::MATMUL.set(func, schedule.to_attr(self.ctx));
         Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch: 0 })
     }
 }

@@ -8,6 +8,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op},
+    ops,
     pass::PassError,
 };
 
@@ -17,7 +18,7 @@ use super::{
     kernels::{Kernels, Specialised, Template, is_table},
 };
 use crate::anchors::{
-    self, SCHEDULE,
+    self,
     strategy::{self, Strategy},
     windows::Windows,
 };
@@ -42,7 +43,7 @@ impl Kernels {
         let scratch = known.copy();
         let func = self.build(template, &loops, &seen, scratch, loc)?;
         match strategy::window_schedule(&known, self.vector_bits, Strategy::on(op)?) {
-            Ok(schedule) => func.set_attr(SCHEDULE, schedule.to_attr(self.ctx)),
+            Ok(schedule) => ops::MATMUL.set(func, schedule.to_attr(self.ctx)),
             Err(reason) => return Err(fault(reason)),
         }
         Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch })

@@ -2,6 +2,7 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
+    ops::{AtenOp, ExternOp, Route},
     pass::PassError,
 };
 use dynamlir_reasons::COMPLEX;
@@ -9,17 +10,15 @@ use dynamlir_reasons::COMPLEX;
 /// The layouts in which extern ops want their operands.
 pub fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
     let mut wanted = Vec::new();
-    for op in block.ops().into_iter().filter(|op| op.is("dynamo.aten")) {
-        for (value, strides) in op.operands().into_iter().zip(strides_attr(op, "operand_strides")) {
-            wanted.push((value, strides));
-        }
+    for call in block.ops().into_iter().filter_map(AtenOp::cast) {
+        wanted.extend(call.inputs().into_iter().zip(strides(call.operand_strides())));
     }
     wanted
 }
 
-/// `operand_strides` or `result_strides`; empty where the op does not say.
-pub fn strides_attr(op: Op, name: &str) -> Vec<Vec<i64>> {
-    op.attr(name).and_then(Attr::as_array).unwrap_or_default().into_iter().map(|a| a.as_i64s().unwrap_or_default()).collect()
+/// What `operand_strides` or `result_strides` say; empty where the op does not say it.
+pub fn strides(lists: Option<Vec<Attr>>) -> Vec<Vec<i64>> {
+    lists.unwrap_or_default().into_iter().map(|list| list.as_i64s().unwrap_or_default()).collect()
 }
 
 /// Extern ops that write into memory we give them, because their C function has that form.
@@ -38,15 +37,6 @@ pub fn may_write(ret: Op, value: Value) -> Result<(), PassError> {
 }
 
 /// A copy between memrefs of what has no kernels.
-pub fn copy_by_torch(b: &Builder, from: Value, to: Value) -> Result<(), PassError> {
-    let ctx = b.ctx();
-    let attribute = |text| Attr::parse(ctx, text).ok_or_else(|| PassError::module(format!("cannot write {text}")));
-    let attrs = [
-        ("route", attribute("#dynamo<route dispatcher>")?),
-        ("schema", Attr::str(ctx, "aten.alias_copy.default")),
-        ("args", Attr::array(ctx, &[Attr::operand(ctx, 0)])),
-        ("operandSegmentSizes", attribute("array<i32: 1, 1>")?),
-    ];
-    b.op("dynamo.extern", &[from, to], &[], &attrs);
-    Ok(())
+pub fn copy_by_torch(b: &Builder, from: Value, to: Value) {
+    ExternOp::build(b, Route::Dispatcher, "aten.alias_copy.default", &[from], &[to], &[Attr::operand(b.ctx(), 0)], &[]);
 }

@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    ir::{Attr, Block, Builder, Ctx, Op, Symbol, Type, Value},
+    ops::{
+        self, AsStridedScatterOp, AtenOp, BufferOp, CheckRangeOp, CommitOp, ConcatenateOp, DynamoOp, ExternOp, LaunchOp, OutputBufferOp,
+        PadOp, Route, ScatterOp, WorkspaceOp,
+    },
     pass::PassError,
     program::KERNELS,
+    upstream::func,
 };
 use dynamlir_shapes::{is_dense, row_major, same_strides};
 
 use super::{
     Shared, Window,
     convolution::{takes_operand, takes_result},
-    externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides_attr},
+    externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides},
     kernels::{Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
     memory::{Need, place},
@@ -63,7 +68,7 @@ struct Planner<'a> {
     result_strides: Vec<Option<Vec<i64>>>,
     /// Memory of the results that were made in place.
     result_buffers: HashMap<usize, usize>,
-    workspace: Op,
+    workspace: WorkspaceOp,
     step: usize,
     mutated: Vec<usize>,
 }
@@ -73,27 +78,22 @@ pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
     let block = main.body().ok_or_else(|| PassError::at(main, "the graph function has no body"))?;
     let ret = block.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
     let ctx = main.ctx();
-    let arg_attr = |i: usize, name: &str| main.attr("arg_attrs").and_then(|a| a.as_array()?.get(i)?.get(name));
-    let res_attr = |i: usize, name: &str| main.attr("res_attrs").and_then(|a| a.as_array()?.get(i)?.get(name));
 
     let arg_windows: Vec<Window> = (0..block.args().len())
         .map(|i| {
             let sizes = block.args()[i].ty().shape();
-            let strides = arg_attr(i, "dynamo.strides").and_then(Attr::as_i64s);
-            let offset = arg_attr(i, "dynamo.offset").and_then(Attr::as_i64).unwrap_or(0);
-            Window { offset, ..strides.map_or_else(|| Window::row_major(&sizes), |s| Window::strided(&sizes, &s)) }
+            let offset = ops::OFFSET.of_arg(main, i).unwrap_or(0);
+            Window { offset, ..ops::STRIDES.of_arg(main, i).map_or_else(|| Window::row_major(&sizes), |s| Window::strided(&sizes, &s)) }
         })
         .collect();
     let inputs: Vec<Type> = block.args().iter().zip(&arg_windows).map(|(arg, window)| memref(arg.ty().element(), window)).collect();
-    let mutates: Vec<Option<usize>> =
-        (0..ret.num_operands()).map(|i| res_attr(i, "dynamo.mutates").and_then(Attr::as_i64).map(|i| i as usize)).collect();
-    let result_strides: Vec<Option<Vec<i64>>> =
-        (0..ret.num_operands()).map(|i| res_attr(i, "dynamo.strides").and_then(Attr::as_i64s)).collect();
+    let mutates: Vec<Option<usize>> = (0..ret.num_operands()).map(|i| ops::MUTATES.of_result(main, i).map(|i| i as usize)).collect();
+    let result_strides: Vec<Option<Vec<i64>>> = (0..ret.num_operands()).map(|i| ops::STRIDES.of_result(main, i)).collect();
 
     let parent = main.block().ok_or_else(|| PassError::at(main, "the graph function stands in no module"))?;
     let (new_main, body) = Builder::at_end(parent, main.loc()).func("main", &inputs, &[], &[]);
     let b = Builder::at_end(body, main.loc());
-    let workspace = b.op("dynamo.workspace", &[], &[Type::memref(&[0], Type::int(ctx, 8), &[1], 0)], &[]);
+    let workspace = WorkspaceOp::build(&b, workspace_type(ctx, 0));
 
     let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| row_major(&ret.operand(i).ty().shape()));
     let results: Vec<(Value, Vec<i64>)> =
@@ -113,6 +113,10 @@ pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
         mutated: mutates.iter().flatten().copied().collect(),
     };
     planner.run(main, new_main, block, body, arg_windows, &mutates)
+}
+
+fn workspace_type(ctx: Ctx, bytes: i64) -> Type {
+    Type::memref(&[bytes], Type::int(ctx, 8), &[1], 0)
 }
 
 fn memref(element: Type, window: &Window) -> Type {
@@ -146,10 +150,10 @@ impl Planner<'_> {
         self.b.loc = ret.loc();
         self.step += 1;
         let returned = self.finish(ret, mutates)?;
-        self.b.op("func.return", &returned, &[], &[]);
+        self.b.func_return(&returned);
 
         for (name, attr) in main.attrs() {
-            if name != "function_type" && name != "sym_name" && name != "res_attrs" {
+            if name != func::FUNCTION_TYPE && name != "sym_name" && name != func::RES_ATTRS {
                 new_main.set_attr(&name, attr);
             }
         }
@@ -158,7 +162,7 @@ impl Planner<'_> {
         }
         let inputs: Vec<Type> = body.args().iter().map(|v| v.ty()).collect();
         let outputs: Vec<Type> = returned.iter().map(|v| v.ty()).collect();
-        new_main.set_attr("function_type", Type::function(self.ctx, &inputs, &outputs).as_attr());
+        new_main.set_attr(func::FUNCTION_TYPE, Type::function(self.ctx, &inputs, &outputs).as_attr());
         self.place_buffers();
         Ok(new_main)
     }
@@ -183,21 +187,13 @@ impl Planner<'_> {
         if buffer.own == place.window && buffer.memref.ty().element() == element {
             return buffer.memref;
         }
-        let Window { sizes, strides, offset } = &place.window;
-        let attrs = [
-            ("static_offsets", Attr::i64s(self.ctx, &[*offset])),
-            ("static_sizes", Attr::i64s(self.ctx, sizes)),
-            ("static_strides", Attr::i64s(self.ctx, strides)),
-            ("operandSegmentSizes", Attr::parse(self.ctx, "array<i32: 1, 0, 0, 0>").unwrap_or_else(|| Attr::unit(self.ctx))),
-        ];
-        self.b.value("memref.reinterpret_cast", &[buffer.memref], memref(element, &place.window), &attrs)
+        self.b.memref_reinterpret_cast(buffer.memref, memref(element, &place.window))
     }
 
     /// Fresh memory in the workspace, dense with these strides.
     fn slot(&mut self, sizes: &[i64], strides: &[i64], element: Type) -> Place {
         let window = Window::strided(sizes, strides);
-        let attrs = [("byte_offset", Attr::i64(self.ctx, 0))];
-        let memref = self.b.value("dynamo.buffer", &[self.workspace.result(0)], memref(element, &window), &attrs);
+        let memref = BufferOp::build(&self.b, self.workspace.result(), 0, memref(element, &window)).result();
         let buffer = self.add(memref, window.clone(), Owner::Workspace, window.numel() * bytes(element));
         Place { buffer, window }
     }
@@ -214,7 +210,7 @@ impl Planner<'_> {
         let ty = self.result_types[i];
         let strides = self.result_strides[i].clone().unwrap_or_default();
         let window = Window::strided(&ty.shape(), &strides);
-        let memref = self.b.value("dynamo.output_buffer", &[], memref(ty.element(), &window), &[]);
+        let memref = OutputBufferOp::build(&self.b, memref(ty.element(), &window)).result();
         let buffer = self.add(memref, window, Owner::Output, 0);
         self.result_buffers.insert(i, buffer);
         buffer
@@ -248,14 +244,14 @@ impl Planner<'_> {
     }
 
     fn op(&mut self, op: Op) -> Result<(), PassError> {
-        match op.name().as_str() {
-            "dynamo.launch" => self.launch(op),
-            "dynamo.aten" => self.extern_op(op),
-            "dynamo.concatenate" => self.concatenate(op),
-            "dynamo.pad" => self.pad(op),
-            "dynamo.as_strided_scatter" => self.strided_scatter(op),
-            "dynamo.scatter" => self.scatter(op),
-            "dynamo.check_range" => self.check_range(op),
+        match DynamoOp::of(op) {
+            Some(DynamoOp::Launch(launch)) => self.launch(launch),
+            Some(DynamoOp::Aten(call)) => self.extern_op(call),
+            Some(DynamoOp::Concatenate(concatenate)) => self.concatenate(concatenate),
+            Some(DynamoOp::Pad(pad)) => self.pad(pad),
+            Some(DynamoOp::AsStridedScatter(scatter)) => self.strided_scatter(scatter),
+            Some(DynamoOp::Scatter(scatter)) => self.scatter(scatter),
+            Some(DynamoOp::CheckRange(check)) => self.check_range(check),
             _ => self.view(op),
         }
     }
@@ -288,7 +284,8 @@ impl Planner<'_> {
     fn copy(&mut self, from: &Place, to: &Place, element: Type) -> Result<(), PassError> {
         if element.is_complex() {
             let (from, to) = (self.show(from, element), self.show(to, element));
-            return copy_by_torch(&self.b, from, to);
+            copy_by_torch(&self.b, from, to);
+            return Ok(());
         }
         let source = Place { window: from.window.squeeze(), ..from.clone() };
         let target = Place { window: to.window.squeeze(), ..to.clone() };
@@ -316,12 +313,12 @@ impl Planner<'_> {
         if kernel.scratch > 0 {
             values.push(self.slot_of(kernel.scratch));
         }
-        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, KERNELS, &kernel.name))]);
+        LaunchOp::build(&self.b, &Symbol::nested(KERNELS, &kernel.name), &values, &[]);
         Ok(())
     }
 
-    fn launch(&mut self, op: Op) -> Result<(), PassError> {
-        let name = op.attr("kernel").and_then(Attr::as_symbol).unwrap_or_default();
+    fn launch(&mut self, launch: LaunchOp) -> Result<(), PassError> {
+        let (op, name) = (launch.op(), launch.kernel().name);
         let mut operands = Vec::new();
         for value in op.operands() {
             operands.push((self.place_of(value, op)?, value.ty().element()));
@@ -353,13 +350,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn concatenate(&mut self, op: Op) -> Result<(), PassError> {
-        let result = op.result(0);
+    fn concatenate(&mut self, concatenate: ConcatenateOp) -> Result<(), PassError> {
+        let (op, result) = (concatenate.op(), concatenate.result());
         let element = result.ty().element();
         let place = self.destination(result);
-        let dim = op.attr_i64("dim").unwrap_or(0) as usize;
+        let dim = concatenate.dim() as usize;
         let mut starts = vec![0; result.ty().rank()];
-        for value in op.operands() {
+        for value in concatenate.inputs() {
             let from = self.place_of(value, op)?;
             let window = block(op, &place.window, &starts, &value.ty().shape())?;
             self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
@@ -369,28 +366,25 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn pad(&mut self, op: Op) -> Result<(), PassError> {
-        let result = op.result(0);
+    fn pad(&mut self, pad: PadOp) -> Result<(), PassError> {
+        let (op, result) = (pad.op(), pad.result());
         let element = result.ty().element();
-        let from = self.place_of(op.operand(0), op)?;
+        let from = self.place_of(pad.operand(), op)?;
         let place = self.destination(result);
-        let value = op.attr("value").ok_or_else(|| PassError::at(op, "a pad without a value"))?;
-        self.fill(&place, element, value)?;
-        let sizes = op.operand(0).ty().shape();
-        let window = block(op, &place.window, &op.attr_i64s("low").unwrap_or_default(), &sizes)?;
+        self.fill(&place, element, pad.value())?;
+        let window = block(op, &place.window, &pad.low(), &pad.operand().ty().shape())?;
         self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
         self.places.insert(result, place);
         Ok(())
     }
 
-    fn strided_scatter(&mut self, op: Op) -> Result<(), PassError> {
-        let element = op.result(0).ty().element();
-        let base = self.place_of(op.operand(0), op)?;
-        let source = self.place_of(op.operand(1), op)?;
+    fn strided_scatter(&mut self, scatter: AsStridedScatterOp) -> Result<(), PassError> {
+        let op = scatter.op();
+        let element = scatter.result().ty().element();
+        let base = self.place_of(scatter.base(), op)?;
+        let source = self.place_of(scatter.source(), op)?;
         let place = self.row_major_copy(&base, element)?;
-        let strides = op.attr_i64s("strides").unwrap_or_default();
-        let offset = op.attr_i64("offset").unwrap_or(0);
-        let window = at(op, place.window.as_strided_in(&source.window.sizes, &strides, &offset, &()))?;
+        let window = at(op, place.window.as_strided_in(&source.window.sizes, &scatter.strides(), &scatter.offset(), &()))?;
         let window = window.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
         self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
         self.places.insert(op.result(0), place);
@@ -398,8 +392,8 @@ impl Planner<'_> {
     }
 
     /// A kernel writes by index into the base, where nobody else needs that, or else into a copy of it.
-    fn scatter(&mut self, op: Op) -> Result<(), PassError> {
-        let (base, given) = (op.operand(0), op.operands().into_iter().skip(1));
+    fn scatter(&mut self, scatter: ScatterOp) -> Result<(), PassError> {
+        let (op, base, given) = (scatter.op(), scatter.base(), scatter.indices().into_iter().chain([scatter.source()]));
         let from = self.place_of(base, op)?;
         let mut operands = Vec::new();
         for value in given {
@@ -415,34 +409,33 @@ impl Planner<'_> {
             return Ok(());
         }
         let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
-        let name = self.shared.kernels.scatter(op, &windows);
+        let name = self.shared.kernels.scatter(scatter, &windows);
         let values: Vec<Value> = operands.iter().map(|(place, element)| self.show(place, *element)).collect();
-        self.b.op("dynamo.launch", &values, &[], &[("kernel", Attr::nested_symbol(self.ctx, KERNELS, &name))]);
+        LaunchOp::build(&self.b, &Symbol::nested(KERNELS, &name), &values, &[]);
         Ok(())
     }
 
     /// Checks the operand where it lies; the result is the same place.
-    fn check_range(&mut self, op: Op) -> Result<(), PassError> {
-        let value = op.operand(0);
-        let place = self.place_of(value, op)?;
+    fn check_range(&mut self, check: CheckRangeOp) -> Result<(), PassError> {
+        let value = check.operand();
+        let place = self.place_of(value, check.op())?;
         let memref = self.show(&place, value.ty().element());
-        let attrs = op.attrs();
-        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
-        self.b.op("dynamo.check_range", &[memref], &[], &attrs);
-        self.places.insert(op.result(0), place);
+        CheckRangeOp::build(&self.b, memref, check.low(), check.high(), &check.message(), &[]);
+        self.places.insert(check.op().result(0), place);
         Ok(())
     }
 
-    fn extern_op(&mut self, op: Op) -> Result<(), PassError> {
-        let wanted = strides_attr(op, "operand_strides");
+    fn extern_op(&mut self, call: AtenOp) -> Result<(), PassError> {
+        let op = call.op();
+        let wanted = strides(call.operand_strides());
         let mut operands = Vec::new();
         for (i, value) in op.operands().into_iter().enumerate() {
             let place = self.place_of(value, op)?;
             let place = self.as_wanted(place, wanted.get(i), value.ty().element())?;
             operands.push(self.show(&place, value.ty().element()));
         }
-        let schema = op.attr_str("schema").unwrap_or_default();
-        let given = strides_attr(op, "result_strides");
+        let schema = call.schema();
+        let given = strides(call.result_strides());
         let mut outs = Vec::new();
         let mut types = Vec::new();
         let mut made = Vec::new();
@@ -460,18 +453,8 @@ impl Planner<'_> {
                 made.push((value, window));
             }
         }
-        let segments = format!("array<i32: {}, {}>", operands.len(), outs.len());
-        let segments = Attr::parse(self.ctx, &segments).ok_or_else(|| PassError::at(op, "cannot write operand segments"))?;
-        let route = Attr::parse(self.ctx, "#dynamo<route c_shim>").ok_or_else(|| PassError::at(op, "cannot write the route"))?;
-        let attrs = [
-            ("route", route),
-            ("schema", Attr::str(self.ctx, &schema)),
-            ("args", op.attr("args").unwrap_or_else(|| Attr::array(self.ctx, &[]))),
-            ("operandSegmentSizes", segments),
-        ];
-        operands.extend(outs);
-        let call = self.b.op("dynamo.extern", &operands, &types, &attrs);
-        for ((value, window), memref) in made.into_iter().zip(call.results()) {
+        let planned = ExternOp::build(&self.b, Route::CShim, &schema, &operands, &outs, &call.args(), &types);
+        for ((value, window), memref) in made.into_iter().zip(planned.outputs()) {
             let buffer = self.add(memref, window.clone(), Owner::Extern, 0);
             self.places.insert(value, Place { buffer, window });
         }
@@ -521,7 +504,7 @@ impl Planner<'_> {
             writes.push((place, arg, value.ty().element()));
         }
         if !writes.is_empty() {
-            self.b.op("dynamo.commit", &[], &[], &[]);
+            CommitOp::build(&self.b);
         }
         for (place, arg, element) in writes {
             let target = Place { buffer: arg, window: self.buffers[arg].own.clone() };
@@ -568,10 +551,10 @@ impl Planner<'_> {
         let needs: Vec<Need> = slots.iter().map(|b| Need { bytes: b.bytes, first: b.first, last: b.last }).collect();
         let (offsets, total) = place(&needs);
         for (slot, offset) in slots.iter().zip(offsets) {
-            if let Some(op) = slot.memref.def() {
-                op.set_attr("byte_offset", Attr::i64(self.ctx, offset));
+            if let Some(buffer) = BufferOp::defining(slot.memref) {
+                buffer.set_byte_offset(offset);
             }
         }
-        self.workspace.result(0).set_type(Type::memref(&[total], Type::int(self.ctx, 8), &[1], 0));
+        self.workspace.result().set_type(workspace_type(self.ctx, total));
     }
 }

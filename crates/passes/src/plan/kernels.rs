@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Loc, Op, Type, Value},
+    ops::{self, AttentionOp, BitcastOp, BroadcastOp, ConvertOp, DynamoOp, FullOp, GatherOp, IotaOp, MatmulOp, ReduceOp, ScanOp},
     pass::PassError,
+    upstream::{func, llvm},
 };
 
 use super::{
     Window,
     domain::{Loops, Operand},
 };
-use crate::anchors::{self, SCRATCH};
+use crate::anchors;
 
 /// A kernel before it has a layout.
 pub struct Template {
@@ -73,7 +75,7 @@ impl Kernels {
         if let Some(op) = anchors::find(block) {
             let plan = match () {
                 () if anchors::has_windows(op) => Self::convolution,
-                () if op.is("dynamo.attention") => Self::attention,
+                () if op.is(AttentionOp::NAME) => Self::attention,
                 () => Self::product,
             };
             return plan(self, template, op, windows, loc);
@@ -95,7 +97,7 @@ impl Kernels {
         for op in block.ops() {
             let Some(dim) = named_dim(op, &template.domain, &kept) else { continue };
             fixed.push(dim);
-            if op.is("dynamo.scan") {
+            if op.is(ScanOp::NAME) {
                 serial.push(dim);
             }
         }
@@ -136,13 +138,8 @@ impl Kernels {
             .collect();
 
         let outer = Builder::at_end(self.body, loc);
-        let sizes = |list: &[usize]| list.iter().map(|&g| g as i64).collect::<Vec<_>>();
-        let attrs = [
-            ("dynamo.kernel", Attr::unit(self.ctx)),
-            ("dynamo.domain", Attr::i64s(self.ctx, &loops.sizes)),
-            ("dynamo.reduced_dims", Attr::i64s(self.ctx, &sizes(&loops.reduced))),
-            ("arg_attrs", if scratch > 0 { self.with_scratch(types.len()) } else { self.arg_attrs(types.len()) }),
-        ];
+        let reduced: Vec<i64> = loops.reduced.iter().map(|&g| g as i64).collect();
+        let attrs = self.kernel_attrs(&loops.sizes, &reduced, types.len(), scratch > 0);
         let (func, body) = outer.func(&template.name, &types, &[], &attrs);
         let inputs = source.args().len();
 
@@ -160,40 +157,48 @@ impl Kernels {
             let new = map.get(value).ok_or_else(|| PassError::at(terminator, "a kernel returns a value it does not have"))?;
             rewrite.store(*new, out);
         }
-        rewrite.b.op("func.return", &[], &[], &[]);
+        rewrite.b.func_return(&[]);
         Ok(func)
     }
 
-    /// The same, and the last one is scratch memory.
-    fn with_scratch(&self, count: usize) -> Attr {
-        let unit = Attr::unit(self.ctx);
-        let mut each = vec![Attr::dict(self.ctx, &[("llvm.noalias", unit)]); count - 1];
-        each.push(Attr::dict(self.ctx, &[(SCRATCH, unit), ("llvm.noalias", unit)]));
-        Attr::array(self.ctx, &each)
-    }
-
-    /// Every argument is `noalias`: inputs are only read, and the plan gives each result memory of its own.
-    pub(super) fn arg_attrs(&self, count: usize) -> Attr {
-        let each = Attr::dict(self.ctx, &[("llvm.noalias", Attr::unit(self.ctx))]);
-        Attr::array(self.ctx, &vec![each; count])
+    /// What a kernel's function says: its loops, and of its arguments that each is `noalias`: inputs are only read, and the plan gives
+    /// each result memory of its own. The last argument may be scratch memory.
+    pub(super) fn kernel_attrs(&self, domain: &[i64], reduced: &[i64], args: usize, has_scratch: bool) -> [(&'static str, Attr); 4] {
+        let ctx = self.ctx;
+        let noalias = (llvm::NOALIAS, Attr::unit(ctx));
+        let mut each = vec![Attr::dict(ctx, &[noalias]); args];
+        if has_scratch && let Some(last) = each.last_mut() {
+            *last = Attr::dict(ctx, &[ops::SCRATCH.with(ctx, ()), noalias]);
+        }
+        [
+            ops::KERNEL.with(ctx, ()),
+            ops::DOMAIN.with(ctx, domain),
+            ops::REDUCED_DIMS.with(ctx, reduced),
+            (func::ARG_ATTRS, Attr::array(ctx, &each)),
+        ]
     }
 }
 
 /// The dimension of the domain that an op names. Where it makes a row it counts the row's dimensions.
 fn named_dim(op: Op, domain: &[i64], kept: &[usize]) -> Option<usize> {
-    let named = op.is("dynamo.iota") || op.is("dynamo.arg_reduce") || op.is("dynamo.scan");
-    let dim = op.attr_i64("dim").filter(|_| named).and_then(|dim| usize::try_from(dim).ok())?;
+    let dim = match DynamoOp::of(op)? {
+        DynamoOp::Iota(iota) => iota.dim(),
+        DynamoOp::ArgReduce(reduce) => reduce.dim(),
+        DynamoOp::Scan(scan) => scan.dim(),
+        _ => return None,
+    };
+    let dim = usize::try_from(dim).ok()?;
     if counts_rows(op, domain) { kept.get(dim).copied() } else { Some(dim) }
 }
 
 fn counts_rows(op: Op, domain: &[i64]) -> bool {
-    op.is("dynamo.iota") && op.result(0).ty().rank() != domain.len()
+    op.is(IotaOp::NAME) && op.result(0).ty().rank() != domain.len()
 }
 
 /// Whether an argument is read at computed places, or by a product: its window has not the shape of the kernel's loops.
 pub(super) fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
-    let reads = |op: Op, index: usize| (index == 0 && op.is("dynamo.gather")) || anchors::is_anchor(op);
+    let reads = |op: Op, index: usize| (index == 0 && op.is(GatherOp::NAME)) || anchors::is_anchor(op);
     !uses.is_empty() && uses.iter().all(|used| reads(used.op, used.index))
 }
 
@@ -217,14 +222,12 @@ impl Rewrite<'_> {
     }
 
     fn load(&self, memory: Value) -> Value {
-        let ty = Type::tensor(&memory.ty().shape(), memory.ty().element());
-        self.b.value("bufferization.to_tensor", &[memory], ty, &[("restrict", Attr::unit(self.b.ctx()))])
+        self.b.bufferization_to_tensor(memory)
     }
 
     fn store(&self, value: Value, memory: Value) {
         let value = self.cast(value, memory.ty().element());
-        let unit = Attr::unit(self.b.ctx());
-        self.b.op("bufferization.materialize_in_destination", &[value, memory], &[], &[("restrict", unit), ("writable", unit)]);
+        self.b.bufferization_materialize(value, memory);
     }
 
     /// Between an element type and its form in memory.
@@ -233,8 +236,12 @@ impl Rewrite<'_> {
         if from == element {
             return value;
         }
-        let name = if from.is_bool() || element.is_bool() { "dynamo.convert" } else { "dynamo.bitcast" };
-        self.b.value(name, &[value], Type::tensor(&value.ty().shape(), element), &[])
+        let ty = Type::tensor(&value.ty().shape(), element);
+        if from.is_bool() || element.is_bool() {
+            ConvertOp::build(&self.b, value, ty).result()
+        } else {
+            BitcastOp::build(&self.b, value, ty).result()
+        }
     }
 
     /// The loop, or for a row the one among the row's loops, of a dimension that an op names. It is a loop of its own.
@@ -254,27 +261,26 @@ impl Rewrite<'_> {
         let mut attrs = op.attrs();
         for (name, attr) in &mut attrs {
             match (name.as_str(), op.name().as_str()) {
-                ("dims", "dynamo.reduce") => *attr = i64s(self.loops.reduced.clone()),
-                ("dims", "dynamo.broadcast") => *attr = i64s(self.loops.kept()),
+                ("dims", ReduceOp::NAME) => *attr = i64s(self.loops.reduced.clone()),
+                ("dims", BroadcastOp::NAME) => *attr = i64s(self.loops.kept()),
                 ("dim", _) => *attr = Attr::i64(b.ctx(), self.lone_loop(op)?),
                 _ => {}
             }
         }
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
         let results: Vec<Type> = op.results().iter().map(|r| self.ty(r.ty())).collect();
-        if op.is("dynamo.gather") {
+        if op.is(GatherOp::NAME) {
             // The table stays as it is in memory: only what is read of it is converted.
             let stored = Type::tensor(&results[0].shape(), operands[0].ty().element());
-            let gathered = self.cast(b.value("dynamo.gather", &operands, stored, &[]), results[0].element());
+            let gathered = self.cast(GatherOp::build(&b, operands[0], &operands[1..], stored).result(), results[0].element());
             map.insert(op.result(0), gathered);
             return Ok(());
         }
-        if op.is("dynamo.matmul") {
+        if let Some(product) = MatmulOp::cast(op) {
             // Batch dimensions that were merged are fewer.
-            let batch = op.attr_i64("batch").unwrap_or(0) as usize;
+            let batch = product.batch() as usize;
             let merged = self.loops.groups.iter().filter(|group| group[0] < batch).count();
-            let new = b.value("dynamo.matmul", &operands, results[0], &[("batch", Attr::i64(b.ctx(), merged as i64))]);
-            map.insert(op.result(0), new);
+            map.insert(product.result(), MatmulOp::build(&b, operands[0], operands[1], merged as i64, results[0]).result());
             return Ok(());
         }
         // The same holds for a convolution's result; its images and windows stay as they are.
@@ -293,9 +299,9 @@ pub fn copy_template(scratch: Block, sizes: &[i64], element: Type, fill: Option<
     let (func, body) = Builder::at_end(scratch, loc).func(name, inputs, &[ty], &[]);
     let b = Builder::at_end(body, loc);
     let value = match fill {
-        Some(value) => b.value("dynamo.full", &[], ty, &[("value", value)]),
+        Some(value) => FullOp::build(&b, value, ty).result(),
         None => body.args()[0],
     };
-    b.op("func.return", &[value], &[], &[]);
+    b.func_return(&[value]);
     Template { name: name.into(), domain: sizes.to_vec(), reduced: Vec::new(), func }
 }

@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Op, Value};
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::{LaunchOp, PermuteOp, ReshapeOp, ScatterOp},
+};
 use dynamlir_shapes::{is_dense, is_row_major, row_major};
 
 /// What is wished of a value.
@@ -37,14 +40,14 @@ pub fn wishes(results: &[(Value, Vec<i64>)], externs: &[(Value, Vec<i64>)]) -> H
 fn trace_back(mut value: Value, mut strides: Vec<i64>) -> Option<(Value, Vec<i64>)> {
     loop {
         let op = value.def()?;
-        if op.is("dynamo.permute") {
-            let dims = op.attr_i64s("dims")?;
+        if let Some(permute) = PermuteOp::cast(op) {
+            let dims = permute.dims();
             let mut inner = vec![0; dims.len()];
             for (i, dim) in dims.iter().enumerate() {
                 inner[*dim as usize] = strides[i];
             }
             strides = inner;
-        } else if op.is("dynamo.reshape") {
+        } else if op.is(ReshapeOp::NAME) {
             strides = through_reshape(op, &strides)?;
         } else if !is_written_over(op) {
             return Some((value, strides));
@@ -56,12 +59,12 @@ fn trace_back(mut value: Value, mut strides: Vec<i64>) -> Option<(Value, Vec<i64
 /// Whether a `dynamo.scatter` may write into its base's own memory: what a kernel made for nothing else.
 pub fn is_written_over(op: Op) -> bool {
     let mut base = op;
-    op.is("dynamo.scatter")
+    op.is(ScatterOp::NAME)
         && loop {
             let value = base.operand(0);
             match value.def().filter(|_| value.uses().len() == 1) {
-                Some(def) if def.is("dynamo.launch") || def.is("dynamo.scatter") => break true,
-                Some(def) if def.is("dynamo.permute") || def.is("dynamo.reshape") => base = def,
+                Some(def) if def.is(LaunchOp::NAME) || def.is(ScatterOp::NAME) => break true,
+                Some(def) if def.is(PermuteOp::NAME) || def.is(ReshapeOp::NAME) => base = def,
                 _ => break false,
             }
         }

@@ -20,7 +20,7 @@ use std::{collections::HashMap, rc::Rc};
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Target},
-    ops,
+    ops::{self, DynamoOp},
     pass::{Pass, PassError, PassResult, Run, Statistic},
     program::{KERNELS, entries, kernels_module},
     upstream::MODULE,
@@ -95,10 +95,12 @@ fn templates(kernels: Option<Op>) -> Result<HashMap<String, Rc<Template>>, PassE
 
 fn count(main: Op, pass: &Run) {
     for op in main.body().map(Block::ops).unwrap_or_default() {
-        match op.name().as_str() {
-            "dynamo.launch" => pass.count(&LAUNCHES, 1),
-            "dynamo.extern" => pass.count(&EXTERNS, 1),
-            "dynamo.workspace" => pass.count(&WORKSPACE, usize::try_from(op.result(0).ty().numel()).unwrap_or(0)),
+        match DynamoOp::of(op) {
+            Some(DynamoOp::Launch(_)) => pass.count(&LAUNCHES, 1),
+            Some(DynamoOp::Extern(_)) => pass.count(&EXTERNS, 1),
+            Some(DynamoOp::Workspace(workspace)) => {
+                pass.count(&WORKSPACE, usize::try_from(workspace.result().ty().numel()).unwrap_or(0));
+            }
             _ => {}
         }
     }

@@ -9,6 +9,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op, Type},
+    ops::{self, MatmulOp},
     pass::PassError,
 };
 
@@ -18,7 +19,6 @@ use super::{
     kernels::{Kernels, Specialised, Template, is_table},
 };
 use crate::anchors::{
-    SCHEDULE,
     problem::Problem,
     strategy::{self, Strategy},
 };
@@ -28,7 +28,8 @@ impl Kernels {
     pub(super) fn product(&mut self, template: &Template, op: Op, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
         let fault = |what| PassError::at(op, what);
         let rank = template.domain.len();
-        let batch = op.attr_i64("batch").and_then(|batch| usize::try_from(batch).ok()).ok_or_else(|| fault("a product without batch"))?;
+        let batch =
+            MatmulOp::cast(op).and_then(|product| usize::try_from(product.batch()).ok()).ok_or_else(|| fault("a product without batch"))?;
         let at = |i: usize| op.operand(i).arg_index().ok_or_else(|| fault("expected a product of the kernel's arguments"));
         let (left, right) = (at(0)?, at(1)?);
         let args = template.func.body().map(Block::args).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Kernels {
         let scratch = schedule.as_ref().zip(problem.as_ref()).map_or(0, |(schedule, problem)| schedule.scratch(problem));
         let func = self.build(template, &loops, &seen, scratch, loc)?;
         if let Some(schedule) = schedule {
-            func.set_attr(SCHEDULE, schedule.to_attr(self.ctx));
+            ops::MATMUL.set(func, schedule.to_attr(self.ctx));
         }
         Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch })
     }

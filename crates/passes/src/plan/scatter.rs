@@ -10,7 +10,10 @@
 //! ```
 //! The domain is the source. Reduced are the dimensions along which one place may be written more than once.
 
-use dynamlir_dialect::ir::{Attr, Builder, Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Builder, Type, Value},
+    ops::ScatterOp,
+};
 
 use super::{
     Window,
@@ -19,38 +22,24 @@ use super::{
 
 impl Kernels {
     /// The kernel for these windows: of the indices, the source, and the result.
-    pub fn scatter(&mut self, op: Op, windows: &[Window]) -> String {
-        let values = op.operands().into_iter().skip(1).chain([op.result(0)]);
+    pub fn scatter(&mut self, scatter: ScatterOp, windows: &[Window]) -> String {
+        let values = scatter.indices().into_iter().chain([scatter.source(), scatter.result()]);
         let memory = |(value, window): (Value, &Window)| Type::memref(&window.sizes, memory_type(value.ty().element()), &window.strides, 0);
         let types: Vec<Type> = values.zip(windows).map(memory).collect();
-        let dims = op.attr_i64s("dims").unwrap_or_default();
-        let domain = op.operand(op.num_operands() - 1).ty().shape();
+        let dims = scatter.dims();
+        let domain = scatter.source().ty().shape();
         let reduced: Vec<i64> = (0..domain.len() as i64).filter(|dim| !dims.contains(dim)).collect();
-        let kind = op.attr("kind").map(|kind| ("kind", kind));
-
-        let unit = Attr::unit(self.ctx);
-        let attrs = [
-            ("dynamo.kernel", unit),
-            ("dynamo.domain", Attr::i64s(self.ctx, &domain)),
-            ("dynamo.reduced_dims", Attr::i64s(self.ctx, &reduced)),
-            ("arg_attrs", self.arg_attrs(types.len())),
-        ];
-        let (func, body) = Builder::at_end(self.body, op.loc()).func("scatter", &types, &[], &attrs);
-        let b = Builder::at_end(body, op.loc());
+        let attrs = self.kernel_attrs(&domain, &reduced, types.len(), false);
+        let loc = scatter.op().loc();
+        let (func, body) = Builder::at_end(self.body, loc).func("scatter", &types, &[], &attrs);
+        let b = Builder::at_end(body, loc);
         let args = body.args();
-        let load = |arg: &Value| {
-            let ty = Type::tensor(&arg.ty().shape(), arg.ty().element());
-            b.value("bufferization.to_tensor", &[*arg], ty, &[("restrict", unit)])
-        };
-        let mut loaded: Vec<Value> = args.iter().map(load).collect();
+        let loaded: Vec<Value> = args.iter().map(|arg| b.bufferization_to_tensor(*arg)).collect();
         // The base stands first among an op's operands, and last among a kernel's.
-        loaded.rotate_right(1);
-        let mut attrs = vec![("dims", Attr::i64s(self.ctx, &dims))];
-        attrs.extend(kind);
-        let result = b.value("dynamo.scatter", &loaded, loaded[0].ty(), &attrs);
-        let attrs = [("restrict", unit), ("writable", unit)];
-        b.op("bufferization.materialize_in_destination", &[result, args[args.len() - 1]], &[], &attrs);
-        b.op("func.return", &[], &[], &[]);
+        let (indices, source, base) = (&loaded[..loaded.len() - 2], loaded[loaded.len() - 2], loaded[loaded.len() - 1]);
+        let result = ScatterOp::build(&b, base, indices, source, &dims, scatter.kind(), base.ty()).result();
+        b.bufferization_materialize(result, args[args.len() - 1]);
+        b.func_return(&[]);
         self.intern(func, "scatter")
     }
 }

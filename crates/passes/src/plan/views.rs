@@ -1,22 +1,25 @@
 //! What the view primitives make of a window.
 
-use dynamlir_dialect::{ir::Op, pass::PassError};
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::DynamoOp,
+    pass::PassError,
+};
 use dynamlir_shapes::{Result, ShapeError};
 
 use super::Window;
 
 /// The window of a view primitive's result, given that of its operand; None where strides cannot say it.
 pub fn view(op: Op, window: &Window) -> std::result::Result<Option<Window>, PassError> {
-    let list = |name: &str| op.attr_i64s(name).unwrap_or_default();
-    let dims = || list("dims").into_iter().map(|dim| dim as usize).collect::<Vec<_>>();
-    let sizes = op.result(0).ty().shape();
-    let seen = match op.name().as_str() {
-        "dynamo.permute" => window.permute(&dims()).map(Some),
-        "dynamo.slice" => window.part(&list("starts"), &list("steps"), &sizes).map(Some),
-        "dynamo.broadcast" => window.broadcast_in(&sizes, &dims(), &()).map(Some),
-        "dynamo.reverse" => window.reverse_in(&dims(), &()).map(Some),
-        "dynamo.reshape" => window.reshape_in(&sizes, &()),
-        "dynamo.as_strided" => window.as_strided_in(&sizes, &list("strides"), &op.attr_i64("offset").unwrap_or(0), &()),
+    let dims = |list: Vec<i64>| list.into_iter().map(|dim| dim as usize).collect::<Vec<_>>();
+    let sizes = |result: Value| result.ty().shape();
+    let seen = match DynamoOp::of(op) {
+        Some(DynamoOp::Permute(permute)) => window.permute(&dims(permute.dims())).map(Some),
+        Some(DynamoOp::Slice(slice)) => window.part(&slice.starts(), &slice.steps(), &sizes(slice.result())).map(Some),
+        Some(DynamoOp::Broadcast(spread)) => window.broadcast_in(&sizes(spread.result()), &dims(spread.dims()), &()).map(Some),
+        Some(DynamoOp::Reverse(reverse)) => window.reverse_in(&dims(reverse.dims()), &()).map(Some),
+        Some(DynamoOp::Reshape(reshape)) => window.reshape_in(&sizes(reshape.result()), &()),
+        Some(DynamoOp::AsStrided(view)) => window.as_strided_in(&sizes(view.result()), &view.strides(), &view.offset(), &()),
         _ => return Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name()))),
     };
     at(op, seen)

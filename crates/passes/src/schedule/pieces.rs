@@ -13,6 +13,7 @@
 use dynamlir_dialect::{
     ir::{Builder, Op},
     ops,
+    upstream::{linalg, scf},
 };
 
 use ops::PIECE;
@@ -21,7 +22,7 @@ use ops::PIECE;
 pub(super) fn mark(function: Op, tiles: &[i64]) -> usize {
     let mut found = 0;
     function.walk(&mut |op| {
-        let Some(dim) = op.attr_i64("dim").filter(|_| op.is("linalg.index")) else { return };
+        let Some(dim) = linalg::index_dim(op) else { return };
         let dim = dim as usize;
         let reduces = op.parent().is_some_and(|generic| ops::PHASE.is_on(generic));
         if reduces && tiles.get(dim).is_some_and(|&tile| tile > 0) {
@@ -50,14 +51,14 @@ pub(super) fn shift(function: Op, positions: usize) -> bool {
 fn shift_one(op: Op) -> Option<()> {
     let number = usize::try_from(PIECE.of(op)?).ok()?;
     let mut pieces = op.parent()?;
-    while !pieces.is("scf.forall") {
+    while !pieces.is(scf::FORALL) {
         pieces = pieces.parent()?;
     }
     // After the variables come the tensors that are written, which are no numbers.
     let beginning = pieces.body()?.args().get(number).copied().filter(|value| value.ty() == op.result(0).ty())?;
     PIECE.remove(op);
     let (builder, uses) = (Builder::before(op.next()?).with_loc(op.loc()), op.result(0).uses());
-    let whole = builder.value("arith.addi", &[op.result(0), beginning], beginning.ty(), &[]);
+    let whole = builder.addi(op.result(0), beginning);
     for used in uses {
         used.op.set_operand(used.index, whole);
     }

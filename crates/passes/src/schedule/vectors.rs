@@ -6,7 +6,10 @@
 //! - reads by computed indices or uses the loop's own index;
 //! - goes through some operand other than element by element in the innermost loop, or by standing still in it.
 
-use dynamlir_dialect::ir::{Op, Type, Value};
+use dynamlir_dialect::{
+    ir::{Op, Type, Value},
+    upstream::{bufferization, linalg},
+};
 
 use super::domain::accesses;
 
@@ -23,14 +26,14 @@ const MATH_F32: &[&str] = &["exp", "erf"];
 
 /// Bits of the widest number that the phase works with; None if it is not for vectors.
 pub(super) fn widest(generic: Op) -> Option<u32> {
-    let innermost = generic.attr("iterator_types")?.as_array()?.len().checked_sub(1)?;
+    let innermost = linalg::reductions(generic).len().checked_sub(1)?;
     let accesses = accesses(generic)?;
     if accesses.iter().zip(generic.operands()).any(|(access, operand)| !is_straight(access, innermost, operand)) {
         return None;
     }
     let mut widest = 0;
     for op in generic.body()?.ops() {
-        if !op.is("linalg.yield") && !is_vectorizable(op) {
+        if !op.is(linalg::YIELD) && !is_vectorizable(op) {
             return None;
         }
         for value in op.operands().into_iter().chain(op.results()) {
@@ -67,7 +70,7 @@ fn is_straight(access: &[Option<usize>], innermost: usize, operand: Value) -> bo
 /// The buffer that a tensor is loaded from or goes to.
 fn memory(operand: Value) -> Option<Type> {
     let def = operand.def()?;
-    if def.is("bufferization.to_tensor") {
+    if def.is(bufferization::TO_TENSOR) {
         return Some(def.operand(0).ty());
     }
     // A destination: what becomes of the result says where it goes.
@@ -76,5 +79,5 @@ fn memory(operand: Value) -> Option<Type> {
     let first = used.op.num_operands().checked_sub(used.op.num_results())?;
     let stored = used.op.result(used.index.checked_sub(first)?).uses();
     let [store] = stored.as_slice() else { return None };
-    store.op.is("bufferization.materialize_in_destination").then(|| store.op.operand(1).ty())
+    store.op.is(bufferization::MATERIALIZE_IN_DESTINATION).then(|| store.op.operand(1).ty())
 }

@@ -24,7 +24,7 @@ use dynamlir_dialect::{
 };
 
 use super::scalar::combine;
-use crate::anchors::{choose::ceiling, forall};
+use crate::anchors::choose::ceiling;
 
 /// Fewest elements of the source in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;
@@ -96,7 +96,7 @@ impl Scatter {
         };
         if let Some((dim, block)) = shared.map(|dim| (dim, block(dim))).filter(|&(dim, block)| block < sizes[dim]) {
             let blocks = ceiling(sizes[dim], block);
-            let (body, number) = forall(b, blocks);
+            let (body, number) = b.scf_forall(blocks);
             let first = body.muli(number, body.index(block));
             let end = body.addi(first, body.index(block));
             let end = body.minui(end, body.index(sizes[dim]));
