@@ -10,7 +10,7 @@ use std::{
 };
 
 use dynamlir_cuda::{Kernel as DeviceKernel, WeakKernel as WeakDeviceKernel};
-use dynamlir_dialect::ir::{Attr, Op};
+use dynamlir_dialect::{ir::Op, program::kernel_text};
 use dynamlir_runtime::{Kernel, WeakKernel};
 
 /// A compiled kernel.
@@ -82,12 +82,7 @@ pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
 
 /// What a kernel is made for, and its text with a neutral name.
 pub fn key(kernel: Op, made_for: &str) -> String {
-    let ctx = kernel.ctx();
-    let name = kernel.symbol().unwrap_or_default();
-    kernel.set_attr("sym_name", Attr::str(ctx, "k"));
-    let text = kernel.text();
-    kernel.set_attr("sym_name", Attr::str(ctx, &name));
-    made_for.to_owned() + &text
+    made_for.to_owned() + &kernel_text(kernel)
 }
 
 /// A kernel compiled before, which something uses or which is among the latest.

@@ -1,49 +1,25 @@
 //! `module @kernels`: one function for each distinct kernel.
 //!
-//! Two kernels are equal if they are made of the same operations on the same types, names and locations left out.
-//! Arguments stand in the order of first use and operations in graph order, so equal layers of a model are equal.
+//! Two kernels are equal if they have the same [form](KernelForm). Arguments stand in the order of first use
+//! and operations in graph order, so equal layers of a model are equal.
 
 use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op, Type, Value},
-    program::{KERNELS, kernels_module},
+    ir::{Attr, Block, Builder, Op},
+    program::{KERNELS, KernelForm, kernels_module, rename},
     upstream::MODULE,
 };
 
 pub(super) struct Kernels {
     module: Op,
     block: Option<Block>,
-    by_form: HashMap<Form, String>,
+    by_form: HashMap<KernelForm, String>,
     names: HashSet<String>,
     /// Functions that were added.
     pub(super) outlined: usize,
     /// Functions that were there already.
     pub(super) merged: usize,
-}
-
-/// A kernel without names and locations: its operations, by name, numbers of operands, types of results, attributes.
-type Form = Vec<(String, Vec<usize>, Vec<Type>, Vec<(String, Attr)>)>;
-
-fn form(function: Op) -> Form {
-    let mut numbers: HashMap<Value, usize> = HashMap::new();
-    let mut form = Vec::new();
-    let mut add = |op: Op, values: Vec<Value>| {
-        let operands = op.operands().iter().map(|operand| numbers.get(operand).copied().unwrap_or(usize::MAX)).collect();
-        let results = op.results().iter().map(|result| result.ty()).collect();
-        let attrs = op.attrs().into_iter().filter(|(name, _)| name != "sym_name").collect();
-        for value in values {
-            let next = numbers.len();
-            numbers.insert(value, next);
-        }
-        form.push((op.name(), operands, results, attrs));
-    };
-    let body = function.body();
-    add(function, body.map(Block::args).unwrap_or_default());
-    for op in body.map(Block::ops).unwrap_or_default() {
-        add(op, op.results());
-    }
-    form
 }
 
 impl Kernels {
@@ -56,7 +32,7 @@ impl Kernels {
         kernels.block = kernels_module(module).and_then(Op::body);
         for function in kernels.block.map(Block::ops).unwrap_or_default() {
             if let Some(name) = function.symbol() {
-                kernels.by_form.insert(form(function), name.clone());
+                kernels.by_form.insert(KernelForm::of(function), name.clone());
                 kernels.names.insert(name);
             }
         }
@@ -65,7 +41,7 @@ impl Kernels {
 
     /// Takes a detached function named [`Self::PLACEHOLDER`]; returns the name of the one that stays.
     pub(super) fn intern(&mut self, function: Op, base: &str) -> String {
-        let form = form(function);
+        let form = KernelForm::of(function);
         if let Some(name) = self.by_form.get(&form) {
             function.erase();
             self.merged += 1;
@@ -79,7 +55,7 @@ impl Kernels {
             }
             number += 1;
         };
-        function.set_attr("sym_name", Attr::str(function.ctx(), &name));
+        rename(function, &name);
         self.block().append(function);
         self.by_form.insert(form, name.clone());
         self.outlined += 1;

@@ -6,6 +6,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Loc, Op, Type, Value},
     ops::{self, AttentionOp, BitcastOp, BroadcastOp, ConvertOp, DynamoOp, FullOp, GatherOp, IotaOp, MatmulOp, ReduceOp, ScanOp},
     pass::PassError,
+    program::{KernelForm, rename},
     upstream::{func, llvm},
 };
 
@@ -34,8 +35,8 @@ pub struct Kernels {
     pub(super) body: Block,
     /// What became of a template for these windows: equal layers ask again.
     specialised: HashMap<(Op, Vec<Window>), Specialised>,
-    /// From a kernel's text without its name to its name.
-    by_text: HashMap<String, String>,
+    /// From what a kernel computes to its name.
+    by_form: HashMap<KernelForm, String>,
     /// Bits of the vectors that code may use.
     pub(super) vector_bits: i64,
     /// How often a name was asked for.
@@ -56,7 +57,7 @@ pub struct Specialised {
 impl Kernels {
     /// Kernels are appended to this block.
     pub fn new(ctx: Ctx, body: Block, vector_bits: i64) -> Self {
-        Self { ctx, body, specialised: HashMap::new(), by_text: HashMap::new(), names: HashMap::new(), vector_bits }
+        Self { ctx, body, specialised: HashMap::new(), by_form: HashMap::new(), names: HashMap::new(), vector_bits }
     }
 
     /// The kernel of `template` for operands in these windows (arguments, then results).
@@ -111,17 +112,16 @@ impl Kernels {
 
     /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
     pub(super) fn intern(&mut self, func: Op, name: &str) -> String {
-        func.set_attr("sym_name", Attr::str(self.ctx, "k"));
-        let text = func.text();
-        if let Some(existing) = self.by_text.get(&text) {
+        let form = KernelForm::of(func);
+        if let Some(existing) = self.by_form.get(&form) {
             func.erase();
             return existing.clone();
         }
         let count = self.names.entry(name.to_owned()).or_insert(0);
         let unique = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
         *count += 1;
-        func.set_attr("sym_name", Attr::str(self.ctx, &unique));
-        self.by_text.insert(text, unique.clone());
+        rename(func, &unique);
+        self.by_form.insert(form, unique.clone());
         unique
     }
 
