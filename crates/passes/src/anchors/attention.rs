@@ -5,7 +5,10 @@ use dynamlir_dialect::{
     ops::AttentionOp,
 };
 
-use super::choose::{LOCAL, PIECES, ceiling, most_rows};
+use super::{
+    choose::{LOCAL, PIECES, ceiling, most_rows},
+    reaches_by_i32,
+};
 
 /// Fewest lines of queries of a piece that only serves threads: each copies all keys.
 const FEWEST_LINES: i64 = 32;
@@ -49,6 +52,9 @@ impl Heads {
             return None;
         }
         let mask = if op.num_operands() > 3 { Some(four(3)?) } else { None };
+        if mask.is_some_and(|strides| !reaches_by_i32(&value[2..3], &strides[3..])) {
+            return None;
+        }
         let strides = [four(0)?, four(1)?, four(2)?];
         let forward = strides.iter().chain(&mask).flatten().all(|&stride| stride >= 0);
         let heads = Self {

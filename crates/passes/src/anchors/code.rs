@@ -177,7 +177,7 @@ impl Code {
     pub(super) fn reduced(&self, kind: Reduction, value: Value) -> Value {
         self.b.vector_reduction(kind, value)
     }
-    /// Multiples of a distance, one for each lane; those from `valid` on are the last one of the others.
+    /// Multiples of a distance, which fit [32 bits](super::reaches_by_i32), one for each lane; those from `valid` on are the last one of the others.
     pub(super) fn steps(&self, distance: i64, lanes: i64, valid: i64) -> Value {
         let list: Vec<_> = (0..lanes).map(|lane| (lane.min(valid - 1) * distance) as i32).collect();
         self.b.int_vector(&list)

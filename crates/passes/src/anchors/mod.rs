@@ -67,6 +67,12 @@ pub fn has_windows(op: Op) -> bool {
     op.is(ConvolutionOp::NAME) || op.is(MaxPoolOp::NAME)
 }
 
+/// Whether 32 bits hold the distance from the first element of a window to each other one: vectors of distances have no more.
+pub(crate) fn reaches_by_i32(sizes: &[i64], strides: &[i64]) -> bool {
+    let along = |(&size, &stride): (&i64, &i64)| (size - 1).max(0).saturating_mul(stride);
+    sizes.iter().zip(strides).map(along).fold(0_i64, i64::saturating_add) <= i64::from(i32::MAX)
+}
+
 /// The product of a kernel on primitives.
 pub fn find(body: Block) -> Option<Op> {
     body.ops().into_iter().find(|&op| is_anchor(op))

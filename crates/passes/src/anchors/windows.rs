@@ -12,6 +12,7 @@ use super::{
     choose::{LOCAL, ceiling},
     cut::choose,
     plane::Plane,
+    reaches_by_i32,
 };
 
 /// Largest memory that lanes may be far apart in: distances are 32 bits.
@@ -62,6 +63,9 @@ impl Windows {
             _ => return None,
         };
         let (strides, padding, dilation) = (pair(strides)?, pair(padding)?, pair(dilation)?);
+        if !reaches_by_i32(&input, input_strides) {
+            return None;
+        }
         let along = |i: usize| (input[i + 2] + 2 * padding[i] - dilation[i] * (weight[i + 2] - 1) - 1) / strides[i] + 1;
         Some(Self {
             images: input[0],

@@ -38,13 +38,13 @@ fn check(op: Op) -> PassResult {
     if [MODULE, func::FUNC, func::RETURN].iter().any(|name| op.is(name)) {
         return Ok(());
     }
-    // Memory belongs to later stages, pure or not.
-    let primitive = DynamoOp::of(op).filter(|_| op.is_pure());
+    let not_primitive = || fail(&format!("'{}' is not a primitive", op.name()));
     let computes = match DynamoOp::of(op) {
         Some(D::CheckRange(_) | D::Yield(_)) => return Ok(()),
         Some(D::Aten(call)) => return extern_call(call).map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'"))),
-        None | Some(D::Workspace(_) | D::Buffer(_)) => return fail(&format!("'{}' is not a primitive", op.name())),
-        Some(_) if primitive.is_none() => return fail(&format!("'{}' is not a primitive", op.name())),
+        // Memory belongs to later stages, pure or not.
+        None | Some(D::Workspace(_) | D::Buffer(_)) => return not_primitive(),
+        Some(_) if !op.is_pure() => return not_primitive(),
         // These move values without computing with them.
         Some(D::Select(_) | D::Convert(_) | D::Bitcast(_)) => false,
         Some(D::Scatter(scatter)) => scatter.kind().is_some(),

@@ -8,7 +8,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op},
-    ops,
+    ops::{self, AttentionOp},
     pass::PassError,
 };
 
@@ -56,9 +56,11 @@ pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
     let is = |operand: usize| operand < product.num_operands() && product.operand(operand).arg_index() == Some(number);
     let forward = window.strides.iter().all(|&stride| stride >= 0);
     match anchors::has_windows(product) {
+        // Elements of a mask are read by their distances.
+        false if product.is(AttentionOp::NAME) && is(3) => forward && anchors::reaches_by_i32(&window.sizes, &window.strides),
         false => forward,
         true if is(1) => window.is_row_major(),
-        true if is(0) => forward,
+        true if is(0) => forward && anchors::reaches_by_i32(&window.sizes, &window.strides),
         true => forward && takes_result(product, window),
     }
 }
