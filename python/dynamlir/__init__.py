@@ -128,9 +128,9 @@ def _load(
 ) -> dict[str, Executable]:
     """The entries of a text, named in profiles as the file is, and where it has several as the entry is."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"dynamlir.load takes the path of a dumped .mlir file, not {path!r}")
+        raise TypeError(f"expected the path of a dumped .mlir file, not {path!r}")
     if stage is not None and not isinstance(stage, str):
-        raise TypeError(f"dynamlir.load takes the name of a stage such as 'linalg', not {stage!r}")
+        raise TypeError(f"expected the name of a stage such as 'linalg', not {stage!r}")
     parsing.check(os.fspath(path))
     options = {} if dump is None else {"dump": os.fspath(dump)}
     entries = dict(native.module().load(os.fspath(path), stage, options))

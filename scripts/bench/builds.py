@@ -1,4 +1,4 @@
-"""Compares two builds of dynamlir: what calls, guards, captures and compilations of the one cost, over the other's.
+"""Compares two builds of dynamlir: what calls, guards, captures, compilations and runs cost, one over the other.
 
     scripts/bench/builds.py BEFORE AFTER [--rounds N] [--models bert,resnet18]
 
@@ -27,6 +27,9 @@ TIMES = 2000
 
 SAMPLES = 15
 """Samples of a call in one process; the least is what it costs."""
+
+RUNS = 25
+"""Runs of a compiled model in one process, of which the least is what it costs."""
 
 
 def least(run: Callable[[int], None]) -> float:
@@ -76,6 +79,7 @@ def figures(chosen: list[str]) -> Iterator[tuple[str, str, float]]:
             model, inputs = catalog.MODELS[name].make()
             whole = dynamlir.compile(model, options={"no_cache": True, "threads": 1})
             yield "compile", name, once(lambda whole=whole, inputs=inputs: whole(**inputs))
+            yield "run", name, min(once(lambda whole=whole, inputs=inputs: whole(**inputs)) for _ in range(RUNS))
 
 
 def ask(folder: str, chosen: list[str]) -> dict[tuple[str, str], float]:
@@ -104,7 +108,7 @@ def main() -> None:
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--models", default="bert,gpt2,resnet18,mobilenetv3_large_100,t5")
+    parser.add_argument("--models", default="bert,gpt2,resnet18,mobilenetv3_large_100,t5,vit")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

@@ -59,7 +59,7 @@ def base_name(schema: str) -> str:
 
 
 def share_generated(report: dynamlir.CompileReport) -> tuple[int, int]:
-    """Calls generated and calls in all, of those that compute something and are no matrix product or the like."""
+    """Calls generated and calls in all, of those that compute something and are not a matrix product or the like."""
     left = collections.Counter(base_name(extern.schema) for extern in report.externs for _ in range(extern.count))
     counted = collections.Counter[str]()
     for schema, calls in report.recorded.items():
@@ -132,8 +132,8 @@ def show(report: dynamlir.CompileReport) -> None:
         return
     generated, total = share_generated(report)
     print(
-        f"    {report.kernels} kernels; {generated} of {total} operators generated that are no view, matrix product, "
-        f"convolution or attention ({100 * generated / max(total, 1):.1f} %)"
+        f"    {report.kernels} kernels; {generated} of {total} operators generated that are not a view, matrix "
+        f"product, convolution or attention ({100 * generated / max(total, 1):.1f} %)"
     )
     routes = collections.Counter((extern.schema, extern.route) for extern in report.externs)
     for (schema, route), calls in routes.most_common():

@@ -70,7 +70,7 @@ func.func @untouched(%x: f32) -> f16 {
   return %1 : f16
 }
 
-// What is no integer of the type is the smallest one. To LLVM it would be poison, and what leads to it would not matter.
+// What is not an integer of the type is the smallest one. To LLVM it would be poison, and what leads to it would not matter.
 
 // CHECK-LABEL: func.func @integers
 // CHECK: %[[BOUND:.*]] = arith.constant 2.14748365E+9 : f32

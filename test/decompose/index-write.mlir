@@ -65,7 +65,7 @@ func.func @mean(%x: tensor<9xf32>, %i: tensor<3xi64>, %s: tensor<3xf32>) -> tens
 
 // -----
 
-// Indices that are no neighbours: their own dimensions stand in front in the source, the others follow.
+// Indices that are not neighbours: their own dimensions stand in front in the source, the others follow.
 
 // CHECK-LABEL: func.func @index_put
 // CHECK: dynamo.scatter %{{.*}} into %arg0[%{{.*}}, %{{.*}}] dims [-1, 1, -1] : tensor<5x4x3xf32>, tensor<2x4xi64>, tensor<2x4xi64>, tensor<2x4xf32>

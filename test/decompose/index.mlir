@@ -31,7 +31,7 @@ func.func @positions(%table: tensor<10x4xf32>) -> tensor<3x4xf32> {
 
 // -----
 
-// Negative indices count from the end. Indices that are no neighbours put their dimensions in front.
+// Negative indices count from the end. Indices that are not neighbours put their dimensions in front.
 
 // CHECK-LABEL: func.func @apart
 // CHECK-SAME: (%[[X:.*]]: tensor<5x4x3xf32>, %[[I:.*]]: tensor<2x1xi64>, %[[J:.*]]: tensor<6xi32>)

@@ -74,7 +74,7 @@ func.func @powers(%x: tensor<4xf32>, %n: tensor<4xi64>) -> (tensor<4xf32>, tenso
 
 // -----
 
-// The upper bound comes last and wins where the bounds cross; None is no bound.
+// The upper bound comes last and wins where the bounds cross; None is not a bound.
 
 // CHECK-LABEL: func.func @clamp
 // CHECK: %[[LOW:.*]] = dynamo.select %{{.*}}, %{{.*}}, %[[X:.*]] :

@@ -28,7 +28,7 @@ func.func @idempotent(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, t
 
 // -----
 
-// x - x is no 0 where x is NaN; x xor x has no folder; max(x, y) is left alone.
+// x - x is not 0 where x is NaN; x xor x has no folder; max(x, y) is left alone.
 // CHECK-LABEL: func.func @not_equal
 func.func @not_equal(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   // CHECK-NEXT: dynamo.sub

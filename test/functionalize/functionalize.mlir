@@ -138,7 +138,7 @@ func.func @main(%a: !dynamo.tensor<24xf32, [1]>) -> !dynamo.tensor<4x3xf32, [1, 
 
 // -----
 
-// A diagonal is no slice of any reshape: as_strided says what it is.
+// A diagonal is not a slice of any reshape: as_strided says what it is.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[OLD:.*]] = dynamo.as_strided %[[X:.*]] strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>

@@ -2,7 +2,7 @@
 
 // RUN: sed 's/SCHEDULE/class = "rows", threads = 48 : i64, across = 1 : i64, vector = 4 : i64, chunks = 1 : i64, keep = 1 : i64/' %s \
 // RUN:   | not dynamlir-opt --pass-pipeline='builtin.module(dynamo-to-gpu)' 2>&1 | FileCheck %s --check-prefix=BLOCK
-// BLOCK: error: 48 by 1 threads are no block for this class
+// BLOCK: error: 48 by 1 threads are not a block for this class
 
 // RUN: sed 's/SCHEDULE/class = "rows", threads = 32 : i64, across = 1 : i64, vector = 4 : i64, chunks = 1 : i64, keep = 1 : i64/' %s \
 // RUN:   | not dynamlir-opt --pass-pipeline='builtin.module(dynamo-to-gpu)' 2>&1 | FileCheck %s --check-prefix=COVER
@@ -28,7 +28,7 @@
 // A chip that is too old, and a function that only libdevice has: f64's exp.
 // RUN: sed 's/, dynamo.gpu = {SCHEDULE}//' %s | not dynamlir-opt \
 // RUN:   --pass-pipeline='builtin.module(dynamlir-linalg-to-nvptx{chip=sm_60})' 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: error: sm_60 is no chip that code can be made for
+// CHIP: error: sm_60 is not a chip that code can be made for
 // RUN: sed 's/, dynamo.gpu = {SCHEDULE}//' %s | not dynamlir-opt \
 // RUN:   --pass-pipeline='builtin.module(dynamlir-linalg-to-nvptx{chip=sm_80 libdevice=none})' 2>&1 | FileCheck %s --check-prefix=MATH
 // MATH: error: __nv_exp must come from libdevice.10.bc

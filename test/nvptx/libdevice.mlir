@@ -9,7 +9,7 @@
 // RUN: FileCheck %s <%t.90.ptx
 // RUN: %ptxas %t.80.ptx %t.90.ptx
 
-// A file that is no library is an error that names it.
+// A file that is not a library is an error that names it.
 // RUN: not dynamlir-opt %t.nvvm.mlir --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{libdevice=%s})' 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=BROKEN
 // BROKEN: error: cannot link {{.*}}libdevice.mlir

@@ -160,4 +160,4 @@ module @kernels {
 // BINARY: gpu.binary @device
 // BINARY-SAME: dynamo.launches = {add = {alignments = array<i64: 16, 16, 16>
 // BINARY-SAME: #gpu.object<#nvvm.target<chip = "sm_90">, assembly = "
-// BINARY: func.func private @add(memref<65536xf32>, memref<65536xf32>, memref<65536xf32>) attributes {dynamo.device = @device::@add}
+// BINARY: func.func private @add(memref<65536xf32>, memref<65536xf32>, memref<65536xf32>) attributes {dynamo.code = @device::@add}

@@ -54,7 +54,7 @@ module @kernels {
     return
   }
 
-  // Short rows take one warp each, four of them a block: no shared memory. 37 elements are no vectors, and the second
+  // Short rows take one warp each, four of them a block: no shared memory. 37 elements are not a number of vectors, and the second
   // chunk is not full: who stands past the end takes nothing in. 2005 rows are not whole blocks: who has no row writes nothing.
   // CHECK-LABEL: gpu.func @maximum(
   // CHECK-NOT: workgroup

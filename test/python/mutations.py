@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 60
-"""For one file; a loop that was made endless is no crash."""
+"""For one file; a loop that was made endless is not a crash."""
 
 NUMBER = re.compile(r"(?<![\w%@#.])-?\d+(?![\w.])")
 SIZE = re.compile(r"(?<=[<x])\d+(?=x)")

@@ -167,7 +167,7 @@ class _Maker:
         return value.shape[dim] if value.dim() else 1
 
     def refactored(self, numel: int) -> list[int]:
-        """A shape of so many elements."""
+        """A shape of that number of elements."""
         shape, left = [], numel
         while left > 1 and len(shape) < 3:
             divisors = [n for n in range(1, left + 1) if left % n == 0]

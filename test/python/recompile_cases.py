@@ -171,7 +171,7 @@ def a_global_that_hides_a_builtin(tools: Tools) -> Scene:
     return Scene(function, (X, [1, 2]), lambda: function.__globals__.__setitem__("len", lambda items: 10))
 
 
-# Arguments that are no tensors.
+# Arguments that are not tensors.
 
 
 @costs(1)

@@ -83,7 +83,7 @@ def test_in_place_views_take_what_their_views_take() -> None:
         assert view is not None and schema.info(op).inplace_view and not schema.info(view).inplace_view
         assert str(view).startswith(op._schema.name.replace("::", ".")[:-1])
         assert argument_names(op) == argument_names(view)
-    assert schema.inplace_view(torch.ops.aten.resize_.default) is None  # has a variant, but that is no view
+    assert schema.inplace_view(torch.ops.aten.resize_.default) is None  # has a variant, but that is not a view
 
 
 def test_sums_in_place_keep_their_element_type() -> None:

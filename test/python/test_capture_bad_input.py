@@ -61,7 +61,7 @@ def check(function, *args, plain=False):
     return compiled
 
 
-# --- code that is no ordinary function
+# --- code that is not an ordinary function
 
 
 def test_async_functions():

@@ -179,7 +179,7 @@ def test_epilogues(fn: Callable[..., Tensor], images: int, tmp_path: Path) -> No
 
 
 def test_results_in_another_order(tmp_path: Path) -> None:
-    """What follows wants positions that are no line: the result is made in order, then copied."""
+    """What follows wants positions that are not a line: the result is made in order, then copied."""
     fn: Callable[..., Tensor] = lambda x, w, b: F.conv2d(x, w, b, padding=1).permute(0, 3, 2, 1).contiguous()  # noqa: E731
     check(fn, torch.randn(2, 8, 10, 12), torch.randn(16, 8, 3, 3), tmp_path / "permuted")
     other: Callable[..., Tensor] = lambda x, w, b: (  # noqa: E731

@@ -42,7 +42,7 @@ def stack(layers: int) -> dynamlir.CompileReport:
 
 
 def bert(layers: int) -> dynamlir.CompileReport:
-    """Compile the benchmarks' BERT with so many layers, narrow."""
+    """Compile the benchmarks' BERT with `layers` layers, narrow."""
     from suite import catalog
 
     torch._dynamo.reset()

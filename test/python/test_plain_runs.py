@@ -158,7 +158,7 @@ def test_once_for_each_function() -> None:
 
 
 def test_each_model_of_a_class_that_is_torchs() -> None:
-    """`Sequential.forward` is no function of the user's: what is one to the user is the model."""
+    """`Sequential.forward` is not a function of the user's: what is one to the user is the model."""
     models = [dynamlir.compile(torch.nn.Sequential(torch.nn.Linear(4, 4))) for _ in range(2)]
     assert [len(heard(model, X)) for model in [*models, *models]] == [1, 1, 0, 0]
 
@@ -379,7 +379,7 @@ def test_a_function_that_raises_while_it_is_captured_only() -> None:
 
 @pytest.mark.parametrize("index", [99, -77])
 def test_an_index_out_of_range(index: int) -> None:
-    """The compiled graph finds it, and plain Python raises: that is no news."""
+    """The compiled graph finds it, and plain Python raises: that is not news."""
 
     def picks(x: Tensor, at: Tensor) -> Tensor:
         return x[at] + 1

@@ -224,7 +224,7 @@ def test_small_stacks(tmp_path: Path) -> None:
 
 
 def planned(folder: Path, bits: int) -> str:
-    """Stage 05 of the dump, planned for vectors of so many bits."""
+    """Stage 05 of the dump, planned for vectors of `bits` bits."""
     passes = f"dynamo-attach-target{{vector-bits={bits}}},dynamo-plan,dynamo-to-linalg"
     command = [dynamlir_opt(), f"--pass-pipeline=builtin.module({passes})", folder / "03-kernels.mlir"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -60,7 +60,7 @@ def plain(function: Callable[..., Any], *args: Any, **options: Any) -> reasons.E
 
 
 def check_line(event: reasons.Event, function: Callable[..., Any], below: int = 1) -> None:
-    """The user's own line is named, so many lines below the function's first."""
+    """The user's own line is named, by its distance from the function's first."""
     assert event.line is not None
     assert event.line[:2] == (__file__, function.__code__.co_firstlineno + below), event
 

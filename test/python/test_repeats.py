@@ -477,7 +477,7 @@ def test_parts_of_a_hidden_tensor() -> None:
 
 
 class Detaching(Layer):
-    """Gives what shows its argument's memory and is no view of it."""
+    """Gives what shows its argument's memory and is not a view of it."""
 
     def forward(self, x: Tensor) -> Any:
         return super().forward(x), x.detach()

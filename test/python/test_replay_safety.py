@@ -70,7 +70,7 @@ def test_the_text_tells_its_stage(folder: Path, tmp_path: Path) -> None:
 
 BAD_FILES: dict[str, tuple[bytes, str | None, str]] = {
     "empty": (b"", None, "no function has the attribute dynamo.entry"),
-    "prose": (b"this is no module", None, "cannot parse the module"),
+    "prose": (b"this is not a module", None, "cannot parse the module"),
     "garbage": (bytes(range(256)), None, "is not text"),
     "zero": (b"module {\n\0}", None, "line 2: a zero byte"),
     "nested": (b"module attributes {a = " + b"[" * 100_000, None, "line 1: brackets are nested too deep"),

@@ -110,7 +110,7 @@ def test_disabling_what_is_compiled_leaves_what_it_was_made_of():
         return value * 2, captured
 
     value, _ = torch.compiler.disable(doubled)(A)
-    assert torch.equal(value, (A + 1) * 2), "a wrapper of the user's is no wrapper of ours"
+    assert torch.equal(value, (A + 1) * 2), "a wrapper of the user's is not a wrapper of ours"
 
 
 def test_disabling_a_compiled_module():

@@ -1,4 +1,4 @@
-"""Variances are computed in double, as in eager: the square of 1e20 is no single float, nor is that of 1e-25."""
+"""Variances are computed in double, as in eager: the square of 1e20 is not a single float, nor is that of 1e-25."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_001_3_3_worked_example_and_exercise_3_its_guards():
     compiled = dynamlir.compile(lambda x: x + 1, backend="python")
     compiled(A)
     entry = compiled._cache[0]
-    # One operation; its 1 is no node.
+    # One operation; its 1 is not a node.
     assert dynamlir.explain(lambda x: x + 1)(A).ops == ("add_0 = torch.add(x, 1)",)
     parts = entry.check_fn.code_parts
     for predicate in ("L['x'].dtype == torch.float32", "L['x'].shape == (3, 4)"):

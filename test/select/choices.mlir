@@ -56,7 +56,7 @@ func.func @otherwise(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x
 
 // -----
 
-// A convolution; a product whose sums are too long to be as exact in code, and one of doubles, are no problems: there is
+// A convolution; a product whose sums are too long to be as exact in code, and one of doubles, are not problems: there is
 // one way only, whatever is said.
 
 // LIST: dynamo.problems = [

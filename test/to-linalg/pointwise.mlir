@@ -84,7 +84,7 @@ func.func @broadcast(%x: memref<4xf32>, %y: memref<3x1xf32>, %out: memref<3x4xf3
   return
 }
 
-// What is gathered is read in the body, wherever the indices say; the table is no operand of the loops.
+// What is gathered is read in the body, wherever the indices say; the table is not an operand of the loops.
 // CHECK-LABEL: func.func @gather
 // CHECK-SAME: %[[MEMORY:[^:]*]]: memref<10x4xf32>
 // CHECK: %[[TABLE:.*]] = bufferization.to_tensor %[[MEMORY]] restrict

@@ -80,7 +80,7 @@ func.func @layer_norm(%in: memref<64x128xf32>, %weight: memref<64x128xf32, strid
   return
 }
 
-// A logarithm for rows is no part of a loop over the domain: it is a phase of its own, before the one that uses it.
+// A logarithm for rows is not part of a loop over the domain: it is a phase of its own, before the one that uses it.
 // CHECK-LABEL: func.func @log_softmax
 // CHECK: linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} attrs = {dynamo.phase = 1 : i64}

@@ -63,7 +63,7 @@ fn handlers_are_found_by_unit() {
 #[test]
 fn malformed_code_is_an_error() {
     assert_eq!(Code::decode(Version::V3_11, &[0, 0, 0], &[]), Err(DecodeError::Length(3)));
-    // CACHE is no instruction.
+    // CACHE is not an instruction.
     assert_eq!(Code::decode(Version::V3_11, &[0, 0], &[]), Err(DecodeError::Opcode { number: 0, unit: 0 }));
     assert_eq!(decode(Version::V3_11, &[(Opcode::ExtendedArg, 1)]), Err(DecodeError::Truncated(0)));
     assert_eq!(decode(Version::V3_11, &[(Opcode::ExtendedArg, 1); 5]), Err(DecodeError::Argument(0)));

@@ -1,5 +1,5 @@
 //! PTX as data: what the parser makes and the interpreter runs.
-#![allow(missing_docs, reason = "the names are those of the PTX manual")]
+#![expect(missing_docs, reason = "the names are those of the PTX manual")]
 
 /// The type that an instruction names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub enum Operand {
     /// The address of a variable of this index.
     Variable(usize),
     Several(Vec<Operand>),
-    /// What lies so many bytes after it.
+    /// What lies that number of bytes after it.
     At(Box<Operand>, i64),
     /// A parameter of this index.
     Parameter(usize),

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //! All of them: pointers are what `cuda.h` says, and what a launched kernel is given is memory.
-#![allow(clippy::missing_safety_doc, reason = "it is the same for all, and stands above")]
-#![allow(missing_docs, non_snake_case, reason = "the names are CUDA's, and its manual says what they do")]
+#![expect(clippy::missing_safety_doc, reason = "it is the same for all, and stands above")]
+#![expect(missing_docs, reason = "the names are CUDA's, and its manual says what they do")]
 
 use std::{
     cell::RefCell,

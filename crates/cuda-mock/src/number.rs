@@ -1,5 +1,5 @@
 //! Floating-point numbers as the hardware has them: halves, directed rounding, subnormals that are zero.
-#![allow(clippy::float_cmp, reason = "roundings are exact")]
+#![expect(clippy::float_cmp, reason = "roundings are exact")]
 
 use crate::code::{Round, Ty};
 

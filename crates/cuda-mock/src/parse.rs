@@ -13,7 +13,7 @@ pub fn module(text: &str) -> Refused<Module> {
     let number = |directive: &str, prefix: &str| -> Refused<u32> {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(directive)).ok_or_else(|| format!("there is no {directive}"))?;
         let digits: String = line.trim().trim_start_matches(prefix).chars().filter(char::is_ascii_digit).collect();
-        digits.parse().map_err(|_| format!("{directive} is no number"))
+        digits.parse().map_err(|_| format!("{directive} is not a number"))
     };
     let mut module = Module { version: number(".version", "")?, chip: number(".target", "sm_")?, entries: Vec::new() };
     let mut globals = Vec::new();

@@ -40,7 +40,7 @@ pub fn state() -> MutexGuard<'static, State> {
 }
 
 impl State {
-    /// A number that was no handle before, and is no address.
+    /// A number that was not a handle before, and is not an address.
     pub fn handle(&mut self) -> usize {
         self.handles += 1;
         self.handles * 16

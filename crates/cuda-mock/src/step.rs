@@ -1,6 +1,6 @@
 //! One instruction on one thread.
-#![allow(clippy::float_cmp, reason = "what is compared is compared as the hardware does it")]
-#![allow(clippy::cast_precision_loss, reason = "conversions round, as the hardware's do")]
+#![expect(clippy::float_cmp, reason = "what is compared is compared as the hardware does it")]
+#![expect(clippy::cast_precision_loss, reason = "conversions round, as the hardware's do")]
 
 use crate::{
     code::{Binary, Compare, Instruction, Op, Operand, Round, Special, Ty, Unary},
@@ -222,7 +222,7 @@ fn place<'a>(
 }
 
 fn load(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, variables: &[usize]) -> Result<(), String> {
-    // A parameter is no memory here.
+    // A parameter is not memory here.
     if let Operand::At(base, 0) = &instruction.operands[1]
         && let Operand::Parameter(index) = **base
     {

@@ -23,7 +23,7 @@ pub const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
 pub const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 
-/// Declares the table: a library that lacks one of the symbols is no driver.
+/// Declares the table: a library that lacks one of the symbols is not a driver.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal : fn($($arg:ty),*);)*) => {
         /// The functions of one library, valid while it is loaded.

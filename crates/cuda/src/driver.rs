@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_no_driver_is_an_error_that_names_what_it_lacks() {
-        let error = Driver::load("libc.so.6").err().expect("libc is no driver").to_string();
+        let error = Driver::load("libc.so.6").err().expect("libc is not a driver").to_string();
         assert!(error.starts_with("no CUDA driver: ") && error.contains("cuInit"), "{error}");
     }
 

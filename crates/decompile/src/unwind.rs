@@ -46,7 +46,7 @@ pub(crate) fn unwind(graph: &mut StepGraph<'_>) {
     }
 }
 
-/// The first node before `id` that is no SWAP, and the SWAPs on the way: they put a value that is returned aside.
+/// The first node before `id` that is not a SWAP, and the SWAPs on the way: they put a value that is returned aside.
 fn before_swaps(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Option<(NodeId, Vec<NodeId>)> {
     let mut swaps = Vec::new();
     let mut at = *before[id].first()?;

@@ -2,7 +2,7 @@
 //!
 //! Ownership: all types here are uniqued handles owned by the context; strings are borrowed for the call.
 
-#![allow(missing_docs)] // The header documents them.
+#![expect(missing_docs, reason = "the header documents them")]
 
 use std::ffi::{c_char, c_int, c_void};
 

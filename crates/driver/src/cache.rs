@@ -59,7 +59,7 @@ const SWEEP: usize = 64;
 struct Kernels {
     known: HashMap<String, (WeakCode, Option<String>)>,
     recent: VecDeque<Code>,
-    /// The entries of kernels that are gone go when there are so many.
+    /// How many entries there may be before those of kernels that are gone are dropped.
     sweep: usize,
 }
 

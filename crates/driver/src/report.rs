@@ -69,7 +69,7 @@ impl Report {
         add(&mut self.passes, pass, seconds);
     }
 
-    /// Takes over what is known of work that ran side by side, and its times, while so many seconds passed.
+    /// Takes over what is known of work that ran side by side, and its times; `passed` seconds went by meanwhile.
     pub fn merge<'a>(&mut self, parts: impl Iterator<Item = &'a Self>, passed: f64) {
         let mut together = Self::default();
         for part in parts {

@@ -20,7 +20,7 @@ pub struct TensorType {
 
 /// An argument of an operator.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "the values of torch's schema language")]
+#[expect(missing_docs, reason = "the values of torch's schema language")]
 pub enum Arg {
     Tensor(ValueId),
     List(Vec<Arg>),

@@ -15,7 +15,7 @@ pub enum Error {
         why: String,
     },
     /// A chip that no code is made for.
-    #[error("{0} is no chip that code can be made for: sm_80 or later")]
+    #[error("{0} is not a chip that code can be made for: expected sm_80 or later")]
     Chip(String),
     /// `libdevice.10.bc` is there and cannot be used.
     #[error("cannot link {path}: {message}")]

@@ -260,7 +260,7 @@ impl Kernel {
     fn stores(&mut self, body: Block, all: &[Generic], arguments: &HashMap<Value, usize>) -> Read<()> {
         for op in body.ops().into_iter().filter(|op| op.is(MATERIALIZE_IN_DESTINATION)) {
             let (phase, result) = result_of(op.operand(0), all).ok_or("it writes what no phase yields")?;
-            let &argument = arguments.get(&op.operand(1)).ok_or("it writes to memory that is no argument")?;
+            let &argument = arguments.get(&op.operand(1)).ok_or("it writes to memory that is not an argument")?;
             let generic = &all[phase];
             let access = generic.accesses[generic.inputs + result].iter().map(|dim| dim.map(|d| self.phases[phase].dims[d])).collect();
             self.stores.push(Store { phase, result, argument, access });

@@ -167,7 +167,7 @@ fn power(number: i64) -> i64 {
     number.max(1).cast_unsigned().next_power_of_two().cast_signed()
 }
 
-/// Whether so many elements per thread can be kept in registers.
+/// Whether that number of elements per thread can be kept in registers.
 fn keeps(kernel: &Kernel, elements: i64) -> bool {
     let mut ops = 0;
     kernel.function.walk(&mut |_| ops += 1);
@@ -273,7 +273,7 @@ impl Schedule {
             Class::Columns => across == WARP && power(threads) == threads,
         };
         if !whole || !(1..=MOST_THREADS).contains(&block) {
-            return Err(format!("{threads} by {across} threads are no block for this class"));
+            return Err(format!("{threads} by {across} threads are not a block for this class"));
         }
         if class == Class::Rows && kernel.kept.last() == Some(&true) {
             return Err("the last dimension is kept: the class is columns".into());

@@ -129,7 +129,7 @@ impl Arithmetic {
         let n = self.subf(shifted, rounding);
         let r = self.fma(n, self.real(-0.693_359_375), bounded);
         let r = self.fma(n, self.real(2.121_944_400_546_905_8e-4), r);
-        // Twice exp(r), times half of 2^n: 2^n itself is no number where the result is just finite.
+        // Twice exp(r), times half of 2^n: 2^n itself is not a number where the result is just finite.
         let p = self.polynomial(r, &[2.763_659_460e-3, 1.673_590_951e-2, 8.333_645_016e-2, 3.333_304_524e-1, 9.999_998_808e-1, 2.0, 2.0]);
         let small = self.cmpf(CmpF::Olt, bounded, self.real(SMALL));
         let bits = self.bitcast(shifted, self.word);

@@ -3,8 +3,8 @@
 //!
 //! An emitter called with operands that do not fit is a bug of the caller and panics; the pass runner turns that into
 //! a diagnostic.
-#![allow(clippy::missing_panics_doc, reason = "said once, above")]
-#![allow(clippy::cast_precision_loss, reason = "constants and element counts, which eager makes doubles too")]
+#![expect(clippy::missing_panics_doc, reason = "said once, above")]
+#![expect(clippy::cast_precision_loss, reason = "constants and element counts, which eager makes doubles too")]
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Ctx, Type, Value},

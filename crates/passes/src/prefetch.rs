@@ -49,7 +49,7 @@ const PREFETCHED: Statistic = Statistic { name: "prefetches", description: "view
 const LINE: i64 = 64;
 /// How far ahead to ask, at least: time for memory to answer.
 const AHEAD: i64 = 2048;
-/// Rows up to so many bytes are asked for as a whole, ahead; of longer ones the first level cache could not hold two.
+/// Rows up to this number of bytes are asked for as a whole, ahead; of longer ones the first level cache could not hold two.
 const ROW: i64 = 16 * 1024;
 /// An argument of so few bytes stays in the cache anyway.
 const SMALL: i64 = 16 * 1024;

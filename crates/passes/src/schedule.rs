@@ -103,9 +103,9 @@ pub(crate) enum Plan {
 pub(crate) enum Inner {
     /// They are left to LLVM's vectorizer, as they are.
     Loops,
-    /// The root becomes vectors of so many elements, with a tail if `peel`.
+    /// The root becomes vectors of that number of elements, with a tail if `peel`.
     Vectors { lanes: i64, peel: bool },
-    /// Rows become strips of so many elements, each left to LLVM's vectorizer.
+    /// Rows become strips of that number of elements, each left to LLVM's vectorizer.
     Strips(i64),
     /// Rows of a block of columns are gone through one by one, each left to LLVM's vectorizer.
     Columns,

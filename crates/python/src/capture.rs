@@ -21,7 +21,7 @@ use crate::guards;
 /// What is claimed of the C functions that may be called while capturing, for tests: module, name, effect, what it reads and writes,
 /// which special methods it may call, whether it may call functions, what keeps its arguments.
 #[pyfunction]
-#[allow(clippy::type_complexity, reason = "a row, for Python")]
+#[expect(clippy::type_complexity, reason = "a row, for Python")]
 pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'static [&'static str], bool, String)> {
     let row = |(module, name, effect, claim): (_, _, Effect, Claim)| {
         let (specials, functions) = match claim.calls {

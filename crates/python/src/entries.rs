@@ -175,7 +175,7 @@ impl EntryGuards {
         let owner = self.owner.bind(args.py());
         let arguments = Arguments::new(args.py(), &values, Some(&names));
         let found = of(owner)?.with_slots(arguments, then)?;
-        found.ok_or_else(|| PyRuntimeError::new_err("these are no arguments of the function"))
+        found.ok_or_else(|| PyRuntimeError::new_err("these are not arguments of the function"))
     }
 }
 

@@ -94,7 +94,7 @@ impl TraceBuilder {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one per field of a recorded call")]
+    #[expect(clippy::too_many_arguments, reason = "one per field of a recorded call")]
     fn op(
         &mut self,
         schema: String,

@@ -1,6 +1,6 @@
 //! What a plan may look at and write to: windows inside their memory, and writes that meet nothing else.
 //!
-//! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so overlap is no matter of taste.
+//! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so overlap is not a matter of taste.
 
 use crate::lower::{Place, PlanError, Root};
 use crate::plan::{InputSpec, Plan};

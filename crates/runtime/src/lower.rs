@@ -399,7 +399,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Frees each tensor that is no result after the last op that touches it.
+/// Frees each tensor that is not a result after the last op that touches it.
 fn add_releases(program: &mut Program) {
     let mut row_slots = vec![None; program.addresses];
     for (slot, binds) in program.slot_binds.iter().enumerate() {

@@ -44,7 +44,7 @@ pub struct InputSpec {
 
 /// One step. Registers in `dst` and `results` are defined by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "fields are explained with their step")]
+#[expect(missing_docs, reason = "fields are explained with their step")]
 pub enum Step {
     /// Memory inside the workspace.
     Buffer { dst: Reg, byte_offset: usize, layout: Layout },
@@ -81,7 +81,7 @@ pub struct ExternCall {
 
 /// A value known when the graph was compiled.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "one per kind")]
+#[expect(missing_docs, reason = "one per kind")]
 pub enum Const {
     Int(i64),
     Float(f64),
@@ -92,7 +92,7 @@ pub enum Const {
 
 /// One thing the user gets back.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "fields as in torch.as_strided, offsets absolute as traced")]
+#[expect(missing_docs, reason = "fields as in torch.as_strided, offsets absolute as traced")]
 pub enum Output {
     /// The tensor of `results[i]`.
     Result(usize),

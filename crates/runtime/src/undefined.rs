@@ -13,7 +13,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads them; an error if the bytes are no sound ELF object for this machine.
+    /// Reads them; an error if the bytes are not a sound ELF object for this machine.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let bad = |e: object::Error| format!("not a sound object file: {e}");
         let header = FileHeader64::<Endianness>::parse(bytes).map_err(bad)?;

@@ -101,9 +101,8 @@ fn one(device: Device, spec: &InputSpec, reach: Option<(i64, i64)>, tensor: Tens
         return Err(format!("it is not on {device}"));
     }
     if tensor.is_plain() == Some(false) {
-        return Err(
-            "it is no ordinary tensor: another layout, a subclass with dispatch of its own, or a pending conjugation or sign".to_owned()
-        );
+        return Err("it is not an ordinary tensor: another layout, a subclass with dispatch of its own, or a pending conjugation or sign"
+            .to_owned());
     }
     let dtype = tensor.dtype().map_err(unreadable)?;
     if dtype != Some(layout.dtype) {

@@ -111,7 +111,7 @@ impl ShimCall {
         let letters: String =
             signature.args.iter().map(|t| letter(*t)).collect::<Option<_>>().ok_or_else(|| no("an argument has no C form"))?;
         if signature.results.iter().any(|r| r.base != Base::Tensor || r.list) {
-            return Err(no("a result is no tensor"));
+            return Err(no("a result is not a tensor"));
         }
         let (function, into_outs) = find(abi, device, &name, &letters, signature.results.len(), outs)?;
         let mut call = Self {

@@ -34,7 +34,7 @@ impl DispatcherCall {
             return Err(TorchError::new("a fixed-size list of symbolic integers cannot cross the C ABI"));
         }
         if signature.results.iter().any(|t| t.base != Base::Tensor || t.list_optional || (t.list && t.optional)) {
-            return Err(TorchError::new("a result is no tensor"));
+            return Err(TorchError::new("a result is not a tensor"));
         }
         let values = signature.args.iter().zip(args).map(|(ty, arg)| value(abi, *ty, arg)).collect::<Option<_>>();
         let values = values.ok_or_else(|| TorchError::new("an argument does not fit its parameter"))?;

@@ -4,7 +4,7 @@ use crate::ffi::Functions;
 
 /// An element type. `Bool` is torch's bool: one byte holding 0 or 1. The complex ones are values of torch's operators alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the names say it all")]
 pub enum DType {
     F64,
     F32,
@@ -100,7 +100,7 @@ impl DType {
     }
 }
 
-/// Torch's numbers for [`DType::ALL`], asked once: they are no part of the ABI.
+/// Torch's numbers for [`DType::ALL`], asked once: they are not part of the ABI.
 pub(crate) struct DTypeCodes([i32; 12]);
 
 impl DTypeCodes {

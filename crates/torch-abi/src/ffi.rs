@@ -91,7 +91,7 @@ functions! {
         /// Borrows the arrays and the memory, which must outlive every use of the new handle.
         from_blob = c"aoti_torch_create_tensor_from_blob_v2":
             unsafe extern "C" fn(*mut c_void, i64, *const i64, *const i64, i64, i32, i32, i32, *mut Handle, i32, *const u8, i64) -> i32;
-        /// Borrows; the new tensor shares the storage but is no view and has its own version counter.
+        /// Borrows; the new tensor shares the storage but is not a view and has its own version counter.
         reinterpret = c"aoti_torch__reinterpret_tensor":
             unsafe extern "C" fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> i32;
         /// Borrows (destination, source, `non_blocking`).

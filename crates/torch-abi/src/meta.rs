@@ -25,7 +25,7 @@ pub struct Meta {
 
 /// A field in which a tensor differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the names say it all")]
 pub enum Field {
     Dims,
     DType,

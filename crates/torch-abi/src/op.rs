@@ -8,7 +8,7 @@ use crate::{DType, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchErr
 
 /// One schema argument of an op, with the tensors given by their place among the operands.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "the values of the schema language")]
+#[expect(missing_docs, reason = "the values of the schema language")]
 pub enum Arg {
     Operand(usize),
     List(Vec<Arg>),

@@ -1,7 +1,7 @@
 //! What torch's generated header declares for each `aoti_torch_cpu_*` function, one letter per argument.
 //!
 //! `scripts/shims` writes the rows. The letters are explained in `cshim.rs`. A row is used only where the op's own signature gives the same letters, so a row that
-//! a later torch contradicts is passed over, not trusted. In-place functions and those with results that are no tensors are left out.
+//! a later torch contradicts is passed over, not trusted. In-place functions and those with results that are not tensors are left out.
 
 /// Name without prefix, argument letters, number of tensors returned. Sorted by name.
 #[rustfmt::skip]

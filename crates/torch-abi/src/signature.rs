@@ -4,7 +4,7 @@ use crate::TorchError;
 
 /// The kind of one argument or result, without list and optional marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after the schema language's types")]
+#[expect(missing_docs, reason = "named after the schema language's types")]
 pub enum Base {
     Tensor,
     Int,
@@ -22,7 +22,7 @@ pub enum Base {
 
 /// A type: `Tensor?[]?` is a base with all three marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "one mark each")]
+#[expect(missing_docs, reason = "one mark each")]
 pub struct Ty {
     pub base: Base,
     /// The element of a list, or the whole where there is no list, may be None.
@@ -41,7 +41,7 @@ impl Ty {
 
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the parts of the text")]
+#[expect(missing_docs, reason = "the parts of the text")]
 pub struct Signature {
     /// With its namespace: `aten::cat`.
     pub name: String,

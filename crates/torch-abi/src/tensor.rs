@@ -155,7 +155,7 @@ impl<'a> TensorRef<'a> {
         })
     }
 
-    /// A tensor over the same storage that is no view of this one and counts its own versions. `offset` is absolute.
+    /// A tensor over the same storage that is not a view of this one and counts its own versions. `offset` is absolute.
     pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;
         let dim = same_rank(sizes, strides)?;

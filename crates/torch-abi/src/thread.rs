@@ -88,7 +88,7 @@ impl Drop for NoGrad {
 }
 
 impl TensorRef<'_> {
-    /// A tensor over the same memory that is no view and knows no gradient; versions are shared.
+    /// A tensor over the same memory that is not a view and knows no gradient; versions are shared.
     ///
     /// # Errors
     /// When this torch does not export it.

@@ -153,7 +153,7 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
             overload(*positional, **keywords)
         except NotImplementedError:
             return True
-        except Exception:  # zeros are no operand for it
+        except Exception:  # zeros are not an operand for it
             return False
     return False
 

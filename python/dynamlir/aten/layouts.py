@@ -57,7 +57,7 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         return out
     try:
         real = _run(func, positional, keywords, "cpu")
-    except Exception:  # zeros are no operand for it; the fakes have accepted the call
+    except Exception:  # zeros are not an operand for it; the fakes have accepted the call
         return out
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))

@@ -149,7 +149,7 @@ def _entry(value: Any) -> Entry:
         raise ValueError(f"{value!r:.100} is not an entry")
     times = value["milliseconds"]
     if not isinstance(times, dict) or len(times) > 16 or not all(_is_time(time) for time in times.values()):
-        raise ValueError(f"{times!r:.100} are no milliseconds")
+        raise ValueError(f"{times!r:.100} are not milliseconds")
     return Entry(
         _checked(value["strategy"], STRATEGY),
         {_checked(strategy, STRATEGY): float(time) for strategy, time in times.items()},

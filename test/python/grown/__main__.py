@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("extension")
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=10, help="stop after so many that differ")
+    parser.add_argument("--limit", type=int, default=10, help="stop after this number of programs that differ")
     parser.add_argument("--verbose", action="store_true", help="say each seed before it runs")
     options = parser.parse_args()
     faulthandler.enable()

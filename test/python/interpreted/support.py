@@ -8,7 +8,7 @@ import re
 import traceback
 
 CASES = {}
-# Files whose frames are no part of what a case comes to.
+# Files whose frames are not part of what a case comes to.
 HARNESS = {__file__}
 
 

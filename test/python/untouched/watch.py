@@ -52,7 +52,7 @@ def word(place: int, size: type = ctypes.c_uint64) -> int:
 
 
 def is_foreign(value: Any, name: str) -> bool:
-    """Whether something is no part of the module of that name, which others use as well."""
+    """Whether something is not part of the module of that name, which others use as well."""
     if type(value).__name__ == "_localdummy":  # in the thread's dict, of any `threading.local`
         return True
     if isinstance(value, ATOMS) or type(value) in (object, types.MappingProxyType) or id(value) in SHARED:
@@ -81,7 +81,7 @@ def parts(world: types.ModuleType) -> list[Any]:
         found.append(value)
         waiting += gc.get_referents(value)
         if "__dict__" in dir_of(type(value)):
-            # Made here, where it had not been yet; that is no change that anybody could see.
+            # Made here, where it had not been yet; that is not a change that anybody could see.
             waiting.append(object.__getattribute__(value, "__dict__"))
         if type(value) is types.FunctionType:
             waiting.append(value.__annotations__)

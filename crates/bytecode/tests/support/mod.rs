@@ -1,5 +1,5 @@
 //! Reads the dumps of `scripts/bytecode_dump.py`.
-#![allow(dead_code, reason = "each test uses a part")]
+#![expect(dead_code, reason = "each test uses a part")]
 
 use dynamlir_bytecode::{CodeObject, Const, Position, Version};
 use serde_json::Value;

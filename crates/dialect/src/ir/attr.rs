@@ -25,7 +25,7 @@ impl std::hash::Hash for Attr {
 
 // SAFETY of every block below: attribute handles are uniqued in a context that outlives them; kinds are checked
 // before kind-specific getters are called; arrays and strings are passed with their own length and copied.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Attr {
     /// Parses an attribute such as `#dynamo.operand<0>`.
     pub fn parse(ctx: Ctx, text: &str) -> Option<Self> {

@@ -49,7 +49,7 @@ identity!(Value);
 identity!(Block);
 
 // SAFETY of every block below: handles are live by the module's contract; indices are below the counts that MLIR reports; strings are borrowed for the call and copied by MLIR.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Op {
     /// Wraps a raw operation, which is live.
     pub(crate) fn from_raw(raw: MlirOperation) -> Self {
@@ -314,7 +314,7 @@ impl std::fmt::Debug for Op {
 }
 
 // SAFETY: as for `Op`.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Value {
     /// The raw handle.
     pub fn raw(self) -> MlirValue {
@@ -379,7 +379,7 @@ impl std::fmt::Debug for Value {
 }
 
 // SAFETY: as for `Op`.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Block {
     /// A new, detached block with these arguments.
     pub fn new(args: &[(Type, Loc)]) -> Self {
@@ -447,7 +447,7 @@ impl Block {
 }
 
 // SAFETY: as for `Op`.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Region {
     /// The blocks, first to last.
     pub fn blocks(self) -> Vec<Block> {

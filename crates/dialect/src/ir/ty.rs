@@ -28,7 +28,7 @@ impl std::hash::Hash for Type {
 
 // SAFETY of every block below: type handles are uniqued in a context that outlives them; kinds are checked before
 // kind-specific getters are called; arrays are passed with their own length and copied.
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Type {
     /// Parses a type such as `f32` or `tensor<2x3xi1>`.
     pub fn parse(ctx: Ctx, text: &str) -> Option<Self> {
@@ -284,7 +284,7 @@ impl Type {
 }
 
 /// mlir-sys exposes the struct, not the inline helper.
-#[allow(non_snake_case)]
+#[expect(non_snake_case, reason = "named as MLIR names it")]
 fn mlirLogicalResultIsSuccessHelper(result: MlirLogicalResult) -> bool {
     result.value != 0
 }

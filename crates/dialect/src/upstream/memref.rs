@@ -33,7 +33,7 @@ impl Builder {
     pub fn memref_dealloc(&self, memory: Value) -> Op {
         self.op(DEALLOC, &[memory], &[], &[])
     }
-    /// `memref.alloca` of a type whose sizes are numbers, at a multiple of so many bytes.
+    /// `memref.alloca` of a type whose sizes are numbers, at a multiple of `alignment` bytes.
     pub fn memref_alloca(&self, ty: Type, alignment: i64) -> Value {
         self.value(ALLOCA, &[], ty, &[number(self.ctx(), "alignment", alignment), segments(self.ctx(), &[0, 0])])
     }

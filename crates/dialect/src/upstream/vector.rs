@@ -29,7 +29,7 @@ pub enum Reduction {
     Maximum,
 }
 
-/// The type of so many truth values.
+/// The type of `lanes` truth values.
 fn mask_type(ctx: Ctx, lanes: i64) -> Type {
     Type::vector(&[lanes], Type::int(ctx, 1))
 }

@@ -6,7 +6,7 @@ use pyo3::{prelude::*, types::PyString};
 use super::{Done, Flow};
 use crate::{Activation, Conversion, Outcome, Value};
 
-/// `FVC_STR` and so on; 0 is no conversion.
+/// `FVC_STR` and so on; 0 means no conversion.
 fn conversion(number: u32) -> Option<Conversion> {
     [None, Some(Conversion::Str), Some(Conversion::Repr), Some(Conversion::Ascii)][(number & 3) as usize]
 }

@@ -7,7 +7,7 @@
 //! A value that one phase yields and a later one reads is never stored between them: it is still in a register
 //! (`keep = 1`), or its element is computed again from what it was made of.
 //!
-//! In `@kernels` a declaration is left, `func.func private @k(…) attributes {dynamo.device = @device::@k}`. A kernel without
+//! In `@kernels` a declaration is left, `func.func private @k(…) attributes {dynamo.code = @device::@k}`. A kernel without
 //! `dynamo.gpu` stays as it is, for whoever runs kernels elsewhere.
 
 mod cell;
@@ -63,14 +63,14 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Leaves a declaration in a kernel's place: the graph's launches name it, and `dynamo.device` says where its code went.
+/// Leaves a declaration in a kernel's place: the graph's launches name it, and `dynamo.code` says where its code went.
 pub(crate) fn declare(function: Op) {
     let ctx = function.ctx();
     let name = function.symbol().unwrap_or_default();
     let mut attrs = vec![
         ("sym_name", Attr::str(ctx, &name)),
         ("sym_visibility", Attr::str(ctx, "private")),
-        (dynamo::DEVICE.name(), Attr::nested_symbol(ctx, DEVICE, &name)),
+        (dynamo::CODE.name(), Attr::nested_symbol(ctx, DEVICE, &name)),
     ];
     attrs.extend(["function_type", dynamo::SIGNATURE.name()].iter().filter_map(|name| Some((*name, function.attr(name)?))));
     let at = Builder::before(function);

@@ -143,10 +143,10 @@ fn read(function: Op) -> Read<Product> {
     if !is_rounding(store.operand(0), product.result(0)) {
         return Err("what is done with the product is more than rounding it".into());
     }
-    let at = body.args().iter().position(|&arg| arg == store.operand(1)).ok_or("the product goes to memory that is no argument")?;
+    let at = body.args().iter().position(|&arg| arg == store.operand(1)).ok_or("the product goes to memory that is not an argument")?;
     let result = (at, store.operand(1).ty());
     let (shape, depth) = (product.result(0).ty().shape(), left.1.shape()[1]);
-    let [rows, columns] = shape[..] else { return Err("a product that is no matrix".into()) };
+    let [rows, columns] = shape[..] else { return Err("a product that is not a matrix".into()) };
     if [rows, columns, depth].iter().any(|&size| size <= 0) {
         return Err("it has no elements, or a size that is not known".into());
     }
@@ -168,11 +168,11 @@ fn starts_from_zero(accumulator: Value) -> Read<()> {
 fn argument(body: Block, tensor: Value) -> Read<(usize, Type)> {
     let memory = tensor.def().filter(|op| op.is(TO_TENSOR)).map(|op| op.operand(0));
     let found = memory.and_then(|memory| Some((body.args().iter().position(|&arg| arg == memory)?, memory.ty())));
-    found.ok_or_else(|| "a product of what is no argument".into())
+    found.ok_or_else(|| "a product of what is not an argument".into())
 }
 
 fn matrix((argument, ty): (usize, Type)) -> Read<Matrix> {
-    let strides = ty.strides().try_into().map_err(|_| "a product of what is no matrix")?;
+    let strides = ty.strides().try_into().map_err(|_| "a product of what is not a matrix")?;
     Ok(Matrix { argument, strides, bits: ty.element().width() })
 }
 

@@ -4,7 +4,7 @@
 //! desktop processors with AVX2 or AVX-512 have done for a decade; only their ratios matter. The decision depends on
 //! sizes, strides and the width of vectors, never on the number of threads.
 
-#![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+#![expect(clippy::cast_precision_loss, reason = "costs are estimates")]
 
 use std::ops::RangeInclusive;
 

@@ -58,7 +58,7 @@ impl Code {
         inside.b.scf_yield(&next);
         op.results()
     }
-    /// The same over numbers known now, nothing handed on. A single round is no loop.
+    /// The same over numbers known now, nothing handed on. A single round needs no loop.
     pub(super) fn times_do(&self, count: i64, round: impl FnOnce(Self, Value)) {
         if count == 1 {
             return round(*self, self.index(0));

@@ -1,6 +1,6 @@
 //! How a convolution's loops are cut: all ways, and what each is expected to cost.
 
-#![allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+#![expect(clippy::cast_precision_loss, reason = "costs are estimates")]
 
 use super::{
     choose::{LOCAL, PIECES, ceiling, group_cycles, most_rows},

@@ -103,7 +103,7 @@ impl Loops<'_> {
         }
     }
 
-    /// Copies the windows of a panel's positions from `first` on, of so many channels.
+    /// Copies the windows of a panel's positions from `first` on, of `channels` channels.
     fn pack(&self, code: Code, first: Value, (start, channels): (Value, Value), (packed, at): (Value, Value)) {
         let (w, lanes) = (self.w, self.s.lanes());
         let [_, channel, row, _] = w.source();

@@ -362,7 +362,7 @@ impl Product<'_> {
         Source { memory: lines.memory, base, stride: lines.side.stride, along_k: lines.side.along_k, ahead: 0 }
     }
 
-    /// Sums of a block of columns. A few lines along k at a time: so many streams the processor sees.
+    /// Sums of a block of columns. A few lines along k at a time: that is how many streams the processor follows.
     fn stream(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
         let s = self.s;
         let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));

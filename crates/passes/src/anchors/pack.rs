@@ -68,7 +68,7 @@ pub(super) fn side_by_side(
         for lane in (0..count * lanes).step_by(width as usize) {
             let into = code.plus(to, lane / lanes * lanes * k + lane % lanes);
             let valid = (lines_left - lane).clamp(0, width);
-            // What is past the last line is computed with, too: as numbers that are no burden.
+            // What is past the last line is computed with, too: as numbers that cost nothing.
             let value = match valid {
                 0 => code.zero(Type::vector(&[width], panel.ty().element())),
                 _ => code.load_vector(lines.memory, code.plus(from, lane), (width, valid)),

@@ -36,7 +36,7 @@ impl<'a> Plane<'a> {
         Self { windows, rows, pitch, lines, width, vectors }
     }
 
-    /// Rows that the windows of so many rows of the result meet.
+    /// Rows that the windows of that number of rows of the result meet.
     pub fn met(&self, rows: i64) -> i64 {
         met(self.windows, rows)
     }
@@ -58,7 +58,7 @@ impl<'a> Plane<'a> {
         let (along, stride) = (tap * self.windows.dilation[1], self.windows.strides[1]);
         along % stride * self.columns_apart() + along / stride
     }
-    /// Rounds along the line of so many rows of the result, and vectors of each.
+    /// Rounds along the line of that number of rows of the result, and vectors of each.
     pub fn rounds(&self, rows: i64) -> (i64, i64) {
         let line = (rows - 1) * self.pitch + self.windows.result[1];
         let (count, vectors, _) = parts(ceiling(line, self.width), self.vectors);

@@ -43,7 +43,7 @@ pub(super) struct Lines {
     pub(super) place: Option<Value>,
 }
 
-/// Goes through so many lines.
+/// Goes through `count` lines.
 pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
     let whole = count / TOGETHER;
     if whole > 0 {

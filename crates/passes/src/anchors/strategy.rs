@@ -22,7 +22,7 @@ const MAX_CANDIDATES: usize = 4;
 pub enum Strategy {
     /// By the library.
     Library,
-    /// By code of this form, with so many vectors in a tile; lanes are the right operand's or the left one's.
+    /// By code of this form, with `vectors` vectors in a tile; lanes are the right operand's or the left one's.
     Product {
         /// What the vectors are filled with.
         form: Form,
@@ -31,7 +31,7 @@ pub enum Strategy {
         /// Vectors beside each other, or columns of dots.
         vectors: i64,
     },
-    /// A convolution by code, with so many vectors in a tile and so many images in one row of panels.
+    /// A convolution by code, with this number of vectors in a tile and of images in one row of panels.
     Windows {
         /// Vectors beside each other.
         vectors: i64,

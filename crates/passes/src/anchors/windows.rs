@@ -147,12 +147,12 @@ impl Windows {
             (self.result[1], self.result[0], step)
         }
     }
-    /// Whether neighbouring positions are no neighbours there, and are read one by one.
+    /// Whether neighbouring positions are not neighbours there, and are read one by one.
     pub fn is_gathered(&self) -> bool {
         let (length, _, step) = self.lines();
         self.source()[3] != 1 || step < length
     }
-    /// Whether so many images in order can be seen as one.
+    /// Whether that number of images in order can be seen as one.
     pub(super) fn are_joined_by(&self, images: i64) -> bool {
         let [image, _, row, _] = self.source();
         let is_forward = image >= self.result[0] * self.strides[0] * row;
@@ -217,7 +217,7 @@ impl WindowSchedule {
         let tile = width.count_ones() == 1 && width <= 64 && vectors <= 8 && rows <= 32;
         (tile && schedule.joins(windows) && schedule.local(windows) <= LOCAL).then_some(schedule)
     }
-    /// Whether so many images can share panels.
+    /// Whether that number of images can share panels.
     fn joins(&self, windows: &Windows) -> bool {
         self.images == 1 || (windows.are_joined_by(self.images) && self.chunk == self.panels(windows))
     }

@@ -1,7 +1,7 @@
 //! Adaptive pooling to sizes that do not divide the image's: windows that differ by an element and overlap.
 //!
 //! Window `o` of `count` begins at ⌊o·size/count⌋ and ends at ⌈(o + 1)·size/count⌉. Its taps are gathered; a window
-//! that is shorter than the longest repeats its last element, which is no new maximum and is left out of a sum.
+//! that is shorter than the longest repeats its last element, which is not a new maximum and is left out of a sum.
 
 use dynamlir_dialect::ir::Value;
 

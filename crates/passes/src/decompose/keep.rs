@@ -33,7 +33,7 @@ pub const KEEP: &[&str] = &[
     "aten.scatter_add.default",
     "aten.scatter_reduce.two",
     "aten.put.default",
-    // Losses that raise where a target is no class.
+    // Losses that raise where a target is not a class.
     "aten.multi_margin_loss.default",
     "aten.multilabel_margin_loss_forward.default",
     // Sorting.

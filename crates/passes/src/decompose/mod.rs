@@ -9,8 +9,8 @@
 //!
 //! What is lowered does not depend on the machine. Where that may decide – a product, which the library may be faster at; an
 //! operation that GPUs have no code for – the op stays with its code as its body, and `dynamo-select` takes one of the two.
-#![allow(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
-#![allow(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
+#![expect(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
+#![expect(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
 pub mod activation;
 mod adaptive_pool;
@@ -323,7 +323,7 @@ mod tests {
         let mut seen = HashSet::new();
         for schema in lowered_schemas() {
             assert!(seen.insert(schema), "{schema} stands in two tables");
-            assert_eq!(schema.split('.').count(), 3, "{schema} is no `aten.<op>.<overload>`");
+            assert_eq!(schema.split('.').count(), 3, "{schema} is not `aten.<op>.<overload>`");
         }
     }
 }

@@ -227,7 +227,7 @@ fn scan(call: &Call, kind: &str) -> Option<Vec<Value>> {
 }
 
 /// Two passes: the mean, then the squares of what differs from it, over max(0, n - correction). In `f64` whatever the
-/// elements are, as in eager: the square of 1e20 is no `f32`.
+/// elements are, as in eager: the square of 1e20 is not an `f32`.
 fn variance(call: &Call, root: bool) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let dims = call.dims(1, x.ty().rank())?;

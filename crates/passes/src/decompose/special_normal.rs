@@ -1,5 +1,5 @@
 //! Inverses and logarithms of the error function and of the normal distribution.
-#![allow(clippy::unreadable_literal, reason = "a table of digits")]
+#![expect(clippy::unreadable_literal, reason = "a table of digits")]
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 

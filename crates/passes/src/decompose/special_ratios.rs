@@ -1,5 +1,5 @@
 //! Rational approximations of the special functions: coefficients from the Cephes library, the highest power first.
-#![allow(clippy::unreadable_literal, reason = "a table of digits")]
+#![expect(clippy::unreadable_literal, reason = "a table of digits")]
 
 /// Numerator of the amplitude of J and Y of order 0 beyond 5, in (5/x)².
 pub const PP0: &[f64] =

@@ -1,5 +1,5 @@
 //! Coefficients of the series that the special functions are computed by, from the Cephes library. Chebyshev series begin with the highest order, polynomials with the highest power.
-#![allow(clippy::unreadable_literal, reason = "a table of digits")]
+#![expect(clippy::unreadable_literal, reason = "a table of digits")]
 
 /// e⁻ˣ·I₀(x) on [0, 8], Chebyshev in x/2 - 2.
 pub const I0_NEAR: &[f64] = &[

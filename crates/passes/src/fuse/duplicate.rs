@@ -82,7 +82,7 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
     let group = &graph.groups[maker];
     let stored = graph.interface(group).outputs;
     let mut chain = Chain { ops: Vec::new(), leaves: Vec::new() };
-    let (mut cost, mut dear) = (0, false);
+    let (mut cost, mut expensive) = (0, false);
     let mut stack = vec![graph.def(value)?];
     while let Some(number) = stack.pop() {
         if chain.ops.contains(&number) {
@@ -94,7 +94,7 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
         chain.ops.push(number);
         match weight(graph.ops[number]) {
             Some(weight) => cost += weight,
-            None => dear = true,
+            None => expensive = true,
         }
         for operand in graph.ops[number].operands() {
             match graph.def(operand) {
@@ -108,11 +108,11 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
         }
     }
     chain.ops = in_order(graph, &chain.ops);
-    // A dear operation may be repeated where the loop over the innermost dimension computes it once.
+    // An expensive operation may be repeated where the loop over the innermost dimension computes it once.
     let last = value.ty().rank() as i64 - 1;
     let invariant =
         |leaf: &Value| BroadcastOp::defining(*leaf).is_some_and(|spread| graph.def(*leaf).is_some() && !spread.dims().contains(&last));
-    (cost <= CHEAP && (!dear || chain.leaves.iter().all(invariant))).then_some(chain)
+    (cost <= CHEAP && (!expensive || chain.leaves.iter().all(invariant))).then_some(chain)
 }
 
 /// Operands before users. Numbers do not say it: copies have large ones.

@@ -89,7 +89,7 @@ impl Graph {
             if graph.kinds[number] == Kind::Ordered {
                 graph.after[number].extend(last_ordered);
                 last_ordered = Some(number);
-                // A check is no call: nothing that lives across it lives longer for it.
+                // A check is not a call: nothing that lives across it lives longer for it.
                 ordered += usize::from(!op.is(CheckRangeOp::NAME));
             }
         }

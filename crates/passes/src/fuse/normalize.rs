@@ -120,7 +120,7 @@ fn squeeze(op: Op) {
     }
 }
 
-/// A product's unit dims go, but for k, which it has always; of what is no product of matrices those of the result.
+/// A product's unit dims go, but for k, which it has always; of what is not a product of matrices those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
     let Some(product) = MatmulOp::cast(op) else {
         return retype(op, &[], &without_units(&op.result(0).ty().shape()));

@@ -125,7 +125,7 @@ impl Kernels {
         unique
     }
 
-    /// The function for these loops and windows, with so many elements of scratch memory.
+    /// The function for these loops and windows, with `scratch` elements of scratch memory.
     pub(super) fn build(&self, template: &Template, loops: &Loops, windows: &[Window], scratch: i64, loc: Loc) -> Result<Op, PassError> {
         let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         let terminator = source.terminator().ok_or_else(|| PassError::at(template.func, "a kernel without a return"))?;

@@ -54,7 +54,7 @@ fn shift_one(op: Op) -> Option<()> {
     while !pieces.is(scf::FORALL) {
         pieces = pieces.parent()?;
     }
-    // After the variables come the tensors that are written, which are no numbers.
+    // After the variables come the tensors that are written, which are not numbers.
     let beginning = pieces.body()?.args().get(number).copied().filter(|value| value.ty() == op.result(0).ty())?;
     PIECE.remove(op);
     let (builder, uses) = (Builder::before(op.next()?).with_loc(op.loc()), op.result(0).uses());

@@ -85,7 +85,7 @@ impl Bodies<'_> {
         if let Some((_, scan)) = scans.first() {
             ops::SCAN.set(generic, scan.dim());
         }
-        // A scan that a schedule could only split along its dimension is no phase to it.
+        // A scan that a schedule could only split along its dimension is not a phase to it.
         let splits = self.alone && self.kernel.row().iter().product::<i64>() == 1;
         if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {
             ops::PHASE.set(generic, number);

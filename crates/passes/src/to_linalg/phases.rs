@@ -184,7 +184,7 @@ impl Split<'_> {
         found.into_values().collect()
     }
 
-    /// Keeps what is dear to compute for each point and is needed by a later generic too.
+    /// Keeps what is expensive to compute for each point and is needed by a later generic too.
     fn keep_points(&mut self) {
         for level in 0..self.levels.len().saturating_sub(1) {
             let later: BTreeSet<_> = (level + 1..self.levels.len())
@@ -206,27 +206,27 @@ impl Split<'_> {
     /// Of the shared operations, those to keep: either the last ones, or the transcendental ones themselves if these
     /// are fewer.
     fn cut(&self, level: usize, shared: &[Op]) -> Vec<Value> {
-        let mut dear = HashSet::new();
+        let mut expensive = HashSet::new();
         for &op in shared {
-            if is_transcendental(op) || op.operands().iter().any(|operand| dear.contains(operand)) {
-                dear.insert(op.result(0));
+            if is_transcendental(op) || op.operands().iter().any(|operand| expensive.contains(operand)) {
+                expensive.insert(op.result(0));
             }
         }
         let mut last = BTreeMap::new();
         let mut wanted = |value: Value| {
-            if dear.contains(&value) {
+            if expensive.contains(&value) {
                 last.insert(self.kernel.position(value), value);
             }
         };
         for later in level + 1..self.levels.len() {
             self.levels[later].iter().for_each(|yielded| wanted(yielded.computed()));
-            let cheap = self.computed_at(later).into_iter().filter(|op| !dear.contains(&op.result(0)));
+            let cheap = self.computed_at(later).into_iter().filter(|op| !expensive.contains(&op.result(0)));
             cheap.flat_map(Op::operands).for_each(&mut wanted);
         }
         let mut transcendental = BTreeMap::new();
         let mut open: Vec<_> = last.values().copied().collect();
         while let Some(value) = open.pop() {
-            let Some(op) = value.def().filter(|_| dear.contains(&value)) else { continue };
+            let Some(op) = value.def().filter(|_| expensive.contains(&value)) else { continue };
             if is_transcendental(op) {
                 transcendental.insert(self.kernel.position(value), value);
             } else {
@@ -267,7 +267,7 @@ impl Split<'_> {
 
     fn is_cheap(&self, value: Value) -> bool {
         let ops: Vec<_> = self.computed([value]).into_iter().filter(|op| !op.is(FullOp::NAME)).collect();
-        let dear = |&op: &Op| is_transcendental(op) || (is_dividing(op) && !self.kernel.reduces_innermost());
-        ops.len() <= CHEAP_ROW_OPS && !ops.iter().any(dear)
+        let expensive = |&op: &Op| is_transcendental(op) || (is_dividing(op) && !self.kernel.reduces_innermost());
+        ops.len() <= CHEAP_ROW_OPS && !ops.iter().any(expensive)
     }
 }

@@ -64,9 +64,9 @@ def Dynamo_Dialect : Dialect {
     // loop asks for what it reads next.
     "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$init, "::mlir::IntegerAttr":$out, "::mlir::IntegerAttr":$scan,
     "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$piece, "::mlir::UnitAttr":$prefetch,
-    // Of a kernel on its way to a GPU: at what multiples its arguments lie, its threads, or why it has none; of its code:
-    // how it is launched.
-    "::mlir::DenseI64ArrayAttr":$alignments, "::mlir::DictionaryAttr":$gpu, "::mlir::UnitAttr":$tf32,
+    // Of a kernel on its way to a GPU: at what multiples its arguments lie, its threads, or why it has none; of the declaration
+    // that is left of it: where its code is; of its code: how it is launched.
+    "::mlir::SymbolRefAttr":$code, "::mlir::DenseI64ArrayAttr":$alignments, "::mlir::DictionaryAttr":$gpu, "::mlir::UnitAttr":$tf32,
     "::mlir::StringAttr":$no_gpu, "::mlir::DictionaryAttr":$launch, "::mlir::DictionaryAttr":$launches);
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
