@@ -42,7 +42,16 @@ class TraceBuilder:
     def __new__(cls, name: str) -> TraceBuilder: ...
     def device(self, device: str) -> None: ...
     def libraries(self, folders: Sequence[str]) -> None: ...
-    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None: ...
+    def random(self) -> None: ...
+    def input(
+        self,
+        value: int,
+        name: str,
+        meta: TensorMeta,
+        storage: int,
+        version_bumps: int = 0,
+        requires_grad: bool = False,
+    ) -> None: ...
     def op(
         self,
         schema: str,
@@ -90,20 +99,9 @@ class Profile:
 
 @final
 class NativeGraph:
-    """An executable with what is to be done before and after: see `dynamlir.runtime.Variant.native`."""
+    """An executable with the tensors that it is given after the caller's."""
 
-    def __new__(
-        cls,
-        executable: Executable,
-        constants: Sequence[Tensor],
-        *,
-        no_grad: bool = False,
-        random: bool = False,
-        bumps: Sequence[tuple[int, int]] = ...,
-        bases: Sequence[tuple[int, str, int]] = ...,
-        copies: Sequence[tuple[int, int]] = ...,
-        versions: Sequence[tuple[int, int]] = ...,
-    ) -> NativeGraph: ...
+    def __new__(cls, executable: Executable, constants: Sequence[Tensor]) -> NativeGraph: ...
     def __call__(self, *tensors: Tensor) -> list[Any]: ...
 
 @final

@@ -13,7 +13,6 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import autotune, device, interruptions, logs, native, plain, progress, reasons, report, reproducer
-from .identity import aliases, root_of
 from .options import Options
 from .options import resolve as resolve_options
 from .reasons import Fallback
@@ -123,12 +122,11 @@ def compile_recording(
 
 def _refuse_views_of_custom_results(recording: Recording) -> None:
     """A custom operator may write to what it returns as often as it likes; a view of that shows it, fakes do not."""
-    sources = aliases(recording)
+    roots = recording.roots()
     makers = {value: op for op in recording.ops for value in op.result_ids}
     for output in recording.outputs:
-        value = root_of(output.id, sources)
-        maker = makers.get(value)
-        if value != output.id and maker is not None and not maker.schema.startswith("aten."):
+        maker = makers.get(roots[output.id]) if output.id in roots else None
+        if maker is not None and not maker.schema.startswith("aten."):
             raise Fallback("custom-op-view", maker.schema, maker.location)
 
 

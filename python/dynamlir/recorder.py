@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import identity, memo, modes, overlap
+from . import memo, modes, overlap
 from .aten import layouts, schema, table
 from .checkpoints import Counts
 from .device import device_of, is_constant
@@ -28,6 +28,7 @@ from .memory import filler, is_beyond, is_dense, share_counter
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
+    Base,
     InputRecord,
     OpRecord,
     Recording,
@@ -164,20 +165,31 @@ class OpRecorder(TorchDispatchMode):
         """The fakes of the inputs, in order."""
         return self._inputs
 
-    def input_bumps(self) -> list[int]:
-        """Per input, how often its version counter was bumped; inputs given twice are counted once."""
+    def note_bumps(self) -> None:
+        """Note with each input how often its version counter was bumped; inputs given twice are counted once."""
         seen: set[int] = set()
-        bumps = []
-        for fake in self._inputs:
-            bumps.append(0 if id(fake) in seen else fake._version)
+        for fake, record in zip(self._inputs, self.recording.inputs, strict=True):
+            record.version_bumps = 0 if id(fake) in seen else fake._version
             seen.add(id(fake))
-        return bumps
 
-    def bases(self, leaves: Sequence[Any]) -> list[identity.Base | None]:
-        """What each of the graph's outputs is a view of, as eager has it."""
+    def bases(self, leaves: Sequence[Any]) -> list[Base | None]:
+        """What each of the graph's outputs is a view of, as eager has it; None for what is not a view."""
         self._check_counters(leaves)
-        facts = [self.eager_facts.get(id(leaf), {}) for leaf in leaves]
-        return identity.observed(leaves, self._inputs, {at for at, fact in enumerate(facts) if "is_view" in fact})
+        positions = {id(tensor): at for at, tensor in reversed(list(enumerate(self._inputs)))}
+        shown = {id(leaf): at for at, leaf in reversed(list(enumerate(leaves)))}
+        hidden: dict[int, int] = {}
+        found: list[Base | None] = []
+        for at, leaf in enumerate(leaves):
+            base = leaf._base if isinstance(leaf, torch.Tensor) and leaf._is_view() else None
+            if base is None or id(leaf) in positions or "is_view" in self.eager_facts.get(id(leaf), {}):
+                found.append(None)
+            elif id(base) in positions:
+                found.append(Base("arg", positions[id(base)]))
+            elif id(base) in shown:
+                found.append(Base("output", shown[id(base)]))
+            else:
+                found.append(Base("hidden", hidden.setdefault(id(base), at)))
+        return found
 
     def _check_counters(self, leaves: Sequence[Any]) -> None:
         """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph

@@ -81,6 +81,8 @@ class InputRecord:
     meta: TensorMeta
     storage: int
     requires_grad: bool = False
+    version_bumps: int = 0
+    """How often eager bumps its version counter."""
 
 
 @dataclasses.dataclass
@@ -108,6 +110,14 @@ class OpRecord:
         return not self.mutates and any(alias >= 0 for alias in self.aliases)
 
 
+class Base(NamedTuple):
+    """What an output is a view of: input (``arg``) or ``output`` number ``at``, or a tensor nobody sees (``hidden``),
+    which is the one that output ``at`` is a view of."""
+
+    kind: str
+    at: int
+
+
 @dataclasses.dataclass
 class OutputRecord:
     """One output of the graph: ``kind`` is value, none or const."""
@@ -115,8 +125,8 @@ class OutputRecord:
     kind: str
     id: int = -1
     version: int = 0
-    base: tuple[str, int] | None = None
-    """What it is a view of, an `identity.Base`."""
+    base: Base | None = None
+    """What it is a view of; None for what is no view."""
     const: Any = None
 
 
@@ -133,8 +143,6 @@ class Recording:
     """Fetch, at call time, the inputs after the placeholders'."""
     out_spec: Any = None
     """How the outputs are nested (a pytree spec)."""
-    input_bumps: list[int] = dataclasses.field(default_factory=list)
-    """Per input: how often eager bumps its version counter."""
     mutates_inputs: bool = False
     offset_sensitive: bool = False
     """Whether an input's absolute storage offset was used."""
@@ -152,6 +160,15 @@ class Recording:
     def has_random(self) -> bool:
         return any(op.random for op in self.ops)
 
+    def roots(self) -> dict[int, int]:
+        """Each value that shares an operand's storage, with the value that this chain of views starts from."""
+        found: dict[int, int] = {}
+        for op in self.ops:
+            for value, alias in zip(op.result_ids, op.aliases):
+                if alias >= 0:
+                    found[value] = found.get(op.operands[alias], op.operands[alias])
+        return found
+
     def histogram(self) -> collections.Counter[str]:
         """How often each schema occurs."""
         return collections.Counter(op.schema for op in self.ops)
@@ -166,8 +183,11 @@ class Recording:
         if device != "cpu":
             builder.device(device)
         builder.libraries(places.LIBRARIES)
+        if self.has_random:
+            builder.random()
         for record in self.inputs:
-            builder.input(record.id, record.name, record.meta, record.storage)
+            counts = (record.version_bumps, record.requires_grad)
+            builder.input(record.id, record.name, record.meta, record.storage, *counts)
         for op in self.ops:
             nested = None
             if op.decomposition is not None:
@@ -188,7 +208,7 @@ class Recording:
             )
         for output in self.outputs:
             if output.kind == "value":
-                builder.output("value", output.id, output.version)
+                builder.output("value", output.id, output.version, output.base)
             elif output.kind == "const":
                 builder.output("const", output.const)
             else:
@@ -203,7 +223,17 @@ class Builder(Protocol):
 
     def libraries(self, folders: Sequence[str]) -> None: ...
 
-    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None: ...
+    def random(self) -> None: ...
+
+    def input(
+        self,
+        value: int,
+        name: str,
+        meta: TensorMeta,
+        storage: int,
+        version_bumps: int = 0,
+        requires_grad: bool = False,
+    ) -> None: ...
 
     def op(
         self,

@@ -1,7 +1,6 @@
-"""What happens when a compiled graph is called: choose the variant, run it, give outputs eager's identity and versions.
+"""What happens when a compiled graph is called: choose the variant for how the inputs overlap, and run it.
 
-The native executable returns the outputs; what Python adds is decided when compiling and is nothing at all for most
-graphs: version counters, views that eager does not call views, and the check that inputs still overlap as they did.
+What outputs are, and what a call does beside them, the native executable sees to.
 """
 
 from __future__ import annotations
@@ -15,80 +14,30 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from . import config, interruptions, logs, machinery, native, plain, reasons, report
-from .identity import Steps, aliases, root_of
 from .recording import Recording
 
 MAX_VARIANTS = 8
 
-_set_version = torch._C._autograd._unsafe_set_version_counter
-
 
 class Variant:
-    """One executable with the fix-ups that its recording asks for."""
+    """One executable, with the tensors that it captured and how its outputs are nested."""
 
     def __init__(self, recording: Recording, executable: Callable[..., list[Any]]) -> None:
         self.recording = recording
         self._executable = executable
         self._captures = recording.captures
-        self._random = recording.has_random
-        self._no_grad = any(record.requires_grad for record in recording.inputs)
-        self._bumps = [(at, count) for at, count in enumerate(recording.input_bumps) if count]
-        self._identity = Steps(recording)
-        self._versions = [
-            (at, output.version)
-            for at, output in enumerate(recording.outputs)
-            if output.version and not _shares_with_input(recording, output.id)
-        ]
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
-        self.plain = not (
-            self._captures or self._random or self._no_grad or self._bumps or self._identity or self._versions
-        ) and (self._nested is None)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the graph's tensors, in order."""
-        if self.plain:
-            return self._executable(*tensors)
-        arguments = [*tensors, *(fetch() for fetch in self._captures)] if self._captures else tensors
-        state = torch.get_rng_state() if self._random else None
-        try:
-            if self._no_grad and torch.is_grad_enabled():
-                with torch.no_grad():
-                    outputs = self._executable(*arguments)
-            else:
-                outputs = self._executable(*arguments)
-        except Exception:
-            if state is not None:
-                torch.set_rng_state(state)
-            raise
-        for at, count in self._bumps:
-            tensor = arguments[at]
-            if not tensor.is_inference():
-                for _ in range(count):
-                    torch.autograd.graph.increment_version(tensor)
-        self._finish(outputs, arguments)
+        if self._captures:
+            tensors = [*tensors, *(fetch() for fetch in self._captures)]
+        outputs = self._executable(*tensors)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
 
     def native(self) -> Callable[..., Any]:
         """The same as one native object, for callers that check guards of their own and know how outputs are nested."""
-        return native.module().NativeGraph(
-            self._executable,
-            [fetch() for fetch in self._captures],
-            no_grad=self._no_grad,
-            random=self._random,
-            bumps=self._bumps,
-            bases=self._identity.described(),
-            copies=self._identity.copies,
-            versions=self._versions,
-        )
-
-    def _finish(self, outputs: list[Any], arguments: Sequence[Any]) -> None:
-        if self._identity:
-            with torch.no_grad():
-                self._identity.apply(outputs, arguments)
-        for at, version in self._versions:
-            tensor = outputs[at]
-            if not tensor.is_inference():
-                _set_version((tensor,), (version,))
+        return native.module().NativeGraph(self._executable, [fetch() for fetch in self._captures])
 
 
 class PlainGraph:
@@ -130,8 +79,11 @@ class CompiledGraph:
         self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions)]
         recording = first.recording
         storages = [record.storage for record in recording.inputs]
-        self._keyed = (recording.mutates_inputs or recording.offset_sensitive or any(recording.input_bumps)) or (
-            len(set(storages)) != len(storages)
+        self._keyed = (
+            recording.mutates_inputs
+            or recording.offset_sensitive
+            or any(record.version_bumps for record in recording.inputs)
+            or len(set(storages)) != len(storages)
         )
         self._subject = plain.Subject.of_graph(module)
         self._fails_alone = False
@@ -217,8 +169,3 @@ def _is_int(value: Any) -> bool:
 def _is_flat(spec: Any) -> bool:
     """Whether the outputs are a plain tuple or list of leaves, which is what torch asks for."""
     return spec is None or (spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()))
-
-
-def _shares_with_input(recording: Recording, value: int) -> bool:
-    """Whether a value lives in an input's storage: then it shares the input's version counter."""
-    return root_of(value, aliases(recording)) in {record.id for record in recording.inputs}

@@ -95,7 +95,7 @@ def record(
         recording.outputs = [output_record(leaf, recorder) for leaf in leaves]
         for output, base in zip(recording.outputs, recorder.bases(leaves)):
             output.base = base
-        recording.input_bumps = recorder.input_bumps()
+        recorder.note_bumps()
     logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
     return recording
 

@@ -230,3 +230,13 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   } : (tensor<4xf32>) -> tensor<4xf32>
   return %r : tensor<4xf32>
 }
+
+// -----
+
+// expected-error @+1 {{expected a kind of base, got 'thing'}}
+func.func private @f() attributes {test = #dynamo.base<thing 0>}
+
+// -----
+
+// expected-error @+1 {{expected a number that is not negative, got -1}}
+func.func private @f() attributes {test = #dynamo.base<arg -1>}

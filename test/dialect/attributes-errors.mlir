@@ -57,8 +57,101 @@ func.func private @f() -> tensor<4xf32> attributes {dynamo.versions = [1]}
 
 // -----
 
-// expected-error @+1 {{'dynamo.arg_versions' must not be negative, got array<i64: -1>}}
-func.func private @f() attributes {dynamo.arg_versions = array<i64: -1>}
+// expected-error @+1 {{'dynamo.versions' must not be negative, got array<i64: -1>}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.versions = array<i64: -1>}
+
+// -----
+
+// expected-error @+1 {{'dynamo.versions' must be below 1048576, got array<i64: 1048576>}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.versions = array<i64: 1048576>}
+
+// -----
+
+// One for each result that the user gets.
+// expected-error @+1 {{'dynamo.versions' must have a number for each of the 1 results that are returned, got array<i64: 0, 0>}}
+func.func private @f(tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32> {dynamo.mutates = 0}) attributes {dynamo.versions = array<i64: 0, 0>}
+
+// -----
+
+// expected-error @+1 {{'dynamo.arg_versions' is of an older form: arguments have dynamo.version_bumps now}}
+func.func private @f() attributes {dynamo.arg_versions = array<i64: 1>}
+
+// -----
+
+// random: says something by being there.
+// expected-error @+1 {{'dynamo.random' must be a unit attribute, got 1}}
+func.func private @f() attributes {dynamo.random = 1}
+
+// -----
+
+// expected-error @+1 {{'dynamo.random' belongs to a function}}
+module attributes {dynamo.random} {
+}
+
+// -----
+
+// bases: one for each output, or unit.
+// expected-error @+1 {{'dynamo.bases' must be an array of #dynamo.base, got 3}}
+func.func private @f() attributes {dynamo.bases = 3}
+
+// -----
+
+// expected-error @+1 {{'dynamo.bases' must be an array of #dynamo.base, got "x"}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = ["x"]}
+
+// -----
+
+// expected-error @+1 {{'dynamo.bases' must say one for each output: there are 1, it has 2}}
+func.func private @f() attributes {dynamo.outputs = [#dynamo.output<none>], dynamo.bases = [unit, unit]}
+
+// -----
+
+// Without a list of outputs they are the results.
+// expected-error @+1 {{'dynamo.bases' must say one for each output: there are 1, it has 0}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = []}
+
+// -----
+
+// expected-error @+1 {{base of output 0, #dynamo.base<arg 1>, names nothing: there are 1 arguments}}
+func.func private @f(tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.bases = [#dynamo.base<arg 1>]}
+
+// -----
+
+// expected-error @+1 {{base of output 0, #dynamo.base<output 2>, names nothing: there are 1 outputs}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = [#dynamo.base<output 2>]}
+
+// -----
+
+// expected-error @+1 {{base of output 0, #dynamo.base<output 0>, is the output itself}}
+func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = [#dynamo.base<output 0>]}
+
+// -----
+
+// A base is no view.
+// expected-error @+1 {{base of output 0, #dynamo.base<output 1>, is a view itself, of #dynamo.base<output 0>}}
+func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.bases = [#dynamo.base<output 1>, #dynamo.base<output 0>]}
+
+// -----
+
+// The first view of a hidden tensor gives it its number.
+// expected-error @+1 {{base of output 0, #dynamo.base<hidden 1>, has the number of an output that is not the first view of it}}
+func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.bases = [#dynamo.base<hidden 1>, #dynamo.base<hidden 1>]}
+
+// -----
+
+// expected-error @+1 {{base of output 1, #dynamo.base<hidden 0>, has the number of an output that is not the first view of it}}
+func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.bases = [#dynamo.base<none>, #dynamo.base<hidden 0>]}
+
+// -----
+
+// version_bumps: a count; requires_grad: says something by being there.
+// expected-error @+1 {{'dynamo.version_bumps' of argument 0 must be an i64 from 0 to below 1048576, got -1}}
+func.func private @f(tensor<4xf32> {dynamo.version_bumps = -1})
+
+// -----
+
+// expected-error @+1 {{'dynamo.requires_grad' of argument 0 must be a unit attribute, got true}}
+func.func private @f(tensor<4xf32> {dynamo.requires_grad = true})
 
 // -----
 

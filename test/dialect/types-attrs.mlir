@@ -28,6 +28,14 @@ func.func private @outputs(tensor<4xf32>, tensor<8xf32>) -> tensor<f32> attribut
   #dynamo.output<result 0>, #dynamo.output<arg 1>, #dynamo.output<arg_view 1, [2, 3], [3, 1], 4>,
   #dynamo.output<result_view 0, [], [], 0>, #dynamo.output<none>, #dynamo.output<same 2>, #dynamo.output<constant -3>]}
 
+// What outputs are views of; unit for what they are as they are made.
+// CHECK-LABEL: func.func private @bases
+// CHECK-SAME: [#dynamo.base<none>, #dynamo.base<arg 0>, #dynamo.base<output 0>, #dynamo.base<hidden 3>, unit]
+func.func private @bases(tensor<4xf32>) attributes {
+  dynamo.outputs = [#dynamo.output<arg_view 0, [4], [1], 0>, #dynamo.output<arg_view 0, [2], [1], 0>, #dynamo.output<arg_view 0, [2], [1], 0>,
+                    #dynamo.output<arg_view 0, [3], [1], 0>, #dynamo.output<none>],
+  dynamo.bases = [#dynamo.base<none>, #dynamo.base<arg 0>, #dynamo.base<output 0>, #dynamo.base<hidden 3>, unit]}
+
 // The enums of ops, as Rust writes them.
 // CHECK-LABEL: func.func private @enums
 // CHECK-SAME: [#dynamo<reduce_kind sum>, #dynamo<reduce_kind and>, #dynamo<predicate lt>, #dynamo<route c_shim>]

@@ -27,9 +27,9 @@ func.func @main(%x: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"}) -> !dyn
 // object itself.
 
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: (%[[X:.*]]: tensor<4xf32> {{.*}}, %[[Y:.*]]: tensor<4xf32>
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>, dynamo.version_bumps = 1 : i64},
+// CHECK-SAME: %[[Y:.*]]: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>})
 // CHECK-SAME: -> (tensor<4xf32> {dynamo.mutates = 0 : i64})
-// CHECK-SAME: dynamo.arg_versions = array<i64: 1>
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<arg 0>, #dynamo.output<none>]
 // CHECK: %[[NEW:.*]] = dynamo.aten "aten.add.Tensor"(%[[X]], %[[Y]]) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
 // CHECK: return %[[NEW]]
@@ -214,7 +214,7 @@ func.func @main(%a: !dynamo.tensor<3xf32, [1]> {dynamo.storage = 0}, %b: !dynamo
 // A column of a larger tensor: the memory between its elements is not the graph's to see.
 
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: %[[X:.*]]: tensor<4xf32> {dynamo.offset = 1 : i64, dynamo.strides = array<i64: 5>}
+// CHECK-SAME: %[[X:.*]]: tensor<4xf32> {dynamo.offset = 1 : i64, dynamo.strides = array<i64: 5>, dynamo.version_bumps = 1 : i64}
 // CHECK: %[[PART:.*]] = dynamo.slice %[[X]] starts [2] steps [1] : tensor<4xf32> -> tensor<2xf32>
 // CHECK: %[[NEG:.*]] = dynamo.aten "aten.neg.default"(%[[PART]])
 // CHECK: dynamo.as_strided_scatter %[[X]], %[[NEG]] strides [1] offset 2
@@ -261,8 +261,9 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1], 4>)
 // new running statistics. A constant output passes through.
 
 // CHECK-LABEL: func.func @main
+// CHECK-SAME: dynamo.version_bumps = 1 : i64}
+// CHECK-SAME: dynamo.version_bumps = 1 : i64})
 // CHECK-SAME: -> (tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>}, tensor<3xf32> {dynamo.mutates = 1 : i64}, tensor<3xf32> {dynamo.mutates = 2 : i64})
-// CHECK-SAME: dynamo.arg_versions = array<i64: 1, 1>
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<constant 7>, #dynamo.output<result 0>]
 // CHECK: %[[BN:.*]]:5 = dynamo.aten "aten._native_batch_norm_legit_functional.default"(%arg0, %arg1, %arg2)
 // CHECK-SAME: result_strides = [array<i64: 3, 1>, array<i64: 1>, array<i64: 1>, array<i64: 1>, array<i64: 1>]

@@ -64,6 +64,8 @@ class TraceBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.inputs: list[tuple[Any, ...]] = []
+        self.bumps: list[int] = []
+        self.effects = {"random": False, "no_grad": False}
         self.ops: list[dict[str, Any]] = []
         self.outputs: list[tuple[Any, ...]] = []
         self.metas: dict[int, TensorMeta] = {}
@@ -71,7 +73,20 @@ class TraceBuilder:
     def libraries(self, folders: Sequence[str]) -> None:
         assert all(folder.endswith("/") for folder in folders)
 
-    def input(self, value: int, name: str, meta: TensorMeta, storage: int) -> None:
+    def random(self) -> None:
+        self.effects["random"] = True
+
+    def input(
+        self,
+        value: int,
+        name: str,
+        meta: TensorMeta,
+        storage: int,
+        version_bumps: int = 0,
+        requires_grad: bool = False,
+    ) -> None:
+        self.bumps.append(version_bumps)
+        self.effects["no_grad"] |= requires_grad
         assert not self.ops and meta.dtype in _DTYPES and len(meta.sizes) == len(meta.strides)
         self.inputs.append((value, name, meta, storage))
         self._define(value, meta)
@@ -114,7 +129,7 @@ class TraceBuilder:
         )
 
     def output(self, kind: str, *payload: Any) -> None:
-        assert kind in ("value", "none", "const") and len(payload) == {"value": 2, "none": 0, "const": 1}[kind]
+        assert kind in ("value", "none", "const") and len(payload) == {"value": 3, "none": 0, "const": 1}[kind]
         self.outputs.append((kind, *payload))
 
     def text(self) -> str:
@@ -209,6 +224,45 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
     return out
 
 
+def finished(trace: TraceBuilder, outputs: list[Any], arguments: Sequence[torch.Tensor]) -> list[Any]:
+    """Outputs that are views of what they should be, with versions."""
+    bases = [payload[2] if kind == "value" else None for kind, *payload in trace.outputs]
+    first: dict[int, int] = {}
+    same = [first.setdefault(id(output), at) for at, output in enumerate(outputs)]
+    made = list(outputs)
+    for at in sorted(range(len(outputs)), key=lambda at: (bases[at] is not None, bases[at] != ("hidden", at))):
+        old, base = outputs[at], bases[at]
+        if same[at] != at or not isinstance(old, torch.Tensor) or any(old is argument for argument in arguments):
+            continue
+        if old.is_inference() or (base is None and not old._is_view()):
+            continue
+        if base is None:
+            made[at] = old.detach()
+            continue
+        kind, number = base
+        if kind == "arg":
+            target = arguments[number]
+        elif kind == "output":
+            target = made[number]
+        else:
+            target = old.detach() if number == at else made[number]._base
+        made[at] = target.as_strided(old.shape, old.stride(), old.storage_offset())
+    made = [made[at] for at in same]
+    for argument, count in zip(arguments, trace.bumps):
+        for _ in range(count if not argument.is_inference() else 0):
+            torch.autograd.graph.increment_version(argument)
+    storages = {argument.untyped_storage()._cdata for argument in arguments}
+    for tensor, (kind, *payload) in zip(made, trace.outputs):
+        if (
+            kind == "value"
+            and payload[1]
+            and tensor.untyped_storage()._cdata not in storages
+            and not tensor.is_inference()
+        ):
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (payload[1],))
+    return made
+
+
 def check(schema: str, tensor: torch.Tensor, meta: Any, decomposed: bool) -> None:
     dtype, sizes, strides, _ = meta
     found = (tensor.dtype, tuple(tensor.shape))
@@ -233,12 +287,18 @@ class Executable:
                 raise RunError(f"input {name} is not what was compiled for")
         with _disable_current_modes():
             saved = {tensor.untyped_storage()._cdata: tensor.untyped_storage().clone() for tensor in arguments}
+        state = torch.get_rng_state()
         try:
-            with torch.autograd._unsafe_preserve_version_counter(tuple(set(arguments))):
-                return run(self._trace, list(arguments))
+            grad = torch.is_grad_enabled() and not self._trace.effects["no_grad"]
+            with torch.set_grad_enabled(grad), torch.autograd._unsafe_preserve_version_counter(tuple(set(arguments))):
+                outputs = run(self._trace, list(arguments))
+            with torch.no_grad():
+                return finished(self._trace, outputs, arguments)
         except AssertionError:
             raise
         except Exception as error:
+            if self._trace.effects["random"]:
+                torch.set_rng_state(state)
             for tensor in arguments:
                 tensor.untyped_storage().copy_(saved[tensor.untyped_storage()._cdata])
             raise RunError(f"{type(error).__name__}: {error}") from error

@@ -47,7 +47,7 @@ def recorded(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     recording.outputs = [output_record(leaf, recorder) for leaf in results]
     for output, base in zip(recording.outputs, recorder.bases(results)):
         output.base = base
-    recording.input_bumps = recorder.input_bumps()
+    recorder.note_bumps()
     return recording
 
 

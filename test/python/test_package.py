@@ -29,7 +29,7 @@ def test_mutation_is_recorded_with_its_functional_variant() -> None:
     (op,) = found.ops
     assert (op.schema, op.functional, op.mutates, op.aliases) == ("aten.add_.Tensor", "aten.add.Tensor", [0], [0])
     assert op.args == [("t", found.inputs[0].id), 1, 1]
-    assert found.mutates_inputs and found.input_bumps == [1]
+    assert found.mutates_inputs and found.inputs[0].version_bumps == 1
     assert found.outputs[0].id == found.inputs[0].id
 
 
@@ -37,7 +37,7 @@ def test_views_alias_and_name_no_mutation() -> None:
     found = recorded(lambda x: x.t()[1:], torch.ones(3, 4))
     assert all(op.is_view for op in found.ops)
     assert found.ops[-1].results[0][1:] == ((3, 3), (1, 4), 1)
-    assert found.outputs[0].base == ("input", 0)
+    assert found.outputs[0].base == ("arg", 0)
 
 
 def test_overlapping_inputs_share_a_storage_number() -> None:

@@ -501,7 +501,7 @@ def module(cases: list[Case], wanted: list[torch.Tensor]) -> str:
         [
             "module {",
             f"  func.func @main({', '.join(arguments)}) -> ({results})",
-            f"      attributes {{dynamo.arg_versions = array<i64>, dynamo.entry, dynamo.outputs = [{outputs}]}} {{",
+            f"      attributes {{dynamo.entry, dynamo.outputs = [{outputs}]}} {{",
             *lines,
             f"    return {returned} : {', '.join(types)}",
             "  }",

@@ -38,7 +38,7 @@ def captured(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         "stage 00": recording.emit(native.module().TraceBuilder).text(),
         "operations": repr(recording.ops),
         "outputs": repr(recording.outputs),
-        "bumps": recording.input_bumps,
+        "bumps": [record.version_bumps for record in recording.inputs],
     }
     return facts, frame.session.repeated
 

@@ -29,7 +29,7 @@ def test_values_have_the_numbers_that_they_are_given_with() -> None:
     made = builder()
     relu(made, 7, [-3], [META], [-1])
     relu(made, -3, [100], [META], [-1])
-    made.output("value", 100, 0)
+    made.output("value", 100, 0, None)
     assert made.text().count("aten.relu.default") == 2
 
 
@@ -39,7 +39,7 @@ def test_values_have_the_numbers_that_they_are_given_with() -> None:
         (lambda made: relu(made, 7, [7], [META], [-1]), "value 7 is given twice"),
         (lambda made: made.input(7, "y", META, 1), "value 7 is given twice"),
         (lambda made: relu(made, 8, [9], [META], [-1]), "value 8 is used before it is given"),
-        (lambda made: made.output("value", 8, 0), "value 8 is used before it is given"),
+        (lambda made: made.output("value", 8, 0, None), "value 8 is used before it is given"),
         (lambda made: relu(made, 7, [8, 9], [META], [-1]), "1 results, 2 values and 1 aliases"),
         (lambda made: relu(made, 7, [8], [META], []), "1 results, 1 values and 0 aliases"),
     ],
@@ -59,5 +59,5 @@ def test_element_types_are_the_same_on_both_sides() -> None:
     for name in DTYPES:
         made = native.module().TraceBuilder("main")
         made.input(1, "x", META._replace(dtype=name), 0)
-        made.output("value", 1, 0)
+        made.output("value", 1, 0, None)
         assert f"!dynamo.tensor<2x3x{name}," in made.text()

@@ -108,6 +108,8 @@ unsafe extern "C" {
     pub fn dynamoTextAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef, value: *mut MlirStringRef) -> bool;
     pub fn dynamoOutputAttrGet(context: MlirContext, fields: *const OutputFields) -> MlirAttribute;
     pub fn dynamoOutputAttrGetFields(attr: MlirAttribute, fields: *mut OutputFields) -> bool;
+    pub fn dynamoBaseAttrGet(context: MlirContext, kind: i64, index: i64) -> MlirAttribute;
+    pub fn dynamoBaseAttrGetFields(attr: MlirAttribute, kind: *mut i64, index: *mut i64) -> bool;
     pub fn dynamoIteratorTypeAttrGet(context: MlirContext, is_reduction: bool) -> MlirAttribute;
     pub fn dynamoIteratorTypeAttrIsReduction(attr: MlirAttribute) -> bool;
     pub fn dynamoFastmathAttrToLLVM(context: MlirContext, flags: MlirAttribute, no_signed_zeros: bool) -> MlirAttribute;

@@ -4,6 +4,7 @@
 //! and overlaps. Here stands what makes a function an entry: one block of known ops on memory that is known to the byte.
 
 pub(crate) mod attributes;
+mod effects;
 
 use std::collections::HashMap;
 
@@ -42,6 +43,7 @@ pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
     reader.mark_mutated();
     let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the entry lacks dynamo.outputs"))?;
     reader.plan.outputs = outputs.into_iter().map(output).collect::<Result<_, _>>()?;
+    effects::read(main, &mut reader.plan)?;
     Ok(reader.plan)
 }
 

@@ -8,7 +8,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_torch_abi::DType;
 
-use crate::{Arg, Error, Frame, OpCall, Output, TensorType, Trace};
+use crate::{Arg, Base, Error, Frame, OpCall, Output, TensorType, Trace};
 
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
@@ -34,7 +34,7 @@ fn fail<T>(message: impl Into<String>, location: &[Frame]) -> Result<T, Error> {
 
 impl<'t> Writer<'t> {
     fn function(&mut self, trace: &'t Trace, name: &str, entry: bool) -> Result<(), Error> {
-        let inputs: Vec<Type> = trace.inputs.iter().map(|(_, ty, _)| self.ty(ty, &[])).collect::<Result<_, _>>()?;
+        let inputs: Vec<Type> = trace.inputs.iter().map(|input| self.ty(&input.ty, &[])).collect::<Result<_, _>>()?;
         let unknown = Loc::unknown(self.ctx);
         let (func, body) = Builder::at_end(self.module, unknown).func(name, &inputs, &[], &[]);
         let mut values: Vec<Value> = body.args();
@@ -46,18 +46,22 @@ impl<'t> Writer<'t> {
         let mut outputs = Vec::new();
         let mut returned = Vec::new();
         let mut versions = Vec::new();
+        let mut bases = Vec::new();
         for output in &trace.outputs {
+            let mut base = Base::None;
             let output = match output {
-                Output::Value(id, version) => {
+                Output::Value(id, version, of) => {
                     let Some(value) = values.get(*id) else { return fail(format!("output names value {id}, which does not exist"), &[]) };
                     returned.push(*value);
                     versions.push(*version);
+                    base = *of;
                     ir::Output::Result(returned.len() - 1)
                 }
                 Output::None => ir::Output::None,
                 Output::Int(value) => ir::Output::Constant(*value),
             };
             outputs.push(ir::Output::write(self.ctx, &output));
+            bases.push(Base::write(self.ctx, base));
         }
         let b = Builder::at_end(body, unknown);
         b.func_return(&returned);
@@ -66,7 +70,11 @@ impl<'t> Writer<'t> {
         if entry {
             ops::ENTRY.set(func, ());
             ops::OUTPUTS.set(func, &outputs);
+            ops::BASES.set(func, &bases);
             ops::VERSIONS.set(func, &versions);
+            if trace.random {
+                ops::RANDOM.set(func, ());
+            }
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
@@ -74,19 +82,25 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// Names, and storages where inputs share one.
+    /// Names, storages where inputs share one, and what becomes of versions and gradients.
     fn arg_attrs(&self, trace: &Trace) -> Attr {
         let mut users: HashMap<i64, usize> = HashMap::new();
-        for (_, _, storage) in &trace.inputs {
-            *users.entry(*storage).or_default() += 1;
+        for input in &trace.inputs {
+            *users.entry(input.storage).or_default() += 1;
         }
         let each: Vec<Attr> = trace
             .inputs
             .iter()
-            .map(|(name, _, storage)| {
-                let mut entries = vec![ops::NAME.with(self.ctx, name)];
-                if users[storage] > 1 {
-                    entries.push(ops::STORAGE.with(self.ctx, *storage));
+            .map(|input| {
+                let mut entries = vec![ops::NAME.with(self.ctx, &input.name)];
+                if users[&input.storage] > 1 {
+                    entries.push(ops::STORAGE.with(self.ctx, input.storage));
+                }
+                if input.version_bumps != 0 {
+                    entries.push(ops::VERSION_BUMPS.with(self.ctx, input.version_bumps));
+                }
+                if input.requires_grad {
+                    entries.push(ops::REQUIRES_GRAD.with(self.ctx, ()));
                 }
                 Attr::dict(self.ctx, &entries)
             })
@@ -180,6 +194,7 @@ impl<'t> Writer<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Input;
     use dynamlir_dialect::{Session, context::module_op};
 
     fn tensor(sizes: &[i64], strides: &[i64]) -> TensorType {
@@ -188,7 +203,8 @@ mod tests {
 
     fn add_in_place() -> Trace {
         let mut trace = Trace::new("t");
-        let x = trace.input("x".into(), tensor(&[2, 3], &[3, 1]), 0);
+        let ty = tensor(&[2, 3], &[3, 1]);
+        let x = trace.input(Input { name: "x".into(), ty, storage: 0, version_bumps: 1, requires_grad: true });
         let location = [Frame { file: "model.py".into(), line: 12, function: "forward".into() }].into();
         let op = OpCall {
             schema: "aten.add_.Tensor".into(),
@@ -202,7 +218,7 @@ mod tests {
             location,
         };
         let y = trace.op(op);
-        trace.outputs = vec![Output::Value(y, 1), Output::None];
+        trace.outputs = vec![Output::Value(y, 0, Base::None), Output::None];
         trace
     }
 
@@ -219,6 +235,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_call_does_beside_its_values_stands_on_the_function() {
+        let session = Session::new();
+        let module = session.parse("module {}").expect("parses");
+        let body = module_op(&module).body().expect("has a body");
+        let mut trace = add_in_place();
+        trace.random = true;
+        trace.write(body, session.ctx()).expect("writes");
+        assert!(module_op(&module).verify(), "{}", session.take_diagnostics());
+        let text = module_op(&module).text();
+        assert!(text.contains("{dynamo.name = \"x\", dynamo.requires_grad, dynamo.version_bumps = 1 : i64}"), "{text}");
+        assert!(text.contains("dynamo.bases = [#dynamo.base<none>, #dynamo.base<none>]"), "{text}");
+        assert!(text.contains("dynamo.random") && text.contains("dynamo.versions = array<i64: 0>"), "{text}");
+    }
+
+    #[test]
     fn unknown_values_and_types_are_errors() {
         let session = Session::new();
         let module = session.parse("module {}").expect("parses");
@@ -228,7 +259,7 @@ mod tests {
         let error = trace.write(body, session.ctx()).expect_err("value 9 does not exist");
         assert_eq!(error.location[0].line, 12);
         let mut trace = add_in_place();
-        trace.inputs[0].1.dtype = "f8".into();
+        trace.inputs[0].ty.dtype = "f8".into();
         assert!(trace.write(body, session.ctx()).expect_err("no such type").message.contains("f8"));
     }
 }

@@ -8,4 +8,5 @@
 mod emit;
 mod trace;
 
-pub use trace::{Arg, Error, Frame, OpCall, Output, TensorType, Trace, ValueId};
+pub use dynamlir_dialect::ir::Base;
+pub use trace::{Arg, Error, Frame, Input, OpCall, Output, TensorType, Trace, ValueId};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dynamlir_dialect::ir::Base;
+
 /// Number of a value, in order of definition.
 pub type ValueId = usize;
 
@@ -16,6 +18,21 @@ pub struct TensorType {
     pub strides: Vec<i64>,
     /// Storage offset in elements.
     pub offset: i64,
+}
+
+/// A tensor that the graph is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// What the user calls it.
+    pub name: String,
+    /// Its metadata.
+    pub ty: TensorType,
+    /// Equal numbers are one storage.
+    pub storage: i64,
+    /// How often eager bumps its version counter.
+    pub version_bumps: i64,
+    /// Whether it wants a gradient, which the graph does not compute.
+    pub requires_grad: bool,
 }
 
 /// An argument of an operator.
@@ -72,8 +89,8 @@ pub struct OpCall {
 /// One output of the user's function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A tensor, and the version counter that eager leaves it with.
-    Value(ValueId, i64),
+    /// A tensor, the version counter that eager leaves it with, and what eager has it be a view of.
+    Value(ValueId, i64, Base),
     /// None.
     None,
     /// An integer.
@@ -89,8 +106,10 @@ pub struct Trace {
     pub device: Option<String>,
     /// Folders of code that users do not look into, torch's for one.
     pub libraries: Vec<String>,
-    /// Name, metadata and storage of each input; equal storages are one.
-    pub inputs: Vec<(String, TensorType, i64)>,
+    /// Whether it draws random numbers.
+    pub random: bool,
+    /// What it is given.
+    pub inputs: Vec<Input>,
     /// The calls in program order.
     pub ops: Vec<OpCall>,
     /// What is returned.
@@ -114,8 +133,8 @@ impl Trace {
         Self { name: name.into(), ..Self::default() }
     }
     /// Adds an input. Inputs come before operators.
-    pub fn input(&mut self, name: String, ty: TensorType, storage: i64) -> ValueId {
-        self.inputs.push((name, ty, storage));
+    pub fn input(&mut self, input: Input) -> ValueId {
+        self.inputs.push(input);
         self.fresh(1)
     }
     /// Adds an operator call; its results are numbered from the returned value on.

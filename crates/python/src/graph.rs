@@ -1,12 +1,12 @@
-//! `NativeGraph`: an executable with everything that belongs to a call of it, without Python in between.
+//! `NativeGraph`: an executable with the tensors that it captured, without Python in between.
 
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
 use dynamlir_guards::TensorMatch;
-use dynamlir_runtime::{Base, Const, Finish, OutputValue, RunError as Refused};
+use dynamlir_runtime::{Const, OutputValue, RunError as Refused};
 use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
 use dynamlir_trails::tensor_of;
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::PyTypeError,
     prelude::*,
     types::{PyList, PyTuple},
 };
@@ -27,44 +27,17 @@ pub struct NativeGraph {
     constants: Vec<Py<PyAny>>,
     /// What the constants looked like when the graph was made; None where that cannot be told.
     patterns: Option<Vec<Pattern>>,
-    finish: Finish,
     abi: &'static TorchAbi,
-}
-
-/// A base as Python describes it: `("none" | "input" | "output" | "hidden", number)`.
-fn base((kind, number): (&str, usize)) -> PyResult<Base> {
-    Ok(match kind {
-        "none" => Base::None,
-        "input" => Base::Input(number),
-        "output" => Base::Output(number),
-        "hidden" => Base::Hidden(number),
-        _ => return Err(PyValueError::new_err(format!("no kind of base: {kind}"))),
-    })
 }
 
 #[pymethods]
 impl NativeGraph {
-    /// `bases` are `(output, kind, number)`; the others as in the runtime's `Finish`.
     #[new]
-    #[pyo3(signature = (executable, constants, *, no_grad=false, random=false, bumps=vec![], bases=vec![], copies=vec![], versions=vec![]))]
-    #[expect(clippy::too_many_arguments, reason = "keywords from Python")]
-    fn new(
-        py: Python<'_>,
-        executable: Py<Executable>,
-        constants: Vec<Py<PyAny>>,
-        no_grad: bool,
-        random: bool,
-        bumps: Vec<(usize, i64)>,
-        bases: Vec<(usize, String, usize)>,
-        copies: Vec<(usize, usize)>,
-        versions: Vec<(usize, i64)>,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, executable: Py<Executable>, constants: Vec<Py<PyAny>>) -> PyResult<Self> {
         guards::prepare(py)?;
-        let bases = bases.iter().map(|(at, kind, number)| Ok((*at, base((kind, *number))?))).collect::<PyResult<_>>()?;
-        let finish = Finish { no_grad, random, bumps, bases, copies, versions };
         let pattern = |constant: &Py<PyAny>| Pattern::new(Meta::of(tensor_of(constant.bind(py)).ok()??).ok()?).ok();
         let patterns = constants.iter().map(pattern).collect();
-        Ok(Self { executable, constants, patterns, finish, abi: torch::init(py)? })
+        Ok(Self { executable, constants, patterns, abi: torch::init(py)? })
     }
 
     #[pyo3(signature = (*tensors))]
@@ -95,9 +68,9 @@ impl NativeGraph {
         let executable = self.executable.get().inner();
         let outcome = if known {
             // SAFETY: guards of the metadata that `accepts` has approved hold for these inputs, and the constants' was compared.
-            unsafe { executable.run_finished_known(self.abi, &self.finish, &tensors, &mut calls) }
+            unsafe { executable.run_known(&tensors, &mut calls) }
         } else {
-            executable.run_finished(self.abi, &self.finish, &tensors, &mut calls)
+            executable.run(&tensors, &mut calls)
         };
         let made = outcome.map_err(|refused| match refused {
             Refused::Guard(_) | Refused::Failed(_) => Failed::Before(raise_run(&refused)),

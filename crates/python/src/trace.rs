@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use dynamlir_dialect::{Session, context::module_op};
-use dynamlir_import::{Arg, Frame, OpCall, Output, TensorType, Trace, ValueId};
+use dynamlir_import::{Arg, Base, Frame, Input, OpCall, Output, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
@@ -87,9 +87,24 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).libraries = folders;
     }
 
-    fn input(&mut self, value: i64, name: String, meta: &Bound<'_, PyAny>, storage: i64) -> PyResult<()> {
+    /// Says that the graph draws random numbers.
+    fn random(&mut self) {
+        Arc::make_mut(&mut self.trace).random = true;
+    }
+
+    #[pyo3(signature = (value, name, meta, storage, version_bumps=0, requires_grad=false))]
+    fn input(
+        &mut self,
+        value: i64,
+        name: String,
+        meta: &Bound<'_, PyAny>,
+        storage: i64,
+        version_bumps: i64,
+        requires_grad: bool,
+    ) -> PyResult<()> {
         self.check_new(&[value])?;
-        let made = Arc::make_mut(&mut self.trace).input(name, tensor_type(meta)?, storage);
+        let input = Input { name, ty: tensor_type(meta)?, storage, version_bumps, requires_grad };
+        let made = Arc::make_mut(&mut self.trace).input(input);
         self.values.insert(value, made);
         Ok(())
     }
@@ -134,8 +149,8 @@ impl TraceBuilder {
     fn output(&mut self, kind: &str, payload: &Bound<'_, PyTuple>) -> PyResult<()> {
         let output = match kind {
             "value" => {
-                let (number, version): (i64, i64) = payload.extract()?;
-                Output::Value(value_of(number, &self.values)?, version)
+                let (number, version, of): (i64, i64, Option<(String, usize)>) = payload.extract()?;
+                Output::Value(value_of(number, &self.values)?, version, base(of)?)
             }
             "none" => Output::None,
             "const" => {
@@ -163,6 +178,17 @@ impl TraceBuilder {
 
 fn value_of(number: i64, values: &HashMap<i64, ValueId>) -> PyResult<ValueId> {
     values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
+}
+
+/// What an output is a view of: None, or `("arg" | "output" | "hidden", number)`.
+fn base(of: Option<(String, usize)>) -> PyResult<Base> {
+    let Some((kind, number)) = of else { return Ok(Base::None) };
+    match kind.as_str() {
+        "arg" => Ok(Base::Arg(number)),
+        "output" => Ok(Base::Output(number)),
+        "hidden" => Ok(Base::Hidden(number)),
+        other => Err(PyValueError::new_err(format!("unknown kind of base '{other}'"))),
+    }
 }
 
 /// One schema argument: a plain value, a list of arguments, or a tagged pair.

@@ -8,6 +8,7 @@ use dynamlir_torch_abi::{BelowAutograd, Device, Meta, OwnedTensor, TensorRef, To
 
 use crate::check::Check;
 use crate::device::{Alignment, Code, Session};
+use crate::effects::{self, Around};
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower};
@@ -139,7 +140,8 @@ impl Executable {
         accepts(self.abi, self.plan.device, &self.plan.inputs, inputs)
     }
 
-    /// Runs it. Inputs are borrowed; tensors in the outputs are new.
+    /// Runs it, with everything that belongs to a call: grad mode and random state around it, versions, what outputs are views
+    /// of. Inputs are borrowed; tensors in the outputs are new.
     pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
         self.run_verified(verify, inputs, py)
     }
@@ -154,6 +156,16 @@ impl Executable {
 
     #[inline]
     fn run_verified(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
+        let around = if self.program.has_surroundings { Some(Around::enter(self.abi, &self.plan)?) } else { None };
+        let outcome = self.run_inside(verify, inputs, py);
+        if let Some(around) = around {
+            around.leave(&outcome);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn run_inside(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
         let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
         let outcome = if profile::is_on() {
             profile::watched(&self.about, |watch| self.run_in(&mut workspace, verify, inputs, py, watch))
@@ -252,13 +264,11 @@ impl Executable {
                 }
                 Op::Release { slot } => workspace.slots[slot] = None,
                 Op::Commit => {
-                    // Versions go up before the writes: where torch forbids a write (an inference tensor outside inference mode),
-                    // this fails while eager can still run and raise.
-                    drop(below);
-                    for (spec, input) in self.plan.inputs.iter().zip(inputs) {
-                        input.bump_version(spec.version_bumps)?;
+                    if !program.bumps.is_empty() {
+                        drop(below.take());
+                        effects::bump(&program.bumps, inputs)?;
+                        below = enter();
                     }
-                    below = enter();
                     *committed = true;
                 }
             }

@@ -4,12 +4,13 @@
 //! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
 //! [`omp`], on the thread pool that torch uses. Kernels of a CUDA device are launched through `dynamlir-cuda`; see [`Code`].
 
+mod bases;
 mod bounds;
 mod check;
 mod device;
+mod effects;
 mod executor;
 mod externs;
-mod finish;
 mod jit;
 mod layout;
 mod lower;
@@ -27,10 +28,9 @@ pub use device::Code;
 pub use dynamlir_torch_abi::{Arg as ExternArg, DType, Device, OwnedTensor, Route, TensorRef, TorchAbi};
 pub use executor::{Executable, Failure, RunError};
 pub use externs::{ExternReport, PythonCalls, PythonError};
-pub use finish::{Base, Finish};
 pub use jit::{Jit, JitError, Kernel, PackedFn, WeakKernel};
 pub use layout::Layout;
 pub use lower::PlanError;
 pub use outputs::{OutputValue, Outputs};
-pub use plan::{Const, ExternCall, InputSpec, KernelSpec, Output, Plan, Reg, Step};
+pub use plan::{Base, Const, ExternCall, InputSpec, KernelSpec, Output, Plan, Reg, Step};
 pub use profile::{About, Measured, Profile, Tally, Timed};

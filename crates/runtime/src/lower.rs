@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::bounds;
 use crate::check::Check;
-use crate::plan::{Output, Plan, Reg, Step};
+use crate::effects::{self, Around};
+use crate::plan::{Base, Output, Plan, Reg, Step};
 use crate::verify::Need;
-use crate::{DType, Device, Layout};
+use crate::{DType, Device, Layout, bases, bounds};
 
 /// Why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,8 +121,14 @@ pub(crate) struct Program {
     pub mutates: bool,
     /// The slot of each result, and the layout to return if it is not the slot's own.
     pub results: Vec<(usize, Option<Layout>)>,
+    /// Inputs whose version counters go up at the commit, and by how much.
+    pub bumps: Vec<(usize, i64)>,
+    /// Outputs that are made anew, as views of something else.
+    pub rebased: Vec<(usize, Base)>,
     /// Whether the outputs are just the results, some inputs and constants: no views, no versions.
     pub plain_outputs: bool,
+    /// Whether a run changes the state of the thread, or may have to put it back.
+    pub has_surroundings: bool,
 }
 
 struct Lowering<'a> {
@@ -151,20 +157,28 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
         let origin = || plan.origins.get(i).cloned().unwrap_or_else(|| format!("step {i}"));
         l.step(step).map_err(|PlanError(e)| PlanError(format!("{}: {e}", origin())))?;
     }
-    if !l.committed && plan.inputs.iter().any(|i| i.mutated || i.version_bumps > 0) {
+    if !l.committed && plan.inputs.iter().any(|i| i.mutated) {
         return err("inputs are mutated but there is no commit");
+    }
+    l.out.bumps = effects::bumps(plan)?;
+    if !l.committed && !l.out.bumps.is_empty() {
+        // Counted without being written: a view of it has changed its shape in place.
+        l.out.ops.push(Op::Commit);
     }
     l.results()?;
     for (i, output) in plan.outputs.iter().enumerate() {
         l.output(i, output).map_err(|PlanError(e)| PlanError(format!("output {i}: {e}")))?;
     }
+    l.out.rebased = bases::steps(plan)?;
     let mut program = l.out;
     program.device = plan.device;
     add_releases(&mut program);
     program.input_needs = plan.inputs.iter().zip(&program.input_reach).map(|(spec, reach)| Need::new(spec, *reach)).collect();
     program.grouped = plan.inputs.iter().any(|input| input.storage.is_some());
     program.mutates = plan.inputs.iter().any(|input| input.mutated);
-    program.plain_outputs = program.results.iter().all(|(_, layout)| layout.is_none())
+    program.has_surroundings = Around::is_needed(plan);
+    program.plain_outputs = program.rebased.is_empty()
+        && program.results.iter().all(|(_, layout)| layout.is_none())
         && plan.versions.iter().all(|&versions| versions == 0)
         && !plan.outputs.iter().any(|output| matches!(output, Output::ArgView { .. } | Output::ResultView { .. }));
     Ok(program)

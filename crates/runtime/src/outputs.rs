@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use crate::lower::Program;
 use crate::plan::{Const, Output, Plan};
 use crate::workspace::Workspace;
+use crate::{bases, effects};
 
 /// One output of a run.
 #[derive(Debug)]
@@ -51,10 +52,10 @@ pub(crate) fn build(
                 tensor.as_ref().reinterpret(&l.window.sizes, &l.window.strides, offset)?
             }
         };
-        if let Some(&versions) = plan.versions.get(i)
-            && versions > 0
+        if let Some(&version) = plan.versions.get(i)
+            && version > 0
         {
-            abi.bump_fresh_version(&tensor, versions)?;
+            effects::set_version(abi, &tensor, version)?;
         }
         results.push(Some(tensor));
     }
@@ -78,7 +79,9 @@ pub(crate) fn build(
         Some(view) => Ok(view),
         None => simple(output, |r| results[r].take()),
     };
-    plan.outputs.iter().zip(outputs).map(&mut take).collect()
+    let mut outputs: Outputs = plan.outputs.iter().zip(outputs).map(&mut take).collect::<Result<_, _>>()?;
+    bases::rebase(&program.rebased, &mut outputs, inputs)?;
+    Ok(outputs)
 }
 
 /// An output that is no view; `take` hands out a result, once.

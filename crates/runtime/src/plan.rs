@@ -38,7 +38,7 @@ pub struct InputSpec {
     pub storage: Option<u32>,
     /// Whether a step after the commit writes it.
     pub mutated: bool,
-    /// How often eager would have bumped its version counter; counted at the commit.
+    /// How often eager would have bumped its version counter; counted at the commit, or at the end of a plan without one.
     pub version_bumps: i64,
 }
 
@@ -110,6 +110,19 @@ pub enum Output {
     Const(Const),
 }
 
+/// What an output has to be a view of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// It is no view.
+    None,
+    /// Of input `i`.
+    Arg(usize),
+    /// Of the tensor of output `i`.
+    Output(usize),
+    /// Of a tensor that nobody sees; outputs with the same number share it, and the first of them has that number.
+    Hidden(usize),
+}
+
 /// What a plan says of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSpec {
@@ -140,6 +153,12 @@ pub struct Plan {
     pub versions: Vec<i64>,
     /// What the user gets.
     pub outputs: Vec<Output>,
+    /// What outputs have to be views of; None, or a missing one, is a view of that which it is made from.
+    pub bases: Vec<Option<Base>>,
+    /// It draws random numbers: a run that fails before the commit puts the generator back.
+    pub random: bool,
+    /// An input wants a gradient that the graph does not compute: it runs with grad mode off.
+    pub no_grad: bool,
     /// The ops that `Extern` steps name.
     pub externs: Vec<ExternCall>,
     /// The kernels that `Launch` steps name.

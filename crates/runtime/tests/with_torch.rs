@@ -132,7 +132,6 @@ fn chain() -> Plan {
             Step::Commit,
             Step::Launch { kernel: 0, args: vec![6, 0] },
         ],
-        origins: Vec::new(),
         results: vec![6, 5],
         versions: vec![2],
         outputs: vec![
@@ -148,6 +147,7 @@ fn chain() -> Plan {
             call("aten.relu.default", vec![A::Operand(0)], m()),
         ],
         kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1 }],
+        ..Plan::default()
     }
 }
 

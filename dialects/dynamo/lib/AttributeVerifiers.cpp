@@ -66,15 +66,20 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 // Attributes of functions
 //===----------------------------------------------------------------------===//
 
+/// How many results the user gets: one that is written into an argument is none of them.
+static int64_t countResults(FunctionOpInterface function) {
+  int64_t results = 0;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    results += !function.getResultAttr(i, "dynamo.mutates");
+  return results;
+}
+
 /// What the user gets back names arguments, results and outputs that exist.
 static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value) {
   auto outputs = dyn_cast<ArrayAttr>(value);
   if (!outputs)
     return function.emitOpError() << "'dynamo.outputs' must be an array of #dynamo.output, got " << value;
-  // A result that is written into an argument is nothing the user gets.
-  int64_t results = 0;
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    results += !function.getResultAttr(i, "dynamo.mutates");
+  int64_t results = countResults(function);
   llvm::SmallBitVector taken(results);
   for (auto [position, attribute] : llvm::enumerate(outputs)) {
     auto output = dyn_cast<OutputAttr>(attribute);
@@ -106,6 +111,72 @@ static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value)
                                     << ": the same object is #dynamo.output<same …>";
     taken.set(output.getIndex());
   }
+  return success();
+}
+
+/// A base can be made: it exists, is not the output itself, and is no view.
+static LogicalResult checkBase(FunctionOpInterface function, ArrayAttr bases, int64_t position, BaseAttr base) {
+  int64_t index = base.getIndex();
+  auto fail = [&] { return function.emitOpError() << "base of output " << position << ", " << base << ", "; };
+  switch (base.getKind()) {
+  case BaseKind::none:
+    return success();
+  case BaseKind::arg:
+    if (index >= function.getNumArguments())
+      return fail() << "names nothing: there are " << function.getNumArguments() << " arguments";
+    return success();
+  case BaseKind::output: {
+    if (index >= static_cast<int64_t>(bases.size()))
+      return fail() << "names nothing: there are " << bases.size() << " outputs";
+    if (index == position)
+      return fail() << "is the output itself";
+    auto other = dyn_cast<BaseAttr>(bases[index]);
+    if (other && other.getKind() != BaseKind::none)
+      return fail() << "is a view itself, of " << other;
+    return success();
+  }
+  case BaseKind::hidden:
+    if (index > position || bases[index] != base)
+      return fail() << "has the number of an output that is not the first view of it";
+    return success();
+  }
+  return success();
+}
+
+/// One base per output. `unit` is the one that the output has anyway.
+static LogicalResult checkBases(FunctionOpInterface function, Attribute value) {
+  auto bases = dyn_cast<ArrayAttr>(value);
+  if (!bases)
+    return function.emitOpError() << "'dynamo.bases' must be an array of #dynamo.base, got " << value;
+  // Without a list, the user's outputs are the results.
+  auto outputs = function->getAttrOfType<ArrayAttr>("dynamo.outputs");
+  int64_t count = outputs ? static_cast<int64_t>(outputs.size()) : countResults(function);
+  if (static_cast<int64_t>(bases.size()) != count)
+    return function.emitOpError() << "'dynamo.bases' must say one for each output: there are " << count << ", it has "
+                                  << bases.size();
+  for (auto [position, attribute] : llvm::enumerate(bases)) {
+    auto base = dyn_cast<BaseAttr>(attribute);
+    if (!base && !isa<UnitAttr>(attribute))
+      return function.emitOpError() << "'dynamo.bases' must be an array of #dynamo.base, got " << attribute;
+    if (base && failed(checkBase(function, bases, position, base)))
+      return failure();
+  }
+  return success();
+}
+
+/// Writes are counted one by one: more than this many are none that a program did.
+static constexpr int64_t maxVersion = int64_t(1) << 20;
+
+/// A version counter for each result that the user gets.
+static LogicalResult checkVersions(FunctionOpInterface function, Attribute value) {
+  if (failed(checkCounts(function, "'dynamo.versions'", value)))
+    return failure();
+  auto versions = cast<DenseI64ArrayAttr>(value);
+  if (versions.size() != countResults(function))
+    return function.emitOpError() << "'dynamo.versions' must have a number for each of the " << countResults(function)
+                                  << " results that are returned, got " << value;
+  if (llvm::any_of(versions.asArrayRef(), [](int64_t version) { return version >= maxVersion; }))
+    return function.emitOpError() << "'dynamo.versions' must be below " << maxVersion << ", got " << value;
   return success();
 }
 
@@ -156,21 +227,27 @@ static LogicalResult checkReducedDims(Operation *kernel, Attribute value) {
 LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
-  bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.versions", "dynamo.arg_versions",
-                                        "dynamo.kernel", "dynamo.signature"},
+  bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
+                                        "dynamo.random", "dynamo.kernel", "dynamo.signature"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
     return op->emitOpError() << "'dynamo.target' must be a #dynamo.target of a module, got " << value;
   if (name == "dynamo.chip")
     return op->emitOpError() << "'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = " << value << "> now";
+  if (name == "dynamo.arg_versions")
+    return op->emitOpError() << "'dynamo.arg_versions' is of an older form: arguments have dynamo.version_bumps now";
   if (ofFunction && !function)
     return op->emitOpError() << "'" << name << "' belongs to a function";
-  if ((name == "dynamo.entry" || name == "dynamo.kernel") && !isa<UnitAttr>(value))
+  if ((name == "dynamo.entry" || name == "dynamo.random" || name == "dynamo.kernel") && !isa<UnitAttr>(value))
     return op->emitOpError() << "'" << name << "' must be a unit attribute, got " << value;
   if (name == "dynamo.outputs")
     return checkOutputs(function, value);
-  if (name == "dynamo.versions" || name == "dynamo.arg_versions" || name == "dynamo.domain")
+  if (name == "dynamo.bases")
+    return checkBases(function, value);
+  if (name == "dynamo.versions")
+    return checkVersions(function, value);
+  if (name == "dynamo.domain")
     return checkCounts(op, "'" + name + "'", value);
   if (name == "dynamo.reduced_dims")
     return checkReducedDims(op, value);
@@ -227,6 +304,10 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
     return checkOffset(op, who, type, value);
   if (name == "dynamo.storage")
     return checkNumber(op, who, value, int64_t(1) << 32);
+  if (name == "dynamo.version_bumps")
+    return checkNumber(op, who, value, maxVersion);
+  if (name == "dynamo.requires_grad" && !isa<UnitAttr>(value))
+    return op->emitOpError() << who << " must be a unit attribute, got " << value;
   if (name == "dynamo.name" && !isa<StringAttr>(value))
     return op->emitOpError() << who << " must be a string, got " << value;
   return success();

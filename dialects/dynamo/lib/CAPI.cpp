@@ -87,6 +87,23 @@ bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields) {
   return true;
 }
 
+MlirAttribute dynamoBaseAttrGet(MlirContext context, int64_t kind, int64_t index) {
+  auto known = symbolizeBaseKind(static_cast<uint32_t>(kind));
+  if (!known)
+    return wrap(Attribute());
+  auto emit = [&] { return emitError(UnknownLoc::get(unwrap(context))); };
+  return wrap(Attribute(BaseAttr::getChecked(emit, unwrap(context), *known, index)));
+}
+
+bool dynamoBaseAttrGetFields(MlirAttribute attr, int64_t *kind, int64_t *index) {
+  auto base = dyn_cast<BaseAttr>(unwrap(attr));
+  if (!base)
+    return false;
+  *kind = static_cast<int64_t>(base.getKind());
+  *index = base.getIndex();
+  return true;
+}
+
 /// Calls `visit` with a null attribute of each enumeration's class, until one answers.
 template <typename Result, typename Visit>
 static Result visitEnums(StringRef mnemonic, Result none, Visit visit) {

@@ -158,3 +158,36 @@ LogicalResult OutputAttr::verify(function_ref<InFlightDiagnostic()> emitError, O
     return emitError() << "expected sizes, strides and offset that are not negative";
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// #dynamo.base<arg 1>
+//===----------------------------------------------------------------------===//
+
+Attribute BaseAttr::parse(AsmParser &parser, Type) {
+  StringRef keyword;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&keyword))
+    return {};
+  std::optional<BaseKind> kind = symbolizeBaseKind(keyword);
+  if (!kind) {
+    parser.emitError(loc) << "expected a kind of base, got '" << keyword << "'";
+    return {};
+  }
+  int64_t index = 0;
+  if ((*kind != BaseKind::none && parser.parseInteger(index)) || parser.parseGreater())
+    return {};
+  return parser.getChecked<BaseAttr>(loc, parser.getContext(), *kind, index);
+}
+
+void BaseAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyBaseKind(getKind());
+  if (getKind() != BaseKind::none)
+    printer << " " << getIndex();
+  printer << ">";
+}
+
+LogicalResult BaseAttr::verify(function_ref<InFlightDiagnostic()> emitError, BaseKind kind, int64_t index) {
+  if (index < 0 || (kind == BaseKind::none && index != 0))
+    return emitError() << "expected a number that is not negative, got " << index;
+  return success();
+}

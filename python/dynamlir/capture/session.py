@@ -21,10 +21,9 @@ from .. import machinery, memo, modes, progress
 from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
-from ..identity import Base
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
-from ..recording import Recording
+from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
@@ -221,17 +220,16 @@ class Session:
         # The recorder makes inputs of constants such as torch.tensor([1, 2]), too: they come after the frame's.
         fakes = self.recorder.input_fakes
         places = {id(self.faker.known(real)): at for at, real in enumerate(self.inputs)}
-        bumps = self.recorder.input_bumps()
-        used |= {self.recording.inputs[base.at].id for base in bases if base is not None and base.kind == "input"}
+        self.recorder.note_bumps()
+        used |= {self.recording.inputs[base.at].id for base in bases if base is not None and base.kind == "arg"}
         wanted = {id(self.faker.known(self.inputs[at])) for at in named}
         kept = [at for at, record in enumerate(self.recording.inputs) if record.id in used or id(fakes[at]) in wanted]
         kept.sort(key=lambda at: id(fakes[at]) not in places)
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
-        self.recording.input_bumps = [bumps[at] for at in kept]
         self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
         for output, base in zip(self.recording.outputs, bases, strict=True):
-            output.base = Base("input", kept.index(base.at)) if base is not None and base.kind == "input" else base
+            output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
 
 

@@ -1,7 +1,10 @@
-//! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, and the user's outputs.
+//! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, the user's outputs and their bases.
 
 use super::{Attr, AttrValue, Ctx, str_ref, to_string};
-use crate::{ffi, ops::OutputKind};
+use crate::{
+    ffi,
+    ops::{BaseKind, OutputKind},
+};
 
 /// `#dynamo.operand<index>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +142,52 @@ impl AttrValue for Output {
     }
 }
 
+/// `#dynamo.base<…>`: what eager has one output of the user's function be a view of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// It is no view.
+    None,
+    /// Of an argument.
+    Arg(usize),
+    /// Of another output.
+    Output(usize),
+    /// Of a tensor that nobody sees, whose first view is the output of this number.
+    Hidden(usize),
+}
+
+impl AttrValue for Base {
+    type Given<'a> = Self;
+
+    fn read(attr: Attr) -> Option<Self> {
+        let (mut kind, mut index) = (0, 0);
+        // SAFETY: the attribute is live as long as its context; both numbers are written where it is a base.
+        if !unsafe { ffi::dynamoBaseAttrGetFields(attr.0, &raw mut kind, &raw mut index) } {
+            return None;
+        }
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        Some(match BaseKind::of_number(kind)? {
+            BaseKind::None => Self::None,
+            BaseKind::Arg => Self::Arg(index),
+            BaseKind::Output => Self::Output(index),
+            BaseKind::Hidden => Self::Hidden(index),
+        })
+    }
+
+    fn write(ctx: Ctx, given: Self) -> Attr {
+        let (kind, index) = match given {
+            Self::None => (BaseKind::None, 0),
+            Self::Arg(index) => (BaseKind::Arg, index),
+            Self::Output(index) => (BaseKind::Output, index),
+            Self::Hidden(index) => (BaseKind::Hidden, index),
+        };
+        let index = i64::try_from(index).expect("an index of a function's arguments or outputs");
+        // SAFETY: plain numbers; the enumeration is the one that C++ has.
+        let raw = unsafe { ffi::dynamoBaseAttrGet(ctx.0, kind.number(), index) };
+        assert!(!raw.ptr.is_null(), "C++ does not know {given:?}");
+        Attr(raw)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,5 +225,16 @@ mod tests {
             assert_eq!(Output::read(attr), Some(output));
         }
         assert_eq!(Output::read(Attr::unit(session.ctx())), None);
+    }
+
+    #[test]
+    fn bases_go_into_attributes_and_back() {
+        let session = Session::new();
+        for (base, text) in [(Base::None, "none"), (Base::Arg(1), "arg 1"), (Base::Output(0), "output 0"), (Base::Hidden(2), "hidden 2")] {
+            let attr = Base::write(session.ctx(), base);
+            assert_eq!(attr.to_string(), format!("#dynamo.base<{text}>"));
+            assert_eq!((Base::read(attr), Output::read(attr)), (Some(base), None));
+        }
+        assert_eq!(Base::read(Attr::unit(session.ctx())), None);
     }
 }

@@ -31,6 +31,7 @@
 
 mod access;
 mod base;
+mod bases;
 mod call;
 mod coordinates;
 mod dead;

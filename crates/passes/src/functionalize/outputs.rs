@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Block, Op, Output, Type, Value, View},
+    ir::{Attr, AttrValue, Base, Block, Op, Output, Type, Value, View},
     ops,
     pass::{PassError, PassResult},
     upstream::func,
 };
 use dynamlir_reasons::ALIASING;
 
-use super::{Rewriter, by_ref, outside};
+use super::{Rewriter, bases, by_ref, outside};
 
 /// The results of `@main`, as they are decided on.
 #[derive(Default)]
 struct Results {
     values: Vec<Value>,
     attrs: Vec<Attr>,
+    /// The version counters of those that the user gets, which come first.
     versions: Vec<i64>,
     /// Which result is the root of a storage.
     of_storage: HashMap<usize, usize>,
@@ -47,47 +48,52 @@ impl Rewriter {
     fn finish_entry(&mut self, old: Op, new: Op, exit: Op) -> Result<Vec<Value>, PassError> {
         let ctx = self.b.ctx();
         let tensors = exit.operands();
-        let recorded = ops::VERSIONS.of(old).unwrap_or_default();
+        let recorded = ops::VERSIONS.of(old);
         // Without a list, the user's outputs are the results.
         let entries = ops::OUTPUTS.of(old).map(|entries| entries.into_iter().map(Output::read).collect::<Option<Vec<_>>>());
         let entries = entries.unwrap_or_else(|| Some((0..tensors.len()).map(Output::Result).collect()));
         let mut results = Results::default();
         let mut outputs = Vec::new();
+        let mut made = Vec::new();
         for (position, entry) in entries.ok_or_else(|| PassError::at(old, "dynamo.outputs lists something else"))?.into_iter().enumerate() {
-            let made = match entry {
+            let output = match entry {
                 Output::Result(number) => {
                     let Some(&tensor) = tensors.get(number) else {
                         return Err(PassError::at(old, format!("dynamo.outputs names result {number} of {}", tensors.len())));
                     };
-                    self.output(exit, tensor, position, recorded.get(number).copied(), &mut results)?
+                    let output = self.output(exit, tensor, position, &mut results)?;
+                    let storage = self.aliasing.storage(tensor);
+                    if let Some(&result) = results.of_storage.get(&storage) {
+                        // What shows one storage has one counter.
+                        let version = recorded.as_ref().and_then(|versions| versions.get(number).copied());
+                        let version = version.unwrap_or(self.aliasing.storages[storage].bumps);
+                        results.versions[result] = results.versions[result].max(version);
+                    }
+                    output
                 }
                 other => other,
             };
-            outputs.push(Output::write(ctx, &made));
+            outputs.push(Output::write(ctx, &output));
+            made.push(output);
         }
-        let arg_versions = self.mutations(old, exit, &mut results)?;
+        let written = self.mutations(old, exit, &mut results)?;
         ops::OUTPUTS.set(new, &outputs);
-        new.set_attr(func::ARG_ATTRS, self.argument_attrs(old));
+        new.set_attr(func::ARG_ATTRS, self.argument_attrs(old, if recorded.is_some() { &[] } else { &written }));
         new.set_attr(func::RES_ATTRS, Attr::array(ctx, &results.attrs));
         ops::VERSIONS.remove(new);
         if results.versions.iter().any(|&count| count != 0) {
             ops::VERSIONS.set(new, &results.versions);
         }
-        if !arg_versions.is_empty() {
-            ops::ARG_VERSIONS.set(new, &arg_versions);
+        ops::BASES.remove(new);
+        let recorded: Vec<Option<Base>> = ops::BASES.of(old).unwrap_or_default().into_iter().map(Base::read).collect();
+        if let Some(bases) = bases::to_be_made(ctx, &made, &recorded) {
+            ops::BASES.set(new, &bases);
         }
         Ok(results.values)
     }
 
     /// How one tensor output is made; adds the function result it needs.
-    fn output(
-        &mut self,
-        exit: Op,
-        tensor: Value,
-        position: usize,
-        version: Option<i64>,
-        results: &mut Results,
-    ) -> Result<Output, PassError> {
+    fn output(&mut self, exit: Op, tensor: Value, position: usize, results: &mut Results) -> Result<Output, PassError> {
         let object = self.aliasing.object(tensor);
         if let Some(arg) = object.arg_index() {
             return Ok(Output::Arg(arg));
@@ -112,12 +118,13 @@ impl Rewriter {
         if root.ty().offset() != 0 {
             return Err(PassError::refusal(maker, ALIASING, "an output shows fresh memory that does not start at its tensor"));
         }
-        let (version, strides) = (version.unwrap_or(storage.bumps), root.ty().strides());
+        let strides = root.ty().strides();
         let index = if let Some(&index) = results.of_storage.get(&number) {
             index
         } else {
             let value = self.read(exit, root)?;
-            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.with(self.b.ctx(), &strides)]), version);
+            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.with(self.b.ctx(), &strides)]));
+            results.versions.push(0);
             results.of_storage.insert(number, results.values.len() - 1);
             results.values.len() - 1
         };
@@ -130,9 +137,10 @@ impl Rewriter {
         roots.iter().copied().find(|root| root.arg_index() == Some(argument)).unwrap_or(roots[0])
     }
 
-    /// One result for each argument that must be written so that all changes are seen. Returns their version bumps.
-    fn mutations(&mut self, old: Op, exit: Op, results: &mut Results) -> Result<Vec<i64>, PassError> {
-        let mut bumps = Vec::new();
+    /// One result for each argument that must be written so that all changes are seen. Returns how many writes there are of
+    /// each storage, with one of the arguments that have its counter.
+    fn mutations(&mut self, old: Op, exit: Op, results: &mut Results) -> Result<Vec<(usize, i64)>, PassError> {
+        let mut written = Vec::new();
         for number in 0..self.aliasing.storages.len() {
             let storage = &self.aliasing.storages[number];
             let (count, roots) = (storage.bumps, storage.roots.clone());
@@ -141,18 +149,20 @@ impl Rewriter {
             }
             let number = self.base(old, number)?;
             let covering = self.bases[number].as_ref().map(|base| base.covering.clone()).unwrap_or_default();
-            for root in covering.into_iter().map(|i| roots[i]) {
+            for (i, root) in covering.into_iter().map(|i| roots[i]).enumerate() {
                 let index = root.arg_index().ok_or_else(|| outside(old))?;
                 let value = self.read(exit, root)?;
-                results.push(value, Attr::dict(self.b.ctx(), &[ops::MUTATES.with(self.b.ctx(), index as i64)]), 0);
-                bumps.push(count);
+                results.push(value, Attr::dict(self.b.ctx(), &[ops::MUTATES.with(self.b.ctx(), index as i64)]));
+                if i == 0 {
+                    written.push((index, count));
+                }
             }
         }
-        Ok(bumps)
+        Ok(written)
     }
 
-    /// Layouts of the arguments, beside what the importer noted.
-    fn argument_attrs(&self, old: Op) -> Attr {
+    /// Layouts of the arguments, beside what the importer noted, and how often those are `written` of which it noted nothing.
+    fn argument_attrs(&self, old: Op, written: &[(usize, i64)]) -> Attr {
         let ctx = self.b.ctx();
         let noted: Vec<Attr> = old.optional(func::ARG_ATTRS).unwrap_or_default();
         let args = old.body().map(Block::args).unwrap_or_default();
@@ -163,7 +173,12 @@ impl Rewriter {
                 let own = [ops::STRIDES.with(ctx, &arg.ty().strides()), ops::OFFSET.with(ctx, arg.ty().offset())];
                 let mut entries = noted.get(i).map(|attrs| attrs.entries()).unwrap_or_default();
                 entries.retain(|(name, _)| own.iter().all(|(new, _)| name != new));
-                Attr::dict(ctx, &[&by_ref(&entries)[..], &own].concat())
+                let mut attrs = [&by_ref(&entries)[..], &own].concat();
+                let counted = written.iter().find(|(argument, _)| *argument == i);
+                if let Some(&(_, count)) = counted.filter(|_| attrs.iter().all(|(name, _)| *name != ops::VERSION_BUMPS.name())) {
+                    attrs.push(ops::VERSION_BUMPS.with(ctx, count));
+                }
+                Attr::dict(ctx, &attrs)
             })
             .collect();
         Attr::array(ctx, &attrs)
@@ -171,9 +186,8 @@ impl Rewriter {
 }
 
 impl Results {
-    fn push(&mut self, value: Value, attrs: Attr, version: i64) {
+    fn push(&mut self, value: Value, attrs: Attr) {
         self.values.push(value);
         self.attrs.push(attrs);
-        self.versions.push(version);
     }
 }

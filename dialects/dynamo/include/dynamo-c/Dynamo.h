@@ -58,6 +58,11 @@ MLIR_CAPI_EXPORTED MlirAttribute dynamoOutputAttrGet(MlirContext context, const 
 /// Whether the attribute is `#dynamo.output<…>`. Its fields, whose lists the context owns, go to `fields` then.
 MLIR_CAPI_EXPORTED bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields);
 
+/// Builds `#dynamo.base<…>`; `kind` is a number of the enumeration `BaseKind`. Null, after a diagnostic, where the two do not fit together.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoBaseAttrGet(MlirContext context, int64_t kind, int64_t index);
+/// Whether the attribute is `#dynamo.base<…>`. What it says goes to `kind` and `index` then.
+MLIR_CAPI_EXPORTED bool dynamoBaseAttrGetFields(MlirAttribute attr, int64_t *kind, int64_t *index);
+
 /// A case of the enumeration with this mnemonic (`reduce_kind`); null where there is none of that name or number.
 MLIR_CAPI_EXPORTED MlirAttribute dynamoEnumAttrGet(MlirContext context, MlirStringRef mnemonic, int64_t value);
 /// The number of the case, or -1 when the attribute is not of the enumeration with this mnemonic.

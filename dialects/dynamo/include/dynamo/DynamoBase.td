@@ -47,9 +47,12 @@ def Dynamo_Dialect : Dialect {
     // Of the module: what kernels are made for, where tensors live, what choices were made for problems, which problems there were.
     "::dynamlir::dynamo::TargetAttr":$target, "::mlir::StringAttr":$device,
     "::mlir::DictionaryAttr":$choices, "::mlir::ArrayAttr":$problems,
-    // Of a graph function, of its arguments and results (stages 00 to 04).
-    "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs,
-    "::mlir::DenseI64ArrayAttr":$versions, "::mlir::DenseI64ArrayAttr":$arg_versions,
+    // Of a graph function: what the user gets, of what it is a view, how often results were written, whether numbers are drawn.
+    "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs, "::mlir::ArrayAttr":$bases,
+    "::mlir::DenseI64ArrayAttr":$versions, "::mlir::UnitAttr":$random,
+    // Of its arguments, beside their layouts: how often eager counts a write, whether a gradient is wanted.
+    "::mlir::IntegerAttr":$version_bumps, "::mlir::UnitAttr":$requires_grad,
+    // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
     // Of a kernel: what it iterates over (03), its arguments in memory (04), scratch memory among them, how products are

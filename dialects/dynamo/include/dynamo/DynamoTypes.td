@@ -108,6 +108,31 @@ def Dynamo_OutputAttr : Dynamo_Attr<"Output", "output"> {
   let genVerifyDecl = 1;
 }
 
+def Dynamo_BaseKind : I32EnumAttr<"BaseKind", "what a user output is a view of", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"arg", 1>,
+    I32EnumAttrCase<"output", 2>, I32EnumAttrCase<"hidden", 3>]> {
+  let cppNamespace = "::dynamlir::dynamo";
+  let genSpecializedAttr = 0;
+}
+
+def Dynamo_BaseAttr : Dynamo_Attr<"Base", "base"> {
+  let summary = "what eager has one output of the user's function be a view of";
+  let description = [{
+    `#dynamo.base<none>` it is no view, no tensor, or an input itself;
+    `#dynamo.base<arg 1>` a view of argument 1; `#dynamo.base<output 0>` a view
+    of output 0; `#dynamo.base<hidden 2>` a view of a tensor that nobody sees:
+    outputs with the same number share it, and the first of them has that
+    number.
+
+    They stand in `dynamo.bases` of the entry, one for each of
+    `dynamo.outputs`. `unit` in the place of one says that the base is the one
+    that the output has as it is made.
+  }];
+  let parameters = (ins "::dynamlir::dynamo::BaseKind":$kind, "int64_t":$index);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
 class Dynamo_I32Enum<string name, string summary, list<I32EnumAttrCase> cases>
     : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::dynamlir::dynamo";
