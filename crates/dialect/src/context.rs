@@ -84,6 +84,7 @@ impl Session {
     /// single-threaded, since kernels are small and the two-core machines of CI would only pay for the pool.
     pub fn new() -> Self {
         register_upstream_passes();
+        ir::sizes::register();
 
         let registry = DialectRegistry::new();
         // SAFETY: the registry is alive.

@@ -82,6 +82,49 @@ pub struct OutputFields {
     pub offset: i64,
 }
 
+/// A size that was read, or what is wrong with its text.
+#[repr(C)]
+pub struct Size {
+    pub is_number: bool,
+    pub number: i64,
+    pub text: MlirStringRef,
+    pub symbols: *const i64,
+    pub num_symbols: isize,
+    pub fault: MlirStringRef,
+    pub position: isize,
+}
+
+/// Takes a size, which is borrowed for the call, and the pointer given with it.
+pub type SizeTake = unsafe extern "C" fn(*const Size, *mut c_void);
+
+/// The fields of `#dynamo.symbol<…>`.
+#[repr(C)]
+pub struct SymbolFields {
+    pub number: i64,
+    pub argument: i64,
+    pub dim: i64,
+    pub min: i64,
+    pub max: i64,
+    pub divisor: i64,
+    pub hint: i64,
+}
+
+/// How two sizes are compared.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRelation {
+    Equal,
+    Less,
+    LessOrEqual,
+}
+
+/// The algebra of sizes; neither may unwind.
+#[repr(C)]
+pub struct SizeCallbacks {
+    pub read: unsafe extern "C" fn(MlirStringRef, SizeTake, *mut c_void),
+    pub decide: unsafe extern "C" fn(*const SymbolFields, isize, SizeRelation, MlirStringRef, MlirStringRef) -> i32,
+}
+
 /// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.
 pub type PassTimeCallback = unsafe extern "C" fn(MlirStringRef, f64, *mut c_void);
 
@@ -102,6 +145,28 @@ unsafe extern "C" {
     pub fn dynamoMutableTensorTypeGetStride(ty: MlirType, dim: isize) -> i64;
     pub fn dynamoMutableTensorTypeGetOffset(ty: MlirType) -> i64;
     pub fn dynamoMutableTensorTypeGetElementType(ty: MlirType) -> MlirType;
+    pub fn dynamoMutableTensorTypeGetOfSizes(
+        context: MlirContext,
+        rank: isize,
+        sizes: *const MlirAttribute,
+        element: MlirType,
+        strides: *const MlirAttribute,
+        offset: MlirAttribute,
+    ) -> MlirType;
+    pub fn dynamoMutableTensorTypeGetSizeAttr(ty: MlirType, dim: isize) -> MlirAttribute;
+    pub fn dynamoMutableTensorTypeGetStrideAttr(ty: MlirType, dim: isize) -> MlirAttribute;
+    pub fn dynamoMutableTensorTypeGetOffsetAttr(ty: MlirType) -> MlirAttribute;
+    pub fn dynamoSetSizeCallbacks(callbacks: *const SizeCallbacks);
+    pub fn dynamoSizeAttrIs(attr: MlirAttribute) -> bool;
+    pub fn dynamoSizeAttrGet(context: MlirContext, text: MlirStringRef) -> MlirAttribute;
+    pub fn dynamoExprAttrGetText(attr: MlirAttribute, text: *mut MlirStringRef) -> bool;
+    pub fn dynamoSizesAttrGet(context: MlirContext, count: isize, sizes: *const MlirAttribute) -> MlirAttribute;
+    pub fn dynamoSizesAttrGetCount(attr: MlirAttribute) -> isize;
+    pub fn dynamoSizesAttrGetSize(attr: MlirAttribute, index: isize) -> MlirAttribute;
+    pub fn dynamoSymbolAttrGet(context: MlirContext, fields: *const SymbolFields) -> MlirAttribute;
+    pub fn dynamoSymbolAttrGetFields(attr: MlirAttribute, fields: *mut SymbolFields) -> bool;
+    pub fn dynamoContextHoldsExpressions(context: MlirContext) -> bool;
+    pub fn dynamoFindExpression(root: MlirOperation, text: *mut MlirStringRef) -> MlirOperation;
     pub fn dynamoOperandAttrGet(context: MlirContext, index: i64) -> MlirAttribute;
     pub fn dynamoOperandAttrGetIndex(attr: MlirAttribute) -> i64;
     pub fn dynamoTextAttrGet(context: MlirContext, mnemonic: MlirStringRef, value: MlirStringRef) -> MlirAttribute;

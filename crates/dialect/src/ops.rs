@@ -6,6 +6,8 @@ pub use generated::*;
 
 #[expect(clippy::doc_markdown, reason = "the ODS files speak of operators and formulas in their own words")]
 mod generated {
+    use dynamlir_shapes::Dim;
+
     use crate::ir::{Attr, AttrValue, Builder, Ctx, Discardable, Op, Symbol, Target, Type, Value};
 
     include!(concat!(env!("OUT_DIR"), "/dynamo.rs"));

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use melior::dialect::DialectRegistry;
 use mlir_sys::MlirDialectRegistry;
 
-use crate::{context, ffi};
+use crate::{context, ffi, ir::sizes};
 
 /// What is known of MLIR's own dialects and passes. A program links what it names.
 #[derive(Clone, Copy)]
@@ -27,6 +27,7 @@ impl Upstream {
 
 /// Reads the command line, works and returns the exit code. Call it once per process: LLVM's options are the process's.
 pub fn main(args: impl IntoIterator<Item = String>, upstream: Upstream) -> i32 {
+    sizes::register();
     let registry = DialectRegistry::new();
     (upstream.0)(registry.to_raw());
     let owned: Vec<_> = args.into_iter().filter_map(|arg| CString::new(arg).ok()).collect();

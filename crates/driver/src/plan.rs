@@ -9,7 +9,7 @@ mod effects;
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{DYNAMIC, Op, Type, Value},
+    ir::{DYNAMIC, Op, Type, Value, sizes::find_expression},
     ops::{self, DynamoOp, ExternOp},
     program::kernels,
     upstream::{func, memref},
@@ -23,6 +23,9 @@ use attributes::{arg, dtype, location, output, route};
 pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
     let body = main.body().filter(|_| main.region(0).blocks().len() == 1);
     let body = body.ok_or_else(|| at(main, "expected an entry of one block"))?;
+    if let Some((op, size)) = find_expression(main) {
+        return Err(at(op, format!("says the size {size}: a plan runs where all sizes are numbers")));
+    }
     let mut reader = Reader {
         plan: Plan { device: placement::device(module)?, ..Plan::default() },
         regs: HashMap::new(),
@@ -118,6 +121,9 @@ impl Reader {
             }
             Some(DynamoOp::Launch(launch)) => {
                 let name = launch.kernel().name;
+                if launch.sizes().is_some() {
+                    return Err(at(op, format!("hands sizes to @{name}: a plan runs where all sizes are numbers")));
+                }
                 let args = self.regs(op, &launch.inputs())?;
                 let kernel = self.kernel(op, &name)?;
                 self.step(op, &format!(" @{name}"), Step::Launch { kernel, args });

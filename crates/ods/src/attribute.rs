@@ -15,7 +15,13 @@ pub struct Kind {
     pub optional: bool,
     /// Whether it says something by being there.
     pub unit: bool,
+    /// Where it holds sizes, which may be expressions: what an accessor gives for these, and what a setter takes.
+    pub sizes: Option<(&'static str, &'static str)>,
 }
+
+/// Constraints on attributes that hold sizes: their name, the C++ class where all are numbers, and the Rust side of expressions.
+const SIZES: &[(&str, &str, &str, &str)] =
+    &[("Dynamo_Size", "IntegerAttr", "Dim", "&Dim"), ("Dynamo_SizeArray", "DenseI64ArrayAttr", "Vec<Dim>", "&[Dim]")];
 
 /// C++ class, what an accessor gives, what a builder takes.
 const KNOWN: &[(&str, &str, &str)] = &[
@@ -42,7 +48,10 @@ impl Kind {
         }
         if record.subclass_of("EnumAttr") {
             let name = record.def_value("enum")?.str_value("className")?.to_owned();
-            return Ok(Self { value: name.clone(), given: name, optional: false, unit: false });
+            return Ok(Self { value: name.clone(), given: name, optional: false, unit: false, sizes: None });
+        }
+        if let Some((_, numbers, value, given)) = SIZES.iter().find(|(name, ..)| record.name() == Ok(*name)) {
+            return Ok(Self { sizes: Some((value, given)), ..Self::of_class(definition, numbers)? });
         }
         Self::of_class(definition, record.str_value("storageType")?)
     }
@@ -53,7 +62,7 @@ impl Kind {
         let Some((_, value, given)) = KNOWN.iter().find(|(known, _, _)| *known == name) else {
             return Err(Error::Unknown { definition: definition.to_owned(), what: format!("no Rust type for {class}") });
         };
-        Ok(Self { value: (*value).to_owned(), given: (*given).to_owned(), optional: false, unit: name == "UnitAttr" })
+        Ok(Self { value: (*value).to_owned(), given: (*given).to_owned(), optional: false, unit: name == "UnitAttr", sizes: None })
     }
 
     /// The type of an accessor.

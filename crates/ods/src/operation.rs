@@ -133,25 +133,8 @@ impl {rust} {{
             source += &accessor(name, *count, "result", &range);
         }
         for argument in &self.arguments {
-            let Argument::Attribute(name, kind) = argument else { continue };
-            let read = if kind.unit {
-                format!("self.0.attr(\"{name}\").is_some()")
-            } else if kind.optional {
-                format!("self.0.optional(\"{name}\")")
-            } else {
-                format!("self.0.required(\"{name}\")")
-            };
-            source += &format!(
-                "\n    /// Attribute `{name}`.\n    pub fn {}(self) -> {} {{\n        {read}\n    }}\n",
-                identifier(name),
-                kind.returned()
-            );
-            if !kind.unit && !kind.optional {
-                source += &format!(
-                    "\n    /// Changes attribute `{name}`.\n    pub fn set_{name}(self, given: {}) {{\n        self.0.set_attr(\"{name}\", <{} as AttrValue>::write(self.0.ctx(), given));\n    }}\n",
-                    kind.taken(),
-                    kind.value
-                );
+            if let Argument::Attribute(name, kind) = argument {
+                source += &attribute_accessors(name, kind);
             }
         }
         source
@@ -196,6 +179,7 @@ impl {rust} {{
                         body += &format!("        {push};\n");
                     }
                 }
+                Argument::Attribute(_, kind) if is_set_later(kind) => {}
                 Argument::Attribute(name, kind) => parameters.push(format!("{}: {}", identifier(name), kind.taken())),
             }
         }
@@ -242,8 +226,8 @@ impl {rust} {{
     fn built_attributes(&self, segments: &[String]) -> String {
         let attributes = || {
             self.arguments.iter().filter_map(|argument| match argument {
-                Argument::Attribute(name, kind) => Some((name, kind)),
-                Argument::Operand(..) => None,
+                Argument::Attribute(name, kind) if !is_set_later(kind) => Some((name, kind)),
+                Argument::Attribute(..) | Argument::Operand(..) => None,
             })
         };
         let always: Vec<String> = attributes()
@@ -268,6 +252,45 @@ impl {rust} {{
         }
         source
     }
+}
+
+/// Sizes that numbers leave out: builders do, too.
+const fn is_set_later(kind: &Kind) -> bool {
+    kind.optional && kind.sizes.is_some()
+}
+
+/// What reads an attribute, and what changes it.
+fn attribute_accessors(name: &str, kind: &Kind) -> String {
+    let mut source = String::new();
+    let mut reader = |accessor: &str, doc: &str, returned: &str, read: &str| {
+        source += &format!("\n    /// Attribute `{name}`{doc}.\n    pub fn {accessor}(self) -> {returned} {{\n        {read}\n    }}\n");
+    };
+    let (plain, optional, required) = (identifier(name), format!("self.0.optional(\"{name}\")"), format!("self.0.required(\"{name}\")"));
+    let mut setters = vec![(format!("set_{name}"), kind.value.as_str(), kind.given.as_str())];
+    match kind.sizes {
+        // Numbers alone are said by leaving it out.
+        Some((value, given)) if kind.optional => {
+            reader(&plain, ": sizes, of which some are expressions", &format!("Option<{value}>"), &optional);
+            setters = vec![(format!("set_{name}"), value, given)];
+        }
+        Some((value, given)) => {
+            reader(&plain, ", where all sizes are numbers", &kind.value, &required);
+            reader(&format!("{name}_dims"), ", whose sizes may be expressions", value, &required);
+            setters.push((format!("set_{name}_dims"), value, given));
+        }
+        None if kind.unit => reader(&plain, "", &kind.returned(), &format!("self.0.attr(\"{name}\").is_some()")),
+        None if kind.optional => reader(&plain, "", &kind.returned(), &optional),
+        None => reader(&plain, "", &kind.returned(), &required),
+    }
+    if kind.sizes.is_none() && (kind.unit || kind.optional) {
+        return source;
+    }
+    for (setter, value, given) in setters {
+        source += &format!(
+            "\n    /// Changes attribute `{name}`.\n    pub fn {setter}(self, given: {given}) {{\n        self.0.set_attr(\"{name}\", <{value} as AttrValue>::write(self.0.ctx(), given));\n    }}\n",
+        );
+    }
+    source
 }
 
 /// An accessor of operands or results.

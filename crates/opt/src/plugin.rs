@@ -22,6 +22,7 @@ unsafe extern "C" {
 /// What `--load-dialect-plugin` calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlirGetDialectPluginInfo() -> PluginInfo {
+    dynamlir_dialect::ir::sizes::register();
     // SAFETY: takes nothing, returns statics; defined in dialects/dynamo/lib/Plugin.cpp with this layout.
     unsafe { dynamoDialectPluginInfo() }
 }

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dynamo/Dynamo.h"
+#include "dynamo/Sizes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -196,10 +196,13 @@ static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value)
     return kernel.emitOpError() << "'dynamo.signature' must be a function type, got " << value;
   SmallVector<Type> taken(type.getInputs());
   llvm::append_range(taken, type.getResults());
-  if (taken.size() != kernel.getNumArguments() || kernel.getNumResults() != 0)
-    return kernel.emitOpError() << "'dynamo.signature' has " << taken.size() << " operands, the kernel "
-                                << kernel.getNumArguments();
-  for (auto [i, expected, actual] : llvm::enumerate(taken, kernel.getArgumentTypes())) {
+  // Sizes come after what is in memory.
+  ArrayRef<Type> arguments = kernel.getArgumentTypes();
+  while (arguments.size() > taken.size() && (arguments.back().isIndex() || arguments.back().isSignlessInteger(64)))
+    arguments = arguments.drop_back();
+  if (taken.size() != arguments.size() || kernel.getNumResults() != 0)
+    return kernel.emitOpError() << "'dynamo.signature' has " << taken.size() << " operands, the kernel " << arguments.size();
+  for (auto [i, expected, actual] : llvm::enumerate(taken, arguments)) {
     if (!isa<MemRefType>(expected))
       return kernel.emitOpError() << "'dynamo.signature' must name memrefs, got " << expected;
     // Bare pointers say nothing that could differ. Where bf16 has no hardware
@@ -213,10 +216,11 @@ static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value)
 static LogicalResult checkReducedDims(Operation *kernel, Attribute value) {
   if (failed(checkCounts(kernel, "'dynamo.reduced_dims'", value)))
     return failure();
-  auto domain = kernel->getAttrOfType<DenseI64ArrayAttr>("dynamo.domain");
+  Attribute domain = kernel->getAttr("dynamo.domain");
+  bool isKnown = isa_and_nonnull<DenseI64ArrayAttr, SizesAttr>(domain);
   int64_t previous = -1;
   for (int64_t dim : cast<DenseI64ArrayAttr>(value).asArrayRef()) {
-    if (dim <= previous || (domain && dim >= domain.size()))
+    if (dim <= previous || (isKnown && dim >= static_cast<int64_t>(countSizes(domain))))
       return kernel->emitOpError() << "'dynamo.reduced_dims' must be increasing dimensions of 'dynamo.domain', got "
                                    << value;
     previous = dim;
@@ -241,12 +245,19 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return op->emitOpError() << "'" << name << "' belongs to a function";
   if ((name == "dynamo.entry" || name == "dynamo.random" || name == "dynamo.kernel") && !isa<UnitAttr>(value))
     return op->emitOpError() << "'" << name << "' must be a unit attribute, got " << value;
+  if (name == "dynamo.symbols")
+    return function ? verifySymbols(function, value) : LogicalResult(op->emitOpError() << "'dynamo.symbols' belongs to a function");
+  if ((name == "dynamo.entry" || name == "dynamo.kernel") && !op->hasAttr("dynamo.symbols") &&
+      op->getContext()->getLoadedDialect<DynamoDialect>()->holdsExpressions() && failed(verifyDeclared(op)))
+    return failure();
   if (name == "dynamo.outputs")
     return checkOutputs(function, value);
   if (name == "dynamo.bases")
     return checkBases(function, value);
   if (name == "dynamo.versions")
     return checkVersions(function, value);
+  if (name == "dynamo.domain" && isa<SizesAttr>(value))
+    return success();
   if (name == "dynamo.domain")
     return checkCounts(op, "'" + name + "'", value);
   if (name == "dynamo.reduced_dims")
@@ -262,6 +273,12 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
 
 /// One stride per dimension. A memref's own layout says the same.
 static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute value) {
+  if (auto symbolic = dyn_cast<SizesAttr>(value)) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && tensor.getRank() == static_cast<int64_t>(symbolic.getSizes().size()))
+      return success();
+    return op->emitOpError() << who << " must have a size per dimension of a tensor, got " << value << " for " << type;
+  }
   if (failed(checkCounts(op, who, value)))
     return failure();
   auto shaped = dyn_cast<ShapedType>(type);
@@ -279,6 +296,8 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
 }
 
 static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute value) {
+  if (isa<ExprAttr>(value) && isa<RankedTensorType>(type))
+    return success();
   if (failed(checkNumber(op, who, value, std::numeric_limits<int64_t>::max())))
     return failure();
   int64_t offset;

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dynamo-c/Dynamo.h"
-#include "dynamo/Dynamo.h"
+#include "dynamo/Sizes.h"
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Support.h"
@@ -31,6 +31,45 @@ static MutableTensorType mutableTensor(MlirType type) { return cast<MutableTenso
 intptr_t dynamoMutableTensorTypeGetRank(MlirType type) { return mutableTensor(type).getSizes().size(); }
 int64_t dynamoMutableTensorTypeGetSize(MlirType type, intptr_t dim) { return mutableTensor(type).getSizes()[dim]; }
 int64_t dynamoMutableTensorTypeGetStride(MlirType type, intptr_t dim) { return mutableTensor(type).getStrides()[dim]; }
+
+MlirType dynamoMutableTensorTypeGetOfSizes(MlirContext context, intptr_t rank, const MlirAttribute *sizes, MlirType elementType,
+                                           const MlirAttribute *strides, MlirAttribute offset) {
+  MLIRContext *ctx = unwrap(context);
+  auto numbers = [](ArrayRef<Attribute> list) {
+    return llvm::to_vector(llvm::map_range(list, [](Attribute size) { return Size::of(size).getNumber(); }));
+  };
+  auto symbolic = [&](ArrayRef<Attribute> list) {
+    return llvm::any_of(list, llvm::IsaPred<ExprAttr>) ? SizesAttr::get(ctx, list) : SizesAttr();
+  };
+  SmallVector<Attribute> sizeList, strideList;
+  (void)unwrapList(rank, sizes, sizeList);
+  (void)unwrapList(rank, strides, strideList);
+  auto emit = [&] { return emitError(UnknownLoc::get(ctx)); };
+  SmallVector<int64_t> sizeNumbers = numbers(sizeList), strideNumbers = numbers(strideList);
+  return wrap(Type(MutableTensorType::getChecked(emit, ctx, ArrayRef<int64_t>(sizeNumbers), unwrap(elementType),
+                                                 ArrayRef<int64_t>(strideNumbers), Size::of(unwrap(offset)).getNumber(),
+                                                 symbolic(sizeList), symbolic(strideList), dyn_cast<ExprAttr>(unwrap(offset)))));
+}
+
+/// A number as an attribute; null for `?`.
+static MlirAttribute sizeAttr(MLIRContext *context, int64_t number) {
+  return wrap(ShapedType::isDynamic(number) ? Attribute() : IntegerAttr::get(IntegerType::get(context, 64), number));
+}
+
+MlirAttribute dynamoMutableTensorTypeGetSizeAttr(MlirType type, intptr_t dim) {
+  MutableTensorType tensor = mutableTensor(type);
+  SizesAttr symbolic = tensor.getSymbolicSizes();
+  return symbolic ? wrap(symbolic.getSizes()[dim]) : sizeAttr(tensor.getContext(), tensor.getSizes()[dim]);
+}
+MlirAttribute dynamoMutableTensorTypeGetStrideAttr(MlirType type, intptr_t dim) {
+  MutableTensorType tensor = mutableTensor(type);
+  SizesAttr symbolic = tensor.getSymbolicStrides();
+  return symbolic ? wrap(symbolic.getSizes()[dim]) : sizeAttr(tensor.getContext(), tensor.getStrides()[dim]);
+}
+MlirAttribute dynamoMutableTensorTypeGetOffsetAttr(MlirType type) {
+  MutableTensorType tensor = mutableTensor(type);
+  return tensor.getSymbolicOffset() ? wrap(Attribute(tensor.getSymbolicOffset())) : sizeAttr(tensor.getContext(), tensor.getOffset());
+}
 int64_t dynamoMutableTensorTypeGetOffset(MlirType type) { return mutableTensor(type).getOffset(); }
 MlirType dynamoMutableTensorTypeGetElementType(MlirType type) { return wrap(mutableTensor(type).getElementType()); }
 
@@ -75,12 +114,13 @@ MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *field
     return wrap(Attribute());
   auto emit = [&] { return emitError(UnknownLoc::get(unwrap(context))); };
   ArrayRef sizes(fields->sizes, fields->rank), strides(fields->strides, fields->rank);
-  return wrap(Attribute(OutputAttr::getChecked(emit, unwrap(context), *kind, fields->index, sizes, strides, fields->offset)));
+  return wrap(Attribute(OutputAttr::getChecked(emit, unwrap(context), *kind, fields->index, sizes, strides, fields->offset,
+                                               SizesAttr(), SizesAttr(), ExprAttr())));
 }
 
 bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields) {
   auto output = dyn_cast<OutputAttr>(unwrap(attr));
-  if (!output)
+  if (!output || output.getSymbolicSizes() || output.getSymbolicStrides() || output.getSymbolicOffset())
     return false;
   *fields = {static_cast<int64_t>(output.getKind()), output.getIndex(), static_cast<intptr_t>(output.getSizes().size()),
              output.getSizes().data(), output.getStrides().data(), output.getOffset()};
@@ -144,6 +184,74 @@ bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts) {
   *parts = {wrap(target.getTriple()), wrap(target.getCpu()),           wrap(target.getFeatures()),
             target.getVectorBits(),   target.getLibraryVectorBits(), wrap(target.getChip())};
   return true;
+}
+
+bool dynamoSizeAttrIs(MlirAttribute attr) { return unwrap(attr) && isSize(unwrap(attr)); }
+
+MlirAttribute dynamoSizeAttrGet(MlirContext context, MlirStringRef text) {
+  MLIRContext *ctx = unwrap(context);
+  return wrap(readSize(ctx, unwrap(text), [ctx](size_t) { return emitError(UnknownLoc::get(ctx)); }));
+}
+
+bool dynamoExprAttrGetText(MlirAttribute attr, MlirStringRef *text) {
+  auto expression = dyn_cast_or_null<ExprAttr>(unwrap(attr));
+  if (expression)
+    *text = wrap(expression.getText());
+  return static_cast<bool>(expression);
+}
+
+MlirAttribute dynamoSizesAttrGet(MlirContext context, intptr_t count, const MlirAttribute *sizes) {
+  SmallVector<Attribute> list;
+  (void)unwrapList(count, sizes, list);
+  if (llvm::any_of(list, llvm::IsaPred<ExprAttr>))
+    return wrap(Attribute(SizesAttr::get(unwrap(context), list)));
+  auto numbers = llvm::to_vector(llvm::map_range(list, [](Attribute size) { return Size::of(size).getNumber(); }));
+  return wrap(Attribute(DenseI64ArrayAttr::get(unwrap(context), numbers)));
+}
+
+intptr_t dynamoSizesAttrGetCount(MlirAttribute attr) {
+  auto sizes = dyn_cast_or_null<SizesAttr>(unwrap(attr));
+  return sizes ? static_cast<intptr_t>(sizes.getSizes().size()) : -1;
+}
+MlirAttribute dynamoSizesAttrGetSize(MlirAttribute attr, intptr_t index) { return wrap(cast<SizesAttr>(unwrap(attr)).getSizes()[index]); }
+
+MlirAttribute dynamoSymbolAttrGet(MlirContext context, const DynamoSymbol *fields) {
+  MLIRContext *ctx = unwrap(context);
+  auto emit = [ctx] { return emitError(UnknownLoc::get(ctx)); };
+  return wrap(Attribute(SizeSymbolAttr::getChecked(emit, ctx, fields->number, fields->argument, fields->dim, fields->min, fields->max,
+                                                   fields->divisor, fields->hint)));
+}
+
+bool dynamoSymbolAttrGetFields(MlirAttribute attr, DynamoSymbol *fields) {
+  auto symbol = dyn_cast_or_null<SizeSymbolAttr>(unwrap(attr));
+  if (symbol)
+    *fields = {symbol.getNumber(), symbol.getArgument(), symbol.getDim(), symbol.getMin(),
+               symbol.getMax(),    symbol.getDivisor(),  symbol.getHint()};
+  return static_cast<bool>(symbol);
+}
+
+bool dynamoContextHoldsExpressions(MlirContext context) {
+  auto *dialect = unwrap(context)->getLoadedDialect<DynamoDialect>();
+  return dialect && dialect->holdsExpressions();
+}
+
+MlirOperation dynamoFindExpression(MlirOperation root, MlirStringRef *text) {
+  Operation *found = nullptr;
+  AttrTypeWalker walker;
+  walker.addWalk([&](ExprAttr expression) {
+    *text = wrap(expression.getText());
+    return WalkResult::interrupt();
+  });
+  auto says = [&](auto part) { return walker.walk(part).wasInterrupted(); };
+  unwrap(root)->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    bool here = says(Attribute(op->getAttrDictionary())) || llvm::any_of(op->getResultTypes(), says);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        here = here || llvm::any_of(block.getArgumentTypes(), says);
+    found = here ? op : nullptr;
+    return here ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return wrap(found);
 }
 
 void dynamoDataLayout(MlirStringRef triple, void *userData, void (*take)(MlirStringRef layout, void *userData)) {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dynamo/Dynamo.h"
+#include "dynamo/Sizes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -41,64 +41,104 @@ void DynamoDialect::initialize() {
 // !dynamo.tensor<2x3xf32, [3, 1], 0>
 //===----------------------------------------------------------------------===//
 
-static ParseResult parseI64List(AsmParser &parser, SmallVectorImpl<int64_t> &values) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+/// `[128, s0, ?]`: numbers with `?` for what is not known and for expressions; `symbolic` has these, or is null.
+static ParseResult parseStrides(AsmParser &parser, SmallVectorImpl<int64_t> &numbers, SizesAttr &symbolic) {
+  SmallVector<Attribute> sizes;
+  SMLoc loc = parser.getCurrentLocation();
+  auto parseOne = [&]() -> ParseResult {
     if (succeeded(parser.parseOptionalQuestion())) {
-      values.push_back(ShapedType::kDynamic);
-      return ParseResult(success());
+      numbers.push_back(ShapedType::kDynamic);
+      return success();
     }
-    return parser.parseInteger(values.emplace_back());
-  });
+    if (failed(parseSize(parser, sizes.emplace_back())))
+      return failure();
+    numbers.push_back(Size::of(sizes.back()).getNumber());
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
+    return failure();
+  if (llvm::none_of(sizes, llvm::IsaPred<ExprAttr>))
+    return success();
+  if (sizes.size() != numbers.size())
+    return parser.emitError(loc) << "`?` and expressions do not mix";
+  symbolic = SizesAttr::get(parser.getContext(), sizes);
+  return success();
 }
 
-static void printI64List(AsmPrinter &printer, ArrayRef<int64_t> values) {
-  printer << "[";
-  llvm::interleaveComma(values, printer, [&](int64_t v) {
-    if (ShapedType::isDynamic(v))
-      printer << "?";
-    else
-      printer << v;
-  });
-  printer << "]";
+static void printStrides(AsmPrinter &printer, ArrayRef<int64_t> numbers, SizesAttr symbolic) {
+  printer << sizesToString(symbolic ? sizesOf(Attribute(symbolic)) : sizesOf(numbers));
 }
 
 Type MutableTensorType::parse(AsmParser &parser) {
   SmallVector<int64_t> sizes, strides;
+  SizesAttr symbolicSizes, symbolicStrides;
   Type element;
-  int64_t offset = 0;
+  Attribute offset;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess() || parser.parseDimensionList(sizes) || parser.parseType(element) ||
-      parser.parseComma() || parseI64List(parser, strides))
+  if (parser.parseLess())
     return {};
-  if (succeeded(parser.parseOptionalComma()) && parser.parseInteger(offset))
+  // Brackets are the form with expressions; numbers stand as in every tensor.
+  if (succeeded(parser.parseOptionalLSquare())) {
+    SmallVector<Attribute> list;
+    if (parser.parseCommaSeparatedList([&] { return parseSize(parser, list.emplace_back()); }) || parser.parseRSquare() ||
+        parser.parseXInDimensionList())
+      return {};
+    for (Attribute size : list)
+      sizes.push_back(Size::of(size).getNumber());
+    if (llvm::any_of(list, llvm::IsaPred<ExprAttr>))
+      symbolicSizes = SizesAttr::get(parser.getContext(), list);
+  } else if (parser.parseDimensionList(sizes)) {
+    return {};
+  }
+  if (parser.parseType(element) || parser.parseComma() || parseStrides(parser, strides, symbolicStrides))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) && parseSize(parser, offset))
     return {};
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<MutableTensorType>(loc, parser.getContext(), sizes, element, strides, offset);
+  return parser.getChecked<MutableTensorType>(loc, parser.getContext(), sizes, element, strides, offset ? Size::of(offset).getNumber() : 0,
+                                              symbolicSizes, symbolicStrides, dyn_cast_or_null<ExprAttr>(offset));
 }
 
 void MutableTensorType::print(AsmPrinter &printer) const {
   printer << "<";
-  printer.printDimensionList(getSizes());
+  if (getSymbolicSizes())
+    printStrides(printer, getSizes(), getSymbolicSizes());
+  else
+    printer.printDimensionList(getSizes());
   if (!getSizes().empty())
     printer << "x";
   printer << getElementType() << ", ";
-  printI64List(printer, getStrides());
-  if (getOffset() != 0)
-    printer << ", " << getOffset();
+  printStrides(printer, getStrides(), getSymbolicStrides());
+  if (getSymbolicOffset() || getOffset() != 0)
+    printer << ", " << (getSymbolicOffset() ? Size(getSymbolicOffset()) : Size(getOffset())).str();
   printer << ">";
 }
 
-LogicalResult MutableTensorType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> sizes,
-                                        Type elementType, ArrayRef<int64_t> strides, int64_t offset) {
+/// Where sizes are expressions, what counts as `?` is one, and what is a number is the same.
+static LogicalResult verifySymbolic(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> numbers, SizesAttr symbolic) {
+  if (!symbolic || llvm::equal(numbers, llvm::map_range(symbolic.getSizes(), [](Attribute size) { return Size::of(size).getNumber(); })))
+    return success();
+  return emitError() << sizesToString(sizesOf(numbers)) << " are not the numbers in " << symbolic;
+}
+
+LogicalResult MutableTensorType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> sizes, Type elementType,
+                                        ArrayRef<int64_t> strides, int64_t offset, SizesAttr symbolicSizes, SizesAttr symbolicStrides,
+                                        ExprAttr symbolicOffset) {
   if (sizes.size() != strides.size())
     return emitError() << "expected one stride per dimension: " << sizes.size() << " sizes, " << strides.size()
                        << " strides";
-  if (offset < 0)
+  auto negative = [](int64_t number) { return number < 0 && !ShapedType::isDynamic(number); };
+  if (symbolicOffset ? !ShapedType::isDynamic(offset) : offset < 0)
     return emitError() << "expected a storage offset that is not negative, got " << offset;
   for (int64_t stride : strides)
-    if (!ShapedType::isDynamic(stride) && stride < 0)
+    if (negative(stride))
       return emitError() << "expected strides that are not negative, got " << stride;
+  for (int64_t size : sizes)
+    if (negative(size))
+      return emitError() << "expected sizes that are not negative, got " << size;
+  if (failed(verifySymbolic(emitError, sizes, symbolicSizes)) || failed(verifySymbolic(emitError, strides, symbolicStrides)))
+    return failure();
   if (!isa<FloatType, IntegerType, ComplexType>(elementType))
     return emitError() << "expected a torch element type, got " << elementType;
   return success();
@@ -120,16 +160,19 @@ Attribute OutputAttr::parse(AsmParser &parser, Type) {
     parser.emitError(loc) << "expected an output kind, got '" << keyword << "'";
     return {};
   }
-  int64_t index = 0, offset = 0;
+  int64_t index = 0;
   SmallVector<int64_t> sizes, strides;
+  SizesAttr symbolicSizes, symbolicStrides;
+  Attribute offset;
   if (*kind != OutputKind::none && parser.parseInteger(index))
     return {};
-  if (isView(*kind) && (parser.parseComma() || parseI64List(parser, sizes) || parser.parseComma() ||
-                        parseI64List(parser, strides) || parser.parseComma() || parser.parseInteger(offset)))
+  if (isView(*kind) && (parser.parseComma() || parseStrides(parser, sizes, symbolicSizes) || parser.parseComma() ||
+                        parseStrides(parser, strides, symbolicStrides) || parser.parseComma() || parseSize(parser, offset)))
     return {};
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<OutputAttr>(loc, parser.getContext(), *kind, index, sizes, strides, offset);
+  return parser.getChecked<OutputAttr>(loc, parser.getContext(), *kind, index, sizes, strides, offset ? Size::of(offset).getNumber() : 0,
+                                       symbolicSizes, symbolicStrides, dyn_cast_or_null<ExprAttr>(offset));
 }
 
 void OutputAttr::print(AsmPrinter &printer) const {
@@ -138,25 +181,28 @@ void OutputAttr::print(AsmPrinter &printer) const {
     printer << " " << getIndex();
   if (isView(getKind())) {
     printer << ", ";
-    printI64List(printer, getSizes());
+    printStrides(printer, getSizes(), getSymbolicSizes());
     printer << ", ";
-    printI64List(printer, getStrides());
-    printer << ", " << getOffset();
+    printStrides(printer, getStrides(), getSymbolicStrides());
+    printer << ", " << (getSymbolicOffset() ? Size(getSymbolicOffset()) : Size(getOffset())).str();
   }
   printer << ">";
 }
 
 LogicalResult OutputAttr::verify(function_ref<InFlightDiagnostic()> emitError, OutputKind kind, int64_t index,
-                                 ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, int64_t offset) {
+                                 ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, int64_t offset, SizesAttr symbolicSizes,
+                                 SizesAttr symbolicStrides, ExprAttr symbolicOffset) {
   if (kind != OutputKind::constant && index < 0)
     return emitError() << "expected a number that is not negative, got " << index;
   if (sizes.size() != strides.size())
     return emitError() << "expected one stride per dimension: " << sizes.size() << " sizes, " << strides.size()
                        << " strides";
   auto negative = [](int64_t value) { return value < 0 && !ShapedType::isDynamic(value); };
-  if (llvm::any_of(sizes, negative) || llvm::any_of(strides, negative) || offset < 0)
+  if (llvm::any_of(sizes, negative) || llvm::any_of(strides, negative) || (offset < 0 && !symbolicOffset))
     return emitError() << "expected sizes, strides and offset that are not negative";
-  return success();
+  if (failed(verifySymbolic(emitError, sizes, symbolicSizes)))
+    return failure();
+  return verifySymbolic(emitError, strides, symbolicStrides);
 }
 
 //===----------------------------------------------------------------------===//

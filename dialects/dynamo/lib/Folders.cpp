@@ -37,18 +37,25 @@ OpFoldResult SelectOp::fold(FoldAdaptor) {
   return getOnTrue() == getOnFalse() ? OpFoldResult(getOnTrue()) : OpFoldResult();
 }
 
-/// A change of form that changes nothing is its operand.
+/// A change that leaves all elements in their places, and their type, is its operand.
 template <typename Op> static OpFoldResult foldSameType(Op op) {
   return op.getOperand().getType() == op.getType() ? OpFoldResult(op.getOperand()) : OpFoldResult();
 }
 
+/// A change of form that changes nothing is its operand. Two `?` need not be equal; with sizes that are expressions, equal types
+/// have equal sizes.
+template <typename Op> static OpFoldResult foldSameSizes(Op op) {
+  RankedTensorType type = op.getType();
+  return type.hasStaticShape() || isa_and_nonnull<SizesAttr>(type.getEncoding()) ? foldSameType(op) : OpFoldResult();
+}
+
 OpFoldResult ConvertOp::fold(FoldAdaptor) { return foldSameType(*this); }
 OpFoldResult BitcastOp::fold(FoldAdaptor) { return foldSameType(*this); }
-OpFoldResult BroadcastOp::fold(FoldAdaptor) { return foldSameType(*this); }
+OpFoldResult BroadcastOp::fold(FoldAdaptor) { return foldSameSizes(*this); }
 
 /// reshape(reshape(x)) = reshape(x)
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
-  if (OpFoldResult same = foldSameType(*this))
+  if (OpFoldResult same = foldSameSizes(*this))
     return same;
   if (auto inner = getOperand().getDefiningOp<ReshapeOp>()) {
     getOperandMutable().assign(inner.getOperand());
@@ -62,7 +69,7 @@ OpFoldResult PermuteOp::fold(FoldAdaptor) {
   bool identity = llvm::all_of(llvm::enumerate(getDims()),
                                [](auto it) { return static_cast<int64_t>(it.index()) == it.value(); });
   if (identity)
-    return getOperand();
+    return foldSameType(*this);
   if (auto inner = getOperand().getDefiningOp<PermuteOp>()) {
     SmallVector<int64_t> dims;
     for (int64_t dim : getDims())
@@ -76,4 +83,4 @@ OpFoldResult PermuteOp::fold(FoldAdaptor) {
 
 /// The slice that leaves out nothing. Equal types alone do not say so only
 /// when a dimension is empty, and then there is nothing to tell apart.
-OpFoldResult SliceOp::fold(FoldAdaptor) { return foldSameType(*this); }
+OpFoldResult SliceOp::fold(FoldAdaptor) { return foldSameSizes(*this); }

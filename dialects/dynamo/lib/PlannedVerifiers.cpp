@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dynamo/Dynamo.h"
+#include "dynamo/Sizes.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -55,10 +55,11 @@ static LogicalResult checkLayouts(Operation *op, StringRef name, ArrayAttr layou
   if (!layouts)
     return success();
   for (auto [layout, type] : llvm::zip_equal(layouts, types)) {
-    auto strides = dyn_cast<DenseI64ArrayAttr>(layout);
     auto shaped = dyn_cast<ShapedType>(type);
-    int64_t rank = shaped ? shaped.getRank() : cast<MutableTensorType>(type).getSizes().size();
-    if (!strides || strides.size() != rank || llvm::any_of(strides.asArrayRef(), [](int64_t s) { return s < 0; }))
+    size_t rank = shaped ? shaped.getRank() : cast<MutableTensorType>(type).getSizes().size();
+    bool fits = isa<DenseI64ArrayAttr, SizesAttr>(layout) && countSizes(layout) == rank &&
+                llvm::none_of(sizesOf(layout), [](Size stride) { return stride.isNegative(); });
+    if (!fits)
       return op->emitOpError() << "'" << name << "' has " << layout << " for " << type;
   }
   return success();
@@ -135,6 +136,8 @@ LogicalResult LaunchOp::verify() {
     return emitOpError() << "expected operands that are all tensors or all memrefs";
   if (memrefs && getNumResults() != 0)
     return emitOpError() << "on memrefs has no results: the last operands are written";
+  if (getSizes() && !memrefs)
+    return emitOpError() << "hands sizes to a kernel on memrefs only: the types of tensors say them";
   SymbolRefAttr kernel = getKernel();
   if (kernel.getRootReference() != "kernels" || kernel.getNestedReferences().size() != 1)
     return emitOpError() << "expected a function of module @kernels, got " << kernel;
@@ -150,9 +153,10 @@ static Type memoryType(Type element) {
 }
 
 /// Whether a kernel made for `taken` finds in `given` what it expects: the
-/// same elements at the same distances from element 0.
-static bool isTakenFor(MemRefType given, MemRefType taken) {
-  if (!given.hasStaticShape() || given.getShape() != taken.getShape() ||
+/// same elements at the same distances from element 0. With `open` sizes, which
+/// the kernel is told, `?` fits `?`.
+static bool isTakenFor(MemRefType given, MemRefType taken, bool open) {
+  if ((!open && !given.hasStaticShape()) || given.getShape() != taken.getShape() ||
       memoryType(given.getElementType()) != taken.getElementType() ||
       given.getMemorySpace() != taken.getMemorySpace())
     return false;
@@ -164,7 +168,7 @@ static bool isTakenFor(MemRefType given, MemRefType taken) {
   for (auto [size, ours, theirs] : llvm::zip_equal(given.getShape(), givenStrides, takenStrides)) {
     if (size == 0)
       return true;
-    if (size != 1 && (ours != theirs || ShapedType::isDynamic(ours)))
+    if (size != 1 && (ours != theirs || (!open && ShapedType::isDynamic(ours))))
       return false;
   }
   return true;
@@ -195,14 +199,23 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   SmallVector<Type> taken = llvm::to_vector(kernel.getArgumentTypes());
   // Without an operand only the kernel knows which form this is.
   bool planned = memrefs || (getInputs().empty() && getNumResults() == 0);
-  if (planned)
+  if (planned) {
+    // After them the kernel takes sizes: `index`, or what becomes of it on the way to LLVM.
     taken = takenMemRefs(kernel);
+    ArrayRef<Type> arguments = kernel.getArgumentTypes();
+    size_t memory = taken.size() - llvm::count_if(taken, [](Type type) { return type.isIndex(); });
+    size_t sizes = arguments.size() - std::min(memory, arguments.size()), given = getSizes() ? countSizes(*getSizes()) : 0;
+    taken.resize(memory);
+    if (sizes != given)
+      return differs("hands over " + Twine(given) + " sizes, its kernel takes " + Twine(sizes));
+  }
   if (taken.size() != getInputs().size())
     return differs("has " + Twine(getInputs().size()) + " operands, its kernel takes " + Twine(taken.size()));
   for (auto [i, given, expected] : llvm::enumerate(getInputs().getTypes(), taken)) {
     auto memref = dyn_cast<MemRefType>(given);
     auto expectedMemRef = dyn_cast<MemRefType>(expected);
-    bool fits = memref ? expectedMemRef && isTakenFor(memref, expectedMemRef) : given == expected;
+    bool open = static_cast<bool>(getSizes());
+    bool fits = memref ? expectedMemRef && isTakenFor(memref, expectedMemRef, open) : given == expected;
     if (fits)
       continue;
     InFlightDiagnostic diag = emitOpError() << "operand " << i << " is " << given << ", its kernel takes " << expected;
@@ -253,26 +266,108 @@ static int64_t bytesOf(Type element) {
 }
 
 LogicalResult WorkspaceOp::verify() {
-  if (getResult().getType().hasStaticShape())
-    return success();
-  return emitOpError() << "expected a number of bytes, got " << getResult().getType();
+  bool known = getResult().getType().hasStaticShape();
+  if (known && getBytes())
+    return emitOpError() << "says how many bytes it has in its type: 'bytes' is for an expression";
+  if (!known && (!getBytes() || !isa<ExprAttr>(*getBytes())))
+    return emitOpError() << "expected a number of bytes, got " << getResult().getType();
+  return success();
+}
+
+/// Where a type says `?`, `sizes` and `strides` say an expression, and where it says a number, that number. They may be left
+/// out: sizes where nothing says what they are, strides where the layout does.
+static LogicalResult verifyOpen(Operation *op, MemRefType type, std::optional<Attribute> sizes, std::optional<Attribute> strides) {
+  int64_t offset;
+  SmallVector<int64_t> layout;
+  if (failed(type.getStridesAndOffset(layout, offset)))
+    return op->emitOpError() << "expected strides";
+  for (auto [name, given, numbers] : {std::tuple("sizes", sizes, type.getShape()), std::tuple("strides", strides, ArrayRef(layout))}) {
+    if (!given)
+      continue;
+    auto symbolic = dyn_cast<SizesAttr>(*given);
+    if (!symbolic)
+      return op->emitOpError() << "has '" << name << "' without an expression: its type says them";
+    SizeList list = sizesOf(Attribute(symbolic));
+    if (list.size() != numbers.size())
+      return op->emitOpError() << "expected a number of '" << name << "' per dimension of " << type << ", got " << symbolic;
+    for (auto [size, number] : llvm::zip_equal(list, numbers))
+      if (size.getNumber() != number)
+        return op->emitOpError() << "its '" << name << "' are " << sizesToString(list) << ", and in its type "
+                                 << sizesToString(sizesOf(numbers));
+  }
+  if (strides && !sizes && !type.hasStaticShape())
+    return op->emitOpError() << "has 'strides' that are expressions, and no 'sizes'";
+  bool isOpen = sizes && llvm::any_of(layout, ShapedType::isDynamic) && !type.getLayout().isIdentity();
+  if (isOpen && !strides)
+    return op->emitOpError() << "expected 'strides': its layout is not row-major";
+  return success();
+}
+
+/// Sizes and strides of a buffer; `?` among them where nothing says them.
+static std::pair<SizeList, SizeList> openWindow(MemRefType type, std::optional<Attribute> sizes, std::optional<Attribute> strides) {
+  int64_t offset;
+  SmallVector<int64_t> layout;
+  (void)type.getStridesAndOffset(layout, offset);
+  SizeList shape = sizes ? sizesOf(*sizes) : sizesOf(type.getShape());
+  if (strides || !type.getLayout().isIdentity())
+    return {shape, strides ? sizesOf(*strides) : sizesOf(ArrayRef(layout))};
+  SizeList rowMajor(shape.size(), Size(1));
+  for (size_t dim = shape.size(); dim-- > 1;)
+    rowMajor[dim - 1] = multiply(rowMajor[dim], shape[dim]).value_or(ShapedType::kDynamic);
+  return {shape, rowMajor};
+}
+
+/// The byte after the last that a buffer of expressions reaches; nothing where no number says it.
+static std::optional<Size> endOf(BufferOp op, Size start, int64_t width) {
+  auto [sizes, strides] = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides());
+  std::optional<Size> elements = Size(1);
+  for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
+    std::optional<Size> steps = add(size, -1);
+    std::optional<Size> distance = steps ? multiply(*steps, stride) : std::nullopt;
+    elements = elements && distance ? add(*elements, *distance) : std::nullopt;
+  }
+  std::optional<Size> bytes = elements ? multiply(*elements, width) : std::nullopt;
+  return bytes ? add(start, *bytes) : std::nullopt;
+}
+
+/// What `BufferOp::verify` holds against the workspace where a size is an expression.
+static LogicalResult verifyOpenBuffer(BufferOp op, int64_t width) {
+  Size start = Size::of(op.getByteOffset());
+  std::optional<Size> end = endOf(op, start, width);
+  if (!end)
+    return op.emitOpError() << "reaches beyond any workspace";
+  auto workspace = op.getWorkspace().getDefiningOp<WorkspaceOp>();
+  Size room = cast<MemRefType>(op.getWorkspace().getType()).getDimSize(0);
+  if (workspace && workspace.getBytes())
+    room = Size::of(*workspace.getBytes());
+  // Where nothing may be shown, nothing may be reached.
+  SizeList sizes = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides()).first;
+  bool some = llvm::all_of(sizes, [&](Size size) { return decide(op, 0, Relation::less, size) == true; });
+  if (some && decide(op, room, Relation::less, *end) == true)
+    return op.emitOpError() << "reaches byte " << end->str() << " of a workspace of " << room.str();
+  return success();
 }
 
 LogicalResult BufferOp::verify() {
-  int64_t offset = getByteOffset();
-  if (offset < 0)
-    return emitOpError() << "expected a byte offset that is not negative";
   auto type = cast<MemRefType>(getResult().getType()), workspace = cast<MemRefType>(getWorkspace().getType());
   if (!type.getElementType().isIntOrFloat() && !isa<ComplexType>(type.getElementType()))
     return emitOpError() << "expected elements of a torch type, got " << type;
   int64_t width = bytesOf(type.getElementType());
-  if (offset % width != 0)
+  Size place = Size::of(getByteOffset());
+  if (decide(*this, place, Relation::less, 0) == true)
+    return emitOpError() << "expected a byte offset that is not negative";
+  if (failed(verifyOpen(*this, type, getSizes(), getStrides())))
+    return failure();
+  std::optional<Size> rest = modulo(place, width);
+  if (!rest || !areEqual(*this, *rest, 0))
     return emitOpError() << "expected a byte offset that is a multiple of the element's " << width << " bytes";
+  if (!place.isNumber() || getSizes() || getStrides())
+    return verifyOpenBuffer(*this, width);
   bool overflow = false;
   std::optional<Reach> reach = reachOf(type, overflow);
   if (!reach || !workspace.hasStaticShape())
     return success();
-  int64_t start = offset, end = offset;
+  int64_t start = place.getNumber(), end = start;
   overflow |= !addProduct(start, reach->low, width) || !addProduct(end, reach->high, width);
   if (overflow)
     return emitOpError() << "reaches beyond any workspace";
@@ -296,5 +391,5 @@ LogicalResult OutputBufferOp::verify() {
   reachOf(type, overflow);
   if (overflow)
     return emitOpError() << "is larger than any memory";
-  return success();
+  return verifyOpen(*this, type, getSizes(), getStrides());
 }

@@ -5,10 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dynamo/Dynamo.h"
+#include "dynamo/Sizes.h"
 #include "llvm/ADT/SmallBitVector.h"
-#include "llvm/Support/MathExtras.h"
-#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace dynamlir::dynamo;
@@ -28,38 +26,31 @@ static LogicalResult dimInRange(Operation *op, int64_t dim, int64_t rank) {
   return op->emitOpError() << "dimension " << dim << " is out of range for rank " << rank;
 }
 
-static LogicalResult expectShape(Operation *op, ArrayRef<int64_t> expected, Value result) {
-  if (tensorOf(result).getShape() == expected)
+static LogicalResult expectShape(Operation *op, ArrayRef<Size> expected, Value result) {
+  if (areEqual(op, sizesOf(tensorOf(result)), expected))
     return success();
-  InFlightDiagnostic diag = op->emitOpError() << "expected a result of shape [";
-  llvm::interleaveComma(expected, diag, [&](int64_t size) {
-    if (ShapedType::isDynamic(size))
-      diag << "?";
-    else
-      diag << size;
-  });
-  return diag << "], got " << result.getType();
+  return op->emitOpError() << "expected a result of shape " << sizesToString(expected) << ", got " << result.getType();
 }
 
-/// a + b, unknown if one of them is, or if it is no size at all.
-static int64_t addSizes(int64_t a, int64_t b) {
-  int64_t sum;
-  if (ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || llvm::AddOverflow(a, b, sum))
-    return ShapedType::kDynamic;
-  return sum;
-}
+/// a + b, `?` if one of them is, or if it is no size at all.
+static Size addSizes(Size a, Size b) { return add(a, b).value_or(ShapedType::kDynamic); }
 
 /// offset + Σ (size - 1) · stride: the last element of a window that shows
 /// at least one; nothing when that number is too large to write down.
-static std::optional<int64_t> lastElement(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, int64_t offset) {
-  int64_t last = offset;
+static std::optional<Size> lastElement(ArrayRef<Size> sizes, ArrayRef<Size> strides, Size offset) {
+  std::optional<Size> last = offset;
   for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
-    int64_t step;
-    if (llvm::MulOverflow(size - 1, stride, step) || llvm::AddOverflow(last, step, last))
+    std::optional<Size> steps = add(size, -1);
+    std::optional<Size> distance = steps ? multiply(*steps, stride) : std::nullopt;
+    last = distance ? add(*last, *distance) : std::nullopt;
+    if (!last)
       return std::nullopt;
   }
   return last;
 }
+
+/// Whether a relation holds whatever the symbols are: a bound is an error where it is broken for all of them.
+static bool surely(Operation *op, Size a, Relation relation, Size b) { return decide(op, a, relation, b) == true; }
 
 static LogicalResult expectCount(Operation *op, StringRef what, size_t count, int64_t rank) {
   if (static_cast<int64_t>(count) == rank)
@@ -102,6 +93,7 @@ LogicalResult BroadcastOp::verify() {
   if (failed(sameElementType(*this, getOperand(), getResult())) ||
       failed(expectCount(*this, "dims", getDims().size(), from.getRank())))
     return failure();
+  SizeList fromSizes = sizesOf(from), toSizes = sizesOf(to);
   int64_t previous = -1;
   for (auto [i, dim] : llvm::enumerate(getDims())) {
     if (failed(dimInRange(*this, dim, to.getRank())))
@@ -109,9 +101,9 @@ LogicalResult BroadcastOp::verify() {
     if (dim <= previous)
       return emitOpError() << "expected strictly increasing dims";
     previous = dim;
-    if (from.getDimSize(i) != 1 && from.getDimSize(i) != to.getDimSize(dim))
-      return emitOpError() << "operand dimension " << i << " of size " << from.getDimSize(i)
-                           << " does not broadcast to size " << to.getDimSize(dim);
+    if (fromSizes[i] != 1 && !areEqual(*this, fromSizes[i], toSizes[dim]))
+      return emitOpError() << "operand dimension " << i << " of size " << fromSizes[i].str() << " does not broadcast to size "
+                           << toSizes[dim].str();
   }
   return success();
 }
@@ -120,10 +112,13 @@ LogicalResult ReshapeOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())))
     return failure();
-  if (from.hasStaticShape() && to.hasStaticShape() && from.getNumElements() != to.getNumElements())
-    return emitOpError() << "expected as many elements, got " << from.getNumElements() << " and "
-                         << to.getNumElements();
-  return success();
+  // Of a `?` nothing is known.
+  std::optional<Size> given = multiply(sizesOf(from)), made = multiply(sizesOf(to));
+  if (!given || !made)
+    return emitOpError() << "has more elements than a number says";
+  if (given->isUnknown() || made->isUnknown() || areEqual(*this, *given, *made))
+    return success();
+  return emitOpError() << "expected as many elements, got " << given->str() << " and " << made->str();
 }
 
 LogicalResult PermuteOp::verify() {
@@ -133,31 +128,33 @@ LogicalResult PermuteOp::verify() {
       failed(expectCount(*this, "dims", getDims().size(), from.getRank())) ||
       failed(distinctDims(*this, getDims(), from.getRank(), seen)))
     return failure();
-  SmallVector<int64_t> shape;
+  SizeList shape, sizes = sizesOf(from);
   for (int64_t dim : getDims())
-    shape.push_back(from.getDimSize(dim));
+    shape.push_back(sizes[dim]);
   return expectShape(*this, shape, getResult());
 }
 
 LogicalResult SliceOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())) ||
-      failed(expectCount(*this, "starts", getStarts().size(), from.getRank())) ||
+      failed(expectCount(*this, "starts", countSizes(getStarts()), from.getRank())) ||
       failed(expectCount(*this, "steps", getSteps().size(), from.getRank())))
     return failure();
   if (to.getRank() != from.getRank())
     return emitOpError() << "expected a result of rank " << from.getRank() << ", got " << to;
+  SizeList starts = sizesOf(getStarts()), given = sizesOf(from), taken = sizesOf(to);
   for (int64_t i = 0; i < from.getRank(); ++i) {
-    int64_t start = getStarts()[i], step = getSteps()[i], size = to.getDimSize(i);
+    int64_t step = getSteps()[i];
     if (step < 1)
       return emitOpError() << "expected steps of at least 1, got " << step;
-    if (start < 0)
-      return emitOpError() << "expected starts that are not negative, got " << start;
-    if (size == 0 || ShapedType::isDynamic(size) || from.isDynamicDim(i))
+    if (surely(*this, starts[i], Relation::less, 0))
+      return emitOpError() << "expected starts that are not negative, got " << starts[i].str();
+    // Whether anything is taken may depend on symbols: then it is not known whether that goes too far.
+    if (taken[i].isUnknown() || given[i].isUnknown() || !surely(*this, 0, Relation::less, taken[i]))
       continue;
-    std::optional<int64_t> last = lastElement(size, step, start);
-    if (!last || *last >= from.getDimSize(i))
-      return emitOpError() << "slice leaves dimension " << i << " of size " << from.getDimSize(i);
+    std::optional<Size> last = lastElement(taken[i], Size(step), starts[i]);
+    if (!last || surely(*this, given[i], Relation::lessOrEqual, *last))
+      return emitOpError() << "slice leaves dimension " << i << " of size " << given[i].str();
   }
   return success();
 }
@@ -168,7 +165,7 @@ LogicalResult ReverseOp::verify() {
   if (failed(sameElementType(*this, getOperand(), getResult())) ||
       failed(distinctDims(*this, getDims(), from.getRank(), seen)))
     return failure();
-  return expectShape(*this, from.getShape(), getResult());
+  return expectShape(*this, sizesOf(from), getResult());
 }
 
 LogicalResult ConcatenateOp::verify() {
@@ -177,7 +174,7 @@ LogicalResult ConcatenateOp::verify() {
   int64_t rank = tensorOf(getResult()).getRank(), dim = getDim();
   if (failed(dimInRange(*this, dim, rank)))
     return failure();
-  SmallVector<int64_t> shape(tensorOf(getResult()).getShape());
+  SizeList shape = sizesOf(tensorOf(getResult()));
   shape[dim] = 0;
   for (Value operand : getInputs()) {
     auto type = tensorOf(operand);
@@ -185,10 +182,11 @@ LogicalResult ConcatenateOp::verify() {
       return failure();
     if (type.getRank() != rank)
       return emitOpError() << "expected operands of rank " << rank << ", got " << type;
+    SizeList sizes = sizesOf(type);
     for (int64_t i = 0; i < rank; ++i)
-      if (i != dim && type.getDimSize(i) != shape[i])
+      if (i != dim && !areEqual(*this, sizes[i], shape[i]))
         return emitOpError() << "operands differ in dimension " << i;
-    shape[dim] = addSizes(shape[dim], type.getDimSize(dim));
+    shape[dim] = addSizes(shape[dim], sizes[dim]);
   }
   return expectShape(*this, shape, getResult());
 }
@@ -196,14 +194,14 @@ LogicalResult ConcatenateOp::verify() {
 LogicalResult PadOp::verify() {
   auto from = tensorOf(getOperand());
   if (failed(sameElementType(*this, getOperand(), getResult())) ||
-      failed(expectCount(*this, "low", getLow().size(), from.getRank())) ||
-      failed(expectCount(*this, "high", getHigh().size(), from.getRank())))
+      failed(expectCount(*this, "low", countSizes(getLow()), from.getRank())) ||
+      failed(expectCount(*this, "high", countSizes(getHigh()), from.getRank())))
     return failure();
   if (cast<TypedAttr>(getValueAttr()).getType() != from.getElementType())
     return emitOpError() << "expected a value of the element type " << from.getElementType();
-  SmallVector<int64_t> shape(from.getShape());
-  for (auto [size, low, high] : llvm::zip(shape, getLow(), getHigh())) {
-    if (low < 0 || high < 0)
+  SizeList shape = sizesOf(from);
+  for (auto [size, low, high] : llvm::zip(shape, sizesOf(getLow()), sizesOf(getHigh()))) {
+    if (surely(*this, low, Relation::less, 0) || surely(*this, high, Relation::less, 0))
       return emitOpError() << "expected padding that is not negative";
     size = addSizes(addSizes(size, low), high);
   }
@@ -211,28 +209,29 @@ LogicalResult PadOp::verify() {
 }
 
 /// Every element of the window lies in the row-major elements of `buffer`.
-static LogicalResult windowFits(Operation *op, RankedTensorType window, ArrayRef<int64_t> strides, int64_t offset,
-                                RankedTensorType buffer) {
+static LogicalResult windowFits(Operation *op, RankedTensorType window, Attribute strideArray, Size offset, RankedTensorType buffer) {
+  SizeList strides = sizesOf(strideArray), sizes = sizesOf(window);
   if (failed(expectCount(op, "strides", strides.size(), window.getRank())))
     return failure();
-  if (offset < 0)
+  if (surely(op, offset, Relation::less, 0))
     return op->emitOpError() << "expected an offset that is not negative";
-  if (llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
+  if (llvm::any_of(strides, [&](Size stride) { return surely(op, stride, Relation::less, 0); }))
     return op->emitOpError() << "expected strides that are not negative";
-  if (!window.hasStaticShape() || !buffer.hasStaticShape() || llvm::is_contained(window.getShape(), 0))
+  std::optional<Size> room = multiply(sizesOf(buffer));
+  if (!room || room->isUnknown() || !llvm::all_of(sizes, [&](Size size) { return surely(op, 0, Relation::less, size); }))
     return success();
-  std::optional<int64_t> last = lastElement(window.getShape(), strides, offset);
+  std::optional<Size> last = lastElement(sizes, strides, offset);
   if (!last)
     return op->emitOpError() << "window reaches beyond any buffer";
-  if (*last >= buffer.getNumElements())
-    return op->emitOpError() << "window reaches element " << *last << " of " << buffer.getNumElements();
+  if (surely(op, *room, Relation::lessOrEqual, *last))
+    return op->emitOpError() << "window reaches element " << last->str() << " of " << room->str();
   return success();
 }
 
 LogicalResult AsStridedOp::verify() {
   if (failed(sameElementType(*this, getOperand(), getResult())))
     return failure();
-  return windowFits(*this, tensorOf(getResult()), getStrides(), getOffset(), tensorOf(getOperand()));
+  return windowFits(*this, tensorOf(getResult()), getStrides(), Size::of(getOffset()), tensorOf(getOperand()));
 }
 
 LogicalResult AsStridedScatterOp::verify() {
@@ -240,7 +239,7 @@ LogicalResult AsStridedScatterOp::verify() {
     return failure();
   if (getBase().getType() != getResult().getType())
     return emitOpError() << "expected the result to have the base's type";
-  return windowFits(*this, tensorOf(getSource()), getStrides(), getOffset(), tensorOf(getBase()));
+  return windowFits(*this, tensorOf(getSource()), getStrides(), Size::of(getOffset()), tensorOf(getBase()));
 }
 
 LogicalResult MatmulOp::verify() {
@@ -250,16 +249,17 @@ LogicalResult MatmulOp::verify() {
     return failure();
   if (batch < 0 || lhs.getRank() < batch + 1 || rhs.getRank() < batch + 1)
     return emitOpError() << "expected " << batch << " batch dimensions and k in both operands, got " << lhs << " and " << rhs;
-  SmallVector<int64_t> expected(lhs.getShape().drop_back());
-  expected.append(rhs.getShape().drop_front(batch + 1).begin(), rhs.getShape().end());
-  if (lhs.getShape().take_front(batch) != rhs.getShape().take_front(batch) || lhs.getShape().back() != rhs.getDimSize(batch))
+  SizeList left = sizesOf(lhs), right = sizesOf(rhs), expected(left.begin(), left.end() - 1);
+  expected.append(right.begin() + batch + 1, right.end());
+  auto front = [batch](const SizeList &sizes) { return ArrayRef<Size>(sizes).take_front(batch); };
+  if (!areEqual(*this, front(left), front(right)) || !areEqual(*this, left.back(), right[batch]))
     return emitOpError() << "expected equal batch dimensions and equal sizes of k, got " << lhs << " and " << rhs;
   return expectShape(*this, expected, getResult());
 }
 
 // Adds to `expected` how many windows of these sizes lie along height and width of the images.
 static LogicalResult expectWindows(Operation *op, RankedTensorType input, ArrayRef<int64_t> window, ArrayRef<int64_t> strides,
-                                   ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, SmallVectorImpl<int64_t> &expected) {
+                                   ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, SizeList &expected) {
   for (ArrayRef<int64_t> list : {window, strides, padding, dilation})
     if (list.size() != 2)
       return op->emitOpError() << "expected two sizes, strides, paddings and dilations of windows";
@@ -281,9 +281,9 @@ static LogicalResult expectWindows(Operation *op, RankedTensorType input, ArrayR
 }
 
 // In kernels, the result has the shape of the domain.
-static LogicalResult expectElements(Operation *op, ArrayRef<int64_t> expected, Value result) {
-  auto type = tensorOf(result);
-  if (type.hasStaticShape() && type.getNumElements() == computeProduct(expected))
+static LogicalResult expectElements(Operation *op, ArrayRef<Size> expected, Value result) {
+  std::optional<Size> count = multiply(sizesOf(tensorOf(result))), wanted = multiply(expected);
+  if (count && wanted && !count->isUnknown() && areEqual(op, *count, *wanted))
     return success();
   return expectShape(op, expected, result);
 }
@@ -295,9 +295,10 @@ LogicalResult ConvolutionOp::verify() {
   if (input.getRank() != 4 || weight.getRank() != 4)
     return emitOpError() << "expected images and windows of two dimensions, with channels, got " << input << " and " << weight;
   int64_t groups = getGroups();
-  if (groups < 1 || weight.getDimSize(0) % groups != 0 || input.getDimSize(1) != weight.getDimSize(1) * groups)
+  std::optional<Size> channels = multiply(sizesOf(weight)[1], Size(groups));
+  if (groups < 1 || weight.getDimSize(0) % groups != 0 || !channels || !areEqual(*this, sizesOf(input)[1], *channels))
     return emitOpError() << "expected " << groups << " groups of channels, got " << input << " and " << weight;
-  SmallVector<int64_t> expected = {input.getDimSize(0), weight.getDimSize(0)};
+  SizeList expected = {sizesOf(input)[0], sizesOf(weight)[0]};
   if (failed(expectWindows(*this, input, weight.getShape().drop_front(2), getStrides(), getPadding(), getDilation(), expected)))
     return failure();
   return expectElements(*this, expected, getResult());
@@ -309,7 +310,7 @@ LogicalResult MaxPoolOp::verify() {
     return failure();
   if (input.getRank() != 4)
     return emitOpError() << "expected images of two dimensions, with channels, got " << input;
-  SmallVector<int64_t> expected = {input.getDimSize(0), input.getDimSize(1)};
+  SizeList expected = {sizesOf(input)[0], sizesOf(input)[1]};
   if (failed(expectWindows(*this, input, getWindow(), getStrides(), getPadding(), getDilation(), expected)))
     return failure();
   return expectElements(*this, expected, getResult());
@@ -322,18 +323,19 @@ LogicalResult AttentionOp::verify() {
   auto query = tensorOf(getQuery()), key = tensorOf(getKey()), value = tensorOf(getValue());
   if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4)
     return emitOpError() << "expected queries, keys and values by batch, head and line, got " << query << ", " << key << " and " << value;
-  auto outer = [](RankedTensorType type) { return type.getShape().take_front(2); };
-  if (outer(query) != outer(key) || outer(query) != outer(value) || query.getDimSize(3) != key.getDimSize(3) ||
-      key.getDimSize(2) != value.getDimSize(2))
+  SizeList queries = sizesOf(query), keys = sizesOf(key), values = sizesOf(value);
+  auto same = [&](const SizeList &a, const SizeList &b, int64_t dim) { return areEqual(*this, a[dim], b[dim]); };
+  if (!same(queries, keys, 0) || !same(queries, keys, 1) || !same(queries, values, 0) || !same(queries, values, 1) ||
+      !same(queries, keys, 3) || !same(keys, values, 2))
     return emitOpError() << "expected as many heads of each, keys as long as queries and as many as values, got " << query << ", " << key
                          << " and " << value;
-  SmallVector<int64_t> expected(query.getShape());
+  SizeList expected = queries;
   if (getMask()) {
-    expected[3] = key.getDimSize(2);
+    expected[3] = keys[2];
     if (failed(expectShape(*this, expected, getMask())))
       return failure();
   }
-  expected[3] = value.getDimSize(3);
+  expected[3] = values[3];
   return expectElements(*this, expected, getResult());
 }
 
@@ -343,16 +345,16 @@ LogicalResult GatherOp::verify() {
       failed(expectCount(*this, "indices", getIndices().size(), from.getRank())))
     return failure();
   for (Value index : getIndices())
-    if (tensorOf(index).getShape() != to.getShape())
+    if (!haveOneShape(*this, tensorOf(index), to))
       return emitOpError() << "expected indices of the result's shape, got " << index.getType();
   return success();
 }
 
-static SmallVector<int64_t> withoutDims(RankedTensorType type, const llvm::SmallBitVector &dropped) {
-  SmallVector<int64_t> shape;
+static SizeList withoutDims(RankedTensorType type, const llvm::SmallBitVector &dropped) {
+  SizeList shape, sizes = sizesOf(type);
   for (int64_t i = 0; i < type.getRank(); ++i)
     if (!dropped.test(i))
-      shape.push_back(type.getDimSize(i));
+      shape.push_back(sizes[i]);
   return shape;
 }
 
@@ -407,15 +409,16 @@ LogicalResult ScatterOp::verify() {
   if (llvm::count(getDims(), -1) != static_cast<int64_t>(getIndices().size()))
     return emitOpError() << "expected as many indices as dims are -1, got " << getIndices().size();
   for (Value index : getIndices())
-    if (tensorOf(index).getShape() != source.getShape())
+    if (!haveOneShape(*this, tensorOf(index), source))
       return emitOpError() << "expected indices of the source's shape, got " << index.getType();
-  for (auto [size, dim] : llvm::zip(base.getShape(), getDims())) {
+  SizeList places = sizesOf(base), written = sizesOf(source);
+  for (auto [size, dim] : llvm::zip(places, getDims())) {
     if (dim == -1)
       continue;
     if (failed(dimInRange(*this, dim, source.getRank())))
       return failure();
-    if (!ShapedType::isDynamic(size) && source.getDimSize(dim) > size)
-      return emitOpError() << "dimension " << dim << " of the source does not fit into " << size << " places";
+    if (surely(*this, size, Relation::less, written[dim]))
+      return emitOpError() << "dimension " << dim << " of the source does not fit into " << size.str() << " places";
   }
   if (!getKind())
     return success();

@@ -11,6 +11,7 @@ mod build;
 mod op;
 pub(crate) mod retired;
 mod schema_attr;
+pub mod sizes;
 mod target;
 mod ty;
 

@@ -221,6 +221,10 @@ impl Type {
         }
         (0..unsafe { mlirShapedTypeGetRank(self.0) }).map(|i| unsafe { mlirShapedTypeGetDimSize(self.0, i as isize) }).collect()
     }
+    /// Whether a size of a tensor or memref is `?`: an expression, or not known at all.
+    pub fn is_open(self) -> bool {
+        unsafe { mlirTypeIsAShaped(self.0) && !mlirShapedTypeHasStaticShape(self.0) }
+    }
     /// Number of dimensions.
     pub fn rank(self) -> usize {
         self.shape().len()

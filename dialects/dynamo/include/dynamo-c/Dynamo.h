@@ -29,6 +29,74 @@ MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetStride(MlirType type, intpt
 MLIR_CAPI_EXPORTED int64_t dynamoMutableTensorTypeGetOffset(MlirType type);
 MLIR_CAPI_EXPORTED MlirType dynamoMutableTensorTypeGetElementType(MlirType type);
 
+/// The same of sizes, strides and an offset that may be expressions: arrays of attributes for which `dynamoSizeAttrIs` holds.
+/// Null, with a diagnostic, where they do not fit together.
+MLIR_CAPI_EXPORTED MlirType dynamoMutableTensorTypeGetOfSizes(MlirContext context, intptr_t rank, const MlirAttribute *sizes,
+                                                              MlirType elementType, const MlirAttribute *strides, MlirAttribute offset);
+/// A size, a stride, and the offset, as attributes; null where it is `?`.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoMutableTensorTypeGetSizeAttr(MlirType type, intptr_t dim);
+MLIR_CAPI_EXPORTED MlirAttribute dynamoMutableTensorTypeGetStrideAttr(MlirType type, intptr_t dim);
+MLIR_CAPI_EXPORTED MlirAttribute dynamoMutableTensorTypeGetOffsetAttr(MlirType type);
+
+/// A size that was read, or what is wrong with its text.
+typedef struct {
+  /// Set where it depends on no symbol: then it is `number`.
+  bool isNumber;
+  int64_t number;
+  /// The canonical text else, which is the same for equal expressions.
+  MlirStringRef text;
+  /// The numbers of its symbols, ascending.
+  const int64_t *symbols;
+  intptr_t numSymbols;
+  /// Not empty where the text is none of a size; `position` is the byte at which that shows.
+  MlirStringRef fault;
+  intptr_t position;
+} DynamoSize;
+typedef void (*DynamoSizeTake)(const DynamoSize *size, void *userData);
+
+/// The fields of `#dynamo.symbol<…>`. `argument`, `dim` and `hint` are -1 where they are not said; `max` is the largest number
+/// where there is no limit.
+typedef struct {
+  int64_t number, argument, dim, min, max, divisor, hint;
+} DynamoSymbol;
+
+typedef enum { DynamoRelationEqual, DynamoRelationLess, DynamoRelationLessOrEqual } DynamoRelation;
+
+/// The algebra of sizes. The dialect has none of its own: what reads expressions, brings them into canonical form and compares
+/// them is given here.
+typedef struct {
+  /// Reads a text and calls `take` once, before it returns. The text is borrowed for this call; what the size points to is
+  /// borrowed by `take` for its call.
+  void (*read)(MlirStringRef text, DynamoSizeTake take, void *userData);
+  /// Whether the relation holds for all values of the symbols: 1, or 0 if for none, or -1. Everything is borrowed for the call.
+  int32_t (*decide)(const DynamoSymbol *symbols, intptr_t numSymbols, DynamoRelation relation, MlirStringRef left, MlirStringRef right);
+} DynamoSizeCallbacks;
+/// Sets the algebra for the process. The struct is copied; both functions are called from any thread, must not unwind, and must
+/// live as long as the process. Call it before a context has the dialect. Without it, expressions are errors where they are
+/// parsed.
+MLIR_CAPI_EXPORTED void dynamoSetSizeCallbacks(const DynamoSizeCallbacks *callbacks);
+
+/// Whether the attribute is a size: an `i64`, or `#dynamo.expr`.
+MLIR_CAPI_EXPORTED bool dynamoSizeAttrIs(MlirAttribute attr);
+/// The size with this text, a number or `#dynamo.expr<text>`; null, with a diagnostic, where it is none.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoSizeAttrGet(MlirContext context, MlirStringRef text);
+/// Whether the attribute is `#dynamo.expr`. Its text, which the context owns, goes to `text` then.
+MLIR_CAPI_EXPORTED bool dynamoExprAttrGetText(MlirAttribute attr, MlirStringRef *text);
+/// `#dynamo.sizes` of attributes for which `dynamoSizeAttrIs` holds; `array<i64: …>` where all are numbers.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoSizesAttrGet(MlirContext context, intptr_t count, const MlirAttribute *sizes);
+/// How many sizes `#dynamo.sizes` has, or -1 where the attribute is another one (null among them).
+MLIR_CAPI_EXPORTED intptr_t dynamoSizesAttrGetCount(MlirAttribute attr);
+MLIR_CAPI_EXPORTED MlirAttribute dynamoSizesAttrGetSize(MlirAttribute attr, intptr_t index);
+/// `#dynamo.symbol<…>`; null, with a diagnostic, where the fields do not fit together.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoSymbolAttrGet(MlirContext context, const DynamoSymbol *fields);
+/// Whether the attribute is `#dynamo.symbol<…>`. Its fields go to `fields` then.
+MLIR_CAPI_EXPORTED bool dynamoSymbolAttrGetFields(MlirAttribute attr, DynamoSymbol *fields);
+/// Whether an expression was ever made in the context.
+MLIR_CAPI_EXPORTED bool dynamoContextHoldsExpressions(MlirContext context);
+/// The first operation, in or at `root`, that says an expression in its attributes or types, or in its blocks' arguments; null
+/// where there is none. The first of these expressions, which the context owns, goes to `text`.
+MLIR_CAPI_EXPORTED MlirOperation dynamoFindExpression(MlirOperation root, MlirStringRef *text);
+
 /// Adds this dialect and the upstream ones that dynamlir's pipelines use, with
 /// their interfaces, transform ops and translations to LLVM IR.
 MLIR_CAPI_EXPORTED void dynamoRegisterDialects(MlirDialectRegistry registry);
@@ -55,7 +123,7 @@ typedef struct {
 } DynamoOutput;
 /// Builds `#dynamo.output<…>`; null, after a diagnostic, where the fields do not fit together. The lists are copied.
 MLIR_CAPI_EXPORTED MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *fields);
-/// Whether the attribute is `#dynamo.output<…>`. Its fields, whose lists the context owns, go to `fields` then.
+/// Whether the attribute is `#dynamo.output<…>` of numbers. Its fields, whose lists the context owns, go to `fields` then.
 MLIR_CAPI_EXPORTED bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields);
 
 /// Builds `#dynamo.base<…>`; `kind` is a number of the enumeration `BaseKind`. Null, after a diagnostic, where the two do not fit together.

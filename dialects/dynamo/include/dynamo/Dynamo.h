@@ -17,8 +17,11 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TensorEncoding.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <atomic>
 
 #include "dynamo/DynamoEnums.h.inc"
 
@@ -30,6 +33,24 @@
 
 #define GET_TYPEDEF_CLASSES
 #include "dynamo/DynamoTypes.h.inc"
+
+namespace dynamlir::dynamo {
+/// Whether an attribute is a size: an i64 or an expression.
+bool isSize(mlir::Attribute attribute);
+
+/// Where expressions are in use: each symbol that the operation names is declared by the function around it, and an
+/// elementwise operation has one shape.
+llvm::LogicalResult verifySizes(mlir::Operation *op);
+
+template <typename ConcreteType>
+class HoldsSizes : public mlir::OpTrait::TraitBase<ConcreteType, HoldsSizes> {
+public:
+  static llvm::LogicalResult verifyTrait(mlir::Operation *op) {
+    auto *dialect = static_cast<DynamoDialect *>(op->getDialect());
+    return dialect->holdsExpressions() ? verifySizes(op) : llvm::success();
+  }
+};
+} // namespace dynamlir::dynamo
 
 #define GET_OP_CLASSES
 #include "dynamo/DynamoOps.h.inc"

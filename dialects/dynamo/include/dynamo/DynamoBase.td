@@ -36,7 +36,10 @@ def Dynamo_Dialect : Dialect {
 
     Element types are those of torch: `f64`, `f32`, `bf16`, `f16`, `i64`,
     `i32`, `i16`, `i8` (int8), `ui8` (uint8) and `i1` (bool). Sizes may be
-    unknown (`?`); a check that needs a size that is unknown is left out.
+    unknown (`?`); a check that needs a size that is unknown is left out. Sizes
+    may be expressions over symbols, `tensor<?x4xf32, #dynamo.sizes<s0, 4>>`,
+    which `dynamo.symbols` of the function declares; then equalities must hold
+    for all values of the symbols, and bounds must hold for some.
   }];
   let cppNamespace = "::dynamlir::dynamo";
   let useDefaultTypePrinterParser = 1;
@@ -50,6 +53,8 @@ def Dynamo_Dialect : Dialect {
     // Of a graph function: what the user gets, of what it is a view, how often results were written, whether numbers are drawn.
     "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs, "::mlir::ArrayAttr":$bases,
     "::mlir::DenseI64ArrayAttr":$versions, "::mlir::UnitAttr":$random,
+    // Of any function: the symbols in its sizes.
+    "::mlir::ArrayAttr":$symbols,
     // Of its arguments, beside their layouts: how often eager counts a write, whether a gradient is wanted.
     "::mlir::IntegerAttr":$version_bumps, "::mlir::UnitAttr":$requires_grad,
     // Of its arguments and results (stages 00 to 04).
@@ -74,6 +79,16 @@ def Dynamo_Dialect : Dialect {
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
+  // Whether an expression was ever made in the context: where none was, nothing looks for symbols.
+  let extraClassDeclaration = [{
+    bool holdsExpressions() const { return expressions.load(::std::memory_order_relaxed); }
+    void noteExpression() { expressions.store(true, ::std::memory_order_relaxed); }
+
+  private:
+    ::std::atomic<bool> expressions{false};
+
+  public:
+  }];
 }
 
 // The element types of torch that dynamlir compiles. `i8` is torch's int8,

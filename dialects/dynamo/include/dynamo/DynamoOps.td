@@ -17,7 +17,7 @@ include "mlir/IR/SymbolInterfaces.td"
 
 def Dynamo_AnyTensor : AnyTypeOf<[Dynamo_MutableTensorType, AnyRankedTensor]>;
 
-def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
+def Dynamo_AtenOp : Dynamo_Op<"aten"> {
   let summary = "a call of one ATen operator";
   let description = [{
     The one open op: `schema` names the operator and overload, `args` holds all
@@ -58,7 +58,7 @@ def Dynamo_AtenOp : Op<Dynamo_Dialect, "aten"> {
   let hasVerifier = 1;
 }
 
-def Dynamo_YieldOp : Op<Dynamo_Dialect, "yield", [Pure, Terminator, HasParent<"AtenOp">]> {
+def Dynamo_YieldOp : Dynamo_Op<"yield", [Pure, Terminator, HasParent<"AtenOp">]> {
   let summary = "the results of the code of an ATen operator";
   let description = [{
     ```mlir
@@ -69,20 +69,21 @@ def Dynamo_YieldOp : Op<Dynamo_Dialect, "yield", [Pure, Terminator, HasParent<"A
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Dynamo_CheckRangeOp : Op<Dynamo_Dialect, "check_range"> {
+def Dynamo_CheckRangeOp : Dynamo_Op<"check_range"> {
   let summary = "fail unless low <= x < high for every element";
   let description = [{
     On tensors it returns its operand, so that what relies on the check comes
     after it. A failure happens before anything of the caller's is written: the
-    graph then runs as eager, which raises its own error.
+    graph then runs as eager, which raises its own error. Both bounds may be
+    expressions.
 
     ```mlir
     %i = dynamo.check_range %index in [0, 10) "index out of range" : (tensor<4xi64>) -> tensor<4xi64>
     ```
   }];
-  let arguments = (ins AnyTypeOf<[Dynamo_IndexTensor, AnyStridedMemRef]>:$operand, I64Attr:$low, I64Attr:$high, StrAttr:$message);
+  let arguments = (ins AnyTypeOf<[Dynamo_IndexTensor, AnyStridedMemRef]>:$operand, Dynamo_Size:$low, Dynamo_Size:$high, StrAttr:$message);
   let results = (outs Variadic<Dynamo_IndexTensor>:$checked);
-  let assemblyFormat = "$operand `in` `[` $low `,` $high `)` $message attr-dict `:` functional-type($operand, $checked)";
+  let assemblyFormat = "$operand `in` `[` custom<Size>($low) `,` custom<Size>($high) `)` $message attr-dict `:` functional-type($operand, $checked)";
   let hasVerifier = 1;
 }
 
@@ -92,7 +93,7 @@ def Dynamo_CheckRangeOp : Op<Dynamo_Dialect, "check_range"> {
 
 def Dynamo_Launchable : AnyTypeOf<[AnyRankedTensor, AnyStridedMemRef]>;
 
-def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Dynamo_LaunchOp : Dynamo_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "run a kernel function";
   let description = [{
     On tensors it returns the kernel's results. On memrefs it has no results:
@@ -104,63 +105,78 @@ def Dynamo_LaunchOp : Op<Dynamo_Dialect, "launch", [DeclareOpInterfaceMethods<Sy
     offset is its own. What a kernel takes stands in its argument types, or in
     `dynamo.signature = (inputs) -> (outputs)` once those are bare pointers.
 
+    Where sizes are expressions, a kernel gets those that it needs as `index`
+    arguments after its memrefs, in the order of `sizes`.
+
     ```mlir
     %r = dynamo.launch @kernels::@add_0(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     dynamo.launch @kernels::@add_0(%x, %y, %out) : (memref<4xf32>, memref<4xf32>, memref<4xf32>) -> ()
+    dynamo.launch @kernels::@exp_0(%x, %out) sizes [s0] : (memref<?x4xf32>, memref<?x4xf32>) -> ()
     ```
   }];
-  let arguments = (ins SymbolRefAttr:$kernel, Variadic<Dynamo_Launchable>:$inputs);
+  let arguments = (ins SymbolRefAttr:$kernel, Variadic<Dynamo_Launchable>:$inputs, OptionalAttr<Dynamo_SizeArray>:$sizes);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
-  let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
+  let assemblyFormat = "$kernel `(` $inputs `)` (`sizes` custom<SizeArray>($sizes)^)? attr-dict `:` functional-type($inputs, $outputs)";
   let hasVerifier = 1;
 }
 
-def Dynamo_WorkspaceOp : Op<Dynamo_Dialect, "workspace", [Pure]> {
+def Dynamo_WorkspaceOp : Dynamo_Op<"workspace", [Pure]> {
   let summary = "the graph's arena, 64-byte aligned";
   let description = [{
-    One piece of memory for everything that does not outlive the call.
+    One piece of memory for everything that does not outlive the call. Its
+    size stands in its type, or is an expression.
 
     ```mlir
     %ws = dynamo.workspace : memref<1024xi8>
+    %ws = dynamo.workspace bytes s0*32 : memref<?xi8>
     ```
   }];
+  let arguments = (ins OptionalAttr<Dynamo_Size>:$bytes);
   let results = (outs MemRefRankOf<[I8], [1]>:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "(`bytes` custom<Size>($bytes)^)? attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
-def Dynamo_BufferOp : Op<Dynamo_Dialect, "buffer", [Pure]> {
+def Dynamo_BufferOp : Dynamo_Op<"buffer", [Pure]> {
   let summary = "a buffer at a byte offset of the workspace";
   let description = [{
     Buffers whose values live at different times may overlap. A buffer of
-    static shape lies inside the workspace, aligned to its elements.
+    static shape lies inside the workspace, aligned to its elements. What is
+    `?` in the type is an expression in `sizes` and `strides`; strides may be
+    left out where they are row-major.
 
     ```mlir
     %b = dynamo.buffer %ws[64] : memref<1024xi8> -> memref<4x8xf32>
+    %c = dynamo.buffer %ws[s0*32] sizes [s0, 8] : memref<?xi8> -> memref<?x8xf32>
     ```
   }];
-  let arguments = (ins MemRefRankOf<[I8], [1]>:$workspace, I64Attr:$byte_offset);
+  let arguments = (ins MemRefRankOf<[I8], [1]>:$workspace, Dynamo_Size:$byte_offset, OptionalAttr<Dynamo_SizeArray>:$sizes,
+                       OptionalAttr<Dynamo_SizeArray>:$strides);
   let results = (outs AnyStridedMemRef:$result);
-  let assemblyFormat = "$workspace `[` $byte_offset `]` attr-dict `:` type($workspace) `->` type($result)";
+  let assemblyFormat = "$workspace `[` custom<Size>($byte_offset) `]` (`sizes` custom<SizeArray>($sizes)^)? (`strides` custom<SizeArray>($strides)^)? attr-dict `:` type($workspace) `->` type($result)";
   let hasVerifier = 1;
 }
 
-def Dynamo_OutputBufferOp : Op<Dynamo_Dialect, "output_buffer"> {
+def Dynamo_OutputBufferOp : Dynamo_Op<"output_buffer"> {
   let summary = "the memory of a fresh torch tensor that the graph returns";
   let description = [{
+    `sizes` and `strides` are those of `dynamo.buffer`.
+
     ```mlir
     %o = dynamo.output_buffer : memref<4x8xf32>
+    %p = dynamo.output_buffer sizes [s0, s1] strides [1, s0] : memref<?x?xf32, strided<[1, ?]>>
     ```
   }];
+  let arguments = (ins OptionalAttr<Dynamo_SizeArray>:$sizes, OptionalAttr<Dynamo_SizeArray>:$strides);
   let results = (outs AnyStridedMemRef:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "(`sizes` custom<SizeArray>($sizes)^)? (`strides` custom<SizeArray>($strides)^)? attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
 def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "route", [
     I32EnumAttrCase<"c_shim", 0>, I32EnumAttrCase<"dispatcher", 1>, I32EnumAttrCase<"python", 2>]>;
 
-def Dynamo_ExternOp : Op<Dynamo_Dialect, "extern", [AttrSizedOperandSegments]> {
+def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
   let summary = "call an ATen operator through libtorch";
   let description = [{
     With `outs` the operator writes there and has no results; else it allocates
@@ -181,7 +197,7 @@ def Dynamo_ExternOp : Op<Dynamo_Dialect, "extern", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Dynamo_CommitOp : Op<Dynamo_Dialect, "commit"> {
+def Dynamo_CommitOp : Dynamo_Op<"commit"> {
   let summary = "from here on the caller's tensors are written";
   let description = [{ An error before it leaves no trace; nothing after it can fail. }];
   let assemblyFormat = "attr-dict";

@@ -17,7 +17,7 @@ include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 
 class Prim<string mnemonic, list<Trait> traits = []>
-    : Op<Dynamo_Dialect, mnemonic, !listconcat([Pure], traits)>;
+    : Dynamo_Op<mnemonic, !listconcat([Pure], traits)>;
 
 //===----------------------------------------------------------------------===//
 // Pointwise, one operand
@@ -269,8 +269,8 @@ def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; sizes stan
     %odd = dynamo.slice %x starts [1] steps [2] : tensor<6xf32> -> tensor<3xf32>
     ```
   }];
-  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$steps);
-  let assemblyFormat = "$operand `starts` $starts `steps` $steps attr-dict `:` type($operand) `->` type($result)";
+  let arguments = (ins Dynamo_Tensor:$operand, Dynamo_SizeArray:$starts, DenseI64ArrayAttr:$steps);
+  let assemblyFormat = "$operand `starts` custom<SizeArray>($starts) `steps` $steps attr-dict `:` type($operand) `->` type($result)";
   let hasFolder = 1;
 }
 
@@ -298,28 +298,30 @@ def Dynamo_ConcatenateOp : ShapePrim<"concatenate", "operands one after another 
 
 def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (high) each dimension"> {
   let description = [{
-    `low` and `high` are not negative: cropping is `dynamo.slice`.
+    `low` and `high` are not negative: cropping is `dynamo.slice`. They may be
+    expressions.
 
     ```mlir
     %r = dynamo.pad %x low [1] high [2] value 0.0 : f32 : tensor<3xf32> -> tensor<6xf32>
     ```
   }];
-  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, TypedAttrInterface:$value);
-  let assemblyFormat = "$operand `low` $low `high` $high `value` $value attr-dict `:` type($operand) `->` type($result)";
+  let arguments = (ins Dynamo_Tensor:$operand, Dynamo_SizeArray:$low, Dynamo_SizeArray:$high, TypedAttrInterface:$value);
+  let assemblyFormat = "$operand `low` custom<SizeArray>($low) `high` custom<SizeArray>($high) `value` $value attr-dict `:` type($operand) `->` type($result)";
 }
 
 def Dynamo_AsStridedOp : ShapePrim<"as_strided", "element i is operand.flat[offset + Σ i_k · strides_k]"> {
   let description = [{
     `operand.flat` is the operand in row-major order. Functionalization writes
     it for a view of a storage that is mutated elsewhere. Offset and strides
-    are not negative, and the window lies inside the operand.
+    are not negative, and the window lies inside the operand. They may be
+    expressions.
 
     ```mlir
     %diagonal = dynamo.as_strided %x strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
     ```
   }];
-  let arguments = (ins Dynamo_Tensor:$operand, DenseI64ArrayAttr:$strides, I64Attr:$offset);
-  let assemblyFormat = "$operand `strides` $strides `offset` $offset attr-dict `:` type($operand) `->` type($result)";
+  let arguments = (ins Dynamo_Tensor:$operand, Dynamo_SizeArray:$strides, Dynamo_Size:$offset);
+  let assemblyFormat = "$operand `strides` custom<SizeArray>($strides) `offset` custom<Size>($offset) attr-dict `:` type($operand) `->` type($result)";
 }
 
 def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with source written through the window that as_strided would read"> {
@@ -331,8 +333,8 @@ def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with sourc
            : tensor<3x3xf32>, tensor<3xf32> -> tensor<3x3xf32>
     ```
   }];
-  let arguments = (ins Dynamo_Tensor:$base, Dynamo_Tensor:$source, DenseI64ArrayAttr:$strides, I64Attr:$offset);
-  let assemblyFormat = "$base `,` $source `strides` $strides `offset` $offset attr-dict `:` type($base) `,` type($source) `->` type($result)";
+  let arguments = (ins Dynamo_Tensor:$base, Dynamo_Tensor:$source, Dynamo_SizeArray:$strides, Dynamo_Size:$offset);
+  let assemblyFormat = "$base `,` $source `strides` custom<SizeArray>($strides) `offset` custom<Size>($offset) attr-dict `:` type($base) `,` type($source) `->` type($result)";
 }
 
 def Dynamo_GatherOp : Prim<"gather"> {

@@ -1,0 +1,90 @@
+//! The algebra of sizes for the dialect's C++: `crates/shapes`, behind two functions.
+
+use std::{
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+    slice,
+    sync::Once,
+};
+
+use dynamlir_shapes::{Dim, Interval, Predicate, Relation, Scope, Symbol, SymbolInfo};
+use mlir_sys::MlirStringRef;
+
+use crate::{
+    ffi::{self, SizeTake},
+    ir::{str_ref, to_string},
+};
+
+/// Gives C++ the algebra; safe to call more than once. Everything that makes a context or a registry with the dialect does so.
+pub fn register() {
+    static ONCE: Once = Once::new();
+    let callbacks = ffi::SizeCallbacks { read, decide };
+    // SAFETY: the struct is copied, the functions are statics; contexts that have the dialect are made after this.
+    ONCE.call_once(|| unsafe { ffi::dynamoSetSizeCallbacks(&raw const callbacks) });
+}
+
+/// Entered by C++: reads a size, and gives it to `take`. Nothing unwinds out of it.
+unsafe extern "C" fn read(text: MlirStringRef, take: SizeTake, user_data: *mut c_void) {
+    let mut size = ffi::Size {
+        is_number: false,
+        number: 0,
+        text: str_ref(""),
+        symbols: std::ptr::null(),
+        num_symbols: 0,
+        fault: str_ref(""),
+        position: 0,
+    };
+    let parsed = catch_unwind(|| to_string(text).parse::<Dim>());
+    let (symbols, written): (Vec<i64>, String);
+    match parsed {
+        Ok(Ok(dim)) => {
+            symbols = dim.to_expr().symbols().into_iter().map(|symbol| symbol.0.into()).collect();
+            written = dim.to_string();
+            (size.is_number, size.number) = (dim.known().is_some(), dim.known().unwrap_or_default());
+            (size.text, size.symbols, size.num_symbols) = (str_ref(&written), symbols.as_ptr(), symbols.len() as isize);
+        }
+        Ok(Err(error)) => {
+            written = error.fault.to_string();
+            (size.fault, size.position) = (str_ref(&written), error.position as isize);
+        }
+        Err(_) => size.fault = str_ref("internal error in the reader of sizes"),
+    }
+    // SAFETY: what the size points to lives through the call; the pointer is the caller's own.
+    unsafe { take(&raw const size, user_data) };
+}
+
+/// Entered by C++: whether a relation holds for all values of the symbols (1), for none (0), or one cannot say (-1).
+unsafe extern "C" fn decide(
+    symbols: *const ffi::SymbolFields,
+    num_symbols: isize,
+    relation: ffi::SizeRelation,
+    left: MlirStringRef,
+    right: MlirStringRef,
+) -> i32 {
+    let symbols = match usize::try_from(num_symbols) {
+        // SAFETY: as many as the caller says, borrowed for the call.
+        Ok(count) if count > 0 => unsafe { slice::from_raw_parts(symbols, count) },
+        _ => &[],
+    };
+    let answer = catch_unwind(AssertUnwindSafe(|| {
+        let mut scope = Scope::new();
+        for fields in symbols {
+            if let Ok(number) = u32::try_from(fields.number) {
+                scope.declare(Symbol(number), info(fields));
+            }
+        }
+        let relation = match relation {
+            ffi::SizeRelation::Equal => Relation::Eq,
+            ffi::SizeRelation::Less => Relation::Lt,
+            ffi::SizeRelation::LessOrEqual => Relation::Le,
+        };
+        let [left, right] = [left, right].map(|text| to_string(text).parse::<Dim>().ok());
+        scope.decide(&Predicate::new(left?, relation, right?))
+    }));
+    answer.ok().flatten().map_or(-1, i32::from)
+}
+
+/// What the fields of a declaration say is known of its symbol.
+pub(super) fn info(fields: &ffi::SymbolFields) -> SymbolInfo {
+    SymbolInfo { range: Interval::new(fields.min, fields.max), hint: (fields.hint >= 0).then_some(fields.hint), divisor: fields.divisor }
+}
