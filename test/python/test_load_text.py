@@ -89,3 +89,55 @@ def test_without_a_python_to_start_nothing_is_tried(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no function has the attribute"):
         dynamlir.load(written(tmp_path, WRONG["no graph"]))
     assert parsing._child is None
+
+
+ROWS = "tensor<?x4xf32, #dynamo.sizes<s0, 4>>"
+STRIDES = "{dynamo.strides = array<i64: 4, 1>}"
+ENTRY = (
+    "dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], "
+    "dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]"
+)
+KERNEL = "dynamo.kernel, dynamo.signature = (memref<?x4xf32>) -> (memref<?x4xf32>)"
+
+# Texts whose sizes are expressions, and what is said of them.
+SYMBOLIC = {
+    "02-prims": (
+        f"func.func @main(%x: {ROWS} {STRIDES}) -> ({ROWS} {STRIDES}) "
+        f"attributes {{{ENTRY}}} {{ %0 = dynamo.exp %x : {ROWS}  return %0 : {ROWS} }}",
+        r"dynamo-\w+ takes sizes that are numbers; this is s0",
+    ),
+    "03-kernels": (
+        f"func.func @main(%x: {ROWS}) -> {ROWS} attributes {{{ENTRY}}} {{ "
+        f"%0 = dynamo.launch @kernels::@exp_0(%x) : ({ROWS}) -> {ROWS}  return %0 : {ROWS} }}\n"
+        f"module @kernels {{ func.func @exp_0(%x: {ROWS}) -> {ROWS} attributes {{dynamo.kernel, "
+        "dynamo.domain = #dynamo.sizes<s0, 4>, dynamo.reduced_dims = array<i64>, "
+        "dynamo.symbols = [#dynamo.symbol<s0>]} "
+        f"{{ %0 = dynamo.exp %x : {ROWS}  return %0 : {ROWS} }} }}",
+        r"dynamo-\w+(-\w+)? takes sizes that are numbers; this is s0",
+    ),
+    "08-llvm": (
+        f"func.func @main(%x: memref<?x4xf32>) -> memref<?x4xf32> attributes {{{ENTRY}}} {{ "
+        "%o = dynamo.output_buffer sizes [s0, 4] : memref<?x4xf32>  "
+        "dynamo.launch @kernels::@k(%x, %o) sizes [s0] : (memref<?x4xf32>, memref<?x4xf32>) -> ()  "
+        "dynamo.commit  return %o : memref<?x4xf32> }\n"
+        "module @kernels { llvm.func @k(%x: !llvm.ptr, %o: !llvm.ptr, %n: i64) "
+        f"attributes {{{KERNEL}}} {{ llvm.return }} }}",
+        r"dynamo\.output_buffer .*: says the size s0: a plan runs where all sizes are numbers",
+    ),
+    "an unknown symbol": (
+        f"func.func @main(%x: {ROWS}) -> {ROWS} attributes {{dynamo.entry}} {{ return %x : {ROWS} }}",
+        r"names the symbol s0, which 'dynamo\.symbols' of @main does not declare",
+    ),
+    "a division by zero": (
+        "func.func @main(%x: tensor<?xf32, #dynamo.sizes<s0 mod 0>>) { return }",
+        r"division by zero",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_sizes_that_are_expressions_are_told_about(name, tmp_path):
+    text, message = SYMBOLIC[name]
+    file = f"{name}.mlir" if name[0].isdigit() else "text.mlir"
+    with pytest.raises(ValueError, match=message):
+        dynamlir.load(written(tmp_path, text, file))

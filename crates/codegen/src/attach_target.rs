@@ -13,7 +13,7 @@
 use dynamlir_dialect::{
     ir::{Op, Target},
     ops,
-    pass::{Options, Pass, PassError, PassResult, Run},
+    pass::{Options, Pass, PassError, PassResult, Run, Takes},
     pass_options,
 };
 
@@ -23,6 +23,7 @@ use crate::target::{host, vector_bits};
 pub static PASS: Pass = Pass {
     name: "dynamo-attach-target",
     description: "Say on a module what its kernels are made for",
+    takes: Takes::Symbols,
     options: AttachTargetOptions::DECLARED,
     statistics: &[],
     run,

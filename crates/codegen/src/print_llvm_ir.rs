@@ -6,7 +6,7 @@
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::llvm,
 };
 
@@ -16,6 +16,7 @@ use crate::llvm::{Options, to_llvm_ir};
 pub static PASS: Pass = Pass {
     name: "dynamo-print-llvm-ir",
     description: "Print the kernels of stage 08 as LLVM IR for the module's target",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[PRINTED],
     run,

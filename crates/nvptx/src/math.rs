@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Value},
-    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::{gpu, math},
 };
@@ -26,6 +26,7 @@ use crate::libdevice;
 pub const PASS: Pass = Pass {
     name: "dynamo-gpu-math",
     description: "Write math functions as what the GPU has",
+    takes: Takes::Lowered,
     options: MathOptions::DECLARED,
     statistics: &[REWRITTEN],
     run,

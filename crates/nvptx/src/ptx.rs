@@ -10,7 +10,7 @@ use dynamlir_codegen::{Error as CodegenError, bridge::translate};
 use dynamlir_dialect::{
     ir::{self, Attr, Block, Builder, Op},
     ops,
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::gpu,
 };
@@ -33,6 +33,7 @@ use crate::{
 pub const PASS: Pass = Pass {
     name: "dynamo-gpu-to-ptx",
     description: "Compile GPU modules of the NVVM dialect to PTX",
+    takes: Takes::Lowered,
     options: PtxOptions::DECLARED,
     statistics: &[COMPILED],
     run,

@@ -22,7 +22,7 @@
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
     ops,
-    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::func,
 };
@@ -33,6 +33,7 @@ use crate::{kernel::Kernel, matmul};
 pub const PASS: Pass = Pass {
     name: "dynamo-schedule-gpu",
     description: "Decide which GPU thread computes which elements of a kernel",
+    takes: Takes::Numbers,
     options: ScheduleOptions::DECLARED,
     statistics: &[SCHEDULED, REFUSED],
     run,

@@ -3,12 +3,13 @@
 use dynamlir_dialect::{
     ir::Op,
     opt::{self, Upstream},
-    pass::{Pass, PassResult, Run, register},
+    pass::{Pass, PassResult, Run, Takes, register},
 };
 use std::process::exit;
 
 /// For the test that a bug in a pass is a diagnostic, not an abort.
-static PANIC: Pass = Pass { name: "dynamo-test-panic", description: "Test only: panic", options: &[], statistics: &[], run: panics };
+static PANIC: Pass =
+    Pass { name: "dynamo-test-panic", description: "Test only: panic", takes: Takes::Symbols, options: &[], statistics: &[], run: panics };
 
 #[expect(clippy::panic_in_result_fn, reason = "it is what the pass is for")]
 fn panics(_module: Op, _run: &Run) -> PassResult {

@@ -8,7 +8,7 @@
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Value},
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::llvm,
 };
 
@@ -16,6 +16,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-alias-scopes",
     description: "Annotate loads and stores with the alias scopes of the kernel's arguments",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[ANNOTATED],
     run,

@@ -9,7 +9,7 @@
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
-    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::{arith::CmpF, math},
 };
@@ -19,6 +19,7 @@ use std::ops::Deref;
 pub const PASS: Pass = Pass {
     name: "dynamo-approximate-math",
     description: "Expand exp and erf on f32 into arithmetic",
+    takes: Takes::Lowered,
     options: ApproximateMathOptions::DECLARED,
     statistics: &[EXPANDED],
     run,

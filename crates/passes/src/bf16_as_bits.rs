@@ -19,7 +19,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{arith, func, memref, scf},
 };
 
@@ -27,6 +27,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-bf16-as-bits",
     description: "Keep bf16 numbers as 16-bit integers in kernels",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[CHANGED],
     run,

@@ -11,7 +11,7 @@
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{arith::CmpF, math},
 };
 use std::{
@@ -23,6 +23,7 @@ use std::{
 pub const PASS: Pass = Pass {
     name: "dynamo-edge-math",
     description: "Rewrite math functions whose vector variants err at the edges",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[REWRITTEN],
     run,

@@ -11,7 +11,7 @@
 
 use dynamlir_dialect::{
     ir::{AffineMap, Builder, DYNAMIC, Op, Type},
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::memref,
 };
 
@@ -19,6 +19,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-expand-copies",
     description: "Turn copies between strided buffers into linalg.generic",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[EXPANDED],
     run,

@@ -13,7 +13,7 @@
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::{OMP_PARALLEL, func, memref},
 };
 
@@ -21,6 +21,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-hoist-scratch",
     description: "Move stack buffers of kernels to the start of the parallel region or function",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[HOISTED, FREED],
     run,

@@ -20,7 +20,7 @@
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{
         arith::{self, CmpF},
         llvm, math,
@@ -31,6 +31,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-legalize-arith",
     description: "Rewrite minima, maxima, one-instruction math and bf16 rounding for LLVM",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[REWRITTEN],
     run,

@@ -6,7 +6,7 @@
 
 use dynamlir_dialect::{
     ir::Op,
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::scf,
 };
 
@@ -14,6 +14,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-loop-locations",
     description: "Give loop variables the location of their loop",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[LOCATED],
     run,

@@ -30,7 +30,7 @@
 use dynamlir_dialect::{
     ir::{Builder, DYNAMIC, Op, Type, Value},
     ops,
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::{arith, linalg, memref, scf, vector},
 };
 
@@ -38,6 +38,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-prefetch",
     description: "Prefetch in the loops that schedules have marked",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[PREFETCHED],
     run,

@@ -39,7 +39,7 @@ mod vectors;
 use dynamlir_dialect::{
     ir::{Op, Target},
     ops,
-    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options, transform,
     upstream::func,
 };
@@ -53,6 +53,7 @@ use domain::{Kernel, Phase};
 pub const PASS: Pass = Pass {
     name: "dynamo-schedule",
     description: "Tile kernels and fuse their phases by transform-dialect schedules",
+    takes: Takes::Numbers,
     options: ScheduleOptions::DECLARED,
     statistics: &[SCHEDULED, UNSCHEDULED],
     run,

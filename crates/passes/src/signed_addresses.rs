@@ -18,7 +18,7 @@
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
     ops::BACKWARD,
-    pass::{Pass, PassResult, Run, Statistic},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{func, gpu, llvm},
 };
 
@@ -26,6 +26,7 @@ use dynamlir_dialect::{
 pub const MARK: Pass = Pass {
     name: "dynamo-mark-backward",
     description: "Mark kernels that read or write by negative strides",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[MARKED],
     run: mark,
@@ -35,6 +36,7 @@ pub const MARK: Pass = Pass {
 pub const PASS: Pass = Pass {
     name: "dynamo-signed-addresses",
     description: "Clear the overflow flags of the address arithmetic of marked kernels",
+    takes: Takes::Lowered,
     options: &[],
     statistics: &[CLEARED],
     run: clear,

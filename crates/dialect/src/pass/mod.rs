@@ -19,7 +19,11 @@ pub use options::{Given, OptionSpec, OptionType, Options, Run, Statistic, Value}
 
 use crate::{
     ffi,
-    ir::{self, Loc, Op},
+    ir::{
+        self, Loc, Op,
+        sizes::{find_expression, holds_expressions},
+    },
+    program::{KERNELS, kernels_module},
 };
 
 /// Why a pass gave up, and where.
@@ -70,12 +74,25 @@ impl PassError {
 /// What a pass returns.
 pub type PassResult = Result<(), PassError>;
 
+/// Which sizes a pass takes. What it does not take is an error at the operation that says it, before the pass runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Numbers.
+    Numbers,
+    /// Numbers and expressions.
+    Symbols,
+    /// Values: it works on kernels as loops, whose sizes are numbers or arguments. Around kernels there may be expressions.
+    Lowered,
+}
+
 /// A pass on `builtin.module`.
 pub struct Pass {
     /// Command-line name, `dynamo-…`.
     pub name: &'static str,
     /// One line.
     pub description: &'static str,
+    /// Which sizes it takes.
+    pub takes: Takes,
     /// Its options: `DECLARED` of a struct that [`pass_options!`](crate::pass_options) has written.
     pub options: &'static [OptionSpec],
     /// What it counts.
@@ -133,6 +150,22 @@ impl Declarations {
     }
 }
 
+/// Whether the pass takes the sizes of the module. Where there is no expression in the context, that is a look at a flag.
+fn check_sizes(pass: &Pass, module: Op) -> PassResult {
+    let looked_at = match pass.takes {
+        _ if !holds_expressions(module.ctx()) => None,
+        Takes::Symbols => None,
+        Takes::Numbers => Some(module),
+        // The module is that of the kernels, or holds it.
+        Takes::Lowered if module.symbol().as_deref() == Some(KERNELS) => Some(module),
+        Takes::Lowered => kernels_module(module),
+    };
+    match looked_at.and_then(find_expression) {
+        Some((op, size)) => Err(PassError::at(op, format!("{} takes sizes that are numbers; this is {size}", pass.name))),
+        None => Ok(()),
+    }
+}
+
 /// Entered by C++; nothing unwinds out of it.
 unsafe extern "C" fn trampoline(
     module: MlirOperation,
@@ -153,7 +186,10 @@ unsafe extern "C" fn trampoline(
     };
     let given = Given(pass.options.iter().enumerate().map(read).collect());
     let run = Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]) };
-    let outcome = catch_unwind(AssertUnwindSafe(|| (pass.run)(module, &run)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        check_sizes(pass, module)?;
+        (pass.run)(module, &run)
+    }));
     ir::retired::free(module.ctx());
     for (index, count) in run.counted.borrow().iter().enumerate() {
         // SAFETY: there is room for each statistic that was declared.

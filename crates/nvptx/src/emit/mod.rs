@@ -19,7 +19,7 @@ mod rows;
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type},
     ops as dynamo,
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::{func, gpu, llvm},
 };
 
@@ -34,6 +34,7 @@ use crate::{
 pub const PASS: Pass = Pass {
     name: "dynamo-to-gpu",
     description: "Write scheduled kernels as the code of one GPU thread",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[WRITTEN],
     run,

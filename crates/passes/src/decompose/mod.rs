@@ -60,7 +60,7 @@ mod window;
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Target, Value},
     ops::{self, AtenOp, YieldOp},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
 use std::collections::HashMap;
@@ -115,6 +115,7 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
 pub const PASS: Pass = Pass {
     name: "dynamo-decompose",
     description: "Lower ATen ops to primitive ops",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[LOWERED, INLINED, LEFT],
     run,

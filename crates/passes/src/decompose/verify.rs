@@ -6,7 +6,7 @@
 use dynamlir_dialect::{
     ir::{Block, Op, Type, Value},
     ops::{AtenOp, DynamoOp, DynamoOp as D, FullOp},
-    pass::{Pass, PassError, PassResult, Run},
+    pass::{Pass, PassError, PassResult, Run, Takes},
     upstream::{MODULE, func},
 };
 
@@ -14,6 +14,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-prims",
     description: "Check that a module is at stage 02: primitives and extern calls on builtin tensors",
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[],
     run,

@@ -44,7 +44,7 @@ use std::collections::HashMap;
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
     ops::{self, AtenOp},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
 use dynamlir_reasons::ALIASING;
@@ -55,6 +55,7 @@ use self::{base::Base, call::FunctionalCall, coordinates::shown, storage::Aliasi
 pub const PASS: Pass = Pass {
     name: "dynamo-functionalize",
     description: "Turn ATen ops on mutable, aliasing tensors into value semantics",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[TRANSLATED],
     run,

@@ -7,7 +7,7 @@
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Value},
     ops::{self, AtenOp},
-    pass::{Pass, PassError, PassResult, Run},
+    pass::{Pass, PassError, PassResult, Run, Takes},
     upstream::func::{self, function_type},
 };
 
@@ -15,6 +15,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-functional",
     description: "Check that a module is at stage 01: value semantics, layouts and outputs as attributes",
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[],
     run,

@@ -27,7 +27,7 @@ use crate::anchors;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     ops::{AtenOp, BroadcastOp, DynamoOp, GatherOp},
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::func,
 };
@@ -36,6 +36,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-fuse",
     description: "Group primitives into kernel functions called by dynamo.launch; equal kernels become one",
+    takes: Takes::Numbers,
     options: FuseOptions::DECLARED,
     statistics: &[KERNELS, MERGED],
     run,

@@ -13,7 +13,7 @@ use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
     ir::{Block, Op, Value},
     ops::{self, BroadcastOp},
-    pass::{Pass, PassError, PassResult, Run},
+    pass::{Pass, PassError, PassResult, Run, Takes},
     program::kernels,
     upstream::func,
 };
@@ -22,6 +22,7 @@ use dynamlir_dialect::{
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-kernels",
     description: "Check the contract of kernel functions and their launches",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[],
     run,

@@ -77,6 +77,12 @@ struct Planner<'a> {
 pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
     let block = main.body().ok_or_else(|| PassError::at(main, "the graph function has no body"))?;
     let ret = block.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
+    let makers = block.ops().into_iter().map(|op| (op, op.results()));
+    for (op, values) in std::iter::once((main, block.args())).chain(makers) {
+        if let Some(value) = values.into_iter().find(|value| value.ty().is_open()) {
+            return Err(PassError::at(op, format!("dynamo-plan takes sizes that are numbers; this has {}", value.ty())));
+        }
+    }
     let ctx = main.ctx();
 
     let arg_windows: Vec<Window> = (0..block.args().len())

@@ -21,7 +21,7 @@ use std::{collections::HashMap, rc::Rc};
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Target},
     ops::{self, DynamoOp},
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     program::{KERNELS, entries, kernels_module},
     upstream::MODULE,
 };
@@ -35,6 +35,7 @@ type Window = dynamlir_shapes::Window<i64>;
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
     description: "Turn entries into buffers, views and launches, and give kernels their layouts",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
     run,

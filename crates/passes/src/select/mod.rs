@@ -25,7 +25,7 @@ mod taps;
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Target, Value},
     ops::{AtenOp, DynamoOp, MaxPoolOp, YieldOp},
-    pass::{Options, Pass, PassResult, Run, Statistic},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::func,
 };
@@ -39,6 +39,7 @@ use crate::{
 pub const PASS: Pass = Pass {
     name: "dynamo-select",
     description: "Choose between the library's call and code for each ATen op that has both",
+    takes: Takes::Numbers,
     options: SelectOptions::DECLARED,
     statistics: &[CODE, LIBRARY],
     run,

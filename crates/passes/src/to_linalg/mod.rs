@@ -46,7 +46,7 @@ mod scatter;
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
     ops,
-    pass::{Pass, PassError, PassResult, Run, Statistic},
+    pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::{bufferization, func, llvm},
 };
 
@@ -59,6 +59,7 @@ use scalar::Library;
 pub const PASS: Pass = Pass {
     name: "dynamo-to-linalg",
     description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
+    takes: Takes::Numbers,
     options: &[],
     statistics: &[LOWERED],
     run,
