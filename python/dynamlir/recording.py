@@ -126,7 +126,7 @@ class OutputRecord:
     id: int = -1
     version: int = 0
     base: Base | None = None
-    """What it is a view of; None for what is no view."""
+    """What it is a view of; None for what is not a view."""
     const: Any = None
 
 

@@ -127,7 +127,7 @@ func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = [#dynamo.base
 
 // -----
 
-// A base is no view.
+// A base is not a view.
 // expected-error @+1 {{base of output 0, #dynamo.base<output 1>, is a view itself, of #dynamo.base<output 0>}}
 func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.bases = [#dynamo.base<output 1>, #dynamo.base<output 0>]}
 

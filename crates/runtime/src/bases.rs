@@ -25,7 +25,7 @@ pub(crate) fn steps(plan: &Plan) -> Result<Vec<(usize, Base)>, PlanError> {
             steps.push((at, base));
         }
     }
-    // What is no view may be another's base, and the first view of a hidden tensor knows it for the others.
+    // What is not a view may be another's base, and the first view of a hidden tensor knows it for the others.
     steps.sort_by_key(|&(at, base)| (base != Base::None, base != Base::Hidden(at)));
     Ok(steps)
 }
@@ -129,7 +129,7 @@ fn tensor<'a>(outputs: &'a [OutputValue], inputs: &[TensorRef<'a>], at: usize) -
         OutputValue::Tensor(tensor) => Ok(tensor.as_ref()),
         OutputValue::Arg(arg) => Ok(inputs[*arg]),
         OutputValue::Same(other) if *other < at => tensor(outputs, inputs, *other),
-        OutputValue::Same(_) | OutputValue::None | OutputValue::Const(_) => Err(TorchError::new("an output is no tensor")),
+        OutputValue::Same(_) | OutputValue::None | OutputValue::Const(_) => Err(TorchError::new("an output is not a tensor")),
     }
 }
 

@@ -92,6 +92,8 @@ pub struct Executable {
     code: Code,
     alignments: Vec<Alignment>,
     externs: Vec<Prepared>,
+    /// Whether a run changes the state of the thread, or may have to put it back.
+    has_surroundings: bool,
     pool: Pool,
     about: Arc<About>,
 }
@@ -110,7 +112,8 @@ impl Executable {
         let about = Arc::new(About::new(timed(&plan, &externs)));
         abi.expect(plan.device);
         let alignments = code.alignments(&program);
-        Ok(Self { abi, plan, program, code, alignments, externs, pool: Pool::default(), about })
+        let has_surroundings = Around::is_needed(&plan);
+        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, pool: Pool::default(), about })
     }
 
     /// What it says of itself in profiles.
@@ -156,7 +159,7 @@ impl Executable {
 
     #[inline]
     fn run_verified(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
-        let around = if self.program.has_surroundings { Some(Around::enter(self.abi, &self.plan)?) } else { None };
+        let around = if self.has_surroundings { Some(Around::enter(self.abi, &self.plan)?) } else { None };
         let outcome = self.run_inside(verify, inputs, py);
         if let Some(around) = around {
             around.leave(&outcome);

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use crate::check::Check;
-use crate::effects::{self, Around};
 use crate::plan::{Base, Output, Plan, Reg, Step};
 use crate::verify::Need;
-use crate::{DType, Device, Layout, bases, bounds};
+use crate::{DType, Device, Layout, bases, bounds, effects};
 
 /// Why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,8 +126,6 @@ pub(crate) struct Program {
     pub rebased: Vec<(usize, Base)>,
     /// Whether the outputs are just the results, some inputs and constants: no views, no versions.
     pub plain_outputs: bool,
-    /// Whether a run changes the state of the thread, or may have to put it back.
-    pub has_surroundings: bool,
 }
 
 struct Lowering<'a> {
@@ -176,7 +173,6 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     program.input_needs = plan.inputs.iter().zip(&program.input_reach).map(|(spec, reach)| Need::new(spec, *reach)).collect();
     program.grouped = plan.inputs.iter().any(|input| input.storage.is_some());
     program.mutates = plan.inputs.iter().any(|input| input.mutated);
-    program.has_surroundings = Around::is_needed(plan);
     program.plain_outputs = program.rebased.is_empty()
         && program.results.iter().all(|(_, layout)| layout.is_none())
         && plan.versions.iter().all(|&versions| versions == 0)

@@ -84,7 +84,7 @@ pub(crate) fn build(
     Ok(outputs)
 }
 
-/// An output that is no view; `take` hands out a result, once.
+/// An output that is not a view; `take` hands out a result, once.
 fn simple(output: &Output, take: impl FnOnce(usize) -> Option<OwnedTensor>) -> Result<OutputValue, TorchError> {
     Ok(match output {
         Output::Result(r) => {

@@ -54,7 +54,7 @@ pub enum Step {
     View { dst: Reg, src: Reg, layout: Layout },
     /// A kernel on the addresses of element 0 of each argument. What it writes overlaps with no other argument.
     Launch { kernel: usize, args: Vec<Reg> },
-    /// An op of torch that writes nothing but `outs`, which are no inputs. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
+    /// An op of torch that writes nothing but `outs`, which are not inputs. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
     /// the results are dropped.
     Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
     /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise
@@ -71,7 +71,7 @@ pub struct ExternCall {
     pub schema: String,
     /// All schema arguments, in schema order.
     pub args: Vec<Arg>,
-    /// The cheapest route to try; a dearer one is taken, and reported, where this one cannot carry the arguments.
+    /// The cheapest route to try; a more expensive one is taken, and reported, where this one cannot carry the arguments.
     pub route: Route,
     /// The layout eager saw for each result; None for one that is undefined or unused.
     pub result_layouts: Vec<Option<Layout>>,
@@ -113,7 +113,7 @@ pub enum Output {
 /// What an output has to be a view of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
-    /// It is no view.
+    /// It is not a view.
     None,
     /// Of input `i`.
     Arg(usize),

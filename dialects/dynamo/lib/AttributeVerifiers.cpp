@@ -114,7 +114,7 @@ static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value)
   return success();
 }
 
-/// A base can be made: it exists, is not the output itself, and is no view.
+/// A base can be made: it exists, is not the output itself, and is not a view.
 static LogicalResult checkBase(FunctionOpInterface function, ArrayAttr bases, int64_t position, BaseAttr base) {
   int64_t index = base.getIndex();
   auto fail = [&] { return function.emitOpError() << "base of output " << position << ", " << base << ", "; };

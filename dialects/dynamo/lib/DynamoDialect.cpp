@@ -66,7 +66,18 @@ static ParseResult parseStrides(AsmParser &parser, SmallVectorImpl<int64_t> &num
 }
 
 static void printStrides(AsmPrinter &printer, ArrayRef<int64_t> numbers, SizesAttr symbolic) {
-  printer << sizesToString(symbolic ? sizesOf(Attribute(symbolic)) : sizesOf(numbers));
+  if (symbolic) {
+    printer << sizesToString(sizesOf(Attribute(symbolic)));
+    return;
+  }
+  printer << "[";
+  llvm::interleaveComma(numbers, printer, [&](int64_t number) {
+    if (ShapedType::isDynamic(number))
+      printer << "?";
+    else
+      printer << number;
+  });
+  printer << "]";
 }
 
 Type MutableTensorType::parse(AsmParser &parser) {

@@ -223,6 +223,18 @@ static ParseResult skipSize(AsmParser &parser) {
 /// The text is what lies in the buffer, so that a fault in it has its place.
 ParseResult dynamlir::dynamo::parseSize(AsmParser &parser, Attribute &size) {
   SMLoc start = parser.getCurrentLocation();
+  // Nearly all sizes are one number.
+  if (llvm::isDigit(*start.getPointer())) {
+    APInt number;
+    OptionalParseResult parsed = parser.parseOptionalInteger(number);
+    if (parsed.has_value() && failed(*parsed))
+      return failure();
+    bool ends = StringRef(",])>").contains(*parser.getCurrentLocation().getPointer());
+    if (ends && number.getSignificantBits() <= 64) {
+      size = IntegerAttr::get(IntegerType::get(parser.getContext(), 64), number.getSExtValue());
+      return success();
+    }
+  }
   if (failed(skipSize(parser)))
     return failure();
   const char *end = parser.getCurrentLocation().getPointer();
@@ -251,7 +263,16 @@ ParseResult dynamlir::dynamo::parseSizeArray(AsmParser &parser, Attribute &array
   return success();
 }
 
-void dynamlir::dynamo::printSizeArray(OpAsmPrinter &printer, Operation *, Attribute array) { printer << sizesToString(sizesOf(array)); }
+void dynamlir::dynamo::printSizeArray(OpAsmPrinter &printer, Operation *, Attribute array) {
+  auto numbers = dyn_cast<DenseI64ArrayAttr>(array);
+  if (!numbers) {
+    printer << sizesToString(sizesOf(array));
+    return;
+  }
+  printer << "[";
+  llvm::interleaveComma(numbers.asArrayRef(), printer);
+  printer << "]";
+}
 
 //===----------------------------------------------------------------------===//
 // #dynamo.expr<s0*4 + 1>, #dynamo.sizes<s0, 128>

@@ -32,7 +32,7 @@ static LogicalResult expectShape(Operation *op, ArrayRef<Size> expected, Value r
   return op->emitOpError() << "expected a result of shape " << sizesToString(expected) << ", got " << result.getType();
 }
 
-/// a + b, `?` if one of them is, or if it is no size at all.
+/// a + b, `?` if one of them is, or if it is not a size at all.
 static Size addSizes(Size a, Size b) { return add(a, b).value_or(ShapedType::kDynamic); }
 
 /// offset + Σ (size - 1) · stride: the last element of a window that shows

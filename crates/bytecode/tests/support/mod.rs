@@ -1,5 +1,6 @@
 //! Reads the dumps of `scripts/bytecode_dump.py`.
-#![expect(dead_code, reason = "each test uses a part")]
+#![expect(clippy::allow_attributes, reason = "in a test that uses all of it, nothing is dead")]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use dynamlir_bytecode::{CodeObject, Const, Position, Version};
 use serde_json::Value;

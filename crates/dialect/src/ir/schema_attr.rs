@@ -145,7 +145,7 @@ impl AttrValue for Output {
 /// `#dynamo.base<…>`: what eager has one output of the user's function be a view of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// It is no view.
+    /// It is not a view.
     None,
     /// Of an argument.
     Arg(usize),

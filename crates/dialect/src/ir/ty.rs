@@ -1,5 +1,6 @@
 //! Types: builtin tensors and memrefs, `!dynamo.tensor`, element types.
 
+use dynamlir_shapes::row_major;
 use mlir_sys::*;
 
 use super::{Attr, Ctx, print, str_ref};
@@ -291,15 +292,6 @@ impl Type {
 #[expect(non_snake_case, reason = "named as MLIR names it")]
 fn mlirLogicalResultIsSuccessHelper(result: MlirLogicalResult) -> bool {
     result.value != 0
-}
-
-/// Row-major strides of a shape, in elements. A size of 0 counts as 1, as in torch.
-pub(crate) fn row_major(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
-    for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i].max(1);
-    }
-    strides
 }
 
 impl std::fmt::Display for Type {

@@ -18,7 +18,7 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
     }
     if ops::BASES.is_on(main) {
         let bases = ops::BASES.of(main).ok_or_else(|| wrong(ops::BASES.name()))?;
-        plan.bases = bases.into_iter().map(base).collect::<Option<_>>().ok_or_else(|| wrong(ops::BASES.name()))?;
+        plan.bases = bases.into_iter().map(base).collect::<Result<_, _>>().map_err(|()| wrong(ops::BASES.name()))?;
     }
     for (i, input) in plan.inputs.iter_mut().enumerate() {
         input.version_bumps = ops::VERSION_BUMPS.of_arg(main, i).unwrap_or(0);
@@ -28,16 +28,15 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
 }
 
 /// `#dynamo.base<…>`, or `unit` for the one that the output has as it is made.
-fn base(attr: Attr) -> Option<Option<Base>> {
-    if attr.is_unit() {
-        return Some(None);
+fn base(attr: Attr) -> Result<Option<Base>, ()> {
+    match ir::Base::read(attr) {
+        _ if attr.is_unit() => Ok(None),
+        None => Err(()),
+        Some(ir::Base::None) => Ok(Some(Base::None)),
+        Some(ir::Base::Arg(arg)) => Ok(Some(Base::Arg(arg))),
+        Some(ir::Base::Output(output)) => Ok(Some(Base::Output(output))),
+        Some(ir::Base::Hidden(first)) => Ok(Some(Base::Hidden(first))),
     }
-    Some(Some(match ir::Base::read(attr)? {
-        ir::Base::None => Base::None,
-        ir::Base::Arg(arg) => Base::Arg(arg),
-        ir::Base::Output(output) => Base::Output(output),
-        ir::Base::Hidden(first) => Base::Hidden(first),
-    }))
 }
 
 #[cfg(test)]
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
     use dynamlir_dialect::{Session, context::module_op, program::entries};
 
-    const TEXT: &str = r#"module {
+    const TEXT: &str = r"module {
   func.func @main(%x: memref<4xf32> {dynamo.version_bumps = 2 : i64}, %w: memref<4xf32> {dynamo.requires_grad}) -> memref<4xf32>
       attributes {dynamo.entry, dynamo.random, dynamo.versions = array<i64: 3>,
                   dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<arg_view 0, [4], [1], 0>, #dynamo.output<none>],
@@ -53,7 +52,7 @@ mod tests {
     %0 = dynamo.output_buffer : memref<4xf32>
     return %0 : memref<4xf32>
   }
-}"#;
+}";
 
     /// The plan of a text, whose entry is `damaged` after it was parsed, where nobody looks any more.
     fn plan(text: &str, damage: impl FnOnce(Op)) -> Result<Plan, Error> {

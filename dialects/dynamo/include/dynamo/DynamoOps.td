@@ -180,7 +180,7 @@ def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
   let summary = "call an ATen operator through libtorch";
   let description = [{
     With `outs` the operator writes there and has no results; else it allocates
-    its results. The routes, from cheap to dear: `c_shim`, the operator's own C
+    its results. The routes, from cheap to expensive: `c_shim`, the operator's own C
     function; `dispatcher`, the C dispatcher; `python`, a Python call. `args` is
     as in `dynamo.aten`.
 

@@ -220,7 +220,7 @@ def Dynamo_BaseKind : I32EnumAttr<"BaseKind", "what a user output is a view of",
 def Dynamo_BaseAttr : Dynamo_Attr<"Base", "base"> {
   let summary = "what eager has one output of the user's function be a view of";
   let description = [{
-    `#dynamo.base<none>` it is no view, no tensor, or an input itself;
+    `#dynamo.base<none>` it is not a view, not a tensor, or an input itself;
     `#dynamo.base<arg 1>` a view of argument 1; `#dynamo.base<output 0>` a view
     of output 0; `#dynamo.base<hidden 2>` a view of a tensor that nobody sees:
     outputs with the same number share it, and the first of them has that

@@ -80,7 +80,7 @@ impl Type {
         (!raw.ptr.is_null()).then(|| Self::from_raw(raw))
     }
 
-    /// Product of the sizes; None where one is a `?` of which nothing is said, or the product is no size.
+    /// Product of the sizes; None where one is a `?` of which nothing is said, or the product is not a size.
     pub fn count(self) -> Option<Dim> {
         self.sizes()?.iter().try_fold(Dim::from(1), |product, size| product.mul(size)).ok()
     }
