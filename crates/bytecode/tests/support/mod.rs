@@ -1,5 +1,4 @@
 //! Reads the dumps of `scripts/bytecode_dump.py`.
-#![expect(clippy::allow_attributes, reason = "in a test that uses all of it, nothing is dead")]
 #![allow(dead_code, reason = "each test uses a part")]
 
 use dynamlir_bytecode::{CodeObject, Const, Position, Version};
