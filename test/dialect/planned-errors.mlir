@@ -138,7 +138,7 @@ module @kernels {
 
 // a number that nobody knows.
 func.func @f(%m: memref<?xf32>) {
-  // expected-error @+1 {{operand 0 is 'memref<?xf32>', its kernel takes 'memref<?xf32>'}}
+  // expected-error @+1 {{operand 0 has sizes or strides that are not numbers, which a launch hands over as 'sizes'}}
   dynamo.launch @kernels::@k(%m) : (memref<?xf32>) -> ()
   return
 }

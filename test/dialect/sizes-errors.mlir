@@ -134,7 +134,7 @@ func.func private @f() attributes {dynamo.symbols = [#dynamo.symbol<rows>]}
 
 // -----
 
-// expected-error @+1 {{'size' is nothing that is said of a symbol}}
+// expected-error @+1 {{'size' is not a field of a symbol}}
 func.func private @f() attributes {dynamo.symbols = [#dynamo.symbol<s0, size = 4>]}
 
 // -----
@@ -265,7 +265,7 @@ func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = 
 // -----
 
 func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0*9223372036854775807>>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
-  // expected-error @+1 {{has more elements than a number says}}
+  // expected-error @+1 {{has a number of elements that does not fit 64 bits}}
   %0 = dynamo.reshape %x : tensor<?xf32, #dynamo.sizes<s0*9223372036854775807>> -> tensor<?x2xf32, #dynamo.sizes<s0*9223372036854775807, 2>>
   return
 }
@@ -480,4 +480,110 @@ func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s
 module @kernels {
   // expected-note @+1 {{the kernel is here}}
   func.func private @k(memref<?x8xf32>, index)
+}
+
+// -----
+
+// The smallest number is MLIR's `?`, and not a size.
+func.func @f(%x: tensor<8xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{is not a size: -9223372036854775808 stands for `?`}}
+  %0 = dynamo.slice %x starts [-9223372036854775808] steps [1] : tensor<8xf32> -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xi64>) {
+  // expected-error @+1 {{is not a size: -9223372036854775808 stands for `?`}}
+  dynamo.check_range %x in [-9223372036854775808, 4) "m" : (tensor<4xi64>) -> tensor<4xi64>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{is not a size: -9223372036854775808 stands for `?`}}
+func.func private @f(tensor<?x?xf32, #dynamo.sizes<s0, -9223372036854775808>>)
+
+// -----
+
+// An entry declares what is named anywhere in it.
+func.func @f(%n: index) attributes {dynamo.entry} {
+  // expected-error @+1 {{names the symbol s7, which 'dynamo.symbols' of @f does not declare}}
+  %0 = tensor.empty(%n) : tensor<?xf32, #dynamo.sizes<s7>>
+  return
+}
+
+// -----
+
+// A kernel that relies on more than its launches know would be wrong for some of them.
+func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, min = 3>]} {
+  // expected-error @+1 {{its kernel takes more for granted of s0 than is declared here}}
+  dynamo.launch @kernels::@k(%x) : (tensor<?xf32, #dynamo.sizes<s0>>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, min = 3, divisor = 2>]}
+}
+
+// -----
+
+func.func @f(%x: memref<?xf32>) {
+  // expected-error @+1 {{operand 0 has sizes or strides that are not numbers, which a launch hands over as 'sizes'}}
+  dynamo.launch @kernels::@k(%x) : (memref<?xf32>) -> ()
+  return
+}
+module @kernels {
+  // expected-note @+1 {{the kernel is here}}
+  func.func private @k(memref<?xf32>)
+}
+
+// -----
+
+func.func @f(%x: tensor<1x12x8x8xf32>, %w: tensor<?x4x3x3xf32, #dynamo.sizes<s0, 4, 3, 3>>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{expected 3 groups of channels}}
+  %0 = dynamo.convolution %x, %w strides [1, 1] padding [0, 0] dilation [1, 1] groups 3
+      : tensor<1x12x8x8xf32>, tensor<?x4x3x3xf32, #dynamo.sizes<s0, 4, 3, 3>> -> tensor<1x?x6x6xf32, #dynamo.sizes<1, s0, 6, 6>>
+  return
+}
+
+// -----
+
+func.func @f(%n: index) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, max = 100>]} {
+  %ws = dynamo.workspace bytes s0*4 : memref<?xi8>
+  // expected-error @+1 {{reaches byte 4000 of a workspace of s0*4}}
+  %b = dynamo.buffer %ws[0] : memref<?xi8> -> memref<1000xf32>
+  return
+}
+
+// -----
+
+func.func @f(%n: index) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0>]} {
+  %ws = dynamo.workspace bytes s0*64 : memref<?xi8>
+  // expected-error @+1 {{expected 'strides' not to be negative, got -s0*100}}
+  %b = dynamo.buffer %ws[0] sizes [s0, 4] strides [-s0*100, 1] : memref<?xi8> -> memref<?x4xf32, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+func.func @f(%n: index) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0>]} {
+  // expected-error @+1 {{expected the number of bytes not to be negative, got -s0}}
+  %ws = dynamo.workspace bytes -s0 : memref<?xi8>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected 'dynamo.offset' of argument 0 not to be negative, got -s0}}
+func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = #dynamo.expr<-s0>}) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected a view in 'dynamo.outputs' not to be negative, got -s0}}
+func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>],
+    dynamo.outputs = [#dynamo.output<arg_view 0, [s0], [1], -s0>]} {
+  return
 }

@@ -104,7 +104,7 @@ SYMBOLIC = {
     "02-prims": (
         f"func.func @main(%x: {ROWS} {STRIDES}) -> ({ROWS} {STRIDES}) "
         f"attributes {{{ENTRY}}} {{ %0 = dynamo.exp %x : {ROWS}  return %0 : {ROWS} }}",
-        r"dynamo-\w+ takes sizes that are numbers; this is s0",
+        r"dynamo-\w+ takes sizes that are numbers, found s0",
     ),
     "03-kernels": (
         f"func.func @main(%x: {ROWS}) -> {ROWS} attributes {{{ENTRY}}} {{ "
@@ -113,7 +113,7 @@ SYMBOLIC = {
         "dynamo.domain = #dynamo.sizes<s0, 4>, dynamo.reduced_dims = array<i64>, "
         "dynamo.symbols = [#dynamo.symbol<s0>]} "
         f"{{ %0 = dynamo.exp %x : {ROWS}  return %0 : {ROWS} }} }}",
-        r"dynamo-\w+(-\w+)? takes sizes that are numbers; this is s0",
+        r"dynamo-\w+(-\w+)? takes sizes that are numbers, found s0",
     ),
     "08-llvm": (
         f"func.func @main(%x: memref<?x4xf32>) -> memref<?x4xf32> attributes {{{ENTRY}}} {{ "

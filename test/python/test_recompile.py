@@ -49,7 +49,7 @@ def test_a_change_is_noticed_if_it_matters(case: Case, monkeypatch: pytest.Monke
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="dicts have no version there: globals are looked up")
 @torch.no_grad()
 def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
-    """What it costs: see ``remembered``. New tensors as arguments, and new containers of them, are no walk."""
+    """What it costs: see ``remembered``. New tensors as arguments, and new containers of them, take no walk."""
     model = recompile_tensors.Net().eval()
     model.fc.weight.note = "an attribute of a tensor"
     compiled = dynamlir.compile(model)

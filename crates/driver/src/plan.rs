@@ -73,7 +73,7 @@ fn layout(ty: Type) -> Result<Layout, String> {
         .strided()
         .filter(|(strides, offset)| known(strides) && known(&[*offset]) && known(&ty.shape()))
         .ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are numbers"))?;
-    let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is none of torch's", ty.element()))?;
+    let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is not one of torch's", ty.element()))?;
     Ok(Layout::contiguous(dtype, &ty.shape()).with_strides(&strides).with_offset(offset))
 }
 

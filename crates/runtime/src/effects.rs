@@ -37,7 +37,7 @@ impl Around {
     }
 }
 
-/// Writes are counted one by one: more than this many are none that a program did.
+/// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the dialect.
 const MOST: i64 = 1 << 20;
 
 /// The inputs whose counters go up, with by how much.

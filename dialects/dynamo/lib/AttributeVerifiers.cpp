@@ -85,6 +85,11 @@ static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value)
     auto output = dyn_cast<OutputAttr>(attribute);
     if (!output)
       return function.emitOpError() << "'dynamo.outputs' must be an array of #dynamo.output, got " << attribute;
+    for (Attribute sizes : {Attribute(output.getSymbolicSizes()), Attribute(output.getSymbolicStrides())})
+      if (sizes && failed(verifyNotNegative(function, "a view in 'dynamo.outputs'", sizesOf(sizes))))
+        return failure();
+    if (output.getSymbolicOffset() && failed(verifyNotNegative(function, "a view in 'dynamo.outputs'", Size(output.getSymbolicOffset()))))
+      return failure();
     int64_t limit = std::numeric_limits<int64_t>::max();
     switch (output.getKind()) {
     case OutputKind::result:
@@ -164,7 +169,7 @@ static LogicalResult checkBases(FunctionOpInterface function, Attribute value) {
   return success();
 }
 
-/// Writes are counted one by one: more than this many are none that a program did.
+/// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the runtime.
 static constexpr int64_t maxVersion = int64_t(1) << 20;
 
 /// A version counter for each result that the user gets.
@@ -248,8 +253,8 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.symbols")
     return function ? verifySymbols(function, value) : LogicalResult(op->emitOpError() << "'dynamo.symbols' belongs to a function");
   if ((name == "dynamo.entry" || name == "dynamo.kernel") && !op->hasAttr("dynamo.symbols") &&
-      op->getContext()->getLoadedDialect<DynamoDialect>()->holdsExpressions() && failed(verifyDeclared(op)))
-    return failure();
+      op->getContext()->getLoadedDialect<DynamoDialect>()->holdsExpressions())
+    return function ? verifyNamedSymbols(function) : verifyDeclared(op);
   if (name == "dynamo.outputs")
     return checkOutputs(function, value);
   if (name == "dynamo.bases")
@@ -257,7 +262,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.versions")
     return checkVersions(function, value);
   if (name == "dynamo.domain" && isa<SizesAttr>(value))
-    return success();
+    return verifyNotNegative(op, "'dynamo.domain'", sizesOf(value));
   if (name == "dynamo.domain")
     return checkCounts(op, "'" + name + "'", value);
   if (name == "dynamo.reduced_dims")
@@ -276,7 +281,7 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
   if (auto symbolic = dyn_cast<SizesAttr>(value)) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (tensor && tensor.getRank() == static_cast<int64_t>(symbolic.getSizes().size()))
-      return success();
+      return verifyNotNegative(op, who, sizesOf(value));
     return op->emitOpError() << who << " must have a size per dimension of a tensor, got " << value << " for " << type;
   }
   if (failed(checkCounts(op, who, value)))
@@ -297,7 +302,7 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
 
 static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute value) {
   if (isa<ExprAttr>(value) && isa<RankedTensorType>(type))
-    return success();
+    return verifyNotNegative(op, who, Size::of(value));
   if (failed(checkNumber(op, who, value, std::numeric_limits<int64_t>::max())))
     return failure();
   int64_t offset;

@@ -218,12 +218,29 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
     bool fits = memref ? expectedMemRef && isTakenFor(memref, expectedMemRef, open) : given == expected;
     if (fits)
       continue;
+    if (memref && expectedMemRef && !open && isTakenFor(memref, expectedMemRef, true))
+      return differs("operand " + Twine(i) + " has sizes or strides that are not numbers, which a launch hands over as 'sizes'");
     InFlightDiagnostic diag = emitOpError() << "operand " << i << " is " << given << ", its kernel takes " << expected;
     diag.attachNote(kernel.getLoc()) << "the kernel is here";
     return diag;
   }
   if (TypeRange(kernel.getResultTypes()) != TypeRange(getOutputs().getTypes()))
     return differs("expected the result types of its kernel");
+  if (getSizes() && failed(verifyNotNegative(*this, "'sizes'", sizesOf(*getSizes()))))
+    return failure();
+  // Until it is planned, a kernel's symbols are those of its launches.
+  auto own = kernel->getAttrOfType<ArrayAttr>("dynamo.symbols");
+  auto function = (*this)->getParentOfType<FunctionOpInterface>();
+  auto ours = function ? function->getAttrOfType<ArrayAttr>("dynamo.symbols") : ArrayAttr();
+  if (planned || !own || !ours)
+    return success();
+  for (Attribute of : own)
+    for (Attribute here : ours) {
+      auto symbol = dyn_cast<SizeSymbolAttr>(of), launched = dyn_cast<SizeSymbolAttr>(here);
+      if (symbol && launched && symbol.getNumber() == launched.getNumber() &&
+          (symbol.getMin() > launched.getMin() || symbol.getMax() < launched.getMax() || launched.getDivisor() % symbol.getDivisor() != 0))
+        return differs("its kernel takes more for granted of s" + Twine(symbol.getNumber()) + " than is declared here");
+    }
   return success();
 }
 
@@ -271,7 +288,7 @@ LogicalResult WorkspaceOp::verify() {
     return emitOpError() << "says how many bytes it has in its type: 'bytes' is for an expression";
   if (!known && (!getBytes() || !isa<ExprAttr>(*getBytes())))
     return emitOpError() << "expected a number of bytes, got " << getResult().getType();
-  return success();
+  return known ? success() : verifyNotNegative(*this, "the number of bytes", Size::of(*getBytes()));
 }
 
 /// Where a type says `?`, `sizes` and `strides` say an expression, and where it says a number, that number. They may be left
@@ -297,6 +314,9 @@ static LogicalResult verifyOpen(Operation *op, MemRefType type, std::optional<At
   }
   if (strides && !sizes && !type.hasStaticShape())
     return op->emitOpError() << "has 'strides' that are expressions, and no 'sizes'";
+  for (auto [name, given] : {std::pair("sizes", sizes), std::pair("strides", strides)})
+    if (given && failed(verifyNotNegative(op, "'" + Twine(name) + "'", sizesOf(*given))))
+      return failure();
   bool isOpen = sizes && llvm::any_of(layout, ShapedType::isDynamic) && !type.getLayout().isIdentity();
   if (isOpen && !strides)
     return op->emitOpError() << "expected 'strides': its layout is not row-major";
@@ -333,6 +353,10 @@ static std::optional<Size> endOf(BufferOp op, Size start, int64_t width) {
 /// What `BufferOp::verify` holds against the workspace where a size is an expression.
 static LogicalResult verifyOpenBuffer(BufferOp op, int64_t width) {
   Size start = Size::of(op.getByteOffset());
+  auto [sizes, strides] = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides());
+  // So that nothing lies before the start.
+  if (failed(verifyNotNegative(op, "'strides'", strides)))
+    return failure();
   std::optional<Size> end = endOf(op, start, width);
   if (!end)
     return op.emitOpError() << "reaches beyond any workspace";
@@ -341,7 +365,6 @@ static LogicalResult verifyOpenBuffer(BufferOp op, int64_t width) {
   if (workspace && workspace.getBytes())
     room = Size::of(*workspace.getBytes());
   // Where nothing may be shown, nothing may be reached.
-  SizeList sizes = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides()).first;
   bool some = llvm::all_of(sizes, [&](Size size) { return decide(op, 0, Relation::less, size) == true; });
   if (some && decide(op, room, Relation::less, *end) == true)
     return op.emitOpError() << "reaches byte " << end->str() << " of a workspace of " << room.str();
@@ -361,7 +384,8 @@ LogicalResult BufferOp::verify() {
   std::optional<Size> rest = modulo(place, width);
   if (!rest || !areEqual(*this, *rest, 0))
     return emitOpError() << "expected a byte offset that is a multiple of the element's " << width << " bytes";
-  if (!place.isNumber() || getSizes() || getStrides())
+  auto made = getWorkspace().getDefiningOp<WorkspaceOp>();
+  if (!place.isNumber() || getSizes() || getStrides() || (made && made.getBytes()))
     return verifyOpenBuffer(*this, width);
   bool overflow = false;
   std::optional<Reach> reach = reachOf(type, overflow);

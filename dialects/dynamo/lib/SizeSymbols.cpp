@@ -53,7 +53,7 @@ Attribute SizeSymbolAttr::parse(AsmParser &parser, Type) {
       return {};
     auto *field = llvm::find_if(fields, [&](const Field &field) { return field.name == key; });
     if (field == std::end(fields) || field->isGiven) {
-      parser.emitError(place) << "'" << key << "' is " << (field == std::end(fields) ? "nothing that is said of a symbol" : "said twice");
+      parser.emitError(place) << "'" << key << "' is " << (field == std::end(fields) ? "not a field of a symbol" : "said twice");
       return {};
     }
     field->isGiven = true;
@@ -152,6 +152,11 @@ LogicalResult dynamlir::dynamo::verifyDeclared(Operation *op) {
 LogicalResult dynamlir::dynamo::verifySizes(Operation *op) {
   if (failed(verifyDeclared(op)))
     return failure();
+  for (Type type : op->getResultTypes()) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && tensor.getEncoding() && failed(verifyNotNegative(op, "sizes of the result", sizesOf(tensor))))
+      return failure();
+  }
   if (!op->hasTrait<OpTrait::Elementwise>())
     return success();
   RankedTensorType first;
@@ -159,7 +164,8 @@ LogicalResult dynamlir::dynamo::verifySizes(Operation *op) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor)
       continue;
-    if (first && !haveOneShape(op, first, tensor))
+    // Numbers and `?` are compared by the trait, whether or not there are expressions elsewhere.
+    if (first && (first.getEncoding() || tensor.getEncoding()) && !haveOneShape(op, first, tensor))
       return op->emitOpError() << "expected operands and results of one shape, got " << first << " and " << tensor;
     first = tensor;
   }
@@ -216,6 +222,10 @@ LogicalResult dynamlir::dynamo::verifySymbols(FunctionOpInterface function, Attr
     if (failed(verifyPlace(function, symbol)))
       return failure();
   }
+  return verifyNamedSymbols(function);
+}
+
+LogicalResult dynamlir::dynamo::verifyNamedSymbols(FunctionOpInterface function) {
   // Operations of this dialect see to themselves.
   bool failedSomewhere = false;
   function->walk([&](Operation *op) {

@@ -30,7 +30,13 @@ static StringRef unwrapText(MlirStringRef text) { return {text.data, text.length
 
 Attribute dynamlir::dynamo::readSize(MLIRContext *context, StringRef text,
                                      function_ref<InFlightDiagnostic(size_t position)> emitError) {
-  auto number = [&](int64_t value) { return IntegerAttr::get(IntegerType::get(context, 64), value); };
+  auto number = [&](int64_t value) -> Attribute {
+    if (ShapedType::isDynamic(value)) {
+      emitError(0) << "is not a size: " << value << " stands for `?`";
+      return {};
+    }
+    return IntegerAttr::get(IntegerType::get(context, 64), value);
+  };
   int64_t value;
   if (!text.getAsInteger(10, value))
     return number(value);
@@ -41,14 +47,15 @@ Attribute dynamlir::dynamo::readSize(MLIRContext *context, StringRef text,
   struct Reading {
     MLIRContext *context;
     function_ref<InFlightDiagnostic(size_t)> emitError;
+    function_ref<Attribute(int64_t)> number;
     Attribute result;
-  } reading{context, emitError, {}};
+  } reading{context, emitError, number, {}};
   auto take = [](const DynamoSize *size, void *data) {
     auto &reading = *static_cast<Reading *>(data);
     if (size->fault.length != 0) {
       reading.emitError(size->position) << unwrapText(size->fault);
     } else if (size->isNumber) {
-      reading.result = IntegerAttr::get(IntegerType::get(reading.context, 64), size->number);
+      reading.result = reading.number(size->number);
     } else {
       ArrayRef<int64_t> symbols(size->symbols, size->numSymbols);
       reading.context->getOrLoadDialect<DynamoDialect>()->noteExpression();
@@ -87,7 +94,14 @@ std::optional<bool> dynamlir::dynamo::decide(Operation *op, Size a, Relation rel
 
 bool dynamlir::dynamo::isSize(Attribute attribute) {
   auto number = dyn_cast<IntegerAttr>(attribute);
-  return number ? number.getType().isSignlessInteger(64) : isa<ExprAttr>(attribute);
+  if (!number)
+    return isa<ExprAttr>(attribute);
+  return number.getType().isSignlessInteger(64) && !ShapedType::isDynamic(number.getInt());
+}
+
+bool dynamlir::dynamo::isSizeArray(Attribute attribute) {
+  auto numbers = dyn_cast<DenseI64ArrayAttr>(attribute);
+  return numbers ? llvm::none_of(numbers.asArrayRef(), ShapedType::isDynamic) : isa<SizesAttr>(attribute);
 }
 
 Size Size::of(Attribute attribute) {
@@ -191,6 +205,15 @@ bool dynamlir::dynamo::haveOneShape(Operation *op, RankedTensorType a, RankedTen
   if (!a.getEncoding() && !b.getEncoding())
     return a.getShape() == b.getShape();
   return areEqual(op, sizesOf(a), sizesOf(b));
+}
+
+bool dynamlir::dynamo::isSurelyNegative(Operation *op, Size size) { return decide(op, size, Relation::less, 0) == true; }
+
+LogicalResult dynamlir::dynamo::verifyNotNegative(Operation *op, Twine what, ArrayRef<Size> sizes) {
+  for (Size size : sizes)
+    if (isSurelyNegative(op, size))
+      return op->emitOpError() << "expected " << what << " not to be negative, got " << size.str();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -115,7 +115,7 @@ LogicalResult ReshapeOp::verify() {
   // Of a `?` nothing is known.
   std::optional<Size> given = multiply(sizesOf(from)), made = multiply(sizesOf(to));
   if (!given || !made)
-    return emitOpError() << "has more elements than a number says";
+    return emitOpError() << "has a number of elements that does not fit 64 bits";
   if (given->isUnknown() || made->isUnknown() || areEqual(*this, *given, *made))
     return success();
   return emitOpError() << "expected as many elements, got " << given->str() << " and " << made->str();
@@ -296,7 +296,9 @@ LogicalResult ConvolutionOp::verify() {
     return emitOpError() << "expected images and windows of two dimensions, with channels, got " << input << " and " << weight;
   int64_t groups = getGroups();
   std::optional<Size> channels = multiply(sizesOf(weight)[1], Size(groups));
-  if (groups < 1 || weight.getDimSize(0) % groups != 0 || !channels || !areEqual(*this, sizesOf(input)[1], *channels))
+  std::optional<Size> rest = groups < 1 ? std::nullopt : modulo(sizesOf(weight)[0], groups);
+  bool inGroups = rest && (rest->isUnknown() || areEqual(*this, *rest, 0));
+  if (!inGroups || !channels || !areEqual(*this, sizesOf(input)[1], *channels))
     return emitOpError() << "expected " << groups << " groups of channels, got " << input << " and " << weight;
   SizeList expected = {sizesOf(input)[0], sizesOf(weight)[0]};
   if (failed(expectWindows(*this, input, weight.getShape().drop_front(2), getStrides(), getPadding(), getDilation(), expected)))

@@ -161,7 +161,7 @@ fn check_sizes(pass: &Pass, module: Op) -> PassResult {
         Takes::Lowered => kernels_module(module),
     };
     match looked_at.and_then(find_expression) {
-        Some((op, size)) => Err(PassError::at(op, format!("{} takes sizes that are numbers; this is {size}", pass.name))),
+        Some((op, size)) => Err(PassError::at(op, format!("{} takes sizes that are numbers, found {size}", pass.name))),
         None => Ok(()),
     }
 }

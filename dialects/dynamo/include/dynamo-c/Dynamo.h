@@ -48,7 +48,7 @@ typedef struct {
   /// The numbers of its symbols, ascending.
   const int64_t *symbols;
   intptr_t numSymbols;
-  /// Not empty where the text is none of a size; `position` is the byte at which that shows.
+  /// Not empty where the text is not one of a size; `position` is the byte at which that shows.
   MlirStringRef fault;
   intptr_t position;
 } DynamoSize;

@@ -37,6 +37,8 @@
 namespace dynamlir::dynamo {
 /// Whether an attribute is a size: an i64 or an expression.
 bool isSize(mlir::Attribute attribute);
+/// Whether an attribute is an array of them: of i64, or with expressions. The smallest i64, which is MLIR's `?`, is not a size.
+bool isSizeArray(mlir::Attribute attribute);
 
 /// Where expressions are in use: each symbol that the operation names is declared by the function around it, and an
 /// elementwise operation has one shape.

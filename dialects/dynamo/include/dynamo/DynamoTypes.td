@@ -150,7 +150,7 @@ def Dynamo_Size : Attr<CPred<"::dynamlir::dynamo::isSize($_self)">, "a size: an 
   let convertFromStorage = "$_self";
 }
 def Dynamo_SizeArray
-    : Attr<CPred<"::llvm::isa<::mlir::DenseI64ArrayAttr, ::dynamlir::dynamo::SizesAttr>($_self)">, "sizes: an array of i64, or with expressions"> {
+    : Attr<CPred<"::dynamlir::dynamo::isSizeArray($_self)">, "sizes: an array of i64, or with expressions"> {
   let storageType = "::mlir::Attribute";
   let returnType = "::mlir::Attribute";
   let convertFromStorage = "$_self";

@@ -70,9 +70,14 @@ enum class Relation { equal, less, lessOrEqual };
 /// Whether a relation holds for all values of the symbols, as the function around `op` declares them; nothing where that
 /// depends on them, or on a `?`.
 std::optional<bool> decide(mlir::Operation *op, Size a, Relation relation, Size b);
-/// Whether two sizes are known to be equal. `?` equals `?`: of a size that nobody knows, verifiers ask nothing.
+/// Whether two sizes are known to be equal. `?` passes for `?` here: of a size that nobody knows, verifiers ask nothing. Folders,
+/// which would have to know, do not ask this.
 bool areEqual(mlir::Operation *op, Size a, Size b);
 bool areEqual(mlir::Operation *op, llvm::ArrayRef<Size> a, llvm::ArrayRef<Size> b);
+/// Whether a size is negative for all values of its symbols.
+bool isSurelyNegative(mlir::Operation *op, Size size);
+/// An error where one of the sizes is.
+llvm::LogicalResult verifyNotNegative(mlir::Operation *op, llvm::Twine what, llvm::ArrayRef<Size> sizes);
 /// Whether two tensors have one shape.
 bool haveOneShape(mlir::Operation *op, mlir::RankedTensorType a, mlir::RankedTensorType b);
 
@@ -91,6 +96,8 @@ void printSizeArray(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Attr
 
 /// Checks `dynamo.symbols` of a function, and that what is not of this dialect in it names declared symbols only.
 llvm::LogicalResult verifySymbols(mlir::FunctionOpInterface function, mlir::Attribute value);
+/// Checks that what is not of this dialect in a function, itself included, names declared symbols only.
+llvm::LogicalResult verifyNamedSymbols(mlir::FunctionOpInterface function);
 /// Checks that an operation's types and attributes name declared symbols only.
 llvm::LogicalResult verifyDeclared(mlir::Operation *op);
 
