@@ -105,8 +105,14 @@ def load(
     a dump's, and else the text itself. ``dump`` is a folder for the stages from there on. `ValueError` where the text
     is not such a program, and where its ``dynamo.target`` is a machine whose code this one cannot run: its stages are
     dumped all the same, down to LLVM IR. A text of several entries is for `load_entries`.
+
+    An entry with ``dynamo.vjp`` trains: where grad mode is on and an input that has a gradient requires one, its
+    outputs have a history, of which the entry that it names computes the gradients. The two are one program here.
     """
     entries = _load(path, stage, dump)
+    for vjp in [executable.vjp for executable in entries.values()]:
+        if vjp is not None:
+            entries.pop(vjp, None)
     if len(entries) > 1:
         names = ", ".join(entries)
         raise ValueError(f"{os.fspath(path)} has the entries {names}: dynamlir.load_entries gives them by name")
@@ -118,7 +124,8 @@ def load_entries(
 ) -> dict[str, Executable]:
     """As `load`, for a text with any number of entries: each ``func.func`` with ``dynamo.entry``, by its name.
 
-    Each is called by itself. They share the kernels that they have in common.
+    Each is called by itself. They share the kernels that they have in common. One with ``dynamo.vjp`` trains, as with
+    `load`; the entry that this names can be called as well, with what is saved and the tangents.
     """
     return _load(path, stage, dump)
 

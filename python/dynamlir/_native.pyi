@@ -43,6 +43,7 @@ class TraceBuilder:
     def device(self, device: str) -> None: ...
     def libraries(self, folders: Sequence[str]) -> None: ...
     def random(self) -> None: ...
+    def order(self, order: int) -> None: ...
     def input(
         self,
         value: int,
@@ -51,6 +52,7 @@ class TraceBuilder:
         storage: int,
         version_bumps: int = 0,
         requires_grad: bool = False,
+        tangent: int | None = None,
     ) -> None: ...
     def op(
         self,
@@ -63,7 +65,9 @@ class TraceBuilder:
         functional: str | None,
         grad_enabled: bool,
         decomposition: TraceBuilder | None,
+        vjp: TraceBuilder | None,
         location: Location,
+        recompute: int | None = None,
     ) -> None: ...
     def output(self, kind: Literal["value", "none", "const"], *payload: Any) -> None: ...
     def text(self) -> str: ...
@@ -75,8 +79,32 @@ class Executable:
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """The outputs. Mutations of inputs are done when it returns."""
 
+    @property
+    def vjp(self) -> str | None:
+        """The name of the entry that computes its gradients."""
+
     def report(self) -> dict[str, Any]:
-        """What compiling did."""
+        """What compiling did.
+
+        Of one that trains, ``vjp`` is the report of its gradients, ``saved`` the bytes of each value that is kept for
+        them, ``saved_bytes`` their sum, ``recomputed`` how many operations are computed again.
+        """
+
+    def differentiate_again(
+        self, function: Callable[[dict[int, Tensor], list[Tensor | None], list[bool]], Sequence[Tensor | None]]
+    ) -> None:
+        """Say what computes gradients that are differentiated in turn, from inputs by their numbers, tangents, and
+        which gradients are wanted. Ignored by what does not train."""
+
+    def arguments(self) -> list[tuple[int | None, str, list[int], list[int]]]:
+        """Of each input, its number, element type, sizes and strides.
+
+        Of a graph that computes gradients, the numbers are those of the inputs of the graph that was differentiated,
+        and then of its tangents; None for the keys of random numbers.
+        """
+
+    def sources(self) -> list[list[int]] | None:
+        """For each result of a graph that computes gradients, the inputs that give it a history, by their places."""
 
     def times(self, name: str | None = None) -> Times:
         """What its steps have been measured at. Profiles call the graph by the first name that is given here."""
@@ -274,6 +302,7 @@ def load(
 ) -> list[tuple[str, Executable]]: ...
 def element_types() -> list[tuple[str, str]]: ...
 def rust_ops() -> set[str]: ...
+def rust_rules() -> set[str]: ...
 def keep_ops() -> set[str]: ...
 def stages() -> list[tuple[str, str | None]]: ...
 def opt_main(args: list[str]) -> int: ...

@@ -12,12 +12,26 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import autotune, device, interruptions, logs, native, plain, progress, reasons, report, reproducer
+from . import (
+    autotune,
+    device,
+    functions,
+    higher_order,
+    interruptions,
+    logs,
+    native,
+    plain,
+    progress,
+    reasons,
+    report,
+    reproducer,
+)
 from .options import Options
 from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
+from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
 
 TESTED = ((2, 11), (2, 15))
@@ -86,14 +100,26 @@ def compile_graph(
 
 
 def compile_recording(
-    recording: Recording, mode: FakeTensorMode, settings: Options, name: str, seconds: float = 0.0
+    recording: Recording,
+    mode: FakeTensorMode,
+    settings: Options,
+    name: str,
+    seconds: float = 0.0,
+    *,
+    all_recorded: bool = False,
 ) -> tuple[Variant, report.CompileReport]:
-    """Compile what was recorded under ``mode``, which took ``seconds``; `Fallback` when it cannot be."""
+    """Compile what was recorded under ``mode``, which took ``seconds``; `Fallback` when it cannot be. With
+    ``all_recorded``, all derivatives are torch's own."""
     extension = native.module()
     recorded = time.perf_counter()
     device.check(recording)
     _refuse_views_of_custom_results(recording)
-    native.decomposer().attach(recording, mode)
+    with nothing_packed():
+        if recording.is_training:
+            functions.check(recording)
+            recording.drop_unseen_detaches()
+            native.differentiator().attach(recording, mode, recording.order, all_recorded)
+        native.decomposer().attach(recording, mode)
     decomposed = time.perf_counter()
     trace = recording.emit(extension.TraceBuilder)
     if logs.logger("ir").isEnabledFor(10):
@@ -109,12 +135,17 @@ def compile_recording(
     except Exception as error:
         interruptions.pass_on(error)
         failure = native.fallback_of(error)
+        if failure is not None and failure.reason == "autograd" and not all_recorded:
+            # A rule does not hold for these arguments, perhaps: torch's formulas do.
+            return compile_recording(recording, mode, settings, name, seconds, all_recorded=True)
         if failure is None:
             logs.logger("fallback").debug("%s", traceback.format_exc())
             failure = Fallback("internal-error", f"{type(error).__name__}: {error}")
         raise reproducer.attach(failure, trace, recording, settings, name) from error
     histogram = dict(recording.histogram())
     times = executable.times(name)
+    if recording.is_training and recording.order == 1:
+        executable.differentiate_again(higher_order.Gradients(recording, settings, name))
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
     _log(made)
     return Variant(recording, executable), made
@@ -126,7 +157,7 @@ def _refuse_views_of_custom_results(recording: Recording) -> None:
     makers = {value: op for op in recording.ops for value in op.result_ids}
     for output in recording.outputs:
         maker = makers.get(roots[output.id]) if output.id in roots else None
-        if maker is not None and not maker.schema.startswith("aten."):
+        if maker is not None and not maker.schema.startswith(("aten.", functions.SCHEMA)):
             raise Fallback("custom-op-view", maker.schema, maker.location)
 
 

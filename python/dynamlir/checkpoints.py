@@ -68,6 +68,10 @@ class Counts:
         """How often a key was counted."""
         return self._counts.get(key, 0)
 
+    def was_known(self, key: int, length: int) -> bool:
+        """Whether a key was among the first that were counted."""
+        return key in self._keys[:length]
+
     def cut(self, length: int) -> None:
         """Forget what was counted after the first times."""
         for key in self._keys[length:]:
@@ -85,6 +89,7 @@ class Checkpoint:
     recording: Grown
     faker: Grown
     memo: Grown
+    detached: Mapping[int, int]
     shown: int
     versions: int
     reshaped: int
@@ -96,12 +101,14 @@ class Checkpoint:
             Grown.of(recorder, growing, ["location", "builtin", "failure", "_next"]),
             Grown.of(
                 recorder.recording,
-                ["inputs", "ops", "metas", "captures"],
+                ["inputs", "ops", "metas", "captures", "_roots"],
                 ["mutates_inputs", "offset_sensitive", "device"],
             ),
             Grown.of(recorder.faker, ["_fakes", "_storages", "_alive"]),
             # What operations give stays known: it is so on any tensors.
             Grown.of(recorder.memo, ["_values"]),
+            # A write takes entries out of it, so that its length does not tell what it held.
+            dict(recorder.recording._detached),
             len(recorder.shown),
             len(recorder.versions),
             recorder.reshaped,
@@ -115,6 +122,7 @@ class Checkpoint:
         self.recording.put_back(recorder.recording)
         self.faker.put_back(recorder.faker)
         self.memo.put_back(recorder.memo)
+        recorder.recording._detached = dict(self.detached)
         recorder.shown.cut(self.shown)
         for tensor, version in reversed(recorder.versions[self.versions :]):
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))

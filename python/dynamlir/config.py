@@ -31,6 +31,8 @@ threads: int | None
 no_cache: bool
 max_autotune: bool
 cache_dir: str | None
+eager_random: bool
+memory_budget: float | None
 reproducers: str | None
 progress: bool
 
@@ -73,6 +75,13 @@ def _flag(environment: str, doc: str, default: bool = False) -> Setting:
         return words[text.lower()]
 
     return Setting(default, environment, "True or False", read, lambda value: isinstance(value, bool), doc)
+
+
+def _fraction(environment: str, doc: str) -> Setting:
+    def is_valid(value: Any) -> bool:
+        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1)
+
+    return Setting(None, environment, "a number from 0.0 to 1.0 or None", float, is_valid, doc)
 
 
 def _folder(environment: str, doc: str) -> Setting:
@@ -126,6 +135,15 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         "cache_dir": _folder(
             "DYNAMLIR_CACHE_DIR",
             "Folder for measurements; None: ``dynamlir`` in ``XDG_CACHE_HOME`` or ``~/.cache``.",
+        ),
+        "eager_random": _flag(
+            "DYNAMLIR_EAGER_RANDOM",
+            "Random numbers are those that eager draws after the same ``torch.manual_seed``: its operators draw them.",
+        ),
+        "memory_budget": _fraction(
+            "DYNAMLIR_MEMORY_BUDGET",
+            "How much of what backward could do without is kept for it: 0.0 is the least memory, 1.0 the least time; "
+            "None: the cost model weighs one against the other.",
         ),
         "reproducers": _folder(
             "DYNAMLIR_REPRODUCERS",
@@ -291,7 +309,9 @@ __all__ = [
     "cache_dir",
     "describe",
     "dump",
+    "eager_random",
     "max_autotune",
+    "memory_budget",
     "no_cache",
     "on_plain",
     "patch",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .device import device_of
 from .reasons import Fallback
@@ -62,13 +64,32 @@ def fake_state(mode: FakeTensorMode, device: torch.device) -> dict[str, Any]:
     return state
 
 
+class Giving(TorchDispatchMode):
+    """Answers operations with a tensor that there is."""
+
+    answer: torch.Tensor
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return device_of(args[0]) if func is torch.ops.prim.device.default else self.answer
+
+
+def give_history(fake: torch.Tensor) -> None:
+    """Have autograd take a fake for the result of a differentiable operation, which nothing but an operation can."""
+    leaf = torch.empty(0, device=_META, requires_grad=True)
+    with torch.enable_grad(), Giving() as giving:
+        giving.answer = fake
+        leaf.clone()
+
+
 class Faker:
     """Makes fakes for one recording. The same tensor gives the same fake; equal storages give equal storages."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
         self._fakes: dict[int, torch.Tensor] = {}
-        self._storages: dict[int, torch.Tensor] = {}
+        self._storages: dict[Hashable, torch.Tensor] = {}
         self._alive: list[Any] = []
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -98,8 +119,10 @@ class Faker:
             int(tensor.untyped_storage().nbytes()),
             device_of(tensor),
         )
-        if tensor.requires_grad:
+        if tensor.requires_grad and tensor.is_leaf:
             fake.requires_grad_(True)
+        elif tensor.requires_grad:
+            give_history(fake)
         self._fakes[id(tensor)] = fake
         self._alive.append(tensor)
         return fake
@@ -110,7 +133,7 @@ class Faker:
         sizes: list[int],
         strides: list[int],
         offset: int,
-        storage: int,
+        storage: Hashable,
         nbytes: int,
         device: torch.device | None = None,
     ) -> torch.Tensor:

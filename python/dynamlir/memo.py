@@ -187,8 +187,6 @@ class Memo:
         tensors: list[torch.Tensor] = []
         if not self._describe(full, key, tensors) or not (tensors or known.facts.factory):
             return None
-        if grad and any(tensor.requires_grad for tensor in tensors):
-            return None
         operands = [self._values[id(tensor)] for tensor in tensors]
         if len(operands) > 1:
             storages = [value.storage for value in operands]
@@ -240,7 +238,7 @@ class Memo:
             storage = leaf.untyped_storage()
             shares = storages.index(storage._cdata) if storage._cdata in storages else -1
             device = device_of(leaf)
-            if leaf.requires_grad or leaf._version or vars(leaf) != fake_state(self._mode, device):
+            if leaf._version or vars(leaf) != fake_state(self._mode, device):
                 return None
             if shares < 0 and (meta.offset or storage.nbytes() != _extent(meta) * leaf.element_size()):
                 return None
@@ -281,6 +279,7 @@ def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any
         operands=operands,
         result_ids=record.result_ids,
         location=record.location,
+        recompute=record.recompute,
         raw=(record.raw[0] if record.raw else None, raw),
     )
     if repr(recalled) != repr(record):  # not the objects: a NaN is not equal to itself

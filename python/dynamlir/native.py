@@ -13,6 +13,7 @@ from .reasons import Fallback
 
 if TYPE_CHECKING:
     from .aten.decompositions import Decomposer
+    from .aten.derivatives import Differentiator
 
 
 @functools.lru_cache(maxsize=1)
@@ -50,6 +51,14 @@ def decomposer() -> Decomposer:
     return Decomposer(native.rust_ops(), native.keep_ops())
 
 
+@functools.lru_cache(maxsize=1)
+def differentiator() -> Differentiator:
+    """The process's derivatives, for the operations that this native module has no rules for."""
+    from .aten.derivatives import Differentiator
+
+    return Differentiator(module().rust_rules())
+
+
 def fallback_of(error: Exception) -> Fallback | None:
     """The reason that a native ``Unsupported`` carries; None for any other exception."""
     kind: Any = getattr(module(), "Unsupported", None)
@@ -73,6 +82,7 @@ def forget_kernels() -> None:
     if _is_loaded():
         _load().clear_kernel_cache()
         decomposer.cache_clear()
+        differentiator.cache_clear()
 
 
 def _is_loaded() -> bool:
@@ -83,6 +93,7 @@ def forget() -> None:
     """Drop what was derived from the module (for tests that exchange it)."""
     _load.cache_clear()
     decomposer.cache_clear()
+    differentiator.cache_clear()
 
 
 def run_failure(error: BaseException) -> str:

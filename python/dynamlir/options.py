@@ -39,6 +39,12 @@ class Options:
     """Measure which strategy is fastest for each product and convolution, in any mode; see `dynamlir.autotune`."""
     cache_dir: str | None = None
     """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
+    eager_random: bool = False
+    """Random numbers are eager's own: its operators draw them, after the same seed the same ones."""
+
+    memory_budget: float | None = None
+    """How much of what backward could do without is kept for it: 0.0 is the least memory, 1.0 the least time. Where
+    this is None, the cost model weighs one against the other."""
 
     @property
     def measures(self) -> bool:
@@ -48,7 +54,13 @@ class Options:
     def native(self) -> dict[str, Any]:
         """The plain dictionary handed to the native compiler, one call per compilation."""
         dump = None if self.dump is None else _dump_folder(self.dump)
-        return {"dump": dump, "no_cache": self.no_cache, "threads": self.threads}
+        return {
+            "dump": dump,
+            "no_cache": self.no_cache,
+            "threads": self.threads,
+            "eager_random": self.eager_random,
+            "memory_budget": None if self.memory_budget is None else round(100 * self.memory_budget),
+        }
 
 
 _dumps: collections.Counter[str] = collections.Counter()

@@ -19,8 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import memo, modes, overlap
-from .aten import layouts, schema, table
+from . import constants, histories, memo, modes, overlap, scalars
+from .aten import custom, layouts, schema, table
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, made_fake
@@ -36,6 +36,8 @@ from .recording import (
     TensorMeta,
     encode,
     operand_ids,
+    result_leaves,
+    tensors_of,
 )
 
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
@@ -77,8 +79,17 @@ class OpRecorder(TorchDispatchMode):
         self.eager_facts: dict[int, dict[str, Any]] = {}
         self.versions: list[tuple[torch.Tensor, int]] = []
         """Tensors that operations have written, each with its version before."""
+        self.grad_enabled = torch.is_grad_enabled()
+        """Whether grad mode was on when the recording began."""
+        self.takes_numbers = self.has_numbers = False
+        """Whether numbers may be read from contents, to be known when the graph is called; whether there is one."""
+        self._below_functions: list[histories.Met] = []
+        self.blamed: set[str] = set()
+        """Where the floats come from that were taken for numbers, and whose values Python needs."""
         self.reshaped = 0
         """How many tensors have become views of themselves in place."""
+        self.reshaped_with_history: set[int] = set()
+        """The values of those that have a gradient: for autograd they are not views, unlike what a graph returns."""
 
     # -- values
 
@@ -124,6 +135,30 @@ class OpRecorder(TorchDispatchMode):
         """The number of a fake's value; None for a stranger."""
         return self._ids.get(id(fake))
 
+    def fakes(self) -> dict[int, torch.Tensor]:
+        """The fake of each value that has one."""
+        return {self._ids[id(fake)]: fake for fake in [*self._alive, *self._inputs]}
+
+    def add_value(self, fake: torch.Tensor) -> int:
+        """Take a fake for a value that no operation has made: the graph does not get it."""
+        meta = TensorMeta.of(fake)
+        value = self._fresh(meta)
+        self._note(fake, value, meta, fake.untyped_storage()._cdata)
+        return value
+
+    def rename(self, fake: torch.Tensor, meta: TensorMeta) -> int:
+        """Let a fake mean a new value that looks the same."""
+        value = self._fresh(meta)
+        self._ids[id(fake)] = value
+        self.memo.note(fake, value, meta, fake.untyped_storage()._cdata)
+        self.reshaped += 1  # not to be undone
+        return value
+
+    def forget_operations(self, first: int) -> None:
+        """Take out the operations from this place on, to be kept elsewhere."""
+        self.recording.forget(first)
+        self.templates = {at: template for at, template in self.templates.items() if at < first}
+
     def note(
         self,
         func: OpOverload,
@@ -167,10 +202,20 @@ class OpRecorder(TorchDispatchMode):
 
     def note_bumps(self) -> None:
         """Note with each input how often its version counter was bumped; inputs given twice are counted once."""
+        self.note_histories()
         seen: set[int] = set()
         for fake, record in zip(self._inputs, self.recording.inputs, strict=True):
+            if fake.requires_grad != record.requires_grad:
+                raise Fallback("autograd", f"{record.name}, an input, gets a gradient by being written")
+            if fake.requires_grad and fake._version and self.recording.is_training:
+                raise Fallback("autograd", f"{record.name}, an input that requires a gradient, is written")
             record.version_bumps = 0 if id(fake) in seen else fake._version
             seen.add(id(fake))
+
+    def note_histories(self) -> None:
+        """Say of users' operators whether they are differentiated; see `histories`."""
+        with modes.set_aside():  # the history of a view is made anew when it is looked at
+            histories.settle(self._below_functions, self._alive)
 
     def bases(self, leaves: Sequence[Any]) -> list[Base | None]:
         """What each of the graph's outputs is a view of, as eager has it; None for what is not a view."""
@@ -190,6 +235,18 @@ class OpRecorder(TorchDispatchMode):
             else:
                 found.append(Base("hidden", hidden.setdefault(id(base), at)))
         return found
+
+    def without_grad(self, leaves: Sequence[Any]) -> list[bool]:
+        """Which of the graph's outputs are views that were made with grad mode off, where the call began with it on."""
+        if not self.grad_enabled:
+            return [False] * len(leaves)
+        makers = {value: op for op in self.recording.ops for value in op.result_ids}
+
+        def is_one(leaf: Any) -> bool:
+            maker = makers.get(self._ids[id(leaf)]) if isinstance(leaf, torch.Tensor) else None
+            return maker is not None and not maker.grad_enabled and leaf._is_view()
+
+        return [is_one(leaf) for leaf in leaves]
 
     def _check_counters(self, leaves: Sequence[Any]) -> None:
         """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph
@@ -222,6 +279,15 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         try:
+            if (
+                func is torch.ops.aten._local_scalar_dense.default
+                and self.takes_numbers
+                and type(args[0]) is FakeTensor
+            ):
+                self.has_numbers = True
+                return scalars.read(self, args[0])
+            if self.has_numbers and func.namespace != "prims" and scalars.has_any((*args, *kwargs.values())):
+                return scalars.call(self, func, schema.full_arguments(func, args, kwargs))
             call = self.memo.call(func, args, kwargs, self._is_temporary)
             template = self.memo.known(call) if call else None
             if call is not None and template is not None and not memo.Use.checks:
@@ -258,7 +324,7 @@ class OpRecorder(TorchDispatchMode):
         known = template.record
         assert known.raw is not None
         self.templates[len(self.recording.ops)] = template
-        self.recording.ops.append(
+        self.recording.append(
             OpRecord(
                 schema=known.schema,
                 args=args,
@@ -272,6 +338,7 @@ class OpRecorder(TorchDispatchMode):
                 location=location,
                 raw=(known.raw[0], raw),
                 random=known.random,
+                needs_grad=known.needs_grad,
             )
         )
         return ids
@@ -302,10 +369,12 @@ class OpRecorder(TorchDispatchMode):
         known = schema.info(func)
         if known.facts.refused is not None:
             raise Fallback(known.facts.refused, str(func))
+        if known.facts.instead is not None:
+            return self._dispatch(getattr(torch.ops.aten, known.facts.instead).default, args, kwargs)
         if known.facts.lifts_constant:
-            return self._constant(func, args, kwargs)
+            return constants.record(self, func, args, kwargs)
         full = schema.full_arguments(func, args, kwargs)
-        if any(is_stranger(leaf) for leaf in _tensors(full)):
+        if any(is_stranger(leaf) for leaf in tensors_of(full)):
             full = pytree.tree_map_only(torch.Tensor, self.adopt, full)
         positional, keywords = schema.call(func, full)
         if known.inplace_view:
@@ -314,8 +383,8 @@ class OpRecorder(TorchDispatchMode):
 
     def _ordinary(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
         facts = schema.info(func).facts
-        tensors = _tensors(full)
-        written = [leaf for at in schema.written_arguments(func, full) for leaf in _tensors([full[at]])]
+        tensors = tensors_of(full)
+        written = [leaf for at in schema.written_arguments(func, full) for leaf in tensors_of([full[at]])]
         if written:
             overlap.check(func, tensors, written)
             if facts.draws is not None and not written[0].is_contiguous():
@@ -339,7 +408,7 @@ class OpRecorder(TorchDispatchMode):
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
         if facts.absolute_offset and is_beyond(out):
             raise Fallback("tracing-error", "as_strided beyond the memory")
-        leaves = _result_leaves(out)
+        leaves = result_leaves(out)
         if facts.results is not None:
             leaves[facts.results :] = [None] * (len(leaves) - facts.results)
         if facts.counting_factory and self.builtin not in (None, func._schema.name.split("::")[-1]) and not tensors:
@@ -363,7 +432,7 @@ class OpRecorder(TorchDispatchMode):
             if not is_dense(written):
                 raise Fallback("unsupported", f"{func} on a tensor with gaps")
             return None
-        if any(tensor is not written for tensor in _tensors(full)):
+        if any(tensor is not written for tensor in tensors_of(full)):
             return None
         order = sorted(range(written.dim()), key=written.stride, reverse=True)
         if order == list(range(written.dim())):
@@ -377,9 +446,8 @@ class OpRecorder(TorchDispatchMode):
             if leaf is not None and not isinstance(leaf, torch.Tensor):
                 raise Fallback("non-tensor-result", str(func))
         grad = torch.is_grad_enabled()
-        operands = _tensors(full)
-        if grad and any(tensor.requires_grad for tensor in operands):
-            raise Fallback("autograd", str(func))
+        operands = tensors_of(full)
+        needs_grad = tuple(at for at, tensor in enumerate(operands) if tensor.requires_grad) if grad else ()
         args = encode(full, self.id_of)
         known = schema.info(func)
         written_ids = {id(tensor) for tensor in written}
@@ -392,22 +460,26 @@ class OpRecorder(TorchDispatchMode):
             self.recording.offset_sensitive = True
         if any(operands[at].untyped_storage()._cdata in self._input_storages for at in mutates):
             self.recording.mutates_inputs = True
-        self.recording.ops.append(
-            OpRecord(
-                schema=known.name,
-                args=args,
-                operands=list(operand_ids(args)),
-                results=results,
-                result_ids=ids,
-                aliases=aliases,
-                mutates=mutates,
-                functional=str(functional) if functional else None,
-                grad_enabled=grad,
-                location=self.location,
-                raw=(functional or func, raw),
-                random=known.random,
-            )
+            if not set(needs_grad).isdisjoint(mutates):
+                raise Fallback("autograd", f"{func} writes an input that requires a gradient")
+        record = OpRecord(
+            schema=known.name,
+            args=args,
+            operands=list(operand_ids(args)),
+            results=results,
+            result_ids=ids,
+            aliases=aliases,
+            mutates=mutates,
+            functional=str(functional) if functional else None,
+            grad_enabled=grad,
+            location=self.location,
+            raw=(functional or func, raw),
+            random=schema.may_draw(func, full),
+            needs_grad=needs_grad,
         )
+        self.recording.append(record, self.builtin in ("detach", "getattr"))
+        if not grad and func.namespace not in custom.TORCHS and any(tensor.requires_grad for tensor in operands):
+            self._below_functions.append((record, operands, leaves))
 
     def _refs(self, value: Any) -> Any:
         """An argument with references for tensors."""
@@ -485,7 +557,7 @@ class OpRecorder(TorchDispatchMode):
             self.recording.offset_sensitive = True
         meta = TensorMeta.of(target)
         value = self._fresh(meta)
-        self.recording.ops.append(
+        self.recording.append(
             OpRecord(
                 schema=str(view),
                 args=args,
@@ -498,9 +570,12 @@ class OpRecorder(TorchDispatchMode):
                 grad_enabled=torch.is_grad_enabled(),
                 location=self.location,
                 raw=(view, raw),
+                needs_grad=(0,) if target.requires_grad and torch.is_grad_enabled() else (),
             )
         )
         self._ids[id(target)] = value
+        if target.requires_grad:
+            self.reshaped_with_history.add(value)
         self.memo.note(target, value, meta, target.untyped_storage()._cdata)
         return out
 
@@ -510,27 +585,6 @@ class OpRecorder(TorchDispatchMode):
             raise Fallback("no-fake", str(func))
         with self:
             return implementation(*args, **kwargs)
-
-    def _constant(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
-        (constant,) = args
-        if not is_stranger(constant):
-            return func(*args, **kwargs)
-        check_supported(constant)
-        out = func(*args, **kwargs)
-        if constant.dim() == 0:
-            with modes.set_aside():
-                scalar = constant.item()
-            full_op = torch.ops.aten.full.default
-            full = schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
-            self._record(full_op, full, [out], [])
-            return out
-        with modes.set_aside():
-            kept = constant.detach().clone()
-        fake = self.capture(kept, f"constant_{len(self.recording.captures)}", lambda: kept)
-        clone = torch.ops.aten.clone.default
-        self._record(clone, schema.full_arguments(clone, (fake,), {}), [out], [])
-        return out
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
         """A real tensor as operand: something the module holds."""
@@ -544,19 +598,3 @@ class OpRecorder(TorchDispatchMode):
 
 def is_stranger(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
-
-
-def _tensors(full: Sequence[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for value in full:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(element for element in value if isinstance(element, torch.Tensor))
-    return found
-
-
-def _result_leaves(out: Any) -> list[Any]:
-    if isinstance(out, (list, tuple)):
-        return [leaf for element in out for leaf in _result_leaves(element)]
-    return [out]

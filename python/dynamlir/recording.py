@@ -6,6 +6,7 @@ Nothing native exists until a graph has been recorded completely, so a graph tha
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -62,6 +63,8 @@ class TensorMeta(NamedTuple):
         )
 
 
+DETACH = "aten.detach.default"
+
 NO_RESULT = TensorMeta("none", (), (), 0)
 """Stands for a result that is None."""
 
@@ -83,6 +86,8 @@ class InputRecord:
     requires_grad: bool = False
     version_bumps: int = 0
     """How often eager bumps its version counter."""
+    tangent: int | None = None
+    """Of a derivative: the result whose tangent it is."""
 
 
 @dataclasses.dataclass
@@ -102,7 +107,15 @@ class OpRecord:
     raw: tuple[Any, list[Any]] | None = None
     """The overload (the functional one, if any) and its arguments with `Ref` for tensors: for decomposing."""
     random: bool = False
+    needs_grad: tuple[int, ...] = ()
+    """The operands that require a gradient, where the operation is differentiated."""
     decomposition: Recording | None = None
+    vjp: Recording | None = None
+    """Its derivative: of operands, results and tangents of results, the gradients of operands."""
+    recompute: int | None = None
+    """The checkpoint that it belongs to, of which backward computes it again."""
+    once: bool = False
+    """Whether that raises where it is differentiated in turn."""
 
     @property
     def is_view(self) -> bool:
@@ -127,6 +140,11 @@ class OutputRecord:
     version: int = 0
     base: Base | None = None
     """What it is a view of; None for what is not a view."""
+    requires_grad: bool = False
+    without_grad: bool = False
+    """Whether it was made with grad mode off."""
+    gradient: int | None = None
+    """Of a derivative: the operand whose gradient it is."""
     const: Any = None
 
 
@@ -148,6 +166,16 @@ class Recording:
     """Whether an input's absolute storage offset was used."""
     device: torch.device | None = None
     """Where all tensors live; None before the first."""
+    _detached: dict[int, int] = dataclasses.field(default_factory=dict)
+    """The results of ``detach`` that nobody has written, with the places of its calls."""
+    _roots: dict[int, int] = dataclasses.field(default_factory=dict)
+    """As `roots`, of the operations so far."""
+    checkpoint: int | None = None
+    """The checkpoint that is being recorded."""
+    checkpoints: int = 0
+    """How many there are."""
+    order: int = 1
+    """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
 
     def place(self, device: torch.device) -> None:
         """Note where a tensor lives; `Fallback` where others live elsewhere."""
@@ -157,16 +185,74 @@ class Recording:
             raise Fallback("mixed-devices", f"{device} beside {self.device}")
 
     @property
+    def is_training(self) -> bool:
+        """Whether an output requires a gradient that the graph has to compute."""
+        return any(output.requires_grad for output in self.outputs)
+
+    @property
     def has_random(self) -> bool:
         return any(op.random for op in self.ops)
+
+    def append(self, op: OpRecord, asked: bool = False) -> None:
+        """Note the next operation; ``asked`` where it is what the user has called, and no part of that."""
+        op.recompute = self.checkpoint
+        for at in op.needs_grad:
+            self._undo_detach(op.operands[at])
+        _note_roots(self._roots, op)
+        if op.mutates and self._detached:
+            # What is written has another history from here on, and what was saved of it before is no longer read.
+            written = {self._roots.get(op.operands[at], op.operands[at]) for at in op.mutates}
+            self._detached = {value: at for value, at in self._detached.items() if self._roots[value] not in written}
+        if op.schema == DETACH and not asked:
+            self._detached[op.result_ids[0]] = len(self.ops)
+        self.ops.append(op)
+
+    def _undo_detach(self, value: int) -> None:
+        """Take a ``detach`` for an alias, given that its result has a history.
+
+        Autograd detaches the results that its formulas need, and gives them their history again when a formula reads
+        them. So it does where the frame itself asks for gradients.
+        """
+        while (at := self._detached.pop(value, None)) is not None:
+            op, alias = self.ops[at], torch.ops.aten.alias.default
+            raw = None if op.raw is None else (alias, op.raw[1])
+            self.ops[at] = dataclasses.replace(op, schema=str(alias), raw=raw, grad_enabled=True, needs_grad=(0,))
+            value = op.operands[0]
+
+    @contextlib.contextmanager
+    def recomputed(self) -> Iterator[None]:
+        """Record operations that backward computes again. A checkpoint within another is a part of that."""
+        before = self.enter_checkpoint()
+        try:
+            yield
+        finally:
+            self.checkpoint = before
+
+    def enter_checkpoint(self) -> int | None:
+        """Begin such a part; the one before."""
+        before = self.checkpoint
+        if before is None:
+            self.checkpoint = self.checkpoints
+            self.checkpoints += 1
+        return before
+
+    def forget(self, first: int) -> None:
+        """Take out the operations from this place on, to be kept elsewhere."""
+        del self.ops[first:]
+        self._detached = {value: at for value, at in self._detached.items() if at < first}
+
+    def drop_unseen_detaches(self) -> None:
+        """Forget ``detach`` where nobody uses its result: autograd calls it on what it saves."""
+        used = {output.id for output in self.outputs}
+        for op in self.ops:
+            used.update(op.operands)
+        self.ops = [op for op in self.ops if op.schema != DETACH or used.intersection(op.result_ids)]
 
     def roots(self) -> dict[int, int]:
         """Each value that shares an operand's storage, with the value that this chain of views starts from."""
         found: dict[int, int] = {}
         for op in self.ops:
-            for value, alias in zip(op.result_ids, op.aliases):
-                if alias >= 0:
-                    found[value] = found.get(op.operands[alias], op.operands[alias])
+            _note_roots(found, op)
         return found
 
     def histogram(self) -> collections.Counter[str]:
@@ -185,15 +271,18 @@ class Recording:
         builder.libraries(places.LIBRARIES)
         if self.has_random:
             builder.random()
+        if self.order > 1:
+            builder.order(self.order)
         for record in self.inputs:
-            counts = (record.version_bumps, record.requires_grad)
-            builder.input(record.id, record.name, record.meta, record.storage, *counts)
+            facts = (record.version_bumps, record.requires_grad, record.tangent)
+            builder.input(record.id, record.name, record.meta, record.storage, *facts)
+
+        def nested(recording: Recording | None) -> Builder | None:
+            if recording is not None and id(recording) not in made:
+                made[id(recording)] = recording._emit(make_builder, made)
+            return None if recording is None else made[id(recording)]
+
         for op in self.ops:
-            nested = None
-            if op.decomposition is not None:
-                nested = made.get(id(op.decomposition))
-                if nested is None:
-                    nested = made[id(op.decomposition)] = op.decomposition._emit(make_builder, made)
             builder.op(
                 op.schema,
                 op.args if device == "cpu" else _on_device(op.args, device),
@@ -203,17 +292,27 @@ class Recording:
                 op.mutates,
                 op.functional,
                 op.grad_enabled,
-                nested,
+                nested(op.decomposition),
+                nested(op.vjp),
                 op.location,
+                **({} if op.recompute is None or not self.is_training else {"recompute": op.recompute}),
             )
         for output in self.outputs:
             if output.kind == "value":
-                builder.output("value", output.id, output.version, output.base)
+                returned = (output.version, output.base, output.requires_grad, output.without_grad, output.gradient)
+                builder.output("value", output.id, *returned)
             elif output.kind == "const":
                 builder.output("const", output.const)
             else:
                 builder.output("none")
         return builder
+
+
+def _note_roots(roots: dict[int, int], op: OpRecord) -> None:
+    """Add the results of an operation that share an operand's storage."""
+    for value, alias in zip(op.result_ids, op.aliases):
+        if alias >= 0:
+            roots[value] = roots.get(op.operands[alias], op.operands[alias])
 
 
 class Builder(Protocol):
@@ -224,6 +323,7 @@ class Builder(Protocol):
     def libraries(self, folders: Sequence[str]) -> None: ...
 
     def random(self) -> None: ...
+    def order(self, order: int) -> None: ...
 
     def input(
         self,
@@ -233,6 +333,7 @@ class Builder(Protocol):
         storage: int,
         version_bumps: int = 0,
         requires_grad: bool = False,
+        tangent: int | None = None,
     ) -> None: ...
 
     def op(
@@ -246,7 +347,9 @@ class Builder(Protocol):
         functional: str | None,
         grad_enabled: bool,
         decomposition: Any,
+        vjp: Any,
         location: Location,
+        recompute: int | None = None,
     ) -> None: ...
 
     def output(self, kind: str, *payload: Any) -> None: ...
@@ -283,6 +386,24 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
     if isinstance(value, complex):
         raise Fallback("complex", "a complex number as argument")
     raise Fallback("opaque-argument", type(value).__name__)
+
+
+def result_leaves(out: Any) -> list[Any]:
+    """What an operator returns, lists in it opened."""
+    if isinstance(out, (list, tuple)):
+        return [leaf for element in out for leaf in result_leaves(element)]
+    return [out]
+
+
+def tensors_of(full: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensors among arguments, and in lists of them."""
+    found: list[torch.Tensor] = []
+    for value in full:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(element for element in value if isinstance(element, torch.Tensor))
+    return found
 
 
 def operand_ids(args: Sequence[Any]) -> Iterator[int]:

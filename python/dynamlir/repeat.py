@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import memo
 from .aten import table
-from .device import device_of
+from .fakes import Giving, give_history
 from .reasons import Location
 from .recorder import OpRecorder
 from .recording import OpRecord
@@ -67,6 +66,8 @@ class Span:
     """Values of which there have to be new fakes."""
     views: Mapping[int, int]
     """Which of these are views, and of which value."""
+    differentiable: Sequence[int]
+    """The values that are not views, nor from elsewhere, and require a gradient: operations gave them that."""
     shown: Sequence[int]
     """The value with a fake whose memory is shown, once for each value without a fake that shows it."""
 
@@ -100,6 +101,9 @@ class Span:
         views = _views(recorder, is_view_of, [*inputs, *given], wanted)
         if views is None:
             return None
+        differentiable = _differentiable(numbers, wanted, views, facts)
+        if differentiable is None:
+            return None
         kept = _kept(calls, {*numbers, *views.values()})
         steps = [
             Step(template, record.operands, record.result_ids, record.location, not kept.isdisjoint(record.result_ids))
@@ -115,6 +119,7 @@ class Span:
             [event for _, event in events],
             numbers,
             views,
+            differentiable,
             [root for root in roots if root in made],
         )
 
@@ -149,6 +154,8 @@ def repeat(
             made.update(zip(results, recorder.made_again(template, [made.get(operand) for operand in operands], ids)))
     for root in span.shown:
         recorder.show(made[root])
+    for number in span.differentiable:
+        give_history(made[number])
     _become_views([(made[number], made[base]) for number, base in span.views.items()])
     return added, [made[number] for number in span.wanted]
 
@@ -237,20 +244,23 @@ def _views(
     return views
 
 
-class _Giving(TorchDispatchMode):
-    """Answers operations with a tensor that there is."""
-
-    answer: torch.Tensor
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return device_of(args[0]) if func is torch.ops.prim.device.default else self.answer
+def _differentiable(
+    numbers: Sequence[int], wanted: Sequence[torch.Tensor], views: Mapping[int, int], outer: Sequence[OuterTensor]
+) -> list[int] | None:
+    """The values that require a gradient by themselves. A view requires one if what it is a view of does; None where
+    that is not so, as for views that were made with grad mode off."""
+    given = {fact.number: fact.requires_grad for fact in outer}
+    requiring = {views.get(number, number) for number, fake in zip(numbers, wanted) if fake.requires_grad}
+    for number, fake in zip(numbers, wanted):
+        root = views.get(number, number)
+        if fake.requires_grad != given.get(root, root in requiring):
+            return None
+    return sorted(requiring.difference(given))
 
 
 def _become_views(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Make new fakes views of others, as torch does above dispatch with what an operation returns."""
-    with _Giving() as giving:
+    with Giving() as giving:
         for fake, base in pairs:
             giving.answer = fake
             base.as_strided(fake.shape, fake.stride(), fake.storage_offset())

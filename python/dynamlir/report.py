@@ -92,6 +92,12 @@ class CompileReport:
     """torch's mode that was asked for. ``reduce-overhead`` compiles as ``default`` does, the autotuning ones alike."""
     launched: tuple[Kernel, ...] = ()
     """The kernels, in the order of their first launch."""
+    saved: tuple[int, ...] = ()
+    """Of a graph that trains: the bytes of each value that is kept for the gradients, inputs and results among them."""
+    recomputed: int = 0
+    """Of a graph that trains: how many of its operations are computed again for the gradients."""
+    gradients: CompileReport | None = None
+    """Of a graph that trains: the same of the graph that computes its gradients."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
@@ -116,6 +122,8 @@ class CompileReport:
         if self.eager is not None:
             return f"graph {self.graph}: plain eager, {self.eager}"
         head = f"graph {self.graph}: {self.ops_recorded} operations recorded, {self.ops_generated} generated in "
+        if not self.recorded and not self.ops_generated:
+            head = f"graph {self.graph}: "
         lines = [f"{head}{self.kernels} kernels, {self.ops_extern} extern; {1000 * self.seconds:.1f} ms"]
         if self.mode != "default":
             lines.append(f"  mode {self.mode}: {MODES.get(self.mode, 'unknown')}")
@@ -140,6 +148,10 @@ class CompileReport:
         )
         rows = [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs]
         lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))
+        if self.gradients is not None:
+            kept = f"{len(self.saved)} values of {sum(self.saved)} bytes are kept"
+            lines += [f"  for the gradients {kept}, {self.recomputed} operations computed again"]
+            lines += [f"  {line}" for line in str(self.gradients).splitlines()]
         return "\n".join(lines)
 
 
@@ -153,6 +165,7 @@ def from_native(
     times: Any = None,
 ) -> CompileReport:
     """A report from the dictionary that the native executable gives, and from its ``times``."""
+    gradients = native.get("vjp")
     externs = tuple(
         Extern(str(entry["schema"]), str(entry["route"]), _location(entry.get("location")), int(entry.get("count", 1)))
         for entry in native.get("externs", ())
@@ -177,8 +190,20 @@ def from_native(
             Kernel(str(name), int(launches), int(size), tuple(map(str, lines)))
             for name, launches, size, lines in native.get("launched", ())
         ),
+        saved=tuple(map(int, native.get("saved", ()))),
+        recomputed=int(native.get("recomputed", 0)),
+        gradients=None if gradients is None else _of_gradients(graph, gradients),
         _times=times,
     )
+
+
+def _of_gradients(graph: str, native: dict[str, Any]) -> CompileReport:
+    """What a call of the graph for the gradients does; how it was compiled is said with the other."""
+    shared = ("stages", "passes", "threads", "kernels_reused", "unscheduled", "generated", "ops_generated")
+    own = {name: value for name, value in native.items() if name not in shared}
+    own["kernels"] = [name for name, *_ in native.get("launched", ())]
+    own["ops_extern"] = len(native.get("externs", ()))
+    return from_native(f"{graph}, gradients", own, {}, {})
 
 
 def _milliseconds(times: Iterable[tuple[str, float]]) -> str:

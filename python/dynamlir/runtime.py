@@ -22,22 +22,23 @@ MAX_VARIANTS = 8
 class Variant:
     """One executable, with the tensors that it captured and how its outputs are nested."""
 
-    def __init__(self, recording: Recording, executable: Callable[..., list[Any]]) -> None:
+    def __init__(self, recording: Recording, executable: Any) -> None:
         self.recording = recording
-        self._executable = executable
+        self.executable = executable
         self._captures = recording.captures
+        self.trains = getattr(executable, "vjp", None) is not None
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the graph's tensors, in order."""
         if self._captures:
             tensors = [*tensors, *(fetch() for fetch in self._captures)]
-        outputs = self._executable(*tensors)
+        outputs = self.executable(*tensors)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
 
     def native(self) -> Callable[..., Any]:
         """The same as one native object, for callers that check guards of their own and know how outputs are nested."""
-        return native.module().NativeGraph(self._executable, [fetch() for fetch in self._captures])
+        return native.module().NativeGraph(self.executable, [fetch() for fetch in self._captures])
 
 
 class PlainGraph:
@@ -108,6 +109,8 @@ class CompiledGraph:
             interruptions.pass_on(error)
             if _is(error, "WrittenError"):
                 raise  # what was written would be read again
+            if variant.trains and not _is(error, "NativeError"):
+                raise  # by a hook on what is saved for the gradients: the graph has run
             reason = native.run_failure(error)
             event = reasons.note(reason, f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")

@@ -29,10 +29,25 @@ def _autocast_nesting() -> int:
     return torch.autocast_decrement_nesting()
 
 
+class nothing_packed:
+    """Without the caller's hooks on saved tensors, such as those of a checkpoint: they would be given fakes, and count
+    them. Not a generator, for the reason of `modes.set_aside`.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(self._before)
+
+
 class ThreadState:
     """How the state was when this was made.
 
-    While a function is recorded, autocast caches no casts: it would keep those of fakes.
+    While a function is recorded, autocast caches no casts: it would keep those of fakes. Hooks on saved tensors are not
+    called, see `nothing_packed`.
     """
 
     def __init__(self) -> None:
@@ -50,7 +65,8 @@ class ThreadState:
         """Put the state back in the end, no matter what is set meanwhile."""
         torch.set_autocast_cache_enabled(False)
         try:
-            yield
+            with nothing_packed():
+                yield
         finally:
             functorch = torch._C._functorch
             while len(functorch.get_interpreter_stack() or ()) > self.transforms:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._functorch.autograd_function import autograd_function_apply
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -21,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import interruptions, logs, machinery, modes
+from . import backwards, functions, interruptions, logs, machinery, modes, scalars
 from .aten import composites
 from .device import device_of
 from .fakes import Faker
@@ -29,6 +30,9 @@ from .reasons import Fallback
 from .recorder import OpRecorder, is_stranger, parse_stack
 from .recording import OutputRecord, Recording
 from .thread_state import ThreadState
+
+_CHECKPOINT = "tag_activation_checkpoint"
+"""What Dynamo makes of `torch.utils.checkpoint`."""
 
 
 class _Runner(torch.fx.Interpreter):
@@ -42,13 +46,51 @@ class _Runner(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
         self._recorder.location = parse_stack(n.stack_trace)
         if isinstance(n.target, HigherOrderOperator):
+            if n.target.name() == _CHECKPOINT:
+                return self._checkpointed(n)
+            if n.target is autograd_function_apply:
+                return self._function(n)
             raise Fallback("higher-order-op", str(n.target), self._recorder.location)
-        result = super().run_node(n)
+        result = scalars.as_number(super().run_node(n))
         if n.target is torch.amp.autocast_mode._enter_autocast:
             self.autocasts.append(result)
         elif n.target is torch.amp.autocast_mode._exit_autocast and self.autocasts:
             self.autocasts.pop()
         return result
+
+    def _checkpointed(self, n: torch.fx.Node) -> Any:
+        """What `torch.utils.checkpoint` was called with, as a part of the graph that backward computes again."""
+        (inner, *args), _ = self.fetch_args_kwargs_from_env(n)
+        # A policy of the user's says what to keep: then that is left to the cut.
+        forced = "_checkpoint_context_fn" not in inner.meta and torch.is_grad_enabled()
+        with self._recorder.recording.recomputed() if forced else contextlib.nullcontext():
+            return self._inner(inner).run(*args, enable_io_processing=False)
+
+    def _function(self, n: torch.fx.Node) -> Any:
+        """A `torch.autograd.Function`: a graph of its forward, whose second result is what its backward is given after
+        the tangents, which is another graph."""
+        (forward, backward, *args), options = self.fetch_args_kwargs_from_env(n)
+        recorder = self._recorder
+        if options.get("dirty_idx"):
+            raise Fallback("autograd", "mark_dirty of a torch.autograd.Function", recorder.location)
+        call = functions.Call(recorder, args)
+        with torch.no_grad():
+            output, saved = self._inner(forward).run(*args, enable_io_processing=False)
+        if not call.is_differentiated:
+            return output
+        listed = list(output) if isinstance(output, (tuple, list)) else [output]
+        tensors = [leaf for leaf in listed if isinstance(leaf, torch.Tensor)]
+        left_out = [listed[at] for at in options["non_differentiable_idx"]]
+        tangents = iter(call.results(tensors, left_out))
+        given = [next(tangents) if isinstance(leaf, torch.Tensor) else None for leaf in listed]
+        gradients = self._inner(backward).run(*given, *saved, enable_io_processing=False)
+        call.derivative(gradients, once=backwards.is_once(n, backward.graph))
+        return output
+
+    def _inner(self, module: torch.fx.GraphModule) -> _Runner:
+        inner = _Runner(module, self._recorder)
+        inner.autocasts = self.autocasts
+        return inner
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return composites.run(self._recorder, target, args, kwargs)
@@ -61,7 +103,8 @@ class _Runner(torch.fx.Interpreter):
         value = super().get_attr(target, args, kwargs)
         if isinstance(value, torch.Tensor):
             fetch = functools.partial(operator.attrgetter(target), self.module)
-            return self._recorder.capture(value, str(target), fetch)
+            with modes.set_aside():
+                return self._recorder.capture(value, str(target), fetch)
         return value
 
 
@@ -69,10 +112,12 @@ def record(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: FakeTensorMode | None = None, name: str = "main"
 ) -> Recording:
     """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers); `Fallback` when it cannot be."""
+    backwards.free(module)
     recording = Recording(name)
     mode = mode or fresh_fake_mode()
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
+    recorder.takes_numbers = True  # Dynamo hands over a float that changes as a tensor, and reads that
     runner = _Runner(module, recorder)
     with _disable_current_modes(), modes.set_aside(), machinery.deferred_hooks(), preserved_state(runner):
         arguments = [_argument(value, faker) for value in example_inputs]
@@ -93,8 +138,9 @@ def record(
         leaves, recording.out_spec = pytree.tree_flatten(result)
         leaves = [recorder.known_fake(leaf) if is_stranger(leaf) else leaf for leaf in leaves]
         recording.outputs = [output_record(leaf, recorder) for leaf in leaves]
-        for output, base in zip(recording.outputs, recorder.bases(leaves)):
-            output.base = base
+        facts = zip(recording.outputs, recorder.bases(leaves), recorder.without_grad(leaves))
+        for output, base, without_grad in facts:
+            output.base, output.without_grad = base, without_grad
         recorder.note_bumps()
     logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
     return recording
@@ -149,9 +195,14 @@ def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
         recorder.recording.place(device_of(leaf))
         value = recorder.id_of(leaf)
         is_input = recorder.is_input(value)
-        if leaf.requires_grad and not is_input:
-            raise Fallback("autograd", "an output requires a gradient")
-        return OutputRecord("value", value, 0 if is_input else leaf._version)
+        version = 0 if is_input else leaf._version
+        if leaf.requires_grad and not is_input and not recorder.grad_enabled:
+            raise Fallback("autograd", "an output requires a gradient, and the call is made with grad mode off")
+        if value in recorder.reshaped_with_history:
+            raise Fallback("metadata-mutation", "an output that requires a gradient has changed its shape in place")
+        if leaf.requires_grad and leaf.is_leaf and not is_input and not leaf._is_view():
+            raise Fallback("autograd", "the graph makes a tensor that requires a gradient of its own")
+        return OutputRecord("value", value, version, requires_grad=leaf.requires_grad and not is_input)
     if isinstance(leaf, torch.SymInt):
         leaf = int(leaf)
     if isinstance(leaf, (bool, int, float, str)):

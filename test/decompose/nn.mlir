@@ -14,17 +14,15 @@ func.func @glu(%x: tensor<2x6xf32>) -> tensor<2x3xf32> {
   return %0 : tensor<2x3xf32>
 }
 
-// Dropout is nothing in inference and stays with torch's random numbers in training.
+// Dropout is nothing in inference; of training speaks `random.mlir`.
 
 // CHECK-LABEL: func.func @dropout
 // CHECK-SAME: (%[[X:.*]]: tensor<4xf32>)
 // CHECK: %[[MASK:.*]] = dynamo.full true -> tensor<4xi1>
-// CHECK: %[[RANDOM:.*]]:2 = dynamo.aten "aten.native_dropout.default"
-// CHECK: return %[[X]], %[[MASK]], %[[RANDOM]]#0
-func.func @dropout(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>, tensor<4xf32>) {
+// CHECK: return %[[X]], %[[MASK]]
+func.func @dropout(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>) {
   %0:2 = dynamo.aten "aten.native_dropout.default"(%x) args [#dynamo.operand<0>, 0.5 : f64, false] : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>)
-  %1:2 = dynamo.aten "aten.native_dropout.default"(%x) args [#dynamo.operand<0>, 0.5 : f64, true] : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>)
-  return %0#0, %0#1, %1#0 : tensor<4xf32>, tensor<4xi1>, tensor<4xf32>
+  return %0#0, %0#1 : tensor<4xf32>, tensor<4xi1>
 }
 
 // Windows that tile the image are a reshape and a mean, global pooling among them; others are sums of slices.

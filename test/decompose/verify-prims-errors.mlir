@@ -49,3 +49,19 @@ func.func @divisor(%x: tensor<3xi64>, %y: tensor<3xi64>) -> tensor<3xi64> {
   %0 = dynamo.div %x, %y : tensor<3xi64>
   return %0 : tensor<3xi64>
 }
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{not primitive: 'dynamo.detach' is not a primitive}}
+  dynamo.detach %x : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{not primitive: 'dynamo.history' is not a primitive}}
+  dynamo.history %x of %x : tensor<4xf32>
+  return
+}

@@ -240,3 +240,29 @@ func.func private @f() attributes {test = #dynamo.base<thing 0>}
 
 // expected-error @+1 {{expected a number that is not negative, got -1}}
 func.func private @f() attributes {test = #dynamo.base<arg -1>}
+
+// -----
+
+// What is detached is the same.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{requires the same type for all operands and results}}
+  "dynamo.detach"(%x) : (tensor<4xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// A tensor keeps its type when it is written.
+func.func @f(%x: tensor<4xf32>, %y: tensor<4xf64>) {
+  // expected-error @+1 {{requires the same type for all operands and results}}
+  "dynamo.history"(%x, %y) : (tensor<4xf32>, tensor<4xf64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: !dynamo.tensor<4xf32, [1]>) {
+  // expected-error @+1 {{operand #0 must be ranked tensor}}
+  "dynamo.detach"(%x) : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  return
+}

@@ -85,3 +85,23 @@ func.func @with_code(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf
   } {dynamo.followed} : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   return %r : tensor<8x4xf32>
 }
+
+// Where gradients do not go the way of values.
+// CHECK-LABEL: func.func @gradients
+func.func @gradients(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<2xcomplex<f32>>) {
+  // CHECK: dynamo.detach %arg0 : tensor<4xf32>
+  dynamo.detach %x : tensor<4xf32>
+  // CHECK: dynamo.detach %arg2 : tensor<2xcomplex<f32>>
+  dynamo.detach %z : tensor<2xcomplex<f32>>
+  // CHECK: dynamo.history %arg0 of %arg1 : tensor<4xf32>
+  dynamo.history %x of %y : tensor<4xf32>
+  return
+}
+
+// What belongs to a checkpoint, of which backward computes it again.
+// CHECK-LABEL: func.func @checkpoint
+// CHECK: dynamo.exp %arg0 {dynamo.recompute = 0 : i64} : tensor<4xf32>
+func.func @checkpoint(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = dynamo.exp %x {dynamo.recompute = 0 : i64} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

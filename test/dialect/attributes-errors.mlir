@@ -90,6 +90,36 @@ module attributes {dynamo.random} {
 
 // -----
 
+// eager_random: of the whole program.
+// expected-error @+1 {{'dynamo.eager_random' must be a unit attribute of a module, got 1}}
+module attributes {dynamo.eager_random = 1} {
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.eager_random' must be a unit attribute of a module, got unit}}
+func.func private @f() attributes {dynamo.eager_random}
+
+// -----
+
+// memory_budget: a percentage, of the whole program.
+// expected-error @+1 {{'dynamo.memory_budget' must be a percentage of a module, from 0 to 100, got 101 : i64}}
+module attributes {dynamo.memory_budget = 101 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.memory_budget' must be a percentage of a module, from 0 to 100, got 5.000000e-01 : f64}}
+module attributes {dynamo.memory_budget = 0.5 : f64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.memory_budget' must be a percentage of a module, from 0 to 100, got 50 : i64}}
+func.func private @f() attributes {dynamo.memory_budget = 50 : i64}
+
+// -----
+
 // bases: one for each output, or unit.
 // expected-error @+1 {{'dynamo.bases' must be an array of #dynamo.base, got 3}}
 func.func private @f() attributes {dynamo.bases = 3}
@@ -289,3 +319,156 @@ module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "z
 // A dump of an older form says how the new one looks.
 // expected-error @+1 {{'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = "sm_90"> now}}
 module attributes {dynamo.chip = "sm_90"} {}
+
+// -----
+
+// expected-error@+1 {{'dynamo.differentiable' must be increasing positions of the 1 outputs, got array<i64: 1>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.differentiable = array<i64: 1>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.without_grad' must be increasing positions of the 1 outputs, got array<i64: 0, 0>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.without_grad = array<i64: 0, 0>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry} {
+  // expected-error@+1 {{'dynamo.recompute' must be an i64 from 0 to below 2147483647, got -1 : i64}}
+  %0 = dynamo.exp %x {dynamo.recompute = -1} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.recompute' belongs to an operation of a function's body}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.recompute = 0} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.vjp' names @main_vjp, which is not a function beside it}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.vjp = @main_vjp, dynamo.saved = 1} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.vjp' needs 'dynamo.saved', the number of outputs that are kept for it}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.vjp = @main_vjp} {
+  return %x : tensor<4xf32>
+}
+func.func @main_vjp(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.vjp' takes 1 saved values and then tangents, but argument 0 of @main_vjp is a tangent}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.vjp = @main_vjp, dynamo.saved = 1} {
+  return %x : tensor<4xf32>
+}
+func.func @main_vjp(%x: tensor<4xf32> {dynamo.tangent = 0}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.saved' must be}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.saved = 2} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.tangent' of argument 0 must be}}
+func.func @main(%x: tensor<4xf32> {dynamo.tangent = -1}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.gradient' of result 0 must be}}
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {dynamo.gradient = "x"}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// How often a function is differentiated.
+// expected-error@+1 {{'dynamo.order' must be an i64 from 0 to below 9, got 9 : i64}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.order = 9} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// The arguments that gradients are made of.
+// expected-error@+1 {{'dynamo.primals' must be increasing positions of the 1 arguments, got array<i64: 1>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.primals = array<i64: 1>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.primal' of argument 0 must be}}
+func.func @main(%x: tensor<4xf32> {dynamo.primal = "x"}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.recomputed' must be an i64 from 0}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.recomputed = -1 : i64} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// The keys of random numbers: which draw an operator is, who gives the keys of all of them, which kept value they are.
+// expected-error@+1 {{'dynamo.kept_keys' must be an i64 from 0 to below 1, got 1 : i64}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>], dynamo.saved = 1 : i64, dynamo.kept_keys = 1 : i64} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'dynamo.draw' belongs to a dynamo.aten}}
+  %0 = dynamo.sin %x {dynamo.draw = 0 : i64} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'dynamo.draw' must be an i64 from 0}}
+  %0 = dynamo.aten "aten.rand_like.default"(%x) args [#dynamo.operand<0>, unit, unit, unit, unit, unit] {dynamo.draw = -1 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.keys' of argument 0 must be a unit attribute of a row of i64}}
+func.func @main(%x: tensor<4xf32> {dynamo.keys}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.keys' must be a unit attribute of a dynamo.aten or of an argument, got unit}}
+module attributes {dynamo.keys} {
+}
+
+// -----
+
+// The arguments that give a result its history.
+// expected-error@+1 {{'dynamo.sources' must be increasing positions of the 1 arguments, got array<i64: 0, 0>}}
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {dynamo.sources = array<i64: 0, 0>}) {
+  return %x : tensor<4xf32>
+}

@@ -157,6 +157,23 @@ func.func @f(%x: tensor<4xf32>) {
 
 // -----
 
+// random: 64 bits of a block of 128, from integers.
+func.func @f(%k: tensor<2xi64>) {
+  // expected-error @+1 {{expected the first half (0) or the second (1), got 2}}
+  dynamo.random %k, %k half 2 : tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2xi32>) {
+  // expected-error @+1 {{operand #0 must be ranked tensor of 64-bit signless integer values, but got 'tensor<2xi32>'}}
+  dynamo.random %k, %k half 0 : tensor<2xi32>
+  return
+}
+
+// -----
+
 // full, iota
 func.func @f() {
   // expected-error @+1 {{expected a value of the result's element type 'f32', got 'f64'}}

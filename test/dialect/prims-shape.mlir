@@ -6,7 +6,7 @@
 // Creation and change of shape.
 
 // CHECK-LABEL: func.func @creation
-func.func @creation() {
+func.func @creation(%k: tensor<2xi64>) {
   // CHECK: dynamo.full 1.000000e+00 : f32 -> tensor<2xf32>
   dynamo.full 1.0 : f32 -> tensor<2xf32>
   // CHECK: dynamo.full 0xFF800000 : f32 -> tensor<f32>
@@ -19,6 +19,10 @@ func.func @creation() {
   dynamo.full 255 : ui8 -> tensor<2xui8>
   // CHECK: dynamo.iota 1 : tensor<2x3xi64>
   dynamo.iota 1 : tensor<2x3xi64>
+  // CHECK: dynamo.random %arg0, %arg0 half 0 : tensor<2xi64>
+  dynamo.random %k, %k half 0 : tensor<2xi64>
+  // CHECK: dynamo.random %arg0, %arg0 half 1 : tensor<2xi64>
+  dynamo.random %k, %k half 1 : tensor<2xi64>
   return
 }
 

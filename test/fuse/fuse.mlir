@@ -360,3 +360,22 @@ func.func @constant_table(%i: tensor<4xi64>) -> tensor<4xi64> {
   %g = dynamo.gather %table[%i] : tensor<8xi64>, tensor<4xi64> -> tensor<4xi64>
   return %g : tensor<4xi64>
 }
+
+// -----
+
+// What is computed of a single number is computed once, by a kernel of its own, for all who use it: an optimizer's bias correction. Two
+// parameters that use the same number do not become one kernel for it.
+
+// CHECK-LABEL: func.func @one_number
+// CHECK: %[[R:.*]] = dynamo.launch @kernels::@[[ONE:.*]](%arg2) : (tensor<f32>) -> tensor<f32>
+// CHECK: %[[WIDE:.*]] = dynamo.broadcast %[[R]] dims []
+// CHECK: dynamo.launch @kernels::@[[MANY:.*]](%arg0, %[[WIDE]])
+// CHECK: dynamo.launch @kernels::@[[MANY]](%arg1, %[[WIDE]])
+func.func @one_number(%x: tensor<4096xf32>, %y: tensor<4096xf32>, %rate: tensor<f32>) -> (tensor<4096xf32>, tensor<4096xf32>) attributes {dynamo.entry} {
+  %0 = dynamo.exp %rate : tensor<f32>
+  %1 = dynamo.neg %0 : tensor<f32>
+  %2 = dynamo.broadcast %1 dims [] : tensor<f32> -> tensor<4096xf32>
+  %3 = dynamo.mul %x, %2 : tensor<4096xf32>
+  %4 = dynamo.mul %y, %2 : tensor<4096xf32>
+  return %3, %4 : tensor<4096xf32>, tensor<4096xf32>
+}

@@ -247,14 +247,14 @@ func.func @main(%x: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset
 
 // -----
 
-// A step of an optimizer that also returns what it found: the result is made before dynamo.commit.
+// A step of an optimizer that also returns what it found: the result is made before dynamo.commit. (in-place.mlir has more
+// of launches that write an argument.)
 
 // CHECK-LABEL: func.func @main
-// CHECK: dynamo.launch @kernels::@neg(%arg0, %[[NEW:.*]]) :
 // CHECK: %[[OLD:.*]] = dynamo.output_buffer
 // CHECK-NEXT: dynamo.launch @kernels::@copy(%arg0, %[[OLD]])
 // CHECK-NEXT: dynamo.commit
-// CHECK-NEXT: dynamo.launch @kernels::@copy(%[[NEW]], %arg0)
+// CHECK-NEXT: dynamo.launch @kernels::@neg(%arg0) :
 // CHECK-NEXT: return %[[OLD]]
 func.func @main(%x: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset = 0})
     -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.mutates = 0 : i64})

@@ -7,13 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import dynamlir
+import pytest
 import torch
+from gradients import run_with_gradients
 from harness import Tolerance, clone_tree, differences, run
 
 DOORS: dict[str, Callable[..., Any]] = {
     "torch.compile": lambda fn: torch.compile(fn, backend="dynamlir", dynamic=False),
     "dynamlir.compile": dynamlir.compile,
 }
+
+
+def each_door(**options: Any) -> pytest.MarkDecorator:
+    """Runs a test with each as ``door``; the options are those of `torch.compile`."""
+    doors = [dynamlir.compile, lambda function: torch.compile(function, backend="dynamlir", **options)]
+    return pytest.mark.parametrize("door", doors, ids=["dynamlir.compile", "torch.compile"])
 
 
 def check_both(
@@ -23,18 +31,21 @@ def check_both(
     calls: int = 2,
     values: bool = True,
     tolerance: Tolerance | None = None,
+    gradients: bool = False,
     doors: tuple[str, ...] = tuple(DOORS),
 ) -> None:
-    """Assert that ``fn`` gives, raises and writes through both doors what it does in eager, metadata included.
-    ``expect``: "compiled" if nothing may run as plain Python, a reason that has to be among those counted, or None."""
+    """Assert that ``fn`` gives, raises and writes through both doors what it does in eager, metadata included; with
+    ``gradients``, those too. ``expect``: "compiled" if nothing may run as plain Python, a reason that has to be among
+    those counted, or None."""
     for door in doors:
         torch._dynamo.reset()
         dynamlir.reset()
-        with torch.no_grad():
+        runner = run_with_gradients if gradients else run
+        with torch.set_grad_enabled(gradients):
             compiled = DOORS[door](fn)
             for call in range(calls):
-                eager = run(fn, clone_tree(args), {})
-                ours = run(compiled, clone_tree(args), {})
+                eager = runner(fn, clone_tree(args), {})
+                ours = runner(compiled, clone_tree(args), {})
                 found = differences(eager, ours, values=values, tolerance=tolerance)
                 assert not found, f"{door}, call {call}: " + "; ".join(found) + "\n" + dynamlir.explain_last()
         reasons = dynamlir.counters()["fallbacks"]

@@ -84,6 +84,7 @@ class TraceBuilder:
         storage: int,
         version_bumps: int = 0,
         requires_grad: bool = False,
+        tangent: int | None = None,
     ) -> None:
         self.bumps.append(version_bumps)
         self.effects["no_grad"] |= requires_grad
@@ -102,6 +103,7 @@ class TraceBuilder:
         functional: str | None,
         grad_enabled: bool,
         decomposition: TraceBuilder | None,
+        vjp: TraceBuilder | None,
         location: list[tuple[str, int, str]],
     ) -> None:
         operands = list(tensors(args))
@@ -124,12 +126,13 @@ class TraceBuilder:
                 "mutates": mutates,
                 "functional": functional,
                 "decomposition": decomposition,
+                "vjp": vjp,
                 "location": location,
             }
         )
 
     def output(self, kind: str, *payload: Any) -> None:
-        assert kind in ("value", "none", "const") and len(payload) == {"value": 3, "none": 0, "const": 1}[kind]
+        assert kind in ("value", "none", "const") and len(payload) == {"value": 6, "none": 0, "const": 1}[kind]
         self.outputs.append((kind, *payload))
 
     def text(self) -> str:

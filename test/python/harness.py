@@ -72,12 +72,16 @@ class Outcome:
 
 
 def run(fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], extra: Sequence[torch.Tensor] = ()) -> Outcome:
-    """Call ``fn`` and note what happens; ``extra`` are tensors (parameters) to watch like inputs."""
+    """Call ``fn`` and note what happens; ``extra`` are tensors (parameters) to watch like inputs.
+
+    Where it is compiled, random numbers are eager's, to be compared; `test_random_numbers` has the others.
+    """
     inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     outcome = Outcome([*inputs, *extra])
     torch.manual_seed(1234)
     try:
-        outcome.result = fn(*args, **kwargs)
+        with dynamlir.config.patch(eager_random=True):
+            outcome.result = fn(*args, **kwargs)
     except Exception as error:
         outcome.error = error
     return outcome

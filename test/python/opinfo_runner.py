@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -146,15 +147,26 @@ def _listed(section: str) -> dict[str, str]:
 # -- the parent
 
 
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """Which samples of an operator are compared, and what of them."""
+
+    count: int | None = None
+    """How many; None for all."""
+    order: int = 0
+    """With 1 gradients, too, with 2 also those of gradients."""
+    dtype: str = "float32"
+
+
 def run(
+    samples: Samples | None = None,
     *,
-    samples: int | None = None,
     only: str | None = None,
     jobs: int | None = None,
     progress: Callable[[OpResult, int, int], None] | None = None,
 ) -> Summary:
-    """Run the operators whose name matches ``only``, ``samples`` each, on ``jobs`` worker processes."""
-    jobs = jobs or os.cpu_count() or 1
+    """Run the operators whose name matches ``only`` on ``jobs`` worker processes."""
+    jobs, samples = jobs or os.cpu_count() or 1, samples or Samples()
     with Worker(samples) as first:
         names = [name for name in first.names if only is None or re.search(only, name)]
         schedule = Schedule(names, progress)
@@ -164,7 +176,8 @@ def run(
                 while (piece := schedule.take()) is not None:
                     schedule.done(*piece, worker.run(*piece))
 
-        threads = [threading.Thread(target=serve, args=(Worker(samples),)) for _ in range(min(jobs, len(names)) - 1)]
+        others = [Worker(samples) for _ in range(min(jobs, len(names)) - 1)]
+        threads = [threading.Thread(target=serve, args=(worker,)) for worker in others]
         for thread in threads:
             thread.start()
         serve(first)
@@ -208,7 +221,7 @@ class Schedule:
 class Worker:
     """A child process that runs operators by name; started anew after a crash."""
 
-    def __init__(self, samples: int | None) -> None:
+    def __init__(self, samples: Samples) -> None:
         self._samples = samples
         self._process: subprocess.Popen[str] | None = None
         self.names: list[str] = []
@@ -226,7 +239,8 @@ class Worker:
             self._process = None
 
     def _start(self) -> None:
-        command = [sys.executable, "-u", str(HERE / "opinfo_runner.py"), "--worker", str(self._samples or 0)]
+        command = [sys.executable, "-u", str(HERE / "opinfo_runner.py"), "--worker"]
+        command.append(json.dumps(dataclasses.asdict(self._samples)))
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -281,21 +295,31 @@ def op_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def forward_ops() -> Iterable[Any]:
-    """OpInfos that take float32 on the CPU. Random ones do not seed: the harness does, outside the compiled call."""
+def forward_ops(samples: Samples) -> Iterable[Any]:
+    """OpInfos that take these samples on the CPU, and are differentiable there as often as is asked for. Random ones do
+    not seed: the harness does, outside the compiled call."""
     import torch
     from torch.testing._internal import common_methods_invocations as invocations
 
+    dtype = getattr(torch, samples.dtype)
     invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
-    return [op for op in invocations.op_db if torch.float32 in op.supported_dtypes("cpu")]
+
+    def is_wanted(op: Any) -> bool:
+        if samples.order == 0:
+            return dtype in op.supported_dtypes("cpu")
+        differentiable = op.supports_autograd and (samples.order == 1 or op.supports_gradgrad)
+        return bool(differentiable) and dtype in op.supported_backward_dtypes("cpu")
+
+    return [op for op in invocations.op_db if is_wanted(op)]
 
 
-def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) -> OpResult:
+def run_op(op: Any, samples: Samples, start: int, at: Callable[[int], None]) -> OpResult:
     """A piece of one operator's samples in this process."""
     import dynamlir
     import harness
     import torch
     from dynamlir import reasons, report
+    from gradients import run_with_gradients
 
     name = op_name(op)
     facts = data()
@@ -311,7 +335,9 @@ def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) 
     compiled = torch.compile(call, backend="dynamlir", dynamic=False)
     stray_checked = name in facts["beside_the_graph"]["ops"]
     torch.manual_seed(0)
-    drawn = list(itertools.islice(op.sample_inputs("cpu", torch.float32), samples))
+    dtype, gradients = getattr(torch, samples.dtype), samples.order > 0
+    runner = functools.partial(run_with_gradients, order=samples.order) if gradients else harness.run
+    drawn = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients), samples.count))
     result.total = len(drawn)
     for number, sample in list(enumerate(drawn))[start : start + PIECE]:
         at(number)
@@ -323,18 +349,23 @@ def run_op(op: Any, samples: int | None, start: int, at: Callable[[int], None]) 
         torch._dynamo.utils.counters["graph_break"].clear()
         arguments = ((sample.input, *sample.args), sample.kwargs)
         outcomes = []
-        with torch.no_grad():
+        with torch.set_grad_enabled(gradients):
             for fn in (call, compiled):
                 args, kwargs = harness.clone_tree(arguments)
-                outcomes.append(harness.run(fn, args, kwargs))
+                outcomes.append(runner(fn, args, kwargs))
         found = harness.differences(*outcomes, values=values, tolerance=tolerance)
         _count(result, dynamlir, bool(torch._dynamo.utils.counters["graph_break"]))
         reports = dynamlir.compiles()
         if found:
-            blamed = result.torch if _torch_differs(call, arguments, outcomes[0], values, tolerance) else result.wrong
+            with torch.set_grad_enabled(gradients):
+                differs = _torch_differs(runner, call, arguments, outcomes[0], values, tolerance)
+            blamed = result.torch if differs else result.wrong
             blamed.append(f"sample {number}: " + "; ".join(found))
         elif (
-            not stray_checked and _all_compiled(reports) and not outcomes[0].error and "graph-break" not in result.eager
+            not (stray_checked or gradients)
+            and _all_compiled(reports)
+            and not outcomes[0].error
+            and "graph-break" not in result.eager
         ):
             stray_checked = True
             args, kwargs = harness.clone_tree(arguments)
@@ -366,18 +397,17 @@ def _count(result: OpResult, dynamlir: Any, broken: bool) -> None:
             result.externs[extern.schema] = result.externs.get(extern.schema, 0) + extern.count
 
 
-def _torch_differs(call: Any, arguments: Any, eager: Any, values: bool, tolerance: Any) -> bool:
+def _torch_differs(runner: Any, call: Any, arguments: Any, eager: Any, values: bool, tolerance: Any) -> bool:
     """Whether Dynamo alone, with eager behind it, differs from eager too."""
     import harness
     import torch
 
     args, kwargs = harness.clone_tree(arguments)
-    with torch.no_grad():
-        outcome = harness.run(torch.compile(call, backend="eager", dynamic=False), args, kwargs)
+    outcome = runner(torch.compile(call, backend="eager", dynamic=False), args, kwargs)
     return bool(harness.differences(eager, outcome, values=values, tolerance=tolerance))
 
 
-def worker(samples: int | None) -> None:
+def worker(samples: Samples) -> None:
     """Serve operators named on stdin; answers are JSON lines."""
     import warnings
 
@@ -393,7 +423,7 @@ def worker(samples: int | None) -> None:
     torch._dynamo.config.accumulated_recompile_limit = 1 << 30
     # Dynamo times the guards of what it has compiled, with cold caches: half of the seconds of a small graph.
     torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
-    ops = {op_name(op): op for op in forward_ops()}
+    ops = {op_name(op): op for op in forward_ops(samples)}
 
     def say(message: dict[str, Any]) -> None:
         print("\n" + json.dumps(message), flush=True)
@@ -411,4 +441,4 @@ def worker(samples: int | None) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] != ["--worker"]:
         sys.exit("this module is run by scripts/opinfo")
-    worker(int(sys.argv[2]) or None)
+    worker(Samples(**json.loads(sys.argv[2])))

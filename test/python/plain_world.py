@@ -53,7 +53,7 @@ def prints(x: Tensor) -> Tensor:
 
 
 def reads_contents(x: Tensor) -> Tensor:
-    first = x[1].item()
+    first = x[1].tolist()
     return x * first
 
 
@@ -65,6 +65,6 @@ OURS = ("dynamlir.compile",)
 CASES = {
     "complex": Case(lambda: complex_numbers, "complex", "view_as_real(y * 1j)", "view_as_real()"),
     "dtype": Case(lambda: draws_bits, "dtype", "x.view(torch.uint16)", "Convert it to one of them."),
-    "contents": Case(lambda: reads_contents, "data-dependent", "x[1].item()", "Keep it a tensor", OURS),
+    "contents": Case(lambda: reads_contents, "data-dependent", "x[1].tolist()", "Keep it a tensor", OURS),
     "generator": Case(lambda: generates, "output", "def generates", "Return tensors", OURS),
 }

@@ -446,7 +446,7 @@ def counts(x):
 
 
 def contents(x):
-    return x * x[0, 1].item()
+    return x * x.tolist()[0][1]
 
 
 @pytest.mark.parametrize(

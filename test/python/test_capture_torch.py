@@ -227,6 +227,21 @@ def test_inference_mode_is_the_callers(function, made):
             assert seen.is_inference() == expected.is_inference()
 
 
+@pytest.mark.parametrize("door", [dynamlir.compile, lambda f: torch.compile(f, backend="dynamlir")])
+def test_what_inference_mode_excludes_stays_excluded(door):
+    """Operators of torch are called below autograd, which inference mode is already."""
+
+    def excluded():
+        return torch._C._dispatch_tls_local_exclude_set().raw_repr()
+
+    compiled = door(lambda x: torch.linalg.inv(x @ x.t() + torch.eye(3)))
+    with torch.inference_mode():
+        before = excluded()
+        for _ in range(3):
+            compiled(X)
+            assert excluded() == before
+
+
 def test_inference_mode_within_a_function_is_plain_python():
     compiled = dynamlir.compile(in_inference_mode)
     for _ in range(2):

@@ -98,10 +98,13 @@ def seen(recorder: Any) -> list[Any]:
 def test_a_recording_goes_back() -> None:
     case = Recorded(layer, torch.ones(3, 4), torch.ones(4, 4))
     recorder, faker = case.recorder, case.faker
+    with faker.mode, recorder:
+        detached = torch.relu(case.out).detach()
     before, checkpoint = seen(recorder), Checkpoint.of(recorder)
     third = torch.zeros(3, 4)
     with faker.mode, recorder:
-        case.out.add_(1)
+        detached.add_(1)
+        case.out.detach().add_(1)
         torch.relu(case.out).t().mul_(2)
     case.add(third, "third")
     assert seen(recorder) != before
@@ -110,6 +113,7 @@ def test_a_recording_goes_back() -> None:
         again = torch.relu(case.out)
     other = Recorded(layer, torch.ones(3, 4), torch.ones(4, 4))
     with other.faker.mode, other.recorder:
+        torch.relu(other.out).detach()
         torch.relu(other.out)
     assert repr(recorder.recording) == repr(other.recorder.recording)
     assert recorder.number(again) == other.recorder._next - 1

@@ -33,6 +33,8 @@ def test_defaults() -> None:
         "no_cache": False,
         "max_autotune": False,
         "cache_dir": None,
+        "eager_random": False,
+        "memory_budget": None,
         "reproducers": None,
         "progress": True,
     }
@@ -62,6 +64,11 @@ def test_defaults() -> None:
         ("no_cache", None),
         ("max_autotune", "yes"),
         ("cache_dir", object()),
+        ("memory_budget", -0.1),
+        ("memory_budget", 50),
+        ("memory_budget", float("nan")),
+        ("memory_budget", True),
+        ("memory_budget", "0.5"),
     ],
 )
 def test_a_wrong_value_is_an_error_and_changes_nothing(name: str, value: object) -> None:

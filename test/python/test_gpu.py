@@ -48,7 +48,9 @@ def operators() -> list[Any]:
     """OpInfo's pointwise operators and reductions."""
     if not HERE:
         return []
-    return [op for op in opinfo_runner.forward_ops() if type(op).__name__ in POINTWISE_OR_REDUCTION]
+    return [
+        op for op in opinfo_runner.forward_ops(opinfo_runner.Samples()) if type(op).__name__ in POINTWISE_OR_REDUCTION
+    ]
 
 
 @pytest.mark.parametrize("op", operators(), ids=opinfo_runner.op_name)

@@ -17,7 +17,7 @@ DESCRIBED = torch.__version__.startswith(f"{opinfo_runner.data()['torch']}.")
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> opinfo_runner.Summary:
-    found = opinfo_runner.run(samples=SAMPLES)
+    found = opinfo_runner.run(opinfo_runner.Samples(SAMPLES))
     path: Path = tmp_path_factory.mktemp("opinfo") / "opinfo.json"
     path.write_text(json.dumps(found.as_json()))
     return found
@@ -44,7 +44,7 @@ def test_generated_share(summary: opinfo_runner.Summary) -> None:
 
 @pytest.mark.skipif(not DESCRIBED, reason="the data file is about another version of torch")
 def test_data_file_names_operators() -> None:
-    names = {opinfo_runner.op_name(op) for op in opinfo_runner.forward_ops()}
+    names = {opinfo_runner.op_name(op) for op in opinfo_runner.forward_ops(opinfo_runner.Samples())}
     facts = opinfo_runner.data()
     kinds = [*facts["library"].values(), *facts["other"].values()]
     library = [name for entry in kinds for name in entry["ops"]]

@@ -17,6 +17,7 @@ from typing import Any
 
 import dynamlir
 import numpy as np
+import philox
 import pytest
 import torch
 from prim_products import Case, Cases, attention, convolution, matmul, max_pool
@@ -232,6 +233,15 @@ def iota() -> Cases:
     yield Case("dynamo.iota 0 : {r}", lambda: torch.arange(5), ())
 
 
+def random_bits() -> Cases:
+    """Keys and counters with bits in either half of them, among them those of the published vectors."""
+    pairs = [(0, 0), (-1, -1), (0, 1), (1, 0), (0x13198A2E03707344, 0x243F6A8885A308D3), (7, 1 << 32), (1 << 40, 5)]
+    keys, counters = (torch.tensor(numbers) for numbers in zip(*pairs, strict=True))
+    for half in (0, 1):
+        expected = torch.tensor([philox.half(key, counter, half) for key, counter in pairs])
+        yield Case(f"dynamo.random {{0}}, {{1}} half {half} : {{r}}", lambda *_, made=expected: made, (keys, counters))
+
+
 def sample(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     """Special values, then random ones, in this shape."""
     count = int(torch.tensor(shape).prod()) if shape else 1
@@ -397,6 +407,7 @@ TABLE: dict[str, Callable[[], Cases]] = dict(
         ("bitcast", bitcast),
         ("full", full),
         ("iota", iota),
+        ("random", random_bits),
         (
             "broadcast",
             shape_op(

@@ -53,6 +53,7 @@ impl<'py> Capture<'py> {
     /// `id(value)` and `hash(value)`.
     pub(crate) fn address_of(&self, function: &Bound<'py, PyAny>, value: &Tracked<'py>, id: bool) -> Outcome<Tracked<'py>> {
         let object = &value.object;
+        self.refuse_numbers("id() or hash() of", [object])?;
         if self.torch.is_fake(object) {
             if !id {
                 self.tensor_member(&self.tensor_class()?, "__hash__")?;

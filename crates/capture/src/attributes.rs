@@ -10,7 +10,7 @@ use pyo3::{
     exceptions::PyAttributeError,
     intern,
     prelude::*,
-    types::{PyDict, PyFunction, PyModule, PyString, PySuper, PyType},
+    types::{PyDict, PyFloat, PyFunction, PyModule, PyString, PySuper, PyType},
 };
 
 use crate::{
@@ -426,6 +426,9 @@ impl<'py> Capture<'py> {
 
     /// The class that `type(value)` answers: a fake has that of the tensor it stands for.
     pub fn class_of(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_number(&value.object) {
+            return Ok(Tracked::new(self.py.get_type::<PyFloat>().into_any()));
+        }
         if self.torch.is_fake(&value.object) {
             let class = match self.real_of(&value.object) {
                 Some((real, _)) => real.get_type().into_any(),

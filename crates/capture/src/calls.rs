@@ -10,7 +10,7 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    effects::Effect,
+    effects::{Effect, NODES},
     graph_break::{GraphBreak, reason},
     kinds::{self, Kind, Known},
     operands::methods_of,
@@ -35,6 +35,10 @@ impl<'py> Capture<'py> {
             Kind::Method => {
                 let function = self.part(object, "__func__")?;
                 let mut all = vec![self.part(object, "__self__")?];
+                if self.torch.is_fake(&all[0].object) && function.object.getattr("__name__")?.eq("tolist")? {
+                    // Fakes have one in Python, which would read each element.
+                    return self.break_graph(reason::DATA_DEPENDENT, "Tensor.tolist");
+                }
                 all.extend_from_slice(args);
                 return self.call(&function, &all, kwargs);
             }
@@ -111,6 +115,13 @@ impl<'py> Capture<'py> {
         match self.effects.of(object) {
             Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),
             Some(Effect::Refused(why)) => return self.break_graph(why, describe(object)),
+            Some(Effect::Torch) if is_node(object)? => {
+                // Python of torch's that is one node.
+                self.pin_leaf(object)?;
+                self.settle_defaults(function, args.len(), kwargs)?;
+                self.layers.note_unrepeatable();
+                return self.torch_call(object, args, kwargs);
+            }
             _ => {}
         }
         if let Some(inner) = self.torch.wrapped_by_disable(object)
@@ -126,6 +137,8 @@ impl<'py> Capture<'py> {
             Some(Known::Opaque) => return self.call_opaque(object, args, kwargs),
             Some(Known::Data) if self.all_data(args, kwargs) => return self.call_on_data(object, args, kwargs),
             Some(Known::Leaf { method }) if self.touches_tensors(args, kwargs) => {
+                let given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
+                self.refuse_numbers("Python code of torch's is given", given)?;
                 self.pin_leaf(object)?;
                 self.settle_defaults(function, args.len(), kwargs)?;
                 if method && args.first().is_some_and(|first| self.torch.is_fake(&first.object)) {
@@ -233,6 +246,9 @@ impl<'py> Capture<'py> {
 
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if let Some(result) = self.compare_number(name, lhs, rhs)? {
+            return Ok(result);
+        }
         let in_place = in_place(name);
         if (self.torch.is_fake(&lhs.object) || self.torch.is_fake(&rhs.object))
             && in_place.is_none()
@@ -284,6 +300,16 @@ impl<'py> Capture<'py> {
         let object = self.readable(value)?;
         self.returned(self.py.import("operator")?.getattr(name)?.call1((object,)))
     }
+}
+
+/// Whether a function written in Python is one node.
+fn is_node(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for (module, name) in NODES {
+        if kinds::is_of(function, module, &[name])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The operator without the writing, if this is one that writes to its first operand.

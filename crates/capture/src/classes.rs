@@ -70,6 +70,7 @@ impl<'py> Capture<'py> {
         positional: usize,
         names: &Bound<'py, PyAny>,
     ) -> Outcome<Bound<'py, PyAny>> {
+        self.refuse_numbers("a pattern looks at", [&subject.object])?;
         self.guard_value(subject)?;
         let kind = self.classes(class)?;
         let found = match semantics::match_class(&subject.object, &kind, positional, names) {

@@ -19,6 +19,9 @@ use crate::{
 impl<'py> Capture<'py> {
     /// `container[key]`.
     pub fn get_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if let Some(value) = self.item_of_tensor(container, key)? {
+            return Ok(value);
+        }
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
@@ -90,6 +93,21 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
     }
 
+    /// What an existing dict holds under an existing tensor, such as an optimizer's state: dicts compare tensors by identity. Guarded is
+    /// that the tensor is the key at this position.
+    fn item_of_tensor(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let (Ok(dict), Some((real, place))) = (container.object.cast::<PyDict>(), self.real_of(&key.object)) else { return Ok(None) };
+        let Some(source) = self.source(container).filter(|_| self.torch.is_container(dict)) else { return Ok(None) };
+        self.pin_type(dict, source)?;
+        let Some((at, value)) = dict.iter().enumerate().find_map(|(at, (key, value))| key.is(&real).then_some((at, value))) else {
+            // It is there once it was put there.
+            self.guards.length(source, dict.len());
+            return self.break_graph(reason::SIDE_EFFECT, format!("looks a tensor up that is not in {}", self.guards.expression(source)));
+        };
+        self.guards.relate(Relation::Same(place, self.guards.source(Source::DictKey(source, at as u32))));
+        self.wrap(value, self.guards.source(Source::DictValue(source, at as u32))).map(Some)
+    }
+
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
     fn settle_key(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<()> {
         if container.is_instance_of::<PyDict>() {
@@ -126,6 +144,11 @@ impl<'py> Capture<'py> {
             return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
         }
         if let Some(source) = self.source(container) {
+            if let Some(value) = value
+                && self.is_there(container, source, key, value)?
+            {
+                return Ok(());
+            }
             return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         self.own(&container.object)?;
@@ -141,11 +164,23 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
+    /// Whether an existing dict holds this very tensor under this name already, so that storing it changes nothing. That is guarded.
+    fn is_there(&self, container: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<bool> {
+        let (Ok(dict), Some((real, _))) = (container.object.cast_exact::<PyDict>(), self.real_of(&value.object)) else { return Ok(false) };
+        if !key.object.is_exact_instance_of::<PyString>() || !dict.get_item(&key.object)?.is_some_and(|known| known.is(&real)) {
+            return Ok(false);
+        }
+        self.guard_value(key)?;
+        let item = self.item_source(dict, source, &key.object)?;
+        Ok(self.wrap(real, item)?.object.is(&value.object))
+    }
+
     /// `item in container`.
     pub fn contains(&self, container: &Tracked<'py>, item: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&container.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
         }
+        self.refuse_numbers("`in` looks for", [&item.object])?;
         self.guard_value(item)?;
         if let Some(source) = self.source_of(&container.object)
             && container.object.is_instance_of::<PyDict>()
@@ -230,6 +265,12 @@ impl<'py> Capture<'py> {
 
     /// Whether a value is true.
     pub fn truth(&self, value: &Tracked<'py>) -> Outcome<bool> {
+        if self.torch.is_number(&value.object) {
+            if let Some(outcome) = self.guard_comparison(value, "!=", 0.0)? {
+                return Ok(outcome);
+            }
+            return self.needs_value(&value.object, "the truth of");
+        }
         if self.torch.is_fake(&value.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
         }
@@ -258,6 +299,9 @@ impl<'py> Capture<'py> {
 
     /// `lhs is rhs`.
     pub fn is_same(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<bool> {
+        if let Some(same) = self.is_same_number(lhs, rhs)? {
+            return Ok(same);
+        }
         let same = lhs.object.is(&rhs.object);
         // A tensor is not noted with each place where it is found again.
         let source = |value: &Tracked<'py>| self.source(value).or_else(|| self.input_source(&value.object));
@@ -285,6 +329,9 @@ impl<'py> Capture<'py> {
     /// `iter(value)`.
     #[expect(clippy::iter_not_returning_iterator, reason = "it is Python's iter")]
     pub fn iter(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_number(&value.object) {
+            return self.needs_value(&value.object, "iter() of");
+        }
         if self.torch.is_fake(&value.object) {
             self.tensor_slot(&value.object, "__iter__")?;
             let parts =

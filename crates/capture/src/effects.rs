@@ -17,6 +17,7 @@ use pyo3::{
     types::{PyFunction, PyString, PyType},
 };
 
+pub use self::table::NODES;
 use self::{
     claim::{Claim, METHODS, MUTATORS},
     functions::FUNCTIONS,
@@ -68,6 +69,10 @@ pub enum Special {
     GenericDelAttr,
     /// `object.__getattribute__`
     GenericGetAttr,
+    /// A method that does nothing and returns its object
+    Itself,
+    /// A function that does nothing
+    Ignored,
     /// `isinstance`
     IsInstance,
     /// `issubclass`
@@ -94,6 +99,10 @@ pub enum Special {
     Reduce,
     /// `torch.autograd.Function.apply`, beneath its Python
     FunctionApply,
+    /// `torch.utils.checkpoint.checkpoint`
+    Checkpoint,
+    /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
+    Transform(&'static str),
     /// `ContextVar.get`
     ContextVarGet,
     /// `itertools.chain.from_iterable`
@@ -178,6 +187,10 @@ impl Effects {
             }
         }
         table.add_path(py, "builtins", "str.maketrans", Effect::Data);
+        // Its Python only prepares what the engine is given, and what that runs is recorded.
+        for (module, name) in NODES {
+            table.add_path(py, module, name, Effect::Torch);
+        }
         for name in OPERATORS {
             table.add(py, "operator", name, Effect::Special(Special::Operator(name)));
         }

@@ -4,6 +4,7 @@
 //! touched. What C code may do to them is a table ([`effects`]); what is not in it ends the capture with a reason.
 #![forbid(unsafe_code)]
 
+mod applied;
 mod asked;
 mod attributes;
 mod beneath;
@@ -28,6 +29,7 @@ mod made;
 mod names;
 mod natives;
 mod nesting;
+mod numbers;
 pub mod operands;
 mod outputs;
 mod patched;
@@ -50,5 +52,5 @@ pub mod torch;
 mod wrapped;
 
 pub use refusals::interruption_behind;
-pub use run::{Broken, Captured, Tables, capture};
+pub use run::{Broken, Captured, Subject, Tables, capture};
 pub use specialize::{Backend, Compilation, EntryParts, WholeFrame, specialize};

@@ -40,6 +40,7 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(callable) {
             self.pin_native(&callable.object, source)?;
         }
+        self.refuse_numbers_in_c(&callable.object, effect, args, kwargs)?;
         let given = args.iter().chain(kwargs.iter().map(|(_, value)| value));
         given.fold(self.call_by_effect(callable, effect, args, kwargs), |called, value| {
             let called = self.or_lacking(called, &value.object, consulted::METHODS);
@@ -171,6 +172,15 @@ impl<'py> Capture<'py> {
         }
         if matches!(name.as_str(), "str" | "repr" | "ascii" | "format") && args.iter().any(|arg| self.torch.any_fake(&arg.object)) {
             return self.break_graph(reason::DATA_DEPENDENT_TEXT, format!("{name}() of a tensor"));
+        }
+        if self.converts(object, args, kwargs) {
+            if self.torch.is_number(&args[0].object) {
+                return Ok(args[0].clone());
+            }
+            if self.may_be_read(&args[0].object)? {
+                self.tensor_slot(&args[0].object, "__float__")?;
+                return self.method("item", args);
+            }
         }
         if object.is_instance_of::<PyType>()
             && matches!(name.as_str(), "int" | "float" | "bool" | "complex")

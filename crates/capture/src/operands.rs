@@ -72,7 +72,7 @@ impl<'py> Capture<'py> {
         if methods.is_empty() {
             return self.break_graph(reason::C_FUNCTION, format!("operator.{name} of a tensor"));
         }
-        for arg in args.iter().filter(|arg| self.torch.is_fake(&arg.object)) {
+        for arg in args.iter().filter(|arg| self.torch.is_fake(&arg.object) && !self.torch.is_number(&arg.object)) {
             let class = self.class_of_tensor(&arg.object)?;
             for method in methods {
                 self.tensor_member(&class, method)?;

@@ -14,6 +14,7 @@ use crate::{
     graph_break::reason,
     lookups::is_immutable,
     nesting::DEEPEST,
+    numbers::where_it_is_made,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
 };
@@ -36,6 +37,9 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(object) {
             if let Some((_, source)) = self.real_of(object) {
                 return Ok(Recipe::Input(self.guards.collect(source)));
+            }
+            if self.torch.is_number(object) {
+                return self.needs_value(object, "returns").map_err(|halt| where_it_is_made(halt, object));
             }
             let known = outputs.fakes.iter().position(|fake| fake.is(object));
             return Ok(Recipe::Output(known.unwrap_or_else(|| {

@@ -186,6 +186,7 @@ impl Policy for CapturePolicy {
         let capture = self.at(lhs.get().py());
         if !capture.concerns(lhs) && !capture.concerns(rhs) {
             let name = operator_name(op, in_place);
+            capture.run(capture.refuse_numbers("an operator looks into", [rhs.get()].into_iter().filter(|_| name == "mod")))?;
             capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
@@ -494,12 +495,8 @@ impl Policy for CapturePolicy {
         let class = exception.get().cast::<PyType>().map_or_else(|_| exception.get().get_type(), Clone::clone);
         if class.is_subclass_of::<PyKeyboardInterrupt>().unwrap_or(false) {
             // Not to be taken for one from outside.
-            let location = capture.location();
-            return capture.unwind(Halt::Break(GraphBreak {
-                reason: reason::RAISED,
-                message: "raises KeyboardInterrupt".to_owned(),
-                location,
-            }));
+            let (message, location) = ("raises KeyboardInterrupt".to_owned(), capture.location());
+            return capture.unwind(Halt::Break(GraphBreak { reason: reason::RAISED, message, location }));
         }
         if let Err(halt) = capture.raises(&capture.tracked(exception), cause.map(|cause| capture.tracked(cause)).as_ref()) {
             return capture.unwind(halt);

@@ -144,7 +144,7 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<Tracked<'py>> {
-        let Some(root) = self.source_of(module).filter(|_| self.layers.repeat) else { return run() };
+        let Some(root) = self.source_of(module).filter(|_| self.layers.repeat && !self.tensors.has_numbers()) else { return run() };
         let Some(Key { text: key, fakes, existing }) = self.call_key(module, args, kwargs)? else { return run() };
         // Not borrowed while the call runs, which makes calls itself.
         let known = self.layers.calls.borrow().get(&key).cloned();
@@ -198,6 +198,9 @@ impl<'py> Capture<'py> {
     fn argument_key(&self, value: &Tracked<'py>, key: &mut Key<'py>) -> Outcome<bool> {
         let (py, object) = (self.py, &value.object);
         let Key { text, fakes, existing } = key;
+        if self.torch.is_number(object) {
+            return Ok(false);
+        }
         if self.torch.is_fake(object) {
             let Some(node) = self.node(object) else { return Ok(false) };
             if let Some(same) = fakes.iter().position(|fake| fake.is(object)) {

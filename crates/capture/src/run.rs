@@ -1,9 +1,9 @@
 //! One capture from beginning to end: the call, then what it came to.
 
-use std::{cell::OnceCell, collections::HashSet, rc::Rc};
+use std::{cell::OnceCell, collections::HashSet, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::{AfterGraph, Epilogue};
+use dynamlir_frame::{AfterGraph, Epilogue, Floats};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::{flags, with_policy};
@@ -83,6 +83,27 @@ pub struct Broken {
     pub graph_break: GraphBreak,
     /// What was assumed until then.
     pub guards: GuardBuilder,
+    /// The places of floats that were taken for numbers.
+    pub numbers: Vec<String>,
+    /// Those of them whose values Python needs.
+    pub blamed: Vec<String>,
+}
+
+/// A call that is to be captured.
+#[derive(Clone, Copy)]
+pub struct Subject<'a, 'py> {
+    /// The function whose frame is captured.
+    pub function: &'a Bound<'py, PyAny>,
+    /// Arguments by position.
+    pub args: &'a Bound<'py, PyTuple>,
+    /// Arguments by keyword.
+    pub kwargs: Option<&'a Bound<'py, PyDict>>,
+    /// Shown each instruction.
+    pub steps: Option<&'a Py<PyAny>>,
+    /// What is known of floats that change; None takes each for a constant.
+    pub floats: Option<&'a Arc<Floats>>,
+    /// Whether numbers may be read from tensors.
+    pub reads: bool,
 }
 
 /// Calls `function` on fakes. The inner error says why the frame cannot be captured; an error of the capture's own is one of these
@@ -90,18 +111,26 @@ pub struct Broken {
 ///
 /// # Errors
 /// An interruption, which is the caller's.
-pub fn capture<'py>(
-    tables: &Tables,
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-    steps: Option<Py<PyAny>>,
-) -> PyResult<Result<Captured, Broken>> {
-    match whole(tables, function, args, kwargs, steps) {
-        Ok(outcome) => Ok(outcome),
+pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Captured, Broken>> {
+    match numbered(tables, subject, MOST_ATTEMPTS) {
+        Ok(outcome) => {
+            if let Some(floats) = subject.floats {
+                let guards = match &outcome {
+                    Ok(captured) => &captured.guards,
+                    Err(broken) => &broken.guards,
+                };
+                guards.floats().into_iter().for_each(|(place, value)| floats.note(place, value));
+            }
+            Ok(outcome)
+        }
         Err(Ended::Interrupted(error)) => Err(error),
         // Nothing is known of the call: no other one will be tried either.
-        Err(Ended::Failed(error)) => Ok(Err(Broken { graph_break: GraphBreak::internal(&error), guards: GuardBuilder::new() })),
+        Err(Ended::Failed(error)) => Ok(Err(Broken {
+            graph_break: GraphBreak::internal(&error),
+            guards: GuardBuilder::new(),
+            numbers: Vec::new(),
+            blamed: Vec::new(),
+        })),
     }
 }
 
@@ -123,20 +152,49 @@ impl From<PyErr> for Ended {
     }
 }
 
-fn whole<'py>(
-    tables: &Tables,
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-    steps: Option<Py<PyAny>>,
-) -> Result<Result<Captured, Broken>, Ended> {
+/// How often a frame is captured with numbers before its floats are all taken for constants.
+const MOST_ATTEMPTS: usize = 6;
+
+/// Floats that have changed are numbers of the graph, unless that is why it ends: those that Python looks at are constants from then on.
+fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Result<Result<Captured, Broken>, Ended> {
+    let first = whole(tables, subject, true)?;
+    let (Err(Broken { numbers, blamed, .. }), Some(floats)) = (&first, subject.floats) else { return Ok(first) };
+    if numbers.is_empty() {
+        return Ok(first);
+    }
+    if !blamed.is_empty() && attempts > 1 {
+        for place in blamed {
+            floats.specialize(place.clone());
+        }
+        return numbered(tables, subject, attempts - 1);
+    }
+    match whole(tables, Subject { floats: None, ..subject }, true)? {
+        Ok(captured) => {
+            for place in numbers {
+                floats.specialize(place.clone());
+            }
+            Ok(Ok(captured))
+        }
+        // They are not the reason. So it ends whatever they are.
+        Err(_) => Ok(first),
+    }
+}
+
+/// With `repeats`, calls of modules that were seen before may be repeated. A frame that asks for gradients cannot have that: what is
+/// repeated has results without the history that the engine goes through. That is seen on the way, so it is captured once more.
+fn whole(tables: &Tables, subject: Subject<'_, '_>, repeats: bool) -> Result<Result<Captured, Broken>, Ended> {
+    let Subject { function, args, kwargs, steps, floats, reads } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
+    session.setattr("reads_numbers", reads)?;
+    if !repeats {
+        session.setattr("repeats", false)?;
+    }
     let entered = Entered::new(&session)?;
-    let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some())?;
+    let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some(), floats.cloned())?;
     let reports = Reports::listen(py)?;
-    let outcome = attempt(py, &state, function, args, kwargs, steps);
+    let outcome = attempt(py, &state, function, args, kwargs, steps.map(|steps| steps.clone_ref(py)));
     Capture::new(py, state.clone()).settle_compared();
     let left = entered.leave();
     let reported = reports.interruption();
@@ -161,12 +219,19 @@ fn whole<'py>(
             };
             Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, session: session.unbind() }))
         }
+        Err(_) if repeats && session.getattr("wants_histories")?.is_truthy()? => {
+            state.graph.take();
+            whole(tables, subject, false)
+        }
         Err(found) => {
             state.graph.take();
+            let numbers =
+                state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
+            let blamed = session.call_method0("blamed")?.extract()?;
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Err(Broken { graph_break: found, guards: state.guards }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed }))
         }
     }
 }

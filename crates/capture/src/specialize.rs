@@ -5,12 +5,12 @@ use std::sync::Arc;
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, Plain, Run};
 use dynamlir_graph::Graph;
-use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, Texts};
+use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
 use pyo3::prelude::*;
 
 use crate::{
     graph_break::{GraphBreak, reason},
-    run::{Broken, Captured, Tables, capture},
+    run::{Broken, Captured, Subject, Tables, capture},
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -31,6 +31,7 @@ pub struct WholeFrame {
 pub struct EntryParts {
     guards: GuardSet,
     tensors: Vec<usize>,
+    numbers: Vec<(usize, TensorMatch)>,
     epilogue: Epilogue,
 }
 
@@ -44,6 +45,12 @@ pub enum Compilation {
 
 /// Who compiles what was captured, and is told what could not be.
 pub trait Backend {
+    /// Whether its graphs may have numbers that are read from tensors, and those that are floats which change.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool)>;
+
     /// Compiles a frame.
     ///
     /// # Errors
@@ -71,9 +78,11 @@ impl Captured {
     pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
         let Self { graph, guards, inputs, tensors, epilogue, session } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
+        let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
+        let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
         let inputs = inputs.into_iter().map(|input| input.real).collect();
         let guards = guards.build(py)?;
-        Ok((WholeFrame { graph, guards: guards.texts(), sources, inputs, session }, EntryParts { guards, tensors, epilogue }))
+        Ok((WholeFrame { graph, guards: guards.texts(), sources, inputs, session }, EntryParts { guards, tensors, numbers, epilogue }))
     }
 }
 
@@ -81,15 +90,19 @@ impl Captured {
 ///
 /// # Errors
 /// An interruption, which is the caller's, or what the backend raises.
-pub fn specialize(miss: &Miss<'_, '_>, steps: Option<Py<PyAny>>, backend: &impl Backend) -> PyResult<()> {
+pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl Backend) -> PyResult<()> {
     let py = miss.function.py();
     let _no_collection = collector::pause(py);
-    let outcome = capture(&Tables::of(py)?, miss.function, &miss.positional()?, Some(&miss.keywords()?), steps)?;
+    let (reads, changes) = backend.takes_numbers(py)?;
+    let floats = if changes { Some(miss.callable.cache().floats(miss.callable.key())) } else { None };
+    let (args, kwargs) = (miss.positional()?, miss.keywords()?);
+    let subject = Subject { function: miss.function, args: &args, kwargs: Some(&kwargs), steps, floats: floats.as_ref(), reads };
+    let outcome = capture(&Tables::of(py)?, subject)?;
     let captured = match outcome {
         Ok(captured) => captured,
-        Err(Broken { graph_break, guards }) => return leave(miss, backend, graph_break, guards.build(py).ok()),
+        Err(Broken { graph_break, guards, .. }) => return leave(miss, backend, graph_break, guards.build(py).ok()),
     };
-    let (frame, EntryParts { guards, tensors, epilogue }) = match captured.take_apart(py) {
+    let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
             let found = GraphBreak { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
@@ -97,7 +110,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<Py<PyAny>>, backend: &impl 
         }
     };
     let run = match backend.compile(py, frame)? {
-        Compilation::Graph(graph) => Run::graph(graph, tensors, epilogue, &guards),
+        Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards),
         Compilation::Plain(plain) => Run::Plain(plain),
     };
     let entry = Entry::new(miss.callable.key(), guards, run);

@@ -36,7 +36,8 @@ impl<'py> Capture<'py> {
         match (special, args) {
             (Special::True, []) => Ok(boolean(true)),
             (Special::False, []) => Ok(boolean(false)),
-            (Special::None, [] | [_]) => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::None, [] | [_]) | (Special::Ignored, _) => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Itself, [object]) => Ok(object.clone()),
             (Special::Zero, []) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
             (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
             (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
@@ -78,6 +79,9 @@ impl<'py> Capture<'py> {
             }
             (Special::IsInstance, [value, class]) => {
                 let class = self.classes(class)?;
+                if self.torch.is_number(&value.object) {
+                    return Ok(boolean(self.number_is_instance(&value.object, &class)?));
+                }
                 if self.torch.is_fake(&value.object) {
                     let builtins = py.import("builtins")?;
                     let answer = match self.real_of(&value.object) {
@@ -140,6 +144,11 @@ impl<'py> Capture<'py> {
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
+            (Special::Transform(name), _) => {
+                let instead = py.import("dynamlir.capture.transforms")?.getattr(name)?;
+                self.call(&Tracked::new(instead), args, kwargs)
+            }
+            (Special::Checkpoint, _) => self.checkpointed(&callable.object, args, kwargs),
             (Special::AutocastCache, _) => Ok(Tracked::new(self.session().getattr("autocast_cache")?)),
             (Special::Handled, []) => self.handled_exception(&callable.object),
             (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
@@ -201,6 +210,9 @@ impl<'py> Capture<'py> {
             ("truth" | "not_", [value]) if self.torch.is_fake(&value.object) => {
                 let answer = self.truth(value)? == (name == "truth");
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, answer).to_owned().into_any()))
+            }
+            _ if COMPARISONS.contains(&name) && args.len() == 2 && args.iter().any(|arg| self.torch.is_number(&arg.object)) => {
+                self.binary(name, &args[0], &args[1])
             }
             _ if args.iter().any(|arg| self.torch.is_fake(&arg.object)) => self.operator(name, args),
             _ if COMPARISONS.contains(&name) && args.len() == 2 => self.binary(name, &args[0], &args[1]),
@@ -265,6 +277,8 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Zero
             | Special::Operator(_)
             | Special::FunctionApply
+            | Special::Checkpoint
+            | Special::Transform(_)
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

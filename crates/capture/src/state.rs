@@ -15,8 +15,10 @@ use std::{
     cell::{Cell, RefCell},
     ops::Deref,
     rc::Rc,
+    sync::Arc,
 };
 
+use dynamlir_frame::Floats;
 use dynamlir_graph::Graph;
 use dynamlir_guards::{GuardBuilder, SourceId};
 use pyo3::{
@@ -103,6 +105,8 @@ pub struct State {
     pub(crate) returned: RefCell<Option<SourceId>>,
     /// How deep a value is looked into.
     pub(crate) nesting: Rc<Cell<usize>>,
+    /// What is known of floats that change; None where they are all constants.
+    pub(crate) floats: Option<Arc<Floats>>,
     locations: Locations,
 }
 
@@ -123,7 +127,13 @@ impl Deref for Capture<'_> {
 
 impl State {
     /// A capture that uses an entered session.
-    pub fn new(session: &Bound<'_, PyAny>, effects: Rc<Effects>, torch: Rc<Torch>, stepped: bool) -> PyResult<Rc<Self>> {
+    pub fn new(
+        session: &Bound<'_, PyAny>,
+        effects: Rc<Effects>,
+        torch: Rc<Torch>,
+        stepped: bool,
+        floats: Option<Arc<Floats>>,
+    ) -> PyResult<Rc<Self>> {
         Ok(Rc::new(Self {
             ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
             session: session.clone().unbind(),
@@ -142,6 +152,7 @@ impl State {
             facts: Facts::new(session.py()),
             returned: RefCell::default(),
             nesting: Rc::default(),
+            floats,
             locations: Locations::default(),
         }))
     }
@@ -190,6 +201,9 @@ impl<'py> Capture<'py> {
         }
         if self.torch.is_tensor(&object) {
             return self.input(&object, source).map(|object| Tracked { object, source: Some(source) });
+        }
+        if let Some(number) = self.number_at(&object, source)? {
+            return Ok(Tracked::new(number));
         }
         if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
             // There is one empty tuple: the frame's own is the same object.

@@ -115,6 +115,9 @@ impl<'py> Capture<'py> {
     fn switch(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Switch<'py>>> {
         let py = self.py;
         let is_function = object.is_exact_instance_of::<PyFunction>();
+        if is_function && let Some(own) = self.disabled_by_torch(object)? {
+            return Ok(Some(Switch::Instead(own)));
+        }
         if is_function || object.get_type().is(py.get_type::<PyType>()) {
             if let Some(what) = kept_out(object)? {
                 return Ok(Some(Switch::Out(what)));
@@ -133,6 +136,13 @@ impl<'py> Capture<'py> {
             // Sizes are.
             return Ok(Some(Switch::Nothing));
         }
+        if is_function
+            && kinds::is_of(object, "torch._dynamo.decorators", &["graph_break"])?
+            && self.location().first().is_some_and(|(file, _, _)| self.torch.is_torchs(file))
+        {
+            // Where torch itself asks for one it is about how TorchDynamo cuts frames, as around an optimizer's step.
+            return Ok(Some(Switch::Nothing));
+        }
         if listed(&rules, intern!(py, "_disallowed_callable_ids"), object)? {
             return Ok(Some(Switch::Out(format!("{}, by torch._dynamo.disallow_in_graph", full_name(object)))));
         }
@@ -144,6 +154,20 @@ impl<'py> Capture<'py> {
             return Ok(Some(Switch::Whole));
         }
         self.substitute(object).map(|found| found.map(Switch::Instead))
+    }
+
+    /// What Dynamo has kept to itself here, if it is how an optimizer of torch's makes its state: for its own ways with optimizers it
+    /// disables that in all their classes, as soon as it has compiled anything.
+    fn disabled_by_torch(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        if object.getattr_opt(intern!(py, "_torchdynamo_disable"))?.is_none() {
+            return Ok(None);
+        }
+        let Some(own) = object.getattr_opt(intern!(py, "_torchdynamo_orig_callable"))? else { return Ok(None) };
+        let text = |name: &str| own.getattr(name).and_then(|value| value.extract::<String>()).unwrap_or_default();
+        let is_one =
+            self.effects.kinds.is_torch(&own) && text("__name__") == "_init_group" && text("__module__").starts_with("torch.optim.");
+        Ok(is_one.then_some(own))
     }
 
     /// Whether `torch.compiler.disable` has wrapped this module.

@@ -208,12 +208,17 @@ impl<'py> Capture<'py> {
     }
 
     fn method_call(&self, name: &str, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
-        if CONTENTS.contains(&name) {
+        if self.torch.is_number(&args[0].object) {
+            return self.needs_value(&args[0].object, "a method of");
+        }
+        if CONTENTS.contains(&name) && !(matches!(name, "item" | "__float__") && args.len() == 1 && self.may_be_read(&args[0].object)?) {
             return self.break_graph(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
         }
         if ESCAPES.contains(&name) && name != "cpu" {
             return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
         }
+        // What Python's method gives is a float, and nothing else.
+        let name = if name == "__float__" { "item" } else { name };
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
         self.node_call(&method, target, args, kwargs, Form::Method)
@@ -229,6 +234,12 @@ impl<'py> Capture<'py> {
         form: Form,
     ) -> Outcome<Tracked<'py>> {
         let py = self.py;
+        if matches!(form, Form::Whole | Form::State) {
+            self.refuse_numbers(
+                "code that is not looked into is given",
+                args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object),
+            )?;
+        }
         if form != Form::Whole {
             // What the user has marked as one node is the user's code anyway.
             let operation = if form == Form::Method { format!("Tensor.{}", target.base) } else { target.qualified.clone() };
@@ -309,7 +320,14 @@ impl<'py> Capture<'py> {
         if !recording.getattr("offset_sensitive")?.is_truthy()? {
             return Ok(());
         }
-        let inputs: Vec<_> = self.tensors.inputs.borrow().iter().map(|input| (input.real.bind(self.py).clone(), input.source)).collect();
+        let inputs: Vec<_> = self
+            .tensors
+            .inputs
+            .borrow()
+            .iter()
+            .filter(|input| !input.number)
+            .map(|input| (input.real.bind(self.py).clone(), input.source))
+            .collect();
         inputs.iter().try_for_each(|(real, source)| self.guard_offset(real, *source))
     }
 
@@ -353,6 +371,9 @@ impl<'py> Capture<'py> {
     /// An attribute of a tensor: metadata, a method, a view such as `.T`, or what the user stored on the tensor.
     pub fn tensor_attr(&self, fake: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let key = text(name)?;
+        if self.torch.is_number(fake) && key != "__class__" {
+            return self.needs_value(fake, "an attribute of");
+        }
         match key.as_str() {
             "__class__" => return self.class_of(&Tracked::new(fake.clone())),
             "is_leaf" | "output_nr" | "retains_grad" => {
@@ -369,6 +390,17 @@ impl<'py> Capture<'py> {
                     return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
                 }
                 return Ok(Tracked::new(self.py.None().into_bound(self.py)));
+            }
+            "_grad" | "grad" => {
+                // Nothing in a graph gives its inputs gradients. Of others than leaves torch warns, or keeps none.
+                if let Some((real, source)) = self.real_of(fake)
+                    && real.getattr("is_leaf")?.is_truthy()?
+                {
+                    let of = |name: &str| self.guards.source(Source::GetAttr(source, name.into()));
+                    self.guarded(self.guards.equals(of("is_leaf"), &real.getattr("is_leaf")?))?;
+                    return self.wrap(real.getattr(name)?, of(&key));
+                }
+                return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}"));
             }
             "cpu" => {}
             _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),

@@ -12,6 +12,7 @@ use pyo3::{
 pub struct Torch {
     tensor: Py<PyType>,
     fake: Py<PyType>,
+    number: Py<PyType>,
     module_getattr: Py<PyAny>,
     module: Py<PyType>,
     parameter: Py<PyType>,
@@ -19,6 +20,8 @@ pub struct Torch {
     weak_reference: usize,
     file: Py<PyType>,
     logging: String,
+    /// Torch's own folder, with the separator after it.
+    folder: String,
     /// The code of what `torch._disable_dynamo` makes of functions, some of torch's own among them.
     disabled: usize,
     /// The addresses of `ModuleSpec.has_location` and of its class.
@@ -74,6 +77,7 @@ impl Torch {
         Ok(Self {
             tensor: torch.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
             fake: py.import("torch._subclasses.fake_tensor")?.getattr("FakeTensor")?.cast_into::<PyType>()?.unbind(),
+            number: py.import("dynamlir.scalars")?.getattr("Number")?.cast_into::<PyType>()?.unbind(),
             module_getattr: module.getattr("__getattr__")?.unbind(),
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
@@ -96,6 +100,7 @@ impl Torch {
                 (spec.getattr("has_location")?.getattr("fget")?.as_ptr() as usize, spec.as_ptr() as usize)
             },
             logging: py.import("logging")?.getattr("__file__")?.extract()?,
+            folder: py.import("torch")?.getattr("__file__")?.extract::<String>()?.trim_end_matches("__init__.py").to_owned(),
             operator_getattrs: {
                 let getattr = |class: &Bound<'_, PyAny>| Ok(class.getattr("__getattr__")?.as_ptr() as usize);
                 objects(py, LAZY)?.iter().map(getattr).collect::<PyResult<_>>()?
@@ -200,14 +205,34 @@ impl Torch {
         file == self.logging
     }
 
+    /// Whether a file is one of torch's.
+    pub fn is_torchs(&self, file: &str) -> bool {
+        file.starts_with(&self.folder)
+    }
+
     /// Whether this is `__getattr__` of a namespace that looks an operator up.
     pub fn is_operator_getattr(&self, function: &Bound<'_, PyAny>) -> bool {
         self.operator_getattrs.contains(&(function.as_ptr() as usize))
     }
 
-    /// Whether a value is the stand-in of a tensor.
+    /// Whether a value is the stand-in of a tensor, or of a number.
     pub fn is_fake(&self, value: &Bound<'_, PyAny>) -> bool {
-        value.get_type().as_ptr() == self.fake.as_ptr()
+        value.get_type().as_ptr() == self.fake.as_ptr() || self.is_number(value)
+    }
+
+    /// Whether a value is the stand-in of a number.
+    pub fn is_number(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.get_type().as_ptr() == self.number.as_ptr()
+    }
+
+    /// The first stand-in of a number among the values, in lists, tuples and dicts too.
+    pub fn find_number<'py>(&self, value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        find(value, |value| self.is_number(value))
+    }
+
+    /// Whether this is `torch.Tensor` or a class of tensors that answers as it does when it is asked for its instances.
+    pub fn is_tensor_class(&self, class: &Bound<'_, PyAny>) -> bool {
+        class.get_type().is(self.tensor.bind(class.py()).get_type())
     }
 
     /// Whether a value is a tensor, real or fake.
@@ -234,31 +259,36 @@ impl Torch {
 
     /// Whether there is a fake among the values, in lists, tuples and dicts too.
     pub fn any_fake(&self, value: &Bound<'_, PyAny>) -> bool {
-        let mut waiting = Vec::new();
-        let mut seen = HashSet::new();
-        let mut at = Some(value.clone());
-        while let Some(value) = at {
-            if self.is_fake(&value) {
-                return true;
-            }
-            // Named tuples and torch's struct sequences, too.
-            if let Ok(items) = value.cast::<PyTuple>() {
-                if seen.insert(value.as_ptr() as usize) {
-                    waiting.extend(items.iter());
-                }
-            } else if let Ok(items) = value.cast_exact::<pyo3::types::PyList>() {
-                if seen.insert(value.as_ptr() as usize) {
-                    waiting.extend(items.iter());
-                }
-            } else if let Ok(items) = value.cast_exact::<PyDict>() {
-                if seen.insert(value.as_ptr() as usize) {
-                    waiting.extend(items.values().iter());
-                }
-            } else if let Ok(slice) = value.cast_exact::<pyo3::types::PySlice>() {
-                waiting.extend(["start", "stop", "step"].iter().filter_map(|part| slice.getattr(*part).ok()));
-            }
-            at = waiting.pop();
-        }
-        false
+        find(value, |value| self.is_fake(value)).is_some()
     }
+}
+
+/// The first that is wanted among the values, in lists, tuples and dicts too.
+fn find<'py>(value: &Bound<'py, PyAny>, wanted: impl Fn(&Bound<'py, PyAny>) -> bool) -> Option<Bound<'py, PyAny>> {
+    let mut waiting = Vec::new();
+    let mut seen = HashSet::new();
+    let mut at = Some(value.clone());
+    while let Some(value) = at {
+        if wanted(&value) {
+            return Some(value);
+        }
+        // Named tuples and torch's struct sequences, too.
+        if let Ok(items) = value.cast::<PyTuple>() {
+            if seen.insert(value.as_ptr() as usize) {
+                waiting.extend(items.iter());
+            }
+        } else if let Ok(items) = value.cast_exact::<pyo3::types::PyList>() {
+            if seen.insert(value.as_ptr() as usize) {
+                waiting.extend(items.iter());
+            }
+        } else if let Ok(items) = value.cast_exact::<PyDict>() {
+            if seen.insert(value.as_ptr() as usize) {
+                waiting.extend(items.values().iter());
+            }
+        } else if let Ok(slice) = value.cast_exact::<pyo3::types::PySlice>() {
+            waiting.extend(["start", "stop", "step"].iter().filter_map(|part| slice.getattr(*part).ok()));
+        }
+        at = waiting.pop();
+    }
+    None
 }

@@ -1,10 +1,10 @@
-//! Callables around a Python function: what `functools.lru_cache` keeps, `torch.inference_mode`, `torch.autograd.Function`.
+//! Callables around a Python function: what `functools.lru_cache` keeps, `functools.partial`, `torch.inference_mode`.
 
 use dynamlir_cpython_abi::remembered::remembered;
 use dynamlir_guards::{Constant, Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyBool, PyDict, PyFunction, PyString, PyTuple},
+    types::{PyBool, PyDict, PyFunction, PyTuple},
 };
 
 use crate::{
@@ -150,6 +150,13 @@ impl<'py> Capture<'py> {
         self.settle_defaults(&function, 0, &Vec::new())
     }
 
+    /// Takes in a default that Python's own binding of arguments puts in the place of what is missing, as it is.
+    fn settle_default(&self, value: Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let value = self.wrap(value, source)?;
+        self.refuse_numbers("a default is", [&value.object])?;
+        self.guard_value(&value)
+    }
+
     /// Guards the defaults that a call uses, and where it gives too few arguments, how many there are.
     pub(crate) fn settle_defaults(&self, function: &Tracked<'py>, positional: usize, kwargs: &Keywords<'py>) -> Outcome<()> {
         let Some(source) = self.source(function) else { return Ok(()) };
@@ -168,8 +175,7 @@ impl<'py> Capture<'py> {
                     self.guards.length(at, defaults.len());
                     let first = count.saturating_sub(defaults.len());
                     for place in missing.into_iter().filter_map(|place| place.checked_sub(first)) {
-                        let value = self.wrap(defaults.get_item(place)?, self.guards.source(Source::Default(source, place as u32)))?;
-                        self.guard_value(&value)?;
+                        self.settle_default(defaults.get_item(place)?, self.guards.source(Source::Default(source, place as u32)))?;
                     }
                 }
             }
@@ -186,7 +192,7 @@ impl<'py> Capture<'py> {
         for name in missing {
             let at = self.guards.source(Source::KwDefault(source, name.as_str().into()));
             match defaults.get_item(name)? {
-                Some(value) => self.guard_value(&self.wrap(value, at)?)?,
+                Some(value) => self.settle_default(value, at)?,
                 None => self.guards.absent(at),
             }
         }
@@ -207,39 +213,5 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::THREAD_STATE, format!("torch.inference_mode({called}) within the function"));
         }
         Ok(Tracked::new(self.ask("inference_mode", (enabled,))?))
-    }
-
-    /// `Function.apply`: without gradients it is the function's `forward`, given a context that nobody asks later.
-    pub(crate) fn apply_function(
-        &self,
-        callable: &Bound<'py, PyAny>,
-        args: &[Tracked<'py>],
-        kwargs: &Keywords<'py>,
-    ) -> Outcome<Tracked<'py>> {
-        if self.py.import("torch._C")?.call_method0("is_grad_enabled")?.is_truthy()? {
-            return self.break_graph(reason::AUTOGRAD, "autograd.Function.apply");
-        }
-        let class = self.wrap_untracked(callable.getattr("__self__")?)?;
-        let context = Tracked::new(self.ask("function_context", (args.len(),))?);
-        let part = |name: &str| self.load_attr(&class, &PyString::new(self.py, name));
-        let (forward, setup) = (part("forward")?, part("setup_context")?);
-        let base = self.py.import("torch.autograd.function")?.getattr("_SingleLevelFunction")?.getattr("setup_context")?;
-        let result = if setup.object.is(&base) {
-            let all: Vec<_> = std::iter::once(context).chain(args.iter().cloned()).collect();
-            self.call(&forward, &all, kwargs)?
-        } else {
-            let result = self.call(&forward, args, kwargs)?;
-            let inputs = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
-            self.call(&setup, &[context, Tracked::new(inputs.into_any()), result.clone()], &Vec::new())?;
-            result
-        };
-        // Autograd makes a view of an input that is returned.
-        let is_input = |value: &Bound<'py, PyAny>| args.iter().any(|arg| self.torch.is_fake(value) && arg.object.is(value));
-        let passed =
-            is_input(&result.object) || result.object.cast::<PyTuple>().is_ok_and(|items| items.iter().any(|item| is_input(&item)));
-        if passed {
-            return self.break_graph(reason::C_FUNCTION, "autograd.Function.apply, which returns its input");
-        }
-        Ok(result)
     }
 }

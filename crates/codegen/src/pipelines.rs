@@ -81,7 +81,7 @@ const fn kernels(name: &'static str, passes: &'static str) -> Stage {
 pub const STAGES: &[Stage] = &[
     graph("aten", None, ""),
     graph("functional", Some("dynamo-verify-functional"), "dynamo-functionalize"),
-    graph("prims", Some("dynamo-verify-prims"), "dynamo-decompose"),
+    graph("prims", Some("dynamo-verify-prims"), "dynamo-autodiff,dynamo-decompose,dynamo-partition"),
     graph("kernels", Some("dynamo-verify-kernels"), "dynamo-select,dynamo-fuse"),
     graph("planned", None, "dynamo-plan"),
     graph("linalg", None, "dynamo-to-linalg"),

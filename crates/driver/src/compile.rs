@@ -36,6 +36,11 @@ pub struct Options {
     pub threads: Option<usize>,
     /// By which strategies products are computed: the texts of problems and of strategies. The cost model decides about others.
     pub choices: Vec<(String, String)>,
+    /// Leave random numbers to eager's operators: after the same seed they are the same.
+    pub eager_random: bool,
+    /// How many percent of what backward could do without is kept for it: 0 is the least memory, 100 the least time. Where this is
+    /// None, the cost model weighs one against the other.
+    pub memory_budget: Option<u8>,
 }
 
 /// A compiled module, ready for the runtime.
@@ -71,6 +76,12 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     let mut module = problems::import(trace, &session, &mut report)?;
     placement.write(module_op(&module));
     problems::choose(module_op(&module), &options.choices);
+    if options.eager_random {
+        ops::EAGER_RANDOM.set(module_op(&module), ());
+    }
+    if let Some(percent) = options.memory_budget {
+        ops::MEMORY_BUDGET.set(module_op(&module), i64::from(percent));
+    }
     compile_module(&session, &mut module, (Stage::first(), &placement), options, report, check)
 }
 
@@ -112,7 +123,7 @@ fn compile_module(
         return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
     }
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
-    let planned = plans(module_op(module))?;
+    let planned = plans(module_op(module), &report)?;
     if is_gpu {
         alignment::note(module_op(module), planned.iter().map(|(_, plan, _)| plan));
     }
@@ -154,11 +165,14 @@ fn compile_module(
 }
 
 /// The name, plan and report of each entry.
-fn plans(module: Op) -> Result<Vec<(String, Plan, EntryReport)>, Error> {
+fn plans(module: Op, made: &Report) -> Result<Vec<(String, Plan, EntryReport)>, Error> {
     let planned = |entry: Op| {
-        let plan = plan::read(module, entry)?;
-        let report = EntryReport::of(entry, &plan);
-        Ok((entry.symbol().unwrap_or_default(), plan, report))
+        let mut plan = plan::read(module, entry)?;
+        let (name, report) = (entry.symbol().unwrap_or_default(), EntryReport::of(entry, &plan));
+        if let Some(derivative) = &mut plan.derivative {
+            derivative.depends = made.flows.get(&name).filter(|flows| flows.len() == plan.results.len()).cloned();
+        }
+        Ok((name, plan, report))
     };
     let planned: Vec<_> = entries(module).into_iter().map(planned).collect::<Result<_, Error>>()?;
     if planned.is_empty() { Err(Error::Plan("no function has the attribute dynamo.entry".into())) } else { Ok(planned) }

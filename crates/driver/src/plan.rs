@@ -5,6 +5,7 @@
 
 pub(crate) mod attributes;
 mod effects;
+mod training;
 
 use std::collections::HashMap;
 
@@ -47,6 +48,7 @@ pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
     let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the entry lacks dynamo.outputs"))?;
     reader.plan.outputs = outputs.into_iter().map(output).collect::<Result<_, _>>()?;
     effects::read(main, &mut reader.plan)?;
+    training::read(main, &mut reader.plan)?;
     Ok(reader.plan)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dynamlir_dialect::{
     ir::{Block, Op},
-    ops::AtenOp,
+    ops::{self, AtenOp},
     program::entries,
 };
 use dynamlir_runtime::Plan;
@@ -34,6 +34,8 @@ pub struct Report {
     pub unscheduled: BTreeMap<String, String>,
     /// How many of the kernels had been compiled before in this process.
     pub kernels_reused: usize,
+    /// What the results of derivatives depend on, where that was seen: see [`crate::flow`].
+    pub flows: BTreeMap<String, Vec<Vec<usize>>>,
 }
 
 /// What a call of one entry does.
@@ -47,6 +49,8 @@ pub struct EntryReport {
     pub workspace_bytes: usize,
     /// The most bytes of it that live at one step: no packing makes the workspace smaller.
     pub live_bytes: usize,
+    /// How many operations of an entry that trains are computed again for its gradients.
+    pub recomputed: usize,
 }
 
 impl EntryReport {
@@ -54,7 +58,8 @@ impl EntryReport {
     pub fn of(entry: Op, plan: &Plan) -> Self {
         let launched = kernels::describe(entry);
         let launches = launched.iter().map(|kernel| kernel.launches).sum();
-        Self { launched, launches, workspace_bytes: plan.workspace_bytes, live_bytes: live_bytes(plan) }
+        let recomputed = ops::RECOMPUTED.of(entry).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        Self { launched, launches, workspace_bytes: plan.workspace_bytes, live_bytes: live_bytes(plan), recomputed }
     }
 }
 

@@ -3,16 +3,19 @@
 //! It lives with the code object, so all functions that share the code share it, and it goes when the code goes. Entries are
 //! only ever appended; those whose guards can never pass again go when the next one is made.
 
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError, Weak,
-    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use dynamlir_cpython_abi::{Abi, CodeSlot};
-use dynamlir_guards::GuardSet;
+use dynamlir_guards::{GuardSet, TensorMatch};
 use pyo3::prelude::*;
 
-use crate::{entry_code::EntryCode, epilogue::Epilogue, graph::CompiledGraph};
+use crate::{entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph};
 
 /// What an entry does when its guards pass.
 pub enum Run {
@@ -76,10 +79,19 @@ impl Plain {
 }
 
 impl Run {
-    /// A graph on what these guards collect.
-    pub fn graph(graph: Box<dyn CompiledGraph>, tensors: Vec<usize>, epilogue: Epilogue, guards: &GuardSet) -> Self {
+    /// A graph on what these guards collect. `numbers` says for which of its inputs it is given a float, and what tensor is made of that.
+    pub fn graph(
+        graph: Box<dyn CompiledGraph>,
+        tensors: Vec<usize>,
+        numbers: &[(usize, TensorMatch)],
+        epilogue: Epilogue,
+        guards: &GuardSet,
+    ) -> Self {
         let collected = guards.tensor_guards();
-        let guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
+        let mut guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
+        for (at, made) in numbers {
+            guarded[*at] = Some(made);
+        }
         Self::Graph { known: graph.accepts(&guarded), graph, tensors, epilogue }
     }
 }
@@ -111,6 +123,8 @@ pub struct Cache {
     entries: Mutex<Entries>,
     /// The entry that fitted last, which is asked first.
     recent: AtomicUsize,
+    /// What is known of floats, by the keys of the entries.
+    floats: Mutex<HashMap<u64, Arc<Floats>>>,
 }
 
 /// The entries of a code object that callables have in common which were compiled alike. They go with the last of its owners.
@@ -170,6 +184,7 @@ pub fn forget_all() {
     let caches: Vec<_> = ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     for cache in caches {
         cache.change(Vec::clear);
+        cache.floats.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -202,6 +217,11 @@ impl Cache {
     /// The entries of one key, the oldest first.
     pub fn of_key(&self, key: u64) -> Vec<Arc<Entry>> {
         self.entries().iter().filter(|entry| entry.key == key).cloned().collect()
+    }
+
+    /// What the captures of one key have found out of floats.
+    pub fn floats(&self, key: u64) -> Arc<Floats> {
+        self.floats.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
     }
 
     /// The order in which to ask entries: the one that fitted last, then the others from the first.
@@ -237,6 +257,7 @@ impl Cache {
 
     /// Forgets the entries of one key. Those that are running finish.
     pub fn forget(&self, key: u64) {
+        self.floats.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         self.change(|list| list.retain(|entry| entry.key != key));
     }
 

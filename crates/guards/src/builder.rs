@@ -328,6 +328,17 @@ impl GuardBuilder {
         }
     }
 
+    /// The floats that are guarded by their values: the expressions that reach them, and the values.
+    #[must_use]
+    pub fn floats(&self) -> Vec<(String, f64)> {
+        let state = self.state.borrow();
+        let float = |(id, guard): &(SourceId, Guard)| match guard {
+            Guard::Equals(constant) => Some((state.sources.expression(*id), constant.float()?)),
+            _ => None,
+        };
+        state.guards.iter().filter_map(float).collect()
+    }
+
     /// Hands a tensor to the graph: its number among the inputs that a passing check collects.
     pub fn collect(&self, id: SourceId) -> usize {
         let mut state = self.state.borrow_mut();

@@ -13,7 +13,7 @@ use pyo3::{
     exceptions::PyAttributeError,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
+    types::{PyDict, PyFloat, PyFrozenSet, PyList, PySet, PyString, PyTuple},
 };
 
 use crate::{
@@ -432,6 +432,7 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
         },
         Check::Equals(constant) => constant.matches(object),
         Check::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
+        Check::Compares(comparison) => Ok(object.cast_exact::<PyFloat>().is_ok_and(|float| comparison.holds(float.value()))),
         Check::Present => Ok(true),
         Check::Absent => Ok(false),
         Check::Length(length) => Ok(length_of(object)? == *length),
@@ -476,6 +477,7 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
             same_object && spot.object().is_exact_instance_of::<PyFrozenSet>() || recorder.set_content(spot, &known)
         }
         Check::Code(_) => recorder.code(spot)?.proof != Proof::None,
+        Check::Compares(_) => same_object,
         Check::Tensor(pattern) => {
             let (expected, pattern) = (&set.tree.tensors[*pattern], &set.tree.patterns[*pattern]);
             let marks = expected.no_dynamic_indices.then(|| dynamic_marks(spot.object().py())).into_iter().flatten();

@@ -129,6 +129,15 @@ impl Known {
 }
 
 impl Constant {
+    /// The value of a float; None for anything else.
+    #[must_use]
+    pub fn float(&self) -> Option<f64> {
+        match self.kind {
+            Kind::Float(bits) => Some(f64::from_bits(bits)),
+            _ => None,
+        }
+    }
+
     /// The constant for an object, or None if it is not one of the types that are compared by value.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use dynamlir_trails::{Reached, Recorder, Spot};
 use pyo3::prelude::*;
 
 use crate::{
-    Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
+    Comparison, Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
     builder::State,
     check::{handles_an_exception, holds},
     tree::{Check, FUNCTION, Step},
@@ -62,6 +62,7 @@ enum Said {
     SetElements(Arc<[Constant]>),
     SetOrder(Arc<[Constant]>),
     Code(usize, Arc<str>),
+    Compares(Comparison),
 }
 
 struct Listed {
@@ -97,6 +98,7 @@ impl Texts {
             Guard::Present => Said::Present,
             Guard::Absent => Said::Absent,
             Guard::Length(length) => Said::Length(*length),
+            Guard::Compares(comparison) => Said::Compares(*comparison),
             Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
             Guard::SetElements(elements) => Said::SetElements(elements.clone()),
             Guard::SetOrder(elements) => Said::SetOrder(elements.clone()),
@@ -271,6 +273,7 @@ fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> 
         Said::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
         Said::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
         Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
+        Said::Compares(comparison) => comparison.text(&value),
     }]
 }
 
@@ -295,6 +298,7 @@ fn expectation(guard: &Said) -> String {
         Said::Tensor(expected) => format!("{expected:?}"),
         Said::Type(_, text) | Said::Identity(_, text) | Said::Code(_, text) => text.to_string(),
         Said::Equals(constant) => constant.to_string(),
+        Said::Compares(comparison) => comparison.text("a float"),
         Said::Present => "something".to_owned(),
         Said::Absent => "nothing".to_owned(),
         Said::Length(length) => format!("{length} elements"),

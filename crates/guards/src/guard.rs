@@ -31,6 +31,42 @@ pub enum Guard {
     SetOrder(Arc<[Constant]>),
     /// A function whose code object is this one.
     Code(Py<PyAny>),
+    /// A float that compares so.
+    Compares(Comparison),
+}
+
+/// What comparing a float with a constant gives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// Python's operator: `<`, `<=`, `==`, `!=`, `>=` or `>`.
+    pub operator: &'static str,
+    /// The constant, on the right.
+    pub with: f64,
+    /// What it gives.
+    pub outcome: bool,
+}
+
+impl Comparison {
+    /// Whether a float compares so.
+    #[must_use]
+    #[expect(clippy::float_cmp, reason = "it is what the program does")]
+    pub fn holds(&self, value: f64) -> bool {
+        let found = match self.operator {
+            "<" => value < self.with,
+            "<=" => value <= self.with,
+            "==" => value == self.with,
+            "!=" => value != self.with,
+            ">=" => value >= self.with,
+            _ => value > self.with,
+        };
+        found == self.outcome
+    }
+
+    /// As a Python predicate of an expression.
+    pub(crate) fn text(&self, value: &str) -> String {
+        let compared = format!("{value} {} float('{}')", self.operator, self.with);
+        if self.outcome { compared } else { format!("not {compared}") }
+    }
 }
 
 impl Guard {
@@ -48,6 +84,7 @@ impl Guard {
             Self::SetElements(elements) => Self::SetElements(elements.clone()),
             Self::SetOrder(elements) => Self::SetOrder(elements.clone()),
             Self::Code(code) => Self::Code(code.clone_ref(py)),
+            Self::Compares(comparison) => Self::Compares(*comparison),
         }
     }
 
@@ -65,6 +102,7 @@ impl Guard {
             Self::SetElements(_) => "elements".to_owned(),
             Self::SetOrder(_) => "order".to_owned(),
             Self::Code(code) => format!("code {}", code.as_ptr() as usize),
+            Self::Compares(comparison) => format!("compares {comparison:?}"),
         }
     }
 }

@@ -28,7 +28,7 @@ pub use builder::{Checkpoint, GuardBuilder};
 pub use check::Remembered;
 pub use constant::Constant;
 pub use explain::{Failure, Texts};
-pub use guard::{DictKey, Guard, GuardError, Relation, StorageMember};
+pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};
 pub use part::Part;
 pub use route::Hop;
 pub use set::{Checked, GuardSet, Inputs, Roots};

@@ -13,7 +13,9 @@ use pyo3::{
     types::{PyBool, PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
-use crate::{Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held};
+use crate::{
+    Comparison, Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held,
+};
 use std::sync::Arc;
 
 /// How a node's value is reached from its parent's.
@@ -82,6 +84,7 @@ pub(crate) enum Check {
     SetElements(Arc<[Constant]>),
     SetOrder(Arc<[Constant]>),
     Code(Held),
+    Compares(Comparison),
     /// The object of another check for identity, by its number.
     Like(usize),
 }
@@ -245,6 +248,7 @@ impl<'a> Builder<'a, '_> {
             Guard::SetElements(elements) => Check::SetElements(elements.clone()),
             Guard::SetOrder(elements) => Check::SetOrder(elements.clone()),
             Guard::Code(code) => Check::Code(hold(code)?),
+            Guard::Compares(comparison) => Check::Compares(*comparison),
         };
         self.tree.nodes[node].checks.push(self.tree.checks.len());
         self.tree.checks.push((node, check));
@@ -416,7 +420,7 @@ impl Check {
         match self {
             Self::Type(held) | Self::Identity(held) => held.by_address(),
             Self::Equals(constant) => constant.matches_quickly(),
-            Self::Present | Self::Absent | Self::Like(_) => true,
+            Self::Present | Self::Absent | Self::Like(_) | Self::Compares(_) => true,
             Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) | Self::Code(_) => false,
         }
     }
@@ -427,7 +431,7 @@ impl Check {
             Self::Present | Self::Absent => 0,
             Self::Type(_) => 1,
             Self::Identity(_) | Self::Code(_) | Self::Like(_) => 2,
-            Self::Tensor(_) => 3,
+            Self::Tensor(_) | Self::Compares(_) => 3,
             Self::Length(_) => 4,
             Self::Equals(_) => 5,
             Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) => 6,

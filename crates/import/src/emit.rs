@@ -8,7 +8,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_torch_abi::DType;
 
-use crate::{Arg, Base, Error, Frame, OpCall, Output, TensorType, Trace};
+use crate::{Arg, Base, Error, Frame, Input, OpCall, Output, TensorType, Trace};
 
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
@@ -47,14 +47,21 @@ impl<'t> Writer<'t> {
         let mut returned = Vec::new();
         let mut versions = Vec::new();
         let mut bases = Vec::new();
-        for output in &trace.outputs {
+        let (mut differentiable, mut without_grad, mut gradients) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, output) in (0_i64..).zip(&trace.outputs) {
             let mut base = Base::None;
             let output = match output {
-                Output::Value(id, version, of) => {
-                    let Some(value) = values.get(*id) else { return fail(format!("output names value {id}, which does not exist"), &[]) };
+                Output::Value(output) => {
+                    let Some(value) = values.get(output.value) else {
+                        return fail(format!("output names value {}, which does not exist", output.value), &[]);
+                    };
                     returned.push(*value);
-                    versions.push(*version);
-                    base = *of;
+                    versions.push(output.version);
+                    base = output.base;
+                    differentiable.extend(output.requires_grad.then_some(position));
+                    without_grad.extend(output.without_grad.then_some(position));
+                    let gradient = output.gradient.map(|operand| ops::GRADIENT.with(self.ctx, operand));
+                    gradients.push(Attr::dict(self.ctx, &gradient.into_iter().collect::<Vec<_>>()));
                     ir::Output::Result(returned.len() - 1)
                 }
                 Output::None => ir::Output::None,
@@ -75,9 +82,23 @@ impl<'t> Writer<'t> {
             if trace.random {
                 ops::RANDOM.set(func, ());
             }
+            if trace.order > 1 {
+                ops::ORDER.set(func, trace.order);
+            }
+            for (positions, attribute) in [(differentiable, ops::DIFFERENTIABLE), (without_grad, ops::WITHOUT_GRAD)] {
+                if !positions.is_empty() {
+                    attribute.set(func, &positions);
+                }
+            }
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
+            if trace.inputs.iter().any(|input| input.tangent.is_some()) {
+                let tangent = |input: &Input| input.tangent.map(|result| ops::TANGENT.with(self.ctx, result));
+                let each = |input| Attr::dict(self.ctx, &tangent(input).into_iter().collect::<Vec<_>>());
+                func.set_attr("arg_attrs", Attr::array(self.ctx, &trace.inputs.iter().map(each).collect::<Vec<_>>()));
+                func.set_attr("res_attrs", Attr::array(self.ctx, &gradients));
+            }
         }
         Ok(())
     }
@@ -144,21 +165,27 @@ impl<'t> Writer<'t> {
         let mut operands = Vec::new();
         let args: Vec<Attr> = call.args.iter().map(|arg| self.arg(arg, values, &mut operands, call)).collect::<Result<_, _>>()?;
         let results: Vec<Type> = call.results.iter().map(|ty| self.ty(ty, &call.location)).collect::<Result<_, _>>()?;
-        let decomposition = match &call.decomposition {
-            Some(trace) => {
-                let name = format!("decomposition_{}", self.functions);
-                self.functions += 1;
-                self.function(trace, &name, false)?;
-                Some(name)
-            }
-            None => None,
-        };
+        let decomposition = call.decomposition.as_deref().map(|trace| self.nested("decomposition", trace)).transpose()?;
+        let vjp = call.vjp.as_deref().map(|trace| self.nested("vjp", trace)).transpose()?;
         let mutates = (!call.mutates.is_empty()).then_some(&call.mutates[..]);
-        let (functional, decomposition) = (call.functional.as_deref(), decomposition.as_deref().map(Symbol::flat));
+        let (functional, [decomposition, vjp]) =
+            (call.functional.as_deref(), [decomposition, vjp].map(|name| name.as_deref().map(Symbol::flat)));
         let (aliases, grad) = (Some(&call.aliases[..]), call.grad_enabled);
-        let decomposition = decomposition.as_ref();
-        let op = AtenOp::build(b, &call.schema, &operands, &args, aliases, mutates, functional, decomposition, None, None, grad, &results);
+        let (decomposition, vjp) = (decomposition.as_ref(), vjp.as_ref());
+        let op =
+            AtenOp::build(b, &call.schema, &operands, &args, aliases, mutates, functional, decomposition, vjp, None, None, grad, &results);
+        if let Some(checkpoint) = call.recompute {
+            ops::RECOMPUTE.set(op.op(), checkpoint);
+        }
         Ok(op.outputs())
+    }
+
+    /// Writes a private function beside the one that is being written, and returns its name.
+    fn nested(&mut self, kind: &str, trace: &'t Trace) -> Result<String, Error> {
+        let name = format!("{kind}_{}", self.functions);
+        self.functions += 1;
+        self.function(trace, &name, false)?;
+        Ok(name)
     }
 
     fn arg(&self, arg: &Arg, values: &[Value], operands: &mut Vec<Value>, call: &OpCall) -> Result<Attr, Error> {
@@ -194,7 +221,7 @@ impl<'t> Writer<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Input;
+    use crate::Returned;
     use dynamlir_dialect::{Session, context::module_op};
 
     fn tensor(sizes: &[i64], strides: &[i64]) -> TensorType {
@@ -204,7 +231,7 @@ mod tests {
     fn add_in_place() -> Trace {
         let mut trace = Trace::new("t");
         let ty = tensor(&[2, 3], &[3, 1]);
-        let x = trace.input(Input { name: "x".into(), ty, storage: 0, version_bumps: 1, requires_grad: true });
+        let x = trace.input(Input { name: "x".into(), ty, storage: 0, version_bumps: 1, requires_grad: true, tangent: None });
         let location = [Frame { file: "model.py".into(), line: 12, function: "forward".into() }].into();
         let op = OpCall {
             schema: "aten.add_.Tensor".into(),
@@ -215,10 +242,12 @@ mod tests {
             functional: Some("aten.add.Tensor".into()),
             grad_enabled: false,
             decomposition: None,
+            vjp: None,
+            recompute: None,
             location,
         };
         let y = trace.op(op);
-        trace.outputs = vec![Output::Value(y, 0, Base::None), Output::None];
+        trace.outputs = vec![Output::Value(Returned { requires_grad: true, ..Returned::of(y) }), Output::None];
         trace
     }
 
@@ -246,6 +275,7 @@ mod tests {
         let text = module_op(&module).text();
         assert!(text.contains("{dynamo.name = \"x\", dynamo.requires_grad, dynamo.version_bumps = 1 : i64}"), "{text}");
         assert!(text.contains("dynamo.bases = [#dynamo.base<none>, #dynamo.base<none>]"), "{text}");
+        assert!(text.contains("dynamo.differentiable = array<i64: 0>") && !text.contains("without_grad"), "{text}");
         assert!(text.contains("dynamo.random") && text.contains("dynamo.versions = array<i64: 0>"), "{text}");
     }
 

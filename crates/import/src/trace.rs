@@ -31,8 +31,10 @@ pub struct Input {
     pub storage: i64,
     /// How often eager bumps its version counter.
     pub version_bumps: i64,
-    /// Whether it wants a gradient, which the graph does not compute.
+    /// Whether it requires a gradient.
     pub requires_grad: bool,
+    /// Of a derivative: the result whose tangent it is.
+    pub tangent: Option<i64>,
 }
 
 /// An argument of an operator.
@@ -82,6 +84,10 @@ pub struct OpCall {
     pub grad_enabled: bool,
     /// torch's own decomposition at these shapes.
     pub decomposition: Option<Arc<Trace>>,
+    /// Its derivative: of operands, results and tangents of results, the gradients of operands.
+    pub vjp: Option<Arc<Trace>>,
+    /// The checkpoint that it belongs to, of which backward computes it again.
+    pub recompute: Option<i64>,
     /// Where the user called it, innermost first.
     pub location: Arc<[Frame]>,
 }
@@ -89,12 +95,37 @@ pub struct OpCall {
 /// One output of the user's function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A tensor, the version counter that eager leaves it with, and what eager has it be a view of.
-    Value(ValueId, i64, Base),
+    /// A tensor.
+    Value(Returned),
     /// None.
     None,
     /// An integer.
     Int(i64),
+}
+
+/// A tensor that is returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Returned {
+    /// Which.
+    pub value: ValueId,
+    /// The version counter that eager leaves it with.
+    pub version: i64,
+    /// What eager has it be a view of.
+    pub base: Base,
+    /// Whether it requires a gradient.
+    pub requires_grad: bool,
+    /// Whether it was made with grad mode off.
+    pub without_grad: bool,
+    /// Of a derivative: the operand whose gradient it is.
+    pub gradient: Option<i64>,
+}
+
+impl Returned {
+    /// A tensor that nothing is to be said of.
+    #[must_use]
+    pub fn of(value: ValueId) -> Self {
+        Self { value, version: 0, base: Base::None, requires_grad: false, without_grad: false, gradient: None }
+    }
 }
 
 /// A recorded graph.
@@ -108,6 +139,8 @@ pub struct Trace {
     pub libraries: Vec<String>,
     /// Whether it draws random numbers.
     pub random: bool,
+    /// How often it is differentiated, where that is more than once.
+    pub order: i64,
     /// What it is given.
     pub inputs: Vec<Input>,
     /// The calls in program order.

@@ -4,6 +4,7 @@
 pub mod alias_scopes;
 pub mod anchors;
 pub mod approximate_math;
+pub mod autodiff;
 pub mod bf16_as_bits;
 pub mod decompose;
 pub mod edge_math;
@@ -14,6 +15,7 @@ pub mod fuse;
 pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod loop_locations;
+pub mod partition;
 pub mod plan;
 pub mod prefetch;
 pub mod schedule;
@@ -30,8 +32,11 @@ pub const PASSES: &[&Pass] = &[
     &functionalize::verify::PASS,
     &plan::PLAN,
     &schedule::PASS,
+    &autodiff::PASS,
+    &autodiff::gradient::PASS,
     &decompose::PASS,
     &decompose::verify::PASS,
+    &partition::PASS,
     &select::PASS,
     &prefetch::PASS,
     &hoist_scratch::PASS,

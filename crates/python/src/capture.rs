@@ -1,7 +1,7 @@
 //! Captures from Python: a frame's graph, guards and everything a backend needs.
 
 use dynamlir_capture::{
-    Tables, WholeFrame,
+    Subject, Tables, WholeFrame,
     effects::{
         Effect,
         claim::{Calls, Claim},
@@ -51,7 +51,8 @@ pub fn capture<'py>(
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    match dynamlir_capture::capture(&Tables::of(py)?, function, args.unwrap_or(&empty), kwargs, steps)? {
+    let subject = Subject { function, args: args.unwrap_or(&empty), kwargs, steps: steps.as_ref(), floats: None, reads: true };
+    match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
         Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),
     }

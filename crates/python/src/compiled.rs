@@ -65,6 +65,10 @@ impl PythonCompiler {
 }
 
 impl Backend for PythonCompiler {
+    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
+        self.object.bind(py).call_method0("takes_numbers")?.extract()
+    }
+
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {
         let runner = self.object.bind(py).call_method1("compile", (Bound::new(py, CapturedFrame::from(frame))?,))?;
         if let Ok(why) = runner.cast::<PyTuple>() {
@@ -110,7 +114,8 @@ impl Compiler for PythonCompiler {
         let py = miss.function.py();
         guards::prepare(py)?;
         let steps = self.object.bind(py).getattr("steps")?;
-        specialize(miss, (!steps.is_none()).then(|| steps.unbind()), self)?;
+        let steps = (!steps.is_none()).then(|| steps.unbind());
+        specialize(miss, steps.as_ref(), self)?;
         Ok(Next::Again)
     }
 

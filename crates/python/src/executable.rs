@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Instant};
 
 use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
-use dynamlir_runtime::{self as runtime, OutputValue, Outputs};
+use dynamlir_runtime::{self as runtime, Differentiable, OutputValue, Outputs, TensorRef};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
     types::{PyDict, PyList, PyTuple},
 };
+use smallvec::SmallVec;
 
 use crate::{
     errors::{NativeError, guarded, raise_run},
     graph::constant,
+    node::{Failed, Input, Node},
     profile::Times,
     torch::{self, Calls},
 };
@@ -20,10 +22,17 @@ use crate::{
 /// Machine code for one entry of a module.
 #[pyclass(frozen)]
 pub struct Executable {
-    inner: runtime::Executable,
+    inner: Arc<runtime::Executable>,
+    /// Where gradients are wanted.
+    node: Option<Node>,
     report: Arc<Report>,
     entry: EntryReport,
+    /// What the entry does that computes the gradients.
+    vjp: Option<EntryReport>,
 }
+
+/// An input's number, element type, sizes and strides.
+type Argument = (Option<usize>, &'static str, Vec<i64>, Vec<i64>);
 
 /// The compiler's options from Python's.
 pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
@@ -39,6 +48,12 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     }
     if let Some(threads) = dict.get_item("threads")?.filter(|value| !value.is_none()) {
         options.threads = Some(threads.extract()?);
+    }
+    if let Some(flag) = dict.get_item("eager_random")? {
+        options.eager_random = flag.is_truthy()?;
+    }
+    if let Some(budget) = dict.get_item("memory_budget")?.filter(|value| !value.is_none()) {
+        options.memory_budget = Some(budget.extract()?);
     }
     if let Some(choices) = dict.get_item("choices")? {
         options.choices = choices
@@ -56,9 +71,44 @@ impl Executable {
         let start = Instant::now();
         let Compiled { entries, mut report } = compiled;
         let ready: Vec<_> = entries.into_iter().map(|entry| ready(py, entry)).collect::<PyResult<_>>()?;
+        let nodes: Vec<_> = ready.iter().map(|entry| node(py, entry, &ready)).collect::<PyResult<_>>()?;
+        let vjps: Vec<_> = ready.iter().map(|(_, inner, _)| vjp_of(inner, &ready).map(|(_, _, entry)| entry.clone())).collect();
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
-        Ok(ready.into_iter().map(|(name, inner, entry)| (name, Self { inner, report: Arc::clone(&report), entry })).collect())
+        let together = ready.into_iter().zip(nodes).zip(vjps);
+        let executable = |(((name, inner, entry), node), vjp)| (name, Self { inner, node, report: Arc::clone(&report), entry, vjp });
+        Ok(together.map(executable).collect())
+    }
+
+    /// The name of the entry that computes its gradients.
+    pub fn vjp_entry(&self) -> Option<&str> {
+        self.inner.plan().training.as_ref().map(|training| &training.vjp[..])
+    }
+
+    /// Runs it, as a node of autograd's graph where gradients are wanted. `input` gives the objects of the tensors; these are
+    /// `known` if their metadata is that which the executable has approved.
+    ///
+    /// # Safety
+    /// `known` is true only for what [`runtime::Executable::accepts`] has approved.
+    pub unsafe fn run<'py>(
+        &self,
+        calls: &mut Calls<'py>,
+        tensors: &[TensorRef<'_>],
+        known: bool,
+        input: Input<'_, 'py>,
+    ) -> Result<Outputs, Failed> {
+        if let Some(node) = &self.node
+            && node.is_wanted(calls.abi, tensors, known).map_err(Failed::Refused)?
+        {
+            return node.run(calls, tensors, known, input);
+        }
+        let outcome = if known {
+            // SAFETY: as the caller promises.
+            unsafe { self.inner.run_known(tensors, calls) }
+        } else {
+            self.inner.run(tensors, calls)
+        };
+        outcome.map_err(Failed::Refused)
     }
 
     /// The compiled graph.
@@ -84,7 +134,9 @@ impl Executable {
 }
 
 /// An entry that can run, under its name.
-fn ready(py: Python<'_>, entry: Entry) -> PyResult<(String, runtime::Executable, EntryReport)> {
+type Ready = (String, Arc<runtime::Executable>, EntryReport);
+
+fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     let abi = torch::init(py)?;
     let Entry { name, plan, kernels, report } = entry;
     let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
@@ -95,7 +147,27 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<(String, runtime::Executable,
             timed.lines = kernel.lines.iter().cloned().collect();
         }
     }
-    Ok((name, inner, report))
+    Ok((name, Arc::new(inner), report))
+}
+
+/// The entry among all of them that computes the gradients of one.
+fn vjp_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Option<&'a Ready> {
+    let training = of.plan().training.as_ref()?;
+    entries.iter().find(|(name, ..)| *name == training.vjp)
+}
+
+/// The node of an entry, where gradients of it are computed.
+fn node(py: Python<'_>, (name, inner, _): &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
+    let error = |what: String| NativeError::new_err(format!("@{name}: {what}"));
+    let Some(training) = &inner.plan().training else {
+        return match runtime::computed_gradient(inner.plan()) {
+            Some(output) => Err(error(format!("output {output} requires a gradient, and no dynamo.vjp computes it"))),
+            None => Ok(None),
+        };
+    };
+    let vjp = vjp_of(inner, entries).ok_or_else(|| error(format!("@{} is no entry", training.vjp)))?;
+    let pair = Differentiable::new(torch::init(py)?, Arc::clone(inner), Arc::clone(&vjp.1)).map_err(|what| error(what.to_string()))?;
+    Node::new(py, pair).map(Some)
 }
 
 #[pymethods]
@@ -103,17 +175,19 @@ impl Executable {
     #[pyo3(signature = (*tensors))]
     fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let mut calls = Calls { py, abi: torch::init(py)? };
-        let objects: Vec<_> = tensors.iter().collect();
-        let mut inputs = Vec::with_capacity(objects.len());
+        let objects: SmallVec<[_; 12]> = tensors.iter().collect();
+        let mut inputs: SmallVec<[TensorRef<'_>; 12]> = SmallVec::with_capacity(objects.len());
         for object in &objects {
             if !torch::is_tensor(object)? {
                 return Err(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type().name()?)));
             }
             inputs.push(calls.unwrap(object)?);
         }
-        guarded(|| match self.inner.run(&inputs, &mut calls) {
+        // SAFETY: nothing is said to be known.
+        guarded(|| match unsafe { self.run(&mut calls, &inputs, false, &|at| objects.get(at).cloned()) } {
             Ok(made) => Self::outputs(&calls, made, tensors),
-            Err(error) => Err(raise_run(&error)),
+            Err(Failed::Refused(error)) => Err(raise_run(&error)),
+            Err(Failed::Raised(error)) => Err(error),
         })
     }
 
@@ -122,12 +196,60 @@ impl Executable {
     fn times(&self, name: Option<String>) -> Times {
         let about = self.inner.about().clone();
         if let Some(name) = name {
+            if let Some(node) = &self.node {
+                node.training().backward().about().name.get_or_init(|| format!("{name}, gradients"));
+            }
             about.name.get_or_init(|| name);
         }
         Times { about }
     }
 
+    /// Says what computes gradients that are differentiated in turn: `f(inputs by number, tangents, wanted)`. Ignored by what does not train.
+    fn differentiate_again(&self, function: Py<PyAny>) {
+        if let Some(node) = &self.node {
+            node.differentiate_again(function);
+        }
+    }
+
+    /// Of each input, its number, element type, sizes and strides. Of a graph that computes gradients, the numbers are those of the inputs of the graph
+    /// that was differentiated, and then of its tangents; None for the keys of random numbers.
+    fn arguments(&self) -> Vec<Argument> {
+        let plan = self.inner.plan();
+        let number = |at: usize| (plan.keys != Some(at)).then(|| plan.primals.get(at).copied().flatten().unwrap_or(at));
+        let described = |(at, input): (usize, &runtime::InputSpec)| {
+            let (dtype, window) = (input.layout.dtype, &input.layout.window);
+            (number(at), dtype.name(), window.sizes.clone(), window.strides.clone())
+        };
+        plan.inputs.iter().enumerate().map(described).collect()
+    }
+
+    /// For each result of a graph that computes gradients, the inputs that give it a history, by their places here.
+    fn sources(&self) -> Option<Vec<Vec<usize>>> {
+        self.inner.plan().sources.clone()
+    }
+
+    /// The name of the entry that computes its gradients.
+    #[getter(vjp)]
+    fn vjp_name(&self) -> Option<&str> {
+        self.vjp_entry()
+    }
+
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = self.report_of(py, &self.inner, &self.entry)?;
+        if let (Some(node), Some(entry)) = (&self.node, &self.vjp) {
+            dict.set_item("vjp", self.report_of(py, node.training().backward(), entry)?)?;
+            let saved: Vec<usize> = node.training().saved_bytes().collect();
+            dict.set_item("saved_bytes", saved.iter().sum::<usize>())?;
+            dict.set_item("saved", saved)?;
+            dict.set_item("recomputed", self.entry.recomputed)?;
+        }
+        Ok(dict)
+    }
+}
+
+impl Executable {
+    /// What compiling did for the whole text, and what a call of one entry does.
+    fn report_of<'py>(&self, py: Python<'py>, inner: &runtime::Executable, entry: &EntryReport) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let stages = PyDict::new(py);
         for (name, seconds) in &self.report.seconds {
@@ -144,19 +266,19 @@ impl Executable {
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("unscheduled", self.report.unscheduled.clone())?;
         let launched = PyList::empty(py);
-        for kernel in &self.entry.launched {
+        for kernel in &entry.launched {
             let lines: Vec<&String> = kernel.lines.iter().collect();
             launched.append((&kernel.name, kernel.launches, kernel.bytes, lines))?;
         }
         dict.set_item("launched", launched)?;
-        dict.set_item("launches", self.entry.launches)?;
-        dict.set_item("workspace_bytes", self.entry.workspace_bytes)?;
-        dict.set_item("live_bytes", self.entry.live_bytes)?;
+        dict.set_item("launches", entry.launches)?;
+        dict.set_item("workspace_bytes", entry.workspace_bytes)?;
+        dict.set_item("live_bytes", entry.live_bytes)?;
         dict.set_item("generated", self.report.generated.clone())?;
         dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
         dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;
         let externs = PyList::empty(py);
-        for report in self.inner.extern_reports() {
+        for report in inner.extern_reports() {
             let entry = PyDict::new(py);
             entry.set_item("schema", &report.schema)?;
             entry.set_item("route", report.route.to_string())?;

@@ -3,19 +3,19 @@
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
 use dynamlir_guards::TensorMatch;
 use dynamlir_runtime::{Const, OutputValue, RunError as Refused};
-use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi};
+use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi, TorchError};
 use dynamlir_trails::tensor_of;
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
-    types::{PyList, PyTuple},
+    types::{PyFloat, PyList, PyTuple},
 };
 use smallvec::SmallVec;
 
 use crate::{
     errors::{NativeError, raise_run},
     executable::Executable,
-    guards,
+    guards, node,
     torch::{self, Calls},
 };
 
@@ -55,6 +55,29 @@ impl NativeGraph {
 impl NativeGraph {
     /// Runs it. The inputs are `known` if their metadata is that which `accepts` has approved.
     fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
+        if inputs.iter().any(|object| object.is_exact_instance_of::<PyFloat>()) {
+            let made: SmallVec<[_; 12]> = inputs.iter().map(|object| self.number(object)).collect::<Result<_, _>>()?;
+            let inputs: SmallVec<[_; 12]> = made.iter().collect();
+            return self.call_on_tensors(py, &inputs, known, results);
+        }
+        self.call_on_tensors(py, inputs, known, results)
+    }
+
+    /// What the graph is given of an input: of a float, which is a number of the graph, a tensor.
+    fn number<'py>(&self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failed> {
+        let Ok(float) = object.cast_exact::<PyFloat>() else { return Ok(object.clone()) };
+        let failed = |error: TorchError| Failed::Before(NativeError::new_err(error.to_string()));
+        let tensor = self.abi.scalar(float.value()).map_err(failed)?;
+        Calls { py: object.py(), abi: self.abi }.wrap_owned(tensor).map_err(Failed::Before)
+    }
+
+    fn call_on_tensors<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &[&Bound<'py, PyAny>],
+        known: bool,
+        results: &mut Objects<'py>,
+    ) -> Result<(), Failed> {
         let mut tensors: SmallVec<[TensorRef<'_>; 12]> = SmallVec::with_capacity(inputs.len() + self.constants.len());
         for object in inputs {
             tensors.push(if known { self.handle(object) } else { tensor(object) }?);
@@ -65,21 +88,17 @@ impl NativeGraph {
         let patterns = self.patterns.as_deref().unwrap_or_default();
         let known = known && patterns.iter().zip(&tensors[inputs.len()..]).all(|(pattern, constant)| pattern.matches(*constant));
         let mut calls = Calls { py, abi: self.abi };
-        let executable = self.executable.get().inner();
-        let outcome = if known {
-            // SAFETY: guards of the metadata that `accepts` has approved hold for these inputs, and the constants' was compared.
-            unsafe { executable.run_known(&tensors, &mut calls) }
-        } else {
-            executable.run(&tensors, &mut calls)
-        };
-        let made = outcome.map_err(|refused| match refused {
-            Refused::Guard(_) | Refused::Failed(_) => Failed::Before(raise_run(&refused)),
-            Refused::AfterCommit(_) => Failed::Raise(raise_run(&refused)),
-        })?;
         let input = |at: usize| match inputs.get(at) {
             Some(object) => Some((*object).clone()),
             None => self.constants.get(at - inputs.len()).map(|object| object.bind(py).clone()),
         };
+        // SAFETY: guards of the metadata that `accepts` has approved hold for these inputs, and the constants' was compared.
+        let outcome = unsafe { self.executable.get().run(&mut calls, &tensors, known, &input) };
+        let made = outcome.map_err(|failed| match failed {
+            node::Failed::Refused(refused @ (Refused::Guard(_) | Refused::Failed(_))) => Failed::Before(raise_run(&refused)),
+            node::Failed::Refused(refused @ Refused::AfterCommit(_)) => Failed::Raise(raise_run(&refused)),
+            node::Failed::Raised(error) => Failed::Raise(error),
+        })?;
         let lost = || Failed::Raise(NativeError::new_err("an output refers to what is not there"));
         for value in made {
             let object = match value {

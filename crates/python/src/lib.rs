@@ -15,6 +15,7 @@ mod executable;
 mod graph;
 mod guards;
 mod interpret;
+mod node;
 mod profile;
 mod torch;
 mod trace;
@@ -36,8 +37,11 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     guarded(|| {
         let compiled =
             py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-        let [(_, executable)] =
-            <[_; 1]>::try_from(Executable::load(py, compiled)?).map_err(|_| NativeError::new_err("a trace has one entry"))?;
+        // The entry that computes gradients belongs to the other.
+        let mut entries = Executable::load(py, compiled)?;
+        let vjps: Vec<String> = entries.iter().filter_map(|(_, entry)| entry.vjp_entry().map(str::to_owned)).collect();
+        entries.retain(|(name, _)| !vjps.contains(name));
+        let [(_, executable)] = <[_; 1]>::try_from(entries).map_err(|_| NativeError::new_err("a trace has one entry"))?;
         Ok(executable)
     })
 }
@@ -97,6 +101,12 @@ fn rust_ops() -> BTreeSet<String> {
     dynamlir_passes::decompose::lowered_schemas().map(str::to_owned).collect()
 }
 
+/// Schemas of which `dynamo-autodiff` knows the derivative.
+#[pyfunction]
+fn rust_rules() -> BTreeSet<String> {
+    dynamlir_passes::autodiff::schemas().map(str::to_owned).collect()
+}
+
 /// Schemas that stay extern on purpose.
 #[pyfunction]
 fn keep_ops() -> BTreeSet<String> {
@@ -147,6 +157,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(processor, module)?)?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
+    module.add_function(wrap_pyfunction!(rust_rules, module)?)?;
     module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
     module.add_function(wrap_pyfunction!(stages, module)?)?;
     module.add_function(wrap_pyfunction!(opt_main, module)?)?;

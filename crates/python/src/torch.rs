@@ -38,17 +38,21 @@ fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     let internal = torch.getattr("_C")?;
     let keys = internal.getattr("DispatchKey")?;
     let key = |name: &str| -> Option<u16> { keys.getattr(name).ok()?.call_method0("__int__").ok()?.extract().ok() };
+    if key("AutogradFunctionality").is_none() {
+        return Err(NativeError::new_err("this torch has another set of dispatch keys"));
+    }
     let file: String = torch.getattr("__file__")?.extract()?;
     let sample = torch.call_method1("empty", (1,))?;
     let cdata: usize = sample.getattr("_cdata")?.extract()?;
     let args = InitArgs {
         lib_dir: PathBuf::from(file).parent().map(|folder| folder.join("lib")),
-        // Python keys too: what an operator calls inside itself is its own business, as in eager.
-        below_autograd: ["AutogradCPU", "AutogradOther", "AutocastCPU", "Python", "PythonTLSSnapshot"]
+        // Python keys too: what an operator calls inside itself is its own business, as in eager. Autograd's is that of all devices:
+        // inference mode excludes that, which AutogradCPU would not find excluded, and would take back afterwards.
+        below_autograd: ["AutogradFunctionality", "AutogradOther", "AutocastCPU", "Python", "PythonTLSSnapshot"]
             .into_iter()
             .filter_map(key)
             .collect(),
-        below_autograd_cuda: ["AutogradCUDA", "AutocastCUDA"].into_iter().filter_map(key).collect(),
+        below_autograd_cuda: ["AutocastCUDA"].into_iter().filter_map(key).collect(),
         inplace_or_view: key("ADInplaceOrView"),
         ordinary_keys: ordinary_keys(&torch)?,
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
@@ -90,6 +94,13 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let tensor = TENSOR.import(object.py(), "torch", "Tensor")?;
     // SAFETY: both are live type objects.
     Ok(unsafe { ffi::PyType_IsSubtype(object.get_type().as_type_ptr(), tensor.as_type_ptr()) } != 0)
+}
+
+/// Whether operations on a tensor are its class's own business.
+pub fn dispatches_itself(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let disabled = DISABLED.import(tensor.py(), "torch._C", "_disabled_torch_dispatch_impl")?;
+    Ok(tensor.get_type().getattr("__torch_dispatch__").is_ok_and(|dispatch| !dispatch.is(disabled)))
 }
 
 /// Calls from the runtime into Python, with the GIL held.

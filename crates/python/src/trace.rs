@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use dynamlir_dialect::{Session, context::module_op};
-use dynamlir_import::{Arg, Base, Frame, Input, OpCall, Output, TensorType, Trace, ValueId};
+use dynamlir_import::{Arg, Base, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
@@ -87,12 +87,18 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).libraries = folders;
     }
 
+    /// Says how often the graph is differentiated: with 2, what is compiled are its gradients and theirs.
+    fn order(&mut self, order: i64) {
+        Arc::make_mut(&mut self.trace).order = order;
+    }
+
     /// Says that the graph draws random numbers.
     fn random(&mut self) {
         Arc::make_mut(&mut self.trace).random = true;
     }
 
-    #[pyo3(signature = (value, name, meta, storage, version_bumps=0, requires_grad=false))]
+    #[expect(clippy::too_many_arguments, reason = "one per field of a recorded input")]
+    #[pyo3(signature = (value, name, meta, storage, version_bumps=0, requires_grad=false, tangent=None))]
     fn input(
         &mut self,
         value: i64,
@@ -101,15 +107,17 @@ impl TraceBuilder {
         storage: i64,
         version_bumps: i64,
         requires_grad: bool,
+        tangent: Option<i64>,
     ) -> PyResult<()> {
         self.check_new(&[value])?;
-        let input = Input { name, ty: tensor_type(meta)?, storage, version_bumps, requires_grad };
+        let input = Input { name, ty: tensor_type(meta)?, storage, version_bumps, requires_grad, tangent };
         let made = Arc::make_mut(&mut self.trace).input(input);
         self.values.insert(value, made);
         Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one per field of a recorded call")]
+    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None))]
     fn op(
         &mut self,
         schema: String,
@@ -121,7 +129,9 @@ impl TraceBuilder {
         functional: Option<String>,
         grad_enabled: bool,
         decomposition: Option<PyRef<'_, TraceBuilder>>,
+        vjp: Option<PyRef<'_, TraceBuilder>>,
         location: &Bound<'_, PyAny>,
+        recompute: Option<i64>,
     ) -> PyResult<()> {
         let results = self.results.get(results, tensor_type)?;
         if values.len() != results.len() || aliases.len() != results.len() {
@@ -138,6 +148,8 @@ impl TraceBuilder {
             functional,
             grad_enabled,
             decomposition: decomposition.map(|builder| builder.trace.clone()),
+            vjp: vjp.map(|builder| builder.trace.clone()),
+            recompute,
             location: self.locations.get(location, frame)?,
         };
         let first = Arc::make_mut(&mut self.trace).op(call);
@@ -149,8 +161,9 @@ impl TraceBuilder {
     fn output(&mut self, kind: &str, payload: &Bound<'_, PyTuple>) -> PyResult<()> {
         let output = match kind {
             "value" => {
-                let (number, version, of): (i64, i64, Option<(String, usize)>) = payload.extract()?;
-                Output::Value(value_of(number, &self.values)?, version, base(of)?)
+                let (number, version, of, requires_grad, without_grad, gradient): ReturnedTuple = payload.extract()?;
+                let value = value_of(number, &self.values)?;
+                Output::Value(Returned { value, version, base: base(of)?, requires_grad, without_grad, gradient })
             }
             "none" => Output::None,
             "const" => {
@@ -179,6 +192,10 @@ impl TraceBuilder {
 fn value_of(number: i64, values: &HashMap<i64, ValueId>) -> PyResult<ValueId> {
     values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
 }
+
+/// A returned tensor: value, version, base, whether it requires a gradient, whether it was made without grad mode, and of a
+/// derivative the operand whose gradient it is.
+type ReturnedTuple = (i64, i64, Option<(String, usize)>, bool, bool, Option<i64>);
 
 /// What an output is a view of: None, or `("arg" | "output" | "hidden", number)`.
 fn base(of: Option<(String, usize)>) -> PyResult<Base> {

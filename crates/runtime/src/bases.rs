@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use dynamlir_torch_abi::{DType, OwnedTensor, TensorRef, TorchError};
+use dynamlir_torch_abi::{DType, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
-use crate::lower::PlanError;
+use crate::lower::{PlanError, Program};
 use crate::outputs::OutputValue;
 use crate::plan::{Base, Output, Plan};
 
@@ -21,7 +21,9 @@ pub(crate) fn steps(plan: &Plan) -> Result<Vec<(usize, Base)>, PlanError> {
     let mut steps = Vec::new();
     for (at, base) in plan.bases.iter().enumerate().filter_map(|(at, base)| base.map(|base| (at, base))) {
         check(plan, &made, at, base).map_err(|what| PlanError(format!("base of output {at}: {what}")))?;
-        if base != made[at] {
+        // What is detached has no gradient: one that has stays a view of what it was made from.
+        let is_detached = matches!(base, Base::None | Base::Hidden(_));
+        if base != made[at] && !(is_detached && plan.differentiable.contains(&at)) {
             steps.push((at, base));
         }
     }
@@ -97,9 +99,15 @@ fn memory(plan: &Plan, at: usize) -> Option<Memory> {
 }
 
 /// Makes outputs anew where they are views of something else; call it with the thread's own dispatch keys.
-pub(crate) fn rebase(steps: &[(usize, Base)], outputs: &mut [OutputValue], inputs: &[TensorRef<'_>]) -> Result<(), TorchError> {
+pub(crate) fn rebase(
+    abi: &'static TorchAbi,
+    program: &Program,
+    outputs: &mut [OutputValue],
+    inputs: &[TensorRef<'_>],
+) -> Result<(), TorchError> {
     let mut hidden: Vec<(usize, OwnedTensor)> = Vec::new();
-    for &(at, base) in steps {
+    for &(at, base) in &program.rebased {
+        let _mode = program.making[at].enter(abi)?;
         let old = tensor(outputs, inputs, at)?;
         if old.is_inference()? {
             // Inference tensors keep no bases.
@@ -111,8 +119,8 @@ pub(crate) fn rebase(steps: &[(usize, Base)], outputs: &mut [OutputValue], input
             Base::Arg(arg) => over(inputs[arg])?,
             Base::Output(other) => over(tensor(outputs, inputs, other)?)?,
             Base::Hidden(first) => {
-                if first == at {
-                    hidden.push((at, old.detach()?));
+                if hidden.iter().all(|(number, _)| *number != first) {
+                    hidden.push((first, old.detach()?));
                 }
                 let target = hidden.iter().find(|(number, _)| *number == first);
                 over(target.ok_or_else(|| TorchError::new("a hidden base was not made"))?.1.as_ref())?

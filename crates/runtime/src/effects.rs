@@ -1,40 +1,43 @@
-//! What a run does beside its values: the state of the thread and of the random number generator around it, and how often
-//! tensors count as written.
+//! What a run does beside its values: the state of the random number generator around it, and how often tensors count as
+//! written.
 //!
 //! Values and memory are right without this. Autograd's checks of later operations rest on the counters.
 
-use dynamlir_torch_abi::{NoGrad, OwnedTensor, RandomState, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{OwnedTensor, RandomState, TensorRef, TorchAbi, TorchError};
 
 use crate::executor::{Failure, RunError};
 use crate::lower::PlanError;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 
-/// The state that a run changes, or may have to put back.
-pub(crate) struct Around {
-    random: Option<RandomState>,
-    _no_grad: Option<NoGrad>,
-}
+/// The state that a run may have to put back.
+pub(crate) struct Around(RandomState);
 
 impl Around {
-    /// Whether a plan needs any of it.
+    /// Whether a plan needs any of it: it draws, and may fail afterwards, so that eager draws in its place.
     pub fn is_needed(plan: &Plan) -> bool {
-        plan.no_grad || plan.random
+        let before = plan.steps.iter().take_while(|step| **step != Step::Commit);
+        // A check that fails before the first call fails before anything is drawn.
+        let mut failing = before.filter(|step| matches!(step, Step::Extern { .. } | Step::CheckRange { .. }));
+        let first = failing.find(|step| matches!(step, Step::Extern { .. }));
+        plan.random && first.is_some_and(|first| !draws_keys(plan, first) || failing.next().is_some())
     }
 
     /// Before a run.
-    pub fn enter(abi: &'static TorchAbi, plan: &Plan) -> Result<Self, RunError> {
-        let before = |error: TorchError| RunError::Failed(Failure::from(error));
-        let random = if plan.random { Some(RandomState::save(abi).map_err(before)?) } else { None };
-        let no_grad = if plan.no_grad { Some(NoGrad::enter(abi).map_err(before)?) } else { None };
-        Ok(Self { random, _no_grad: no_grad })
+    pub fn enter(abi: &'static TorchAbi) -> Result<Self, RunError> {
+        RandomState::save(abi).map(Self).map_err(|error| RunError::Failed(Failure::from(error)))
     }
 
     /// After it: what is left to eager draws the same numbers again. What has been committed is not repeated.
     pub fn leave<T>(self, outcome: &Result<T, RunError>) {
-        if let (Some(random), Err(RunError::Guard(_) | RunError::Failed(_))) = (self.random, outcome) {
-            random.restore();
+        if let Err(RunError::Guard(_) | RunError::Failed(_)) = outcome {
+            self.0.restore();
         }
     }
+}
+
+/// Whether a step draws the keys of random numbers and nothing else, which does not fail.
+fn draws_keys(plan: &Plan, step: &Step) -> bool {
+    matches!(step, Step::Extern { call, operands, .. } if operands.is_empty() && plan.externs[*call].schema == "aten.randint.low")
 }
 
 /// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the dialect.
@@ -85,11 +88,35 @@ pub(crate) fn set_version(abi: &TorchAbi, result: &OwnedTensor, version: i64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, InputSpec, Layout};
+    use crate::{DType, ExternCall, InputSpec, Layout};
+    use dynamlir_torch_abi::Route;
 
     fn plan(version_bumps: i64, versions: Vec<i64>) -> Plan {
         let layout = Layout::contiguous(DType::F32, &[4]);
         Plan { inputs: vec![InputSpec { layout, storage: None, mutated: false, version_bumps }], versions, ..Plan::default() }
+    }
+
+    #[test]
+    fn the_state_is_saved_where_something_may_fail_after_a_draw() {
+        let call = |schema: &str| ExternCall {
+            schema: schema.to_owned(),
+            args: Vec::new(),
+            route: Route::Python,
+            result_layouts: Vec::new(),
+            location: String::new(),
+        };
+        let externs = vec![call("aten.randint.low"), call("aten.mm.default")];
+        let step = |call| Step::Extern { call, operands: Vec::new(), outs: Vec::new(), results: Vec::new() };
+        let check = || Step::CheckRange { src: 0, low: 0, high: 1, message: String::new() };
+        let is_needed = |steps| Around::is_needed(&Plan { random: true, externs: externs.clone(), steps, ..Plan::default() });
+        assert!(!is_needed(vec![]));
+        assert!(!is_needed(vec![check(), step(0)]));
+        assert!(!is_needed(vec![step(0), Step::Commit, step(1)]));
+        assert!(is_needed(vec![step(0), step(1)]));
+        assert!(is_needed(vec![step(0), check()]));
+        // Who knows what another operator does before it fails.
+        assert!(is_needed(vec![step(1), step(0)]));
+        assert!(!Around::is_needed(&Plan { externs: externs.clone(), steps: vec![step(0), step(1)], ..Plan::default() }));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use dynamlir_torch_abi::{BelowAutograd, Device, Meta, OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{BelowAutograd, Device, Meta, NoGrad, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 use crate::check::Check;
 use crate::device::{Alignment, Code, Session};
@@ -12,7 +12,7 @@ use crate::effects::{self, Around};
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower};
-use crate::outputs::{self, Outputs};
+use crate::outputs::{self, Outputs, Results};
 use crate::plan::{InputSpec, Plan};
 use crate::profile::{self, About, Timed, Unwatched, Watch};
 use crate::verify::{Inputs, accepts, verify, verify_memory};
@@ -84,6 +84,9 @@ impl From<TorchError> for Failure {
 /// Looks at the inputs and notes where their elements are.
 type Verify = fn(&[InputSpec], &Program, &[TensorRef<'_>], &mut Inputs) -> Result<(), String>;
 
+/// Makes what a run gives.
+type Make<T> = fn(&Executable, &mut Workspace, &[TensorRef<'_>]) -> Result<T, TorchError>;
+
 /// A loaded plan. May be run by several threads at once; each run has a workspace of its own.
 pub struct Executable {
     abi: &'static TorchAbi,
@@ -92,8 +95,10 @@ pub struct Executable {
     code: Code,
     alignments: Vec<Alignment>,
     externs: Vec<Prepared>,
-    /// Whether a run changes the state of the thread, or may have to put it back.
+    /// Whether a run may have to put back the state of something.
     has_surroundings: bool,
+    /// Whether torch would record operations of the steps for gradients.
+    records: bool,
     pool: Pool,
     about: Arc<About>,
 }
@@ -113,7 +118,8 @@ impl Executable {
         abi.expect(plan.device);
         let alignments = code.alignments(&program);
         let has_surroundings = Around::is_needed(&plan);
-        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, pool: Pool::default(), about })
+        let records = !plan.requires_grad.is_empty() && !externs.is_empty();
+        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), about })
     }
 
     /// What it says of itself in profiles.
@@ -143,10 +149,11 @@ impl Executable {
         accepts(self.abi, self.plan.device, &self.plan.inputs, inputs)
     }
 
-    /// Runs it, with everything that belongs to a call: grad mode and random state around it, versions, what outputs are views
-    /// of. Inputs are borrowed; tensors in the outputs are new.
+    /// Runs it, with everything that belongs to a call: random state around it, versions, what outputs are views of, whether
+    /// they were made with grad mode off. Inputs are borrowed; tensors in the outputs are new. What is saved for gradients is
+    /// dropped.
     pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
-        self.run_verified(verify, inputs, py)
+        self.run_verified(verify, inputs, py, Self::finish)
     }
 
     /// Runs it on inputs whose metadata somebody has compared already: of them only memory is looked at.
@@ -154,13 +161,43 @@ impl Executable {
     /// # Safety
     /// The inputs have exactly the metadata that [`Executable::accepts`] has approved.
     pub unsafe fn run_known(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
-        self.run_verified(verify_memory, inputs, py)
+        self.run_verified(verify_memory, inputs, py, Self::finish)
+    }
+
+    /// As [`Executable::run`], but gives the results, of which [`Executable::outputs`] makes outputs: in between they may become
+    /// results of something that is differentiated.
+    pub fn run_for_results(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Results, RunError> {
+        self.run_verified(verify, inputs, py, Self::results)
+    }
+
+    /// As [`Executable::run_for_results`], on inputs whose metadata somebody has compared already.
+    ///
+    /// # Safety
+    /// As for [`Executable::run_known`].
+    pub unsafe fn run_known_for_results(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Results, RunError> {
+        self.run_verified(verify_memory, inputs, py, Self::results)
+    }
+
+    /// The outputs of a run that gave these results, made under the thread's own grad mode.
+    pub fn outputs(&self, results: Results, inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
+        outputs::build(self.abi, &self.plan, &self.program, results, inputs).map_err(|error| RunError::AfterCommit(error.into()))
+    }
+
+    fn finish(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>]) -> Result<Outputs, TorchError> {
+        if self.program.plain_outputs {
+            return outputs::plain(&self.plan, &self.program, workspace);
+        }
+        outputs::build(self.abi, &self.plan, &self.program, self.results(workspace, inputs)?, inputs)
+    }
+
+    fn results(&self, workspace: &mut Workspace, _: &[TensorRef<'_>]) -> Result<Results, TorchError> {
+        outputs::results(self.abi, &self.plan, &self.program, workspace)
     }
 
     #[inline]
-    fn run_verified(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
-        let around = if self.has_surroundings { Some(Around::enter(self.abi, &self.plan)?) } else { None };
-        let outcome = self.run_inside(verify, inputs, py);
+    fn run_verified<T>(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls, make: Make<T>) -> Result<T, RunError> {
+        let around = if self.has_surroundings { Some(Around::enter(self.abi)?) } else { None };
+        let outcome = self.run_inside(verify, inputs, py, make);
         if let Some(around) = around {
             around.leave(&outcome);
         }
@@ -168,12 +205,12 @@ impl Executable {
     }
 
     #[inline]
-    fn run_inside(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
+    fn run_inside<T>(&self, verify: Verify, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls, make: Make<T>) -> Result<T, RunError> {
         let mut workspace = self.take_workspace().map_err(|e| RunError::Failed(Failure::plain(e)))?;
         let outcome = if profile::is_on() {
-            profile::watched(&self.about, |watch| self.run_in(&mut workspace, verify, inputs, py, watch))
+            profile::watched(&self.about, |watch| self.run_in(&mut workspace, (verify, make), inputs, py, watch))
         } else {
-            self.run_in(&mut workspace, verify, inputs, py, &mut Unwatched)
+            self.run_in(&mut workspace, (verify, make), inputs, py, &mut Unwatched)
         };
         workspace.clear();
         self.pool.put(workspace);
@@ -184,14 +221,14 @@ impl Executable {
         self.pool.take().map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
     }
 
-    fn run_in<W: Watch>(
+    fn run_in<W: Watch, T>(
         &self,
         workspace: &mut Workspace,
-        verify: Verify,
+        (verify, make): (Verify, Make<T>),
         inputs: &[TensorRef<'_>],
         py: &mut dyn PythonCalls,
         watch: &mut W,
-    ) -> Result<Outputs, RunError> {
+    ) -> Result<T, RunError> {
         verify(&self.plan.inputs, &self.program, inputs, &mut workspace.inputs).map_err(RunError::Guard)?;
         workspace.bind_inputs(&self.program);
         for alignment in &self.alignments {
@@ -207,7 +244,7 @@ impl Executable {
         }
         let mut committed = false;
         self.steps(workspace, session.as_ref(), inputs, py, &mut committed, watch)
-            .and_then(|()| Ok(outputs::build(self.abi, &self.plan, &self.program, workspace, inputs)?))
+            .and_then(|()| Ok(make(self, workspace, inputs)?))
             .map_err(|failure| if committed { RunError::AfterCommit(failure) } else { RunError::Failed(failure) })
     }
 
@@ -221,6 +258,8 @@ impl Executable {
         watch: &mut W,
     ) -> Result<(), Failure> {
         let program = &self.program;
+        // Nothing is recorded for gradients: where the graph has some, they are computed by another.
+        let _no_grad = if self.records { Some(NoGrad::enter(self.abi)?) } else { None };
         // Launches and allocations do not dispatch through autograd; only extern calls need the keys out of the way.
         let enter = || (!program.externs.is_empty()).then(|| BelowAutograd::enter(self.abi));
         let mut below = enter();

@@ -158,7 +158,7 @@ fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchEr
 }
 
 /// A copy with these sizes and strides. What an expanded tensor shows many times is written once: torch writes to no such tensor.
-fn copy_with(
+pub(crate) fn copy_with(
     abi: &TorchAbi,
     device: Device,
     (sizes, strides, dtype): (&[i64], &[i64], DType),

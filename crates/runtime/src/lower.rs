@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::check::Check;
+use crate::outputs::{Making, making};
 use crate::plan::{Base, Output, Plan, Reg, Step};
 use crate::verify::Need;
 use crate::{DType, Device, Layout, bases, bounds, effects};
@@ -122,6 +123,8 @@ pub(crate) struct Program {
     pub results: Vec<(usize, Option<Layout>)>,
     /// Inputs whose version counters go up at the commit, and by how much.
     pub bumps: Vec<(usize, i64)>,
+    /// How gradients see each output.
+    pub making: Vec<Making>,
     /// Outputs that are made anew, as views of something else.
     pub rebased: Vec<(usize, Base)>,
     /// Whether the outputs are just the results, some inputs and constants: no views, no versions.
@@ -166,6 +169,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     for (i, output) in plan.outputs.iter().enumerate() {
         l.output(i, output).map_err(|PlanError(e)| PlanError(format!("output {i}: {e}")))?;
     }
+    l.out.making = making(plan)?;
     l.out.rebased = bases::steps(plan)?;
     let mut program = l.out;
     program.device = plan.device;
@@ -174,6 +178,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     program.grouped = plan.inputs.iter().any(|input| input.storage.is_some());
     program.mutates = plan.inputs.iter().any(|input| input.mutated);
     program.plain_outputs = program.rebased.is_empty()
+        && !program.making.contains(&Making::Detached)
         && program.results.iter().all(|(_, layout)| layout.is_none())
         && plan.versions.iter().all(|&versions| versions == 0)
         && !plan.outputs.iter().any(|output| matches!(output, Output::ArgView { .. } | Output::ResultView { .. }));

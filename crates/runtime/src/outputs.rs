@@ -1,10 +1,10 @@
 //! From finished results to what the user gets.
 
-use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{NoGrad, OwnedTensor, TensorRef, TorchAbi, TorchError};
 use smallvec::SmallVec;
 
-use crate::lower::Program;
-use crate::plan::{Const, Output, Plan};
+use crate::lower::{PlanError, Program};
+use crate::plan::{Base, Const, Output, Plan};
 use crate::workspace::Workspace;
 use crate::{bases, effects};
 
@@ -26,22 +26,76 @@ pub enum OutputValue {
 /// The outputs of a run.
 pub type Outputs = SmallVec<[OutputValue; 2]>;
 
-/// Builds the outputs; call it with the thread's own dispatch keys, so that views are real views.
-pub(crate) fn build(
-    abi: &TorchAbi,
-    plan: &Plan,
-    program: &Program,
-    workspace: &mut Workspace,
-    inputs: &[TensorRef<'_>],
-) -> Result<Outputs, TorchError> {
-    if program.plain_outputs {
-        let mut outputs = Outputs::with_capacity(plan.outputs.len());
-        for output in &plan.outputs {
-            outputs.push(simple(output, |r| workspace.slots[program.results[r].0].take())?);
-        }
-        return Ok(outputs);
+/// The tensors that a run has made, in the order of the plan's results; None for one that was taken.
+pub type Results = SmallVec<[Option<OwnedTensor>; 4]>;
+
+/// How gradients see an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// As torch has it under the thread's own grad mode.
+    Ambient,
+    /// It was made with grad mode off.
+    WithoutGrad,
+    /// It is the tensor of something that requires a gradient, and requires none.
+    Detached,
+}
+
+impl Making {
+    /// The grad mode under which a view is made so, while the guard lives.
+    pub fn enter(self, abi: &'static TorchAbi) -> Result<Option<NoGrad>, TorchError> {
+        if self == Self::Ambient { Ok(None) } else { NoGrad::enter(abi).map(Some) }
     }
-    let mut results = Vec::with_capacity(program.results.len());
+}
+
+/// How each output is made.
+pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
+    for (what, positions) in [("requires a gradient", &plan.differentiable), ("is made without", &plan.without_grad)] {
+        if let Some(at) = positions.iter().find(|at| **at >= plan.outputs.len()) {
+            return Err(PlanError(format!("output {at} {what}, and there are {}", plan.outputs.len())));
+        }
+    }
+    // A result of which some output requires a gradient requires one itself.
+    let shown = |output: &Output| match output {
+        Output::Result(result) | Output::ResultView { result, .. } => Some(*result),
+        _ => None,
+    };
+    let required: Vec<usize> = plan.differentiable.iter().filter_map(|at| shown(&plan.outputs[*at])).collect();
+    let one = |(at, output): (usize, &Output)| {
+        let is_view = matches!(output, Output::ArgView { .. } | Output::ResultView { .. });
+        // Torch says of such a view that it requires a gradient where its base does, though it has no history.
+        if is_view && plan.without_grad.contains(&at) {
+            return Making::WithoutGrad;
+        }
+        if plan.differentiable.contains(&at) {
+            return Making::Ambient;
+        }
+        let from_required = match output {
+            Output::ArgView { arg, .. } => plan.requires_grad.contains(arg),
+            output => shown(output).is_some_and(|result| required.contains(&result)),
+        };
+        match output {
+            Output::Result(_) if from_required => Making::Detached,
+            // A view of what requires a gradient, which has none, is made so, unless it is made of something that was detached.
+            _ if is_view && from_required && !is_rebased(plan, at) => Making::WithoutGrad,
+            _ => Making::Ambient,
+        }
+    };
+    Ok(plan.outputs.iter().enumerate().map(one).collect())
+}
+
+/// Whether an output is a view of what was detached.
+fn is_rebased(plan: &Plan, at: usize) -> bool {
+    matches!(plan.bases.get(at), Some(Some(Base::None | Base::Hidden(_) | Base::Output(_))))
+}
+
+/// Builds the outputs of a plan of which [`Program::plain_outputs`] holds.
+pub(crate) fn plain(plan: &Plan, program: &Program, workspace: &mut Workspace) -> Result<Outputs, TorchError> {
+    plan.outputs.iter().map(|output| simple(output, |r| workspace.slots[program.results[r].0].take())).collect()
+}
+
+/// The results of the steps, with the layouts and versions that they should have.
+pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, workspace: &mut Workspace) -> Result<Results, TorchError> {
+    let mut results = Results::with_capacity(program.results.len());
     for (i, (slot, layout)) in program.results.iter().enumerate() {
         let tensor = workspace.slots[*slot].take().ok_or_else(|| TorchError::new("a result was not made"))?;
         let tensor = match layout {
@@ -59,18 +113,35 @@ pub(crate) fn build(
         }
         results.push(Some(tensor));
     }
+    Ok(results)
+}
+
+/// Builds the outputs; call it with the thread's own dispatch keys and grad mode, so that views are real views.
+pub(crate) fn build(
+    abi: &'static TorchAbi,
+    plan: &Plan,
+    program: &Program,
+    mut results: Results,
+    inputs: &[TensorRef<'_>],
+) -> Result<Outputs, TorchError> {
     let mut outputs = Vec::with_capacity(plan.outputs.len());
     // Views first: they need their base, which a plain result output then takes away.
-    for output in &plan.outputs {
+    for (output, making) in plan.outputs.iter().zip(&program.making) {
         outputs.push(match output {
             Output::ArgView { arg, sizes, strides, offset } => {
+                let _mode = making.enter(abi)?;
                 let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset;
                 Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved))?))
             }
             Output::ResultView { result, sizes, strides, offset } => {
+                let _mode = making.enter(abi)?;
                 let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
                 // The result's own offset was 0 when it was traced.
                 Some(OutputValue::Tensor(base.as_strided(sizes, strides, offset + base.storage_offset()?)?))
+            }
+            Output::Result(result) if *making == Making::Detached => {
+                let of = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?;
+                Some(OutputValue::Tensor(of.as_ref().detach()?))
             }
             _ => None,
         });
@@ -80,7 +151,7 @@ pub(crate) fn build(
         None => simple(output, |r| results[r].take()),
     };
     let mut outputs: Outputs = plan.outputs.iter().zip(outputs).map(&mut take).collect::<Result<_, _>>()?;
-    bases::rebase(&program.rebased, &mut outputs, inputs)?;
+    bases::rebase(abi, program, &mut outputs, inputs)?;
     Ok(outputs)
 }
 

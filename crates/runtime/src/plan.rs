@@ -123,6 +123,39 @@ pub enum Base {
     Hidden(usize),
 }
 
+/// That another plan computes the gradients of this one, and what is kept for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Training {
+    /// The name of the other's entry.
+    pub vjp: String,
+    /// The values that are the other's first inputs.
+    pub saved: Vec<Saved>,
+    /// The inputs that gradients are made of, in whatever way.
+    pub primals: Vec<usize>,
+    /// Which of `saved` are the keys of all random numbers.
+    pub keys: Option<usize>,
+}
+
+/// A value that is kept until gradients are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Saved {
+    /// The tensor of `results[i]`.
+    Result(usize),
+    /// Input `i`.
+    Arg(usize),
+}
+
+/// What a plan that computes the gradients of another takes and gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Derivative {
+    /// Of each of its inputs, the result of the other whose tangent it is. Saved values are no tangents.
+    pub tangents: Vec<Option<usize>>,
+    /// Of each of its results, the input of the other whose gradient it is.
+    pub gradients: Vec<usize>,
+    /// For each of its results, the inputs that it depends on, as far as that is known better than by [`crate::flow`].
+    pub depends: Option<Vec<Vec<usize>>>,
+}
+
 /// What a plan says of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSpec {
@@ -157,10 +190,43 @@ pub struct Plan {
     pub bases: Vec<Option<Base>>,
     /// It draws random numbers: a run that fails before the commit puts the generator back.
     pub random: bool,
-    /// An input wants a gradient that the graph does not compute: it runs with grad mode off.
-    pub no_grad: bool,
+    /// The inputs that require a gradient.
+    pub requires_grad: Vec<usize>,
+    /// The positions of the outputs that do.
+    pub differentiable: Vec<usize>,
+    /// The positions of the outputs that were made with grad mode off, which views show later on.
+    pub without_grad: Vec<usize>,
+    /// Of a graph that computes the gradients of another, what each of its inputs is: one of the other's, counted first, or one of the
+    /// tangents, counted on. None for other graphs.
+    pub primals: Vec<Option<usize>>,
+    /// Of such a graph, the input that is the keys of the other's random numbers.
+    pub keys: Option<usize>,
+    /// For each result, the inputs that give it a history, where that is known.
+    pub sources: Option<Vec<Vec<usize>>>,
+    /// How the gradients of a graph are computed.
+    pub training: Option<Training>,
+    /// What a graph that computes gradients takes and gives.
+    pub derivative: Option<Derivative>,
     /// The ops that `Extern` steps name.
     pub externs: Vec<ExternCall>,
     /// The kernels that `Launch` steps name.
     pub kernels: Vec<KernelSpec>,
+}
+
+impl Plan {
+    /// The layout of a result, as the step says that defines it.
+    #[must_use]
+    pub fn result_layout(&self, result: usize) -> Option<&Layout> {
+        let wanted = *self.results.get(result)?;
+        self.steps.iter().find_map(|step| match step {
+            Step::Buffer { dst, layout, .. } | Step::OutputBuffer { dst, layout } | Step::View { dst, layout, .. } if *dst == wanted => {
+                Some(layout)
+            }
+            Step::Extern { call, results, .. } => {
+                let at = results.iter().position(|reg| *reg == wanted)?;
+                self.externs.get(*call)?.result_layouts.get(at)?.as_ref()
+            }
+            _ => None,
+        })
+    }
 }

@@ -82,6 +82,14 @@ impl TensorRef<'_> {
         let (view, layout) = (view(self)?, impl_layout::layout()?);
         Some(view.keys() & !layout.plain_keys == 0)
     }
+
+    /// Whether a gradient is wanted, of it or of what it was computed from.
+    ///
+    /// # Errors
+    /// When the layout of tensors was not learnt, or this torch does not tell.
+    pub fn requires_grad(self) -> Result<bool, TorchError> {
+        Ok(view(self).ok_or_else(unknown)?.requires_grad(ask()?))
+    }
 }
 
 impl TorchAbi {

@@ -213,6 +213,15 @@ impl TorchAbi {
         self.empty_strided_on(Device::Cpu, sizes, strides, dtype)
     }
 
+    /// A new 0-d `f64` tensor on the CPU with this value.
+    pub fn scalar(&self, value: f64) -> Result<OwnedTensor, TorchError> {
+        let made = self.empty_strided(&[], &[], DType::F64)?;
+        let (bytes, memory) = (value.to_ne_bytes(), made.as_ref().data_ptr()?);
+        // SAFETY: the memory of a new tensor of one `f64`, which nobody else knows.
+        unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(made)
+    }
+
     /// Uninitialised memory, from torch's own allocator.
     pub fn empty_strided_on(&self, device: Device, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;

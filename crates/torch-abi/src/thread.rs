@@ -51,6 +51,18 @@ impl ThreadFunctions {
     }
 }
 
+impl TorchAbi {
+    /// Whether this thread records operations for gradients.
+    ///
+    /// # Errors
+    /// When this torch does not tell.
+    pub fn is_grad_enabled(&self) -> Result<bool, TorchError> {
+        let is = self.thread.grad_enabled.ok_or_else(|| TorchError::new("this torch does not export grad mode"))?;
+        // SAFETY: a plain function on this thread's state.
+        Ok(unsafe { is() })
+    }
+}
+
 /// While it lives, nothing on this thread is recorded for gradients.
 pub struct NoGrad {
     /// None if that was so before.

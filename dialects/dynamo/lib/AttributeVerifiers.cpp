@@ -185,6 +185,40 @@ static LogicalResult checkVersions(FunctionOpInterface function, Attribute value
   return success();
 }
 
+/// One more than how often a function may be differentiated: each time it grows.
+constexpr int64_t maxOrder = 9;
+
+/// Positions of outputs or arguments, each once and in order.
+static LogicalResult checkPositions(FunctionOpInterface function, StringRef name, Attribute value, int64_t count, StringRef what) {
+  if (failed(checkCounts(function, "'" + name + "'", value)))
+    return failure();
+  int64_t previous = -1;
+  for (int64_t position : cast<DenseI64ArrayAttr>(value).asArrayRef()) {
+    if (position <= previous || position >= count)
+      return function.emitOpError() << "'" << name << "' must be increasing positions of the " << count << " " << what << ", got " << value;
+    previous = position;
+  }
+  return success();
+}
+
+/// The function that computes the gradients of another takes the last outputs of that, and tangents.
+static LogicalResult checkVjp(FunctionOpInterface function, Attribute value) {
+  auto symbol = dyn_cast<FlatSymbolRefAttr>(value);
+  if (!symbol)
+    return function.emitOpError() << "'dynamo.vjp' must be the symbol of a function beside it, got " << value;
+  auto vjp = dyn_cast_or_null<FunctionOpInterface>(SymbolTable::lookupNearestSymbolFrom(function->getParentOp(), symbol));
+  if (!vjp)
+    return function.emitOpError() << "'dynamo.vjp' names " << value << ", which is not a function beside it";
+  auto saved = function->getAttrOfType<IntegerAttr>("dynamo.saved");
+  if (!saved)
+    return function.emitOpError() << "'dynamo.vjp' needs 'dynamo.saved', the number of outputs that are kept for it";
+  for (auto [i, type] : llvm::enumerate(vjp.getArgumentTypes()))
+    if ((static_cast<int64_t>(i) < saved.getInt()) == static_cast<bool>(vjp.getArgAttr(i, "dynamo.tangent")))
+      return function.emitOpError() << "'dynamo.vjp' takes " << saved.getInt() << " saved values and then tangents, but argument " << i
+                                    << " of " << value << (vjp.getArgAttr(i, "dynamo.tangent") ? " is a tangent" : " is not a tangent");
+  return success();
+}
+
 /// Whether two memrefs differ only in how their elements' bits are named.
 static bool isSameMemory(Type actual, Type expected) {
   auto lhs = dyn_cast<MemRefType>(actual), rhs = dyn_cast<MemRefType>(expected);
@@ -237,11 +271,23 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
   bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
-                                        "dynamo.random", "dynamo.kernel", "dynamo.signature"},
+                                        "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
+                                        "dynamo.without_grad", "dynamo.vjp", "dynamo.saved", "dynamo.order",
+                                        "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
     return op->emitOpError() << "'dynamo.target' must be a #dynamo.target of a module, got " << value;
+  if (name == "dynamo.eager_random" && (!isa<ModuleOp>(op) || !isa<UnitAttr>(value)))
+    return op->emitOpError() << "'dynamo.eager_random' must be a unit attribute of a module, got " << value;
+  if (name == "dynamo.memory_budget") {
+    auto percent = dyn_cast<IntegerAttr>(value);
+    if (!isa<ModuleOp>(op) || !percent || !percent.getType().isInteger(64) || percent.getInt() < 0 || percent.getInt() > 100)
+      return op->emitOpError() << "'dynamo.memory_budget' must be a percentage of a module, from 0 to 100, got " << value;
+  }
+  if (name == "dynamo.recompute")
+    return function ? LogicalResult(op->emitOpError() << "'dynamo.recompute' belongs to an operation of a function's body")
+                    : checkNumber(op, "'dynamo.recompute'", value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.chip")
     return op->emitOpError() << "'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = " << value << "> now";
   if (name == "dynamo.arg_versions")
@@ -261,6 +307,31 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return checkBases(function, value);
   if (name == "dynamo.versions")
     return checkVersions(function, value);
+  auto countOutputs = [&] {
+    auto outputs = function->getAttrOfType<ArrayAttr>("dynamo.outputs");
+    return outputs ? static_cast<int64_t>(outputs.size()) : countResults(function);
+  };
+  if (name == "dynamo.differentiable" || name == "dynamo.without_grad")
+    return checkPositions(function, name, value, countOutputs(), "outputs");
+  if (name == "dynamo.primals")
+    return checkPositions(function, name, value, function.getNumArguments(), "arguments");
+  if (name == "dynamo.order")
+    return checkNumber(op, "'dynamo.order'", value, maxOrder);
+  if (name == "dynamo.recomputed")
+    return checkNumber(op, "'dynamo.recomputed'", value, std::numeric_limits<int32_t>::max());
+  if (name == "dynamo.vjp")
+    return checkVjp(function, value);
+  if (name == "dynamo.saved")
+    return checkNumber(op, "'dynamo.saved'", value, 1 + countOutputs());
+  if (name == "dynamo.kept_keys") {
+    auto saved = function->getAttrOfType<IntegerAttr>("dynamo.saved");
+    return checkNumber(op, "'dynamo.kept_keys'", value, saved ? saved.getInt() : 0);
+  }
+  if (name == "dynamo.draw")
+    return isa<AtenOp>(op) ? checkNumber(op, "'dynamo.draw'", value, std::numeric_limits<int32_t>::max())
+                           : LogicalResult(op->emitOpError() << "'dynamo.draw' belongs to a dynamo.aten");
+  if (name == "dynamo.keys" && (!isa<AtenOp>(op) || !isa<UnitAttr>(value)))
+    return op->emitOpError() << "'dynamo.keys' must be a unit attribute of a dynamo.aten or of an argument, got " << value;
   if (name == "dynamo.domain" && isa<SizesAttr>(value))
     return verifyNotNegative(op, "'dynamo.domain'", sizesOf(value));
   if (name == "dynamo.domain")
@@ -332,6 +403,13 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
     return checkNumber(op, who, value, maxVersion);
   if (name == "dynamo.requires_grad" && !isa<UnitAttr>(value))
     return op->emitOpError() << who << " must be a unit attribute, got " << value;
+  if (name == "dynamo.keys") {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!isa<UnitAttr>(value) || (tensor && (tensor.getRank() != 1 || !tensor.getElementType().isInteger(64))))
+      return op->emitOpError() << who << " must be a unit attribute of a row of i64, got " << value << " of " << type;
+  }
+  if (name == "dynamo.tangent" || name == "dynamo.primal")
+    return checkNumber(op, who, value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.name" && !isa<StringAttr>(value))
     return op->emitOpError() << who << " must be a string, got " << value;
   return success();
@@ -348,6 +426,10 @@ LogicalResult DynamoDialect::verifyRegionResultAttribute(Operation *op, unsigned
   Type type = function.getResultTypes()[result];
   if (name == "dynamo.strides")
     return checkStrides(op, who, type, value);
+  if (name == "dynamo.gradient")
+    return checkNumber(op, who, value, std::numeric_limits<int32_t>::max());
+  if (name == "dynamo.sources")
+    return checkPositions(function, name, value, function.getNumArguments(), "arguments");
   if (name != "dynamo.mutates")
     return success();
   if (failed(checkNumber(op, who, value, function.getNumArguments())))

@@ -88,6 +88,12 @@ LogicalResult FullOp::verify() {
 
 LogicalResult IotaOp::verify() { return dimInRange(*this, getDim(), tensorOf(getResult()).getRank()); }
 
+LogicalResult RandomOp::verify() {
+  if (getHalf() != 0 && getHalf() != 1)
+    return emitOpError() << "expected the first half (0) or the second (1), got " << getHalf();
+  return success();
+}
+
 LogicalResult BroadcastOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())) ||

@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 
 NAMESPACE = "dynamlir_functional"
 # Whose operators have the variants that torch gives them.
-_TORCHS = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional", "c10d", "profiler", "inductor"})
+TORCHS = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional", "c10d", "profiler", "inductor"})
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def variant(op: OpOverload) -> OpOverload | None:
     writes anything but tensors that each have an argument of their own."""
     schema = op._schema
     written = [at for at, argument in enumerate(schema.arguments) if argument.is_write]
-    if op.namespace in _TORCHS or not written:
+    if op.namespace in TORCHS or not written:
         return None
     if any(str(schema.arguments[at].type) != "Tensor" or schema.arguments[at].kwarg_only for at in written):
         return None

@@ -27,6 +27,7 @@ from ..fakes import Faker
 from ..recorder import OpRecorder
 from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
 from . import schema, table
+from .replaying import Operands, freeze, map_refs, split_arguments
 
 _MAX_DEPTH = 8
 
@@ -55,7 +56,9 @@ class Decomposer:
     def _attach(self, recording: Recording, mode: FakeTensorMode) -> None:
         for op in recording.ops:
             if self.wants(op):
-                op.decomposition = self._find(op, recording.metas, mode, recording.device)
+                op.decomposition = self._find(op, recording, mode)
+            if op.vjp is not None:
+                self._attach(op.vjp, mode)
 
     def wants(self, op: OpRecord) -> bool:
         """Whether the compiler itself can do nothing with this operation but call it."""
@@ -67,15 +70,14 @@ class Decomposer:
         """Whether every operation is known natively or decomposed into such."""
         return all(not self.wants(op) or op.decomposition is not None for op in recording.ops)
 
-    def _find(
-        self, op: OpRecord, metas: dict[int, TensorMeta], mode: FakeTensorMode, device: torch.device | None
-    ) -> Recording | None:
+    def _find(self, op: OpRecord, of: Recording, mode: FakeTensorMode) -> Recording | None:
         assert op.raw is not None
+        metas, device = of.metas, of.device
         overload, raw = op.raw
         name = str(overload)
         if not candidates(overload):
             return None
-        key = (name, _freeze(raw, metas, []), tuple(op.results) if not op.functional else None, str(device or "cpu"))
+        key = (name, freeze(raw, metas, []), tuple(op.results) if not op.functional else None, str(device or "cpu"))
         with self._lock:
             if key in self._cache:
                 return self._cache[key]
@@ -88,7 +90,7 @@ class Decomposer:
             return None
         stack.append(name)
         try:
-            found = self._record(op, overload, raw, metas, mode, device)
+            found = self._record(op, overload, raw, of, mode)
         finally:
             stack.pop()
         if not stack:  # inside another decomposition a refusal may be due to the recursion limit alone
@@ -101,14 +103,13 @@ class Decomposer:
         op: OpRecord,
         overload: OpOverload,
         raw: list[Any],
-        metas: dict[int, TensorMeta],
+        of: Recording,
         mode: FakeTensorMode,
-        device: torch.device | None,
     ) -> Recording | None:
         log = logs.logger("decomposition")
         for run in candidates(overload):
             try:
-                recording = record_one(op, run, overload, raw, metas, mode, device)
+                recording = record_one(op, run, overload, raw, of, mode)
                 self._attach(recording, mode)
             except Exception as error:
                 interruptions.pass_on(error)
@@ -145,7 +146,7 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
         meta = metas[ref.id]
         return torch.zeros(meta.sizes, dtype=DTYPES[meta.dtype])
 
-    arguments = [_map_refs(value, zeros) for value in raw]
+    arguments = [map_refs(value, zeros) for value in raw]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -179,26 +180,15 @@ def record_one(
     run: Callable[..., Any],
     overload: OpOverload,
     raw: list[Any],
-    metas: dict[int, TensorMeta],
+    of: Recording,
     mode: FakeTensorMode,
-    device: torch.device | None = None,
 ) -> Recording:
     """Record ``run`` on fakes that look like the operation's operands. The inputs are its operands in order."""
     recording = Recording(str(overload).replace(".", "_"))
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker)
-    fakes: dict[int, torch.Tensor] = {}
-
-    def fake(ref: Ref) -> torch.Tensor:
-        if ref.id not in fakes:
-            fakes[ref.id] = _fake_like(faker, metas[ref.id], -1 - ref.id, device)
-        recorder.add_input(fakes[ref.id], f"operand{len(recording.inputs)}")
-        return fakes[ref.id]
-
-    arguments = [_map_refs(value, fake) for value in raw]
-    names = [(argument.name, argument.kwarg_only) for argument in overload._schema.arguments]
-    positional = [value for value, (_, keyword) in zip(arguments, names) if not keyword]
-    keywords = {name: value for value, (name, keyword) in zip(arguments, names) if keyword}
+    operands = Operands(recorder, faker, of)
+    positional, keywords = split_arguments(overload, [operands.replaced(value) for value in raw])
     with torch.no_grad(), mode, recorder:
         result = run(*positional, **keywords)
     if recorder.failure is not None:
@@ -225,31 +215,3 @@ def _check(op: OpRecord, results: list[TensorMeta]) -> None:
     wanted = [(meta.dtype, meta.sizes) for meta in op.results]
     if [(meta.dtype, meta.sizes) for meta in results] != wanted:
         raise _NotThisWay(f"the decomposition gives {results}, not {wanted}")
-
-
-def _fake_like(faker: Faker, meta: TensorMeta, storage: int, device: torch.device | None) -> torch.Tensor:
-    dtype = DTYPES[meta.dtype]
-    extent = 0
-    if 0 not in meta.sizes:
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
-    nbytes = (meta.offset + extent) * dtype.itemsize
-    return faker.make(dtype, list(meta.sizes), list(meta.strides), meta.offset, storage, nbytes, device)
-
-
-def _map_refs(value: Any, fake: Callable[[Ref], torch.Tensor]) -> Any:
-    if isinstance(value, Ref):
-        return fake(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(element, Ref) for element in value):
-        return type(value)(_map_refs(element, fake) for element in value)
-    return value
-
-
-def _freeze(value: Any, metas: dict[int, TensorMeta], seen: list[int]) -> Any:
-    """A hashable key for arguments: tensors by metadata, and which of them are the same."""
-    if isinstance(value, Ref):
-        if value.id not in seen:
-            seen.append(value.id)
-        return (metas[value.id], seen.index(value.id))
-    if isinstance(value, (list, tuple)):
-        return tuple(_freeze(element, metas, seen) for element in value)
-    return (type(value).__name__, repr(value) if isinstance(value, float) else value)

@@ -39,6 +39,8 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     # Other devices have kernels of their own, whose layouts fakes follow.
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
         return out
+    if schema.info(func).facts.statistics:
+        out = _with_statistics(positional, keywords, out)
     if _shows_operand(func, positional, out):
         out = _in_own_memory(func, positional, keywords, out)
     known = _known_strides(func, layout, positional, out)
@@ -62,6 +64,15 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))
     return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
+
+
+def _with_statistics(positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
+    """Results of a norm, with statistics in the type that its kernel has them in."""
+    operand, *parameters = _tensors((positional, tuple(keywords.values())))
+    if operand.dtype.itemsize >= 4 or all(parameter.dtype is not torch.float32 for parameter in parameters):
+        return out
+    normal, mean, root, *rest = out
+    return (normal, *(torch.empty_like(each, dtype=torch.float32) for each in (mean, root)), *rest)
 
 
 def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> bool:

@@ -79,6 +79,21 @@ def info(op: OpOverload) -> Operator:
     )
 
 
+def may_draw(op: OpOverload, full: Sequence[Any]) -> bool:
+    """Whether a call with these arguments may draw random numbers."""
+    known = info(op)
+    never = any(argument.name == "dropout_p" and value == 0 for argument, value in zip(known.arguments, full))
+    return known.random and not never
+
+
+def draws(schema: str) -> bool:
+    """Whether an operator, by the name of its overload, may draw random numbers; False where there is none."""
+    found: Any = torch.ops
+    for part in schema.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, OpOverload) and info(found).random
+
+
 def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """All arguments in schema order, defaults filled in, and what the defaults mean where a variant has others."""
     full: list[Any] = []

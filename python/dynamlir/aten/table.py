@@ -60,6 +60,9 @@ class Facts(NamedTuple):
     """The reason for which a graph with it runs as plain eager."""
     is_question: bool = False
     """Asks about metadata and returns no tensor: answered while recording, nothing left to run."""
+    instead: str | None = None
+    """The operator of ATen, with the same arguments, whose default overload is recorded in its place: zeros without
+    memory are nothing to compiled code."""
     lifts_constant: bool = False
     """Makes a fresh tensor of a constant: what ``torch.tensor(…)`` inside of a graph comes to."""
     unsafe_view: bool = False
@@ -85,6 +88,9 @@ class Facts(NamedTuple):
     # -- what the results are
 
     layout: Layout | None = None
+    statistics: bool = False
+    """Its second and third result, by which it normalizes, are single floats on the CPU where a parameter is and the
+    operand is of a smaller type, as under autocast. Fakes have them in the operand's type."""
     stepwise: bool = False
     """Its kernel computes step by step in the operand's own type, its decomposition in single floats."""
 
@@ -97,6 +103,8 @@ class Row(NamedTuple):
 
 
 ROWS: tuple[Row, ...] = (
+    # -- zeros without memory, which formulas make
+    Row("_efficientzerotensor.default", Facts(instead="zeros")),
     # -- batch norms write running statistics in training
     Row(
         "native_batch_norm.default",
@@ -104,6 +112,7 @@ ROWS: tuple[Row, ...] = (
             hidden_writes=("running_mean", "running_var"),
             writes_when="training",
             functional="_native_batch_norm_legit_functional.default",
+            statistics=True,
         ),
     ),
     Row(
@@ -111,7 +120,12 @@ ROWS: tuple[Row, ...] = (
         Facts(hidden_writes=("running_mean", "running_var"), writes_when="training"),
     ),
     Row("_batch_norm_impl_index.default", Facts(hidden_writes=("running_mean", "running_var"))),
-    Row("_native_batch_norm_legit.default", Facts(writes_when="training")),
+    Row("_native_batch_norm_legit.default", Facts(writes_when="training", statistics=True)),
+    Row(
+        "_native_batch_norm_legit.no_stats _native_batch_norm_legit_functional.default "
+        "_native_batch_norm_legit_no_training.default native_group_norm.default native_layer_norm.default",
+        Facts(statistics=True),
+    ),
     # -- other writes
     Row("normal_.default", Facts(draws=Draws.BY_DENSITY)),
     Row("bernoulli_.float", Facts(draws=Draws.IN_MEMORY_ORDER)),

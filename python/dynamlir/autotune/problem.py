@@ -69,13 +69,13 @@ class Problem:
         result = TensorMeta("f32", tuple(self.result()), tuple(row_major(self.result())), 0)
 
         def op(schema: str, args: list[Any], value: int) -> int:
-            builder.op(schema, args, [value], [result], [-1], [], None, False, None, [])
+            builder.op(schema, args, [value], [result], [-1], [], None, False, None, None, [])
             return value
 
         value = op(self.schema, self._arguments(tensors), len(tensors))
         if self.followed:
             value = op("aten.relu.default", [("t", value)], value + 1)
-        builder.output("value", value, 0, None)
+        builder.output("value", value, 0, None, False, False, None)
         return builder
 
     def _arguments(self, tensors: list[Any]) -> list[Any]:

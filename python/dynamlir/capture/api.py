@@ -16,7 +16,7 @@ from .. import config, logs, machinery, native, places, plain, progress, reasons
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
-from . import backends, sharing
+from . import backends, distributed, sharing
 from .typed import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -33,11 +33,13 @@ class Compiler:
         backend: str | Callable[..., Any],
         fullgraph: bool,
         asked: Asked,
+        dynamic: bool | None = None,
     ) -> None:
         self.function = function
         self.name = name
         self.fullgraph = fullgraph
         self.asked = asked
+        self.dynamic = dynamic
         self.subject = plain.Subject(name, getattr(function, "__code__", None))
         self.backend = backends.resolve(backend)
         self.of_module = False
@@ -96,9 +98,16 @@ class Compiler:
         key = backend if isinstance(backend, str) else id(backend)
         known = self._under.get(key)
         if known is None:
-            known = self._under[key] = Compiler(self.function, self.name, backend, self.fullgraph, self.asked)
+            known = self._under[key] = Compiler(
+                self.function, self.name, backend, self.fullgraph, self.asked, self.dynamic
+            )
             known.subject, known.of_module = self.subject, self.of_module
         return known
+
+    def takes_numbers(self) -> tuple[bool, bool]:
+        """Whether graphs may have numbers that are read from tensors, and those that are floats which change."""
+        own = self.backend is backends.BACKENDS["dynamlir"]
+        return own, own and self.dynamic is not False
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""
@@ -210,7 +219,7 @@ def reset_all() -> None:
 def reset(compiled: Any) -> None:
     """Forget the entries of what `compile` returned for a function or module."""
     if isinstance(compiled, torch.nn.Module):
-        compiled = type(compiled).__dict__.get("__call__")
+        compiled = type(getattr(type(compiled), "_dynamlir_inner", compiled)).__dict__.get("__call__")
     if not isinstance(compiled, native.module().CompiledFunction):
         raise TypeError(f"dynamlir.reset takes what dynamlir.compile returned, not {compiled!r}")
     compiled.reset()
@@ -267,12 +276,13 @@ def compile(
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
     Sizes are specialised: each new shape is compiled, up to a limit, regardless of ``dynamic``. ``dynamic=False`` asks
-    for just that; ``None`` and ``True`` leave room for later. A tensor that `torch._dynamo.mark_dynamic` was called on
+    for just that, and for the same with floats, which otherwise are inputs of the graph once they have changed, but for
+    those whose values Python needs. A tensor that `torch._dynamo.mark_dynamic` was called on
     is never specialised: the call runs as plain Python. torch's modes are two behaviours under four names: ``default``
     and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure how products are
     computed fastest; there are no CUDA graphs in any. Torch's own switches – `torch.compiler.set_stance`,
     ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` – mean here what they mean to
-    torch.compile.
+    torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
@@ -295,15 +305,18 @@ def compile(
         if os.environ.get("DYNAMLIR_CAPTURE") != "0":  # which is somebody's wish
             plain.tell(plain.Subject(name_of(model), getattr(model, "__code__", None)), event)
         return model
+    if distributed.is_distributed(model):
+        inner = compiled_again(model.module, made_with)
+        return distributed.view_of(model, inner, lambda self, protocol=None: (compiled_again, (model, made_with)))
     if isinstance(model, torch.nn.Module):
-        compiler = Compiler(forward_of(model), type(model).__qualname__, backend, fullgraph, asked)
+        compiler = Compiler(forward_of(model), type(model).__qualname__, backend, fullgraph, asked, dynamic)
         compiler.of_module = True
         return _compile_module(model, compiler, made_with)
     if not callable(model):
         raise TypeError(f"dynamlir.compile takes a function or a module, not {type(model).__name__}")
     function, bound = entry_point(model)
     function, share = sharing.shared(model, function, backend, options, fullgraph, dynamic, mode)
-    compiler = Compiler(function, name_of(model), backend, fullgraph, asked)
+    compiler = Compiler(function, name_of(model), backend, fullgraph, asked, dynamic)
     compiled = native.module().compiled_function(function, list(bound), model, compiler, share)
     if isinstance(model, (types.FunctionType, types.MethodType)):
         vars(compiled).update(model.__dict__)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import interruptions, logs, report
+from .. import functions, interruptions, logs, report
 from ..options import Options
 from ..reasons import Fallback
 from . import fx, naming
@@ -187,6 +187,8 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
     logs.logger("graph").debug("%s", captured.text)
     if backend is _native:
         return backend(captured, settings)
+    if any(functions.is_function(op) for op in captured.session.recording.ops):
+        raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
     try:
         runner = backend(captured, settings)
     except Exception as error:

@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import machinery, memo, modes, progress
+from .. import machinery, memo, modes, progress, scalars
 from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
@@ -27,6 +27,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
+from .functions import Application
 
 
 class Session:
@@ -37,6 +38,7 @@ class Session:
         self.mode = fresh_fake_mode()
         self.faker = Faker(self.mode)
         self.recorder = Watched(self.recording, self.faker, _stranger)
+        self.recorder.takes_numbers = True  # by operators that are given a tensor for a number; Python gets none
         self.inputs: list[torch.Tensor] = []
         self.inference = torch.is_inference_mode_enabled()
         """Whether the call is made in inference mode, which the capture itself leaves."""
@@ -44,6 +46,10 @@ class Session:
         """Whether an input comes from inference mode and the call does not: torch does not let it be written."""
         self.repeats = memo.Use.enabled and not memo.Use.checks
         """Whether the native part may repeat calls of equal modules without interpreting them."""
+        self.reads_numbers = False
+        """Whether the frame may read numbers from tensors, to be known when the graph is called."""
+        self.wants_histories = False
+        """Whether the frame asks for gradients of what was repeated, whose results have no history of their own."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
         self._state = ThreadState()
@@ -94,6 +100,26 @@ class Session:
         self.inputs.append(real)
         return fake
 
+    def number(self, value: float, place: str) -> tuple[torch.Tensor, scalars.Number]:
+        """The number that stands for a float that changes, and the tensor that the graph is given of it now."""
+        with modes.set_aside():
+            real = torch.tensor(value, dtype=torch.float64, device="cpu")
+            fake = self._add_input(real, place)
+        self.recorder.has_numbers = True
+        return real, scalars.Number(scalars.Node(self.recorder, fake, frozenset([place])))
+
+    def may_read(self, fake: torch.Tensor) -> bool:
+        """Whether a number may be read from a tensor."""
+        return self.reads_numbers and scalars.may_read(fake)
+
+    def blame(self, number: scalars.Number) -> None:
+        """Say that Python needs the value of a number."""
+        self.recorder.blamed |= number.node.origins
+
+    def blamed(self) -> list[str]:
+        """Where the floats come from whose values Python needs."""
+        return sorted(self.recorder.blamed)
+
     def span(
         self,
         ops: tuple[int, int],
@@ -129,9 +155,18 @@ class Session:
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
         self.recorder.location = location
+        if target is torch.autograd.grad and self.repeated:
+            self.wants_histories = True
+            raise Fallback("autograd", "gradients of modules whose calls were repeated", location)
         self.recorder.expected = True
         try:
-            return composites.run(self.recorder, target, args, kwargs)
+            out = composites.run(self.recorder, target, args, kwargs)
+            if not self.recorder.has_numbers:
+                return out
+            out = scalars.as_number(out)
+            if type(out) is not scalars.Number and scalars.has_any([out]):
+                raise Fallback("data-dependent", "a number is read from a tensor")
+            return out
         finally:
             self.recorder.expected = False
 
@@ -179,9 +214,22 @@ class Session:
         """Leave the capture for a while: tensors made in here are real ones."""
         return modes.set_aside()
 
-    def function_context(self, inputs: int) -> FunctionContext:
-        """What ``forward`` of a `torch.autograd.Function` gets to note things for its ``backward``."""
-        return FunctionContext(inputs)
+    def apply_function(self, arguments: tuple[Any, ...], location: Location) -> Application:
+        """Begin a call of a `torch.autograd.Function`: grad mode is off until `Application.leave`."""
+        self.recorder.location = location
+        if self.repeated and torch.is_grad_enabled():
+            # What is repeated has results without a history.
+            self.wants_histories = True
+            raise Fallback("autograd", "a torch.autograd.Function of modules whose calls were repeated", location)
+        return Application(self.recorder, arguments)
+
+    def enter_checkpoint(self) -> int | None:
+        """Begin a part of the frame that backward computes again; what `leave_checkpoint` is given."""
+        return self.recording.enter_checkpoint()
+
+    def leave_checkpoint(self, before: int | None) -> None:
+        """End it."""
+        self.recording.checkpoint = before
 
     def inference_mode(self, enabled: bool) -> Any:
         """What stands for ``torch.inference_mode(enabled)`` where the caller has the same: it switches gradients."""
@@ -228,32 +276,11 @@ class Session:
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
         self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
-        for output, base in zip(self.recording.outputs, bases, strict=True):
+        without_grad = self.recorder.without_grad(outputs)
+        for output, base, off in zip(self.recording.outputs, bases, without_grad, strict=True):
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
+            output.without_grad = off
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
-
-
-class FunctionContext:
-    """The context of a `torch.autograd.Function` that is applied without gradients: what is noted is never asked."""
-
-    def __init__(self, inputs: int) -> None:
-        self.needs_input_grad = (False,) * inputs
-
-    def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
-        """Keep tensors."""
-        self.saved_tensors = tensors
-
-    def save_for_forward(self, *tensors: torch.Tensor | None) -> None:
-        """Keep tensors for forward mode."""
-
-    def mark_dirty(self, *tensors: torch.Tensor) -> None:
-        """Say which inputs were written."""
-
-    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
-        """Say which outputs have no gradient."""
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Say whether missing gradients become zeros."""
 
 
 class Watched(OpRecorder):

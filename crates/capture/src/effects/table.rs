@@ -76,7 +76,7 @@ pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
             ("os", "write"),
         ],
     ),
-    (reason::AUTOGRAD, &[("torch.autograd", "backward"), ("torch.autograd", "grad")]),
+    (reason::AUTOGRAD, &[("torch.autograd", "backward")]),
     (
         reason::RANDOM_STATE,
         &[
@@ -89,6 +89,10 @@ pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
 ];
+
+/// Functions written in Python that are one node each.
+pub const NODES: &[(&str, &str)] =
+    &[("torch.autograd", "grad"), ("dynamlir.capture.transforms", "leaf"), ("dynamlir.capture.transforms", "settled")];
 
 pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "getattr", Special::GetAttr),
@@ -110,6 +114,9 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "hash", Special::Hash),
     ("sys", "exc_info", Special::Handled),
     ("sys", "exception", Special::Handled),
+    ("torch.utils.checkpoint", "checkpoint", Special::Checkpoint),
+    ("torch._functorch.eager_transforms", "grad_and_value_impl", Special::Transform("grad_and_value_impl")),
+    ("torch._functorch.eager_transforms", "_vjp_with_argnums", Special::Transform("_vjp_with_argnums")),
     ("torch", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_autocast_cache_enabled", Special::AutocastCache),
@@ -131,6 +138,9 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
 pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
     ("itertools", "chain", "from_iterable", Special::ChainOf),
+    // Ranges for a profiler: there are none within a graph.
+    ("torch.autograd.profiler", "record_function", "__enter__", Special::Itself),
+    ("torch.autograd.profiler", "record_function", "__exit__", Special::Ignored),
     ("_thread", "RLock", "__enter__", Special::Lock),
     ("_thread", "RLock", "__exit__", Special::Unlock),
 ];

@@ -1,8 +1,8 @@
 //! Tensors: which fakes stand for which, and which nodes they are the values of.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use dynamlir_graph::{Example, NodeId};
+use dynamlir_graph::{Argument, Example, NodeId};
 use dynamlir_guards::{SourceId, TensorMatch};
 use pyo3::{exceptions::PyException, prelude::*};
 
@@ -23,6 +23,8 @@ pub struct Input {
     pub source: SourceId,
     /// Its placeholder.
     pub node: NodeId,
+    /// Whether it is a number: there is a float at the source, and the stand-in is that number's.
+    pub number: bool,
 }
 
 /// The tensors that a capture knows.
@@ -34,6 +36,8 @@ pub struct Tensors {
     places: RefCell<Journal<usize, usize>>,
     /// The node of each fake, by address, kept alive.
     nodes: RefCell<Journal<usize, (Py<PyAny>, NodeId)>>,
+    /// Whether there is a number among all that the frame has seen.
+    numbers: Cell<bool>,
 }
 
 /// How far [`Tensors`] are.
@@ -48,6 +52,18 @@ impl Tensors {
     /// The node of the fake at an address.
     pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
         self.nodes.borrow().get(&fake).map(|(_, node)| *node)
+    }
+
+    /// Whether the frame has seen a number.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.numbers.get()
+    }
+
+    /// The number that stands for the float at a source.
+    pub(crate) fn number_of(&self, source: SourceId) -> Option<Py<PyAny>> {
+        let inputs = self.inputs.borrow();
+        let found = inputs.iter().find(|input| input.number && input.source == source)?;
+        Some(Python::attach(|py| found.fake.clone_ref(py)))
     }
 
     pub(super) fn mark(&self) -> TensorsMark {
@@ -107,14 +123,33 @@ impl<'py> Capture<'py> {
                 for object in [fake, real] {
                     self.tensors.places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
                 }
-                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node });
+                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node, number: false });
             }
         }
         Ok(())
     }
 
+    /// Says which number stands for the float at `source`; `real` is the tensor that the graph is given of it now.
+    pub(crate) fn note_number(&self, number: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) {
+        let expression = self.guards.expression(source);
+        let node = {
+            let mut graph = self.graph.borrow_mut();
+            let node = graph.placeholder(&placeholder_name(&expression), &expression);
+            graph.set_example(node, Example::Is(real.clone().unbind()));
+            (node, graph.call_method("item", vec![Argument::Node(node)], Vec::new(), Some(self.location())))
+        };
+        self.bind(number, node.1);
+        let mut inputs = self.tensors.inputs.borrow_mut();
+        self.tensors.places.borrow_mut().insert(number.as_ptr() as usize, inputs.len());
+        inputs.push(Input { fake: number.clone().unbind(), real: real.clone().unbind(), source, node: node.0, number: true });
+    }
+
     /// Says which node a fake is the value of.
     pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
+        if self.torch.is_number(fake) {
+            self.tensors.numbers.set(true);
+            self.layers.note_unrepeatable();
+        }
         self.tensors.nodes.borrow_mut().insert(fake.as_ptr() as usize, (fake.clone().unbind(), node));
         self.graph.borrow_mut().set_example(node, Example::Is(fake.clone().unbind()));
     }

@@ -1,4 +1,4 @@
-//! What an entry does beside its values: versions, of what outputs are views, random numbers, gradients that are wanted.
+//! What an entry does beside its values: versions, of what outputs are views, random numbers.
 
 use dynamlir_dialect::{
     ir::{self, Attr, AttrValue, Op},
@@ -22,7 +22,6 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
     }
     for (i, input) in plan.inputs.iter_mut().enumerate() {
         input.version_bumps = ops::VERSION_BUMPS.of_arg(main, i).unwrap_or(0);
-        plan.no_grad |= ops::REQUIRES_GRAD.of_arg(main, i).is_some();
     }
     Ok(())
 }
@@ -67,7 +66,7 @@ mod tests {
     fn all_of_it_is_read() {
         let plan = plan(TEXT, |_| ()).expect("reads");
         assert_eq!(plan.inputs.iter().map(|input| input.version_bumps).collect::<Vec<_>>(), [2, 0]);
-        assert_eq!((plan.random, plan.no_grad, plan.versions), (true, true, vec![3]));
+        assert_eq!((plan.random, plan.requires_grad, plan.versions), (true, vec![1], vec![3]));
         assert_eq!(plan.bases, [None, Some(Base::None), None]);
         let bare = "module { func.func @main() attributes {dynamo.entry, dynamo.outputs = []} { return } }";
         assert_eq!(super::tests::plan(bare, |_| ()).expect("reads"), Plan::default());

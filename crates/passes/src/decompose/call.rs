@@ -7,6 +7,15 @@ use dynamlir_dialect::{
 
 use crate::emit::{Emit, Scalar};
 
+/// What the module says that lowerings ask for.
+#[derive(Clone, Copy, Default)]
+pub struct World {
+    /// Whether the library has vectors of 512 bits.
+    pub wide: bool,
+    /// Whether random numbers are drawn by eager's operators.
+    pub eager_random: bool,
+}
+
 /// A call of an `ATen` operator that is being lowered.
 pub struct Call {
     /// The op.
@@ -15,15 +24,17 @@ pub struct Call {
     pub e: Emit,
     /// Whether the library has vectors of 512 bits, which some of its functions err with in a way of their own.
     pub wide: bool,
+    /// Whether random numbers are drawn by eager's operators.
+    pub eager_random: bool,
     schema: String,
     args: Vec<Attr>,
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op, wide: bool) -> Option<Self> {
+    pub fn new(op: Op, World { wide, eager_random }: World) -> Option<Self> {
         let call = AtenOp::cast(op)?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), wide, schema: call.schema(), args: call.args() })
+        Some(Self { op, e: Emit::new(Builder::before(op)), wide, eager_random, schema: call.schema(), args: call.args() })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {

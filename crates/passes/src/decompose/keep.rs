@@ -49,7 +49,7 @@ pub const KEEP: &[&str] = &[
     "aten.upsample_bilinear2d.default",
     "aten.upsample_trilinear3d.default",
     "aten.grid_sampler_3d.default",
-    // Random numbers: torch's own generator, in torch's own order.
+    // Random numbers that are not generated: torch's own, in its own order.
     "aten.rand.default",
     "aten.randn.default",
     "aten.rand_like.default",

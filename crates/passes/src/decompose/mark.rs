@@ -48,7 +48,7 @@ pub fn is_mistyped(op: Op) -> bool {
         match op.name().trim_start_matches("dynamo.") {
             "compare" | "select" | "convert" | "bitcast" | "max" | "min" => true,
             "neg" | "abs" | "add" | "sub" | "mul" | "div" | "rem" => !element.is_bool(),
-            "not" | "and" | "or" | "xor" | "shl" | "shr" => element.is_int(),
+            "not" | "and" | "or" | "xor" | "shl" | "shr" | "random" => element.is_int(),
             _ => element.is_float(),
         }
     };

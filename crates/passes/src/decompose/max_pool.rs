@@ -3,12 +3,11 @@
 //! Where only the maxima of float32 images are asked for there is a primitive. Else each tap of the windows is a strided slice of the
 //! padded image, and a running maximum goes over them: one pointwise kernel. Eager takes a tap that is greater, or NaN: so the first of equal ones and the last of NaNs.
 
-use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_dialect::ir::{Attr, Type, Value};
 
 use super::{
     Call, Lowering,
     adaptive_pool::Adaptive,
-    product::in_order,
     window::{Axis, Windows},
 };
 use crate::emit::Scalar;
@@ -97,4 +96,14 @@ fn first_largest(c: &Call, first: Value, candidates: &[(Value, Value)]) -> Vec<V
         (c.e.select(taken, value, largest), c.e.select(taken, at, place))
     });
     vec![value, place]
+}
+
+/// Whether eager makes the result, and got the images, in row-major order.
+fn in_order(c: &Call) -> bool {
+    let strides = |name: &str| c.op.attr(name).and_then(Attr::as_array)?.first()?.as_i64s();
+    let row_major = |ty: Type, given: Option<Vec<i64>>| {
+        given.is_none_or(|given| ty.shape().iter().zip(ty.strides().iter().zip(&given)).all(|(&size, (a, b))| size == 1 || a == b))
+    };
+    row_major(c.result_type(0), strides("result_strides"))
+        && c.tensor(0).is_some_and(|input| row_major(input.ty(), strides("operand_strides")))
 }

@@ -18,6 +18,7 @@ pub mod arith;
 pub mod attention;
 pub mod call;
 pub mod compare;
+pub mod convolution;
 pub mod create;
 pub mod distance;
 pub mod formula;
@@ -37,12 +38,15 @@ pub mod pointwise;
 pub mod pool;
 pub mod product;
 pub mod promote;
+pub mod random;
+mod random_bits;
 pub mod reduce;
 pub mod resample;
 pub mod resample_smooth;
 pub mod running;
 pub mod sample_volume;
 pub mod scatter;
+pub(crate) mod seeds;
 mod shape;
 pub mod softmax;
 pub mod special;
@@ -52,14 +56,14 @@ pub mod special_normal;
 pub mod special_polynomial;
 pub mod special_ratios;
 pub mod special_tables;
-mod total;
+pub(crate) mod total;
 pub mod verify;
 pub mod view;
 mod window;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Target, Value},
-    ops::{self, AtenOp, YieldOp},
+    ops::{self, AtenOp, DynamoOp, YieldOp},
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
@@ -67,7 +71,7 @@ use std::collections::HashMap;
 
 use crate::select::is_optional;
 
-pub use call::Call;
+pub use call::{Call, World};
 pub use keep::KEEP;
 use mark::{Mark, is_mistyped};
 
@@ -96,11 +100,13 @@ pub const TABLES: &[&[(&str, Lowering)]] = &[
     norm::TABLE,
     softmax::TABLE,
     nn::TABLE,
+    random::TABLE,
     max_pool::TABLE,
     pool::TABLE,
     loss::TABLE,
     linear::TABLE,
     product::TABLE,
+    convolution::TABLE,
     distance::TABLE,
     index::TABLE,
     index_write::TABLE,
@@ -125,27 +131,39 @@ const LOWERED: Statistic = Statistic { name: "lowered", description: "ATen opera
 const INLINED: Statistic = Statistic { name: "inlined", description: "ATen operations replaced by torch's own decomposition" };
 const LEFT: Statistic = Statistic { name: "left", description: "ATen operations left to the library" };
 
+/// Whether an operator draws random numbers by a key of its own, where its arguments allow that.
+pub(crate) fn draws(op: Op) -> bool {
+    AtenOp::cast(op).is_some_and(|call| random::TABLE.iter().any(|(schema, _)| *schema == call.schema()))
+}
+
 /// Every schema with a lowering.
 pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
 }
 
 fn run(module: Op, pass: &Run) -> PassResult {
-    let wide = Target::of(module).vector_bits >= 512;
+    // The seeds of random numbers lie in the CPU's memory.
+    let eager_random = ops::EAGER_RANDOM.is_on(module) || ops::DEVICE.is_on(module);
+    let world = World { wide: Target::of(module).vector_bits >= 512, eager_random };
     let Some(body) = module.body() else { return Ok(()) };
     let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is(func::FUNC)).collect();
     let (private, public): (Vec<Op>, Vec<Op>) = functions.into_iter().partition(|&op| is_private(op));
     let private: HashMap<String, Op> = private.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect();
     let mut named = Vec::new();
+    let mut derivatives = Vec::new();
     for function in public {
+        function.walk(&mut |op| derivatives.extend(derivative(op)));
         let Some(block) = function.body() else { continue };
-        decompose_block(block, (&lowerings, &private), wide, &mut named, pass)?;
+        let numbered = seeds::numbered(&block.ops());
+        decompose_block(block, (&lowerings, &private), world, &mut named, pass)?;
         sweep(block);
+        seeds::gather(function, block, numbered)?;
     }
     // The decompositions of decompositions are named by private functions only.
+    named.extend(derivatives);
     for function in private.values() {
-        function.walk(&mut |op| named.extend(decomposition(op)));
+        function.walk(&mut |op| named.extend(decomposition(op).into_iter().chain(derivative(op))));
     }
     named.sort_unstable();
     named.dedup();
@@ -162,7 +180,7 @@ struct Work {
 fn decompose_block(
     block: Block,
     (lowerings, private): (&HashMap<&str, Lowering>, &HashMap<String, Op>),
-    wide: bool,
+    world: World,
     named: &mut Vec<String>,
     pass: &Run,
 ) -> PassResult {
@@ -170,12 +188,17 @@ fn decompose_block(
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     let mark = Mark::new(block);
     while let Some(Work { op, within }) = work.pop() {
+        if let Some(value) = without_gradient(op) {
+            replace(op, &[value]);
+            continue;
+        }
+        op.remove_attr("vjp");
         if has_complex(op) {
             // There is no code for complex numbers: they pass between torch's operators.
             op.remove_attr("decomposition");
             continue;
         }
-        let Some(call) = Call::new(op, wide) else { continue };
+        let Some(call) = Call::new(op, world) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
@@ -190,7 +213,11 @@ fn decompose_block(
         }
         if let Some(values) = values.filter(|_| !mistyped) {
             check_types(op, call.schema(), &values)?;
+            seeds::number(op, &emitted);
             pass.count(&LOWERED, 1);
+            for &made in &emitted {
+                recompute(op, made);
+            }
             if emitted.iter().any(|&op| is_optional(op)) {
                 keep_call(op, &emitted, &values);
             } else {
@@ -206,12 +233,22 @@ fn decompose_block(
             continue;
         };
         pass.count(&INLINED, 1);
+        for &made in &inlined {
+            recompute(op, made);
+        }
         check_types(op, call.schema(), &values)?;
         replace(op, &values);
         let within: Vec<String> = within.into_iter().chain([name]).collect();
         work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));
     }
     Ok(())
+}
+
+/// What is made of an op belongs to the checkpoint that the op belongs to.
+fn recompute(op: Op, made: Op) {
+    if let Some(checkpoint) = ops::RECOMPUTE.of(op) {
+        ops::RECOMPUTE.set(made, checkpoint);
+    }
 }
 
 /// What is put in the place of an op's results must have their types.
@@ -308,6 +345,20 @@ fn has_complex(op: Op) -> bool {
 
 fn decomposition(op: Op) -> Option<String> {
     op.attr("decomposition")?.as_symbol()
+}
+
+/// The derivative that an op names: gradients have been taken before.
+fn derivative(op: Op) -> Option<String> {
+    AtenOp::cast(op)?.vjp().map(|name| name.name)
+}
+
+/// The value of an op that says only where gradients go.
+fn without_gradient(op: Op) -> Option<Value> {
+    match DynamoOp::of(op)? {
+        DynamoOp::Detach(detach) => Some(detach.operand()),
+        DynamoOp::History(history) => Some(history.value()),
+        _ => None,
+    }
 }
 
 fn is_private(function: Op) -> bool {

@@ -1,19 +1,12 @@
-//! Gated activations and dropout.
+//! Gated activations, and the gradient of dropout.
 
 use dynamlir_dialect::ir::Value;
 
 use super::{Call, Lowering, promote::wide, view::cut};
 
 /// Schema and lowering.
-pub const TABLE: &[(&str, Lowering)] = &[
-    ("aten._prelu_kernel.default", prelu),
-    ("aten.dropout.default", dropout),
-    ("aten.glu.default", glu),
-    ("aten.native_dropout.default", dropout),
-    ("aten.native_dropout_backward.default", dropout_backward),
-    ("aten.rrelu_with_noise.default", rrelu),
-    ("aten.rrelu_with_noise_functional.default", rrelu),
-];
+pub const TABLE: &[(&str, Lowering)] =
+    &[("aten._prelu_kernel.default", prelu), ("aten.glu.default", glu), ("aten.native_dropout_backward.default", dropout_backward)];
 
 /// The first half times the sigmoid of the second.
 fn glu(c: &Call) -> Option<Vec<Value>> {
@@ -29,7 +22,7 @@ fn glu(c: &Call) -> Option<Vec<Value>> {
 }
 
 /// `x` where it is above 0, else `slope * x`.
-fn leaky(c: &Call, x: Value, slope: Value) -> Value {
+pub(super) fn leaky(c: &Call, x: Value, slope: Value) -> Value {
     c.e.select(c.e.gt(x, c.e.full_like(x, 0.0)), x, c.e.mul(slope, x))
 }
 
@@ -37,29 +30,6 @@ fn prelu(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let operand = |i: usize| Some(c.e.broadcast_to(c.e.convert(c.tensor(i)?, wide(ty.element())), &ty.shape()));
     Some(vec![c.e.convert(leaky(c, operand(0)?, operand(1)?), ty.element())])
-}
-
-/// In inference the slope is the middle of the interval and the noise stays; in training it is random.
-fn rrelu(c: &Call) -> Option<Vec<Value>> {
-    let (x, noise) = (c.tensor(0)?, c.tensor(1)?);
-    if c.bool(4)? {
-        return None;
-    }
-    let element = x.ty().element();
-    let wide = c.e.convert(x, wide(element));
-    let slope = c.e.full_like(wide, f64::midpoint(c.float(2)?, c.float(3)?));
-    let out = c.e.convert(leaky(c, wide, slope), element);
-    Some([out, noise].into_iter().take(c.op.num_results()).collect())
-}
-
-/// In inference the operand itself and a mask of ones. A missing flag means training, which draws random numbers.
-fn dropout(c: &Call) -> Option<Vec<Value>> {
-    let x = c.tensor(0)?;
-    if c.is_none(2) || c.bool(2)? {
-        return None;
-    }
-    let mask = c.e.full(&x.ty().shape(), c.e.bool_type(), true);
-    Some([x, mask].into_iter().take(c.op.num_results()).collect())
 }
 
 /// The factor makes floats of integers, as the result's type says.

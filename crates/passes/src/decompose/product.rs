@@ -1,19 +1,17 @@
-//! Products of matrices and convolutions. Whether code or the library computes them is for `dynamo-select`.
+//! Products of matrices. Whether code or the library computes them is for `dynamo-select`.
 
 use dynamlir_dialect::{
-    ir::{Attr, Op, Type, Value},
+    ir::{Op, Value},
     ops::AtenOp,
 };
 
 use super::{Call, Lowering, activation, arith, pointwise};
-use crate::anchors::windows::Windows;
 
 /// Schema and lowering. What is declined stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.addmm.default", addmm),
     ("aten.baddbmm.default", baddbmm),
     ("aten.bmm.default", bmm),
-    ("aten.convolution.default", convolution),
     ("aten.mm.default", mm),
     ("aten.mv.default", mm),
 ];
@@ -50,36 +48,6 @@ fn added(c: &Call, batch: usize) -> Option<Vec<Value>> {
     (is_one(3) && is_one(4) && own.ty().element() == c.result_type(0).element()).then_some(())?;
     let product = product(c, c.tensor(1)?, c.tensor(2)?, batch)?;
     Some(vec![c.e.add(product, c.e.broadcast_to(own, &product.ty().shape()))])
-}
-
-/// Over two dimensions, of images in torch's own order.
-fn convolution(c: &Call) -> Option<Vec<Value>> {
-    let (input, weight, ty) = (c.tensor(0)?, c.tensor(1)?, c.result_type(0));
-    let is_single = |ty: Type| ty.element().is_float() && ty.element().width() == 32 && ty.rank() == 4;
-    let flag = |i: usize| c.arg(i).and_then(Attr::as_bool);
-    ([input.ty(), weight.ty(), ty].into_iter().all(is_single) && flag(6) == Some(false) && in_order(c)).then_some(())?;
-    let pair = |i: usize| match c.ints(i)?[..] {
-        [both] => Some([both, both]),
-        [first, second] => Some([first, second]),
-        _ => None,
-    };
-    let (strides, padding, dilation) = (pair(3)?, pair(4)?, pair(5)?);
-    let sums = c.e.convolution(input, weight, [strides, padding, dilation], c.int(8)?, ty);
-    Windows::of(sums.def()?, &input.ty().strides())?;
-    Some(vec![match c.tensor(2) {
-        Some(bias) => c.e.add(sums, c.e.broadcast(bias, &ty.shape(), &[1])),
-        None => sums,
-    }])
-}
-
-/// Whether eager makes the result, and got the images, in row-major order.
-pub(super) fn in_order(c: &Call) -> bool {
-    let strides = |name: &str| c.op.attr(name).and_then(Attr::as_array)?.first()?.as_i64s();
-    let row_major = |ty: Type, given: Option<Vec<i64>>| {
-        given.is_none_or(|given| ty.shape().iter().zip(ty.strides().iter().zip(&given)).all(|(&size, (a, b))| size == 1 || a == b))
-    };
-    row_major(c.result_type(0), strides("result_strides"))
-        && c.tensor(0).is_some_and(|input| row_major(input.ty(), strides("operand_strides")))
 }
 
 fn addmm(c: &Call) -> Option<Vec<Value>> {

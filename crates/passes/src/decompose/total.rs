@@ -22,7 +22,7 @@ const TOTAL: &[&str] = &[
 ];
 
 /// Whether this `dynamo.aten` op is certain not to raise.
-pub(super) fn is_total(op: Op) -> bool {
+pub(crate) fn is_total(op: Op) -> bool {
     let single = |value: dynamlir_dialect::ir::Value| {
         let element = value.ty().element();
         element.is_float() && element.width() >= 32

@@ -43,8 +43,8 @@ fn check(op: Op) -> PassResult {
     let computes = match DynamoOp::of(op) {
         Some(D::CheckRange(_) | D::Yield(_)) => return Ok(()),
         Some(D::Aten(call)) => return extern_call(call).map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'"))),
-        // Memory belongs to later stages, pure or not.
-        None | Some(D::Workspace(_) | D::Buffer(_)) => return not_primitive(),
+        // Memory belongs to later stages, pure or not; gradients have been taken before.
+        None | Some(D::Workspace(_) | D::Buffer(_) | D::Detach(_) | D::History(_)) => return not_primitive(),
         Some(_) if !op.is_pure() => return not_primitive(),
         // These move values without computing with them.
         Some(D::Select(_) | D::Convert(_) | D::Bitcast(_)) => false,
@@ -65,6 +65,7 @@ fn check(op: Op) -> PassResult {
 fn extern_call(call: AtenOp) -> Option<&'static str> {
     let said = [
         ("decomposition", call.decomposition().is_some()),
+        ("vjp", call.vjp().is_some()),
         ("aliases", call.aliases().is_some()),
         ("mutates", call.mutates().is_some()),
         ("functional", call.functional().is_some()),

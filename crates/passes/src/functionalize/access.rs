@@ -83,7 +83,8 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value
     e.as_strided_scatter(value, source, &window.strides, window.offset)
 }
 
-/// What primitives have no types for: an operator of torch's that takes a window after its operands.
+/// What primitives have no types for: an operator of torch's that takes a window after its operands. Like a primitive it has a
+/// history where an operand has one; what should have none goes through `dynamo.detach`.
 fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, result: Type) -> Value {
     let ctx = b.ctx();
     let mut args: Vec<_> = (0..operands.len()).map(|i| Attr::operand(ctx, i)).collect();
@@ -92,7 +93,7 @@ fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, resu
     let dense = |ty: Type| Attr::i64s(ctx, &row_major(&ty.shape()));
     let layouts: Vec<_> = operands.iter().map(|value| dense(value.ty())).collect();
     let layouts = (Some(&layouts[..]), Some(&[dense(result)][..]));
-    let call = AtenOp::build(b, schema, operands, &args, None, None, None, None, layouts.0, layouts.1, false, &[result]);
+    let call = AtenOp::build(b, schema, operands, &args, None, None, None, None, None, layouts.0, layouts.1, true, &[result]);
     call.op().result(0)
 }
 

@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 
-use dynamlir_dialect::ir::{Builder, Value};
+use dynamlir_dialect::{
+    ir::{Builder, Value},
+    ops::HistoryOp,
+};
 
 use super::{
     access,
@@ -85,6 +88,15 @@ impl Base {
         let value = access::read(b, self.value, &self.coordinates.locate(&key)?);
         self.seen.insert(key, value);
         Some(value)
+    }
+
+    /// Replaces what a window shows, with grad mode off: the gradient stays that of what was there before.
+    pub fn write_unrecorded(&mut self, b: &Builder, window: &Window, source: Value) -> Option<()> {
+        let old = self.value;
+        self.write(b, window, source)?;
+        self.value = HistoryOp::build(b, self.value, old).result();
+        self.seen.clear();
+        Some(())
     }
 
     /// Replaces what a window shows. The window shows no element twice.

@@ -23,6 +23,9 @@
 //! is written has a *base value* (see [`base`]), its contents so far. Views of it are read from the base when used;
 //! a write makes a new base. What a view shows is known from its type alone, so chains of views cost nothing.
 //!
+//! Where the entry is differentiated, tensors that eager detaches become `dynamo.detach`, and writes with grad mode off
+//! `dynamo.history` (see [`gradients`]).
+//!
 //! Each function is built anew beside the old one, which keeps the old aliasing readable while it is translated.
 //!
 //! Refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager
@@ -35,6 +38,7 @@ mod bases;
 mod call;
 mod coordinates;
 mod dead;
+mod gradients;
 mod outputs;
 mod storage;
 pub mod verify;
@@ -43,13 +47,19 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
-    ops::{self, AtenOp},
+    ops::{self, AtenOp, DetachOp},
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
-use dynamlir_reasons::ALIASING;
+use dynamlir_reasons::{ALIASING, AUTOGRAD};
 
-use self::{base::Base, call::FunctionalCall, coordinates::shown, storage::Aliasing};
+use self::{
+    base::Base,
+    call::FunctionalCall,
+    coordinates::shown,
+    gradients::{Gradients, Write, is_detach, is_function},
+    storage::Aliasing,
+};
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -96,9 +106,11 @@ fn translate(old: Op) -> Result<usize, PassError> {
     let count = calls.len();
     let args = body.args();
     let aliasing = Aliasing::scan(old, &args, &calls)?;
+    let gradients = Gradients::of(old, &args, &aliasing)?;
     let inputs: Vec<_> = args.iter().map(|arg| as_value(arg.ty())).collect();
     let (new, block) = Builder::before(old).func(&name, &inputs, &[], &[]);
     let mut rewriter = Rewriter {
+        gradients,
         bases: aliasing.storages.iter().map(|_| None).collect(),
         aliasing,
         values: args.iter().copied().zip(block.args()).collect(),
@@ -126,6 +138,8 @@ struct Rewriter {
     /// Tensors of storages that need no base, and the first contents of all others.
     values: HashMap<Value, Value>,
     b: Builder,
+    /// Where gradients go, of a function that is differentiated.
+    gradients: Option<Gradients>,
     /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
     entry: bool,
     /// The ops that compute nothing: all they return are views.
@@ -135,7 +149,14 @@ struct Rewriter {
 impl Rewriter {
     fn op(&mut self, call: AtenOp) -> PassResult {
         self.b.loc = call.op().loc();
-        if call::operand_list(call.mutates()).is_empty() { self.pure_op(call) } else { self.mutating_op(call) }
+        let before = ops::RECOMPUTE.is_on(call.op()).then(|| self.b.block().ops().last().copied()).flatten();
+        if call::operand_list(call.mutates()).is_empty() { self.pure_op(call) } else { self.mutating_op(call) }?;
+        if let Some(checkpoint) = ops::RECOMPUTE.of(call.op()) {
+            let block = self.b.block();
+            let first = before.map_or_else(|| block.ops().first().copied(), Op::next);
+            std::iter::successors(first, |op| op.next()).for_each(|op| ops::RECOMPUTE.set(op, checkpoint));
+        }
+        self.gradients.as_mut().map_or(Ok(()), |gradients| gradients.note(call, &self.aliasing))
     }
 
     fn pure_op(&mut self, call: AtenOp) -> PassResult {
@@ -144,15 +165,26 @@ impl Rewriter {
         let is_tracked = |result| self.aliasing.storages[self.aliasing.storage(result)].is_tracked();
         // Tensors that show a tracked storage are read from its base when they are used.
         let tracked_view: Vec<_> = op.results().iter().zip(&aliases).map(|(&result, &alias)| alias >= 0 && is_tracked(result)).collect();
+        if is_function(call) && tracked_view.contains(&true) {
+            return Err(PassError::refusal(
+                op,
+                AUTOGRAD,
+                "what a function with a derivative of its own returns shows memory that is written",
+            ));
+        }
         if op.num_results() > 0 && tracked_view.iter().all(|&view| view) {
             return Ok(());
         }
         if let ([result], [alias]) = (op.results().as_slice(), aliases.as_slice())
             && let Ok(alias) = usize::try_from(*alias)
             && result.ty() == op.operand(alias).ty()
+            && !is_function(call)
         {
-            // detach, alias, a view in the same shape: the same value.
-            let same = self.read(op, op.operand(alias))?;
+            // detach, alias, a view in the same shape: the same value. A derivative of its own makes it another for gradients.
+            let mut same = self.read(op, op.operand(alias))?;
+            if self.gradients.is_some() && (is_detach(call) || !call.grad_enabled()) {
+                same = DetachOp::build(&self.b, same).result();
+            }
             self.values.insert(*result, same);
             return Ok(());
         }
@@ -173,11 +205,11 @@ impl Rewriter {
 
     /// A call in value semantics: what a `dynamo.aten` says beside its effects, and the layouts that eager saw.
     fn functional(&self, old: AtenOp, schema: &str, operands: &[Value], args: &[Attr], types: &[Type], layouts: &[Vec<Type>; 2]) -> Op {
-        let decomposition = old.decomposition();
+        let (decomposition, vjp) = (old.decomposition(), old.vjp());
         let [operand_strides, result_strides] = layouts.each_ref().map(|types| strides(self.b.ctx(), types));
         let strides = (Some(&operand_strides[..]), Some(&result_strides[..]));
-        let (decomposition, grad) = (decomposition.as_ref(), old.grad_enabled());
-        AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, strides.0, strides.1, grad, types).op()
+        let (decomposition, vjp, grad) = (decomposition.as_ref(), vjp.as_ref(), old.grad_enabled());
+        AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, vjp, strides.0, strides.1, grad, types).op()
     }
 
     fn mutating_op(&mut self, old: AtenOp) -> PassResult {
@@ -215,8 +247,14 @@ impl Rewriter {
             let number = self.aliasing.storage(target);
             let written = self.base(op, number)?;
             let (b, window) = (self.b, shown(target.ty()));
+            let gradients = self.gradients.as_ref().map(|gradients| gradients.write(old, target, &self.aliasing)).transpose()?;
             if let Some(base) = &mut self.bases[written] {
-                base.write(&b, &window, value).ok_or_else(|| outside(op))?;
+                match gradients {
+                    None | Some(Write::Recorded) => base.write(&b, &window, value),
+                    Some(Write::Detached) => base.write(&b, &window, DetachOp::build(&b, value).result()),
+                    Some(Write::Unrecorded) => base.write_unrecorded(&b, &window, value),
+                }
+                .ok_or_else(|| outside(op))?;
             }
         }
         Ok(())
@@ -251,7 +289,9 @@ impl Rewriter {
         let number = self.base(op, number)?;
         let b = self.b;
         let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &shown(value.ty())));
-        read.ok_or_else(|| outside(op))
+        let read = read.ok_or_else(|| outside(op))?;
+        let detached = self.gradients.as_ref().map(|gradients| gradients.is_detached(op, value, &self.aliasing)).transpose()?;
+        Ok(if detached == Some(true) { DetachOp::build(&b, read).result() } else { read })
     }
 }
 

@@ -29,7 +29,8 @@ impl Rewriter {
     /// Ends the new function: its return, its type and its attributes.
     pub fn finish(&mut self, old: Op, new: Op, exit: Op) -> PassResult {
         for (name, attr) in old.attrs() {
-            if name != func::FUNCTION_TYPE && name != func::RES_ATTRS {
+            // A derivative says of its results whose gradients they are; what an entry says of them is made anew.
+            if name != func::FUNCTION_TYPE && (name != func::RES_ATTRS || !self.entry) {
                 new.set_attr(&name, attr);
             }
         }

@@ -243,20 +243,18 @@ impl Graph {
         false
     }
 
-    /// A number at or below the group's first member that no group spans: what stands before it cannot depend on
-    /// what stands behind it, so that the search for a cycle may end there.
+    /// A number at or below the group's first member that no group spans, those included that go on behind the group: what stands
+    /// before it cannot depend on what stands behind it, so that the search for a cycle may end there.
     fn floor(&self, united: &Group) -> usize {
-        let (Some(&first), Some(&last)) = (united.members.first(), united.members.last()) else { return 0 };
-        let start = |number: usize| {
-            self.group_of[number].and_then(|group| self.groups[group].members.first()).map_or(number, |&first| first.min(number))
-        };
-        let (mut low, mut checked) = (first, last + 1);
-        while low < checked {
-            let next = (low..checked).map(start).min().unwrap_or(low);
-            checked = low;
-            low = next;
+        let mut low = united.members.first().copied().unwrap_or(0);
+        loop {
+            let spans = |group: &Group| Some((*group.members.first()?, *group.members.last()?));
+            let over = |&(first, last): &(usize, usize)| first < low && last >= low;
+            match self.groups.iter().filter_map(spans).filter(over).map(|(first, _)| first).min() {
+                Some(first) => low = first,
+                None => return low,
+            }
         }
-        low
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use super::{Kind, after, is_table, kind, pull, reduced_dims, shaped};
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
-    ops::{FullOp, MatmulOp, ReduceKind, ReshapeOp},
+    ops::{DynamoOp, FullOp, MatmulOp, ReduceKind, ReshapeOp},
 };
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
@@ -205,10 +205,21 @@ fn split_constant(op: Op) {
     }
 }
 
+/// Whether an operation counts elements: sums and products of counters and constants. Each of their users has its own, which takes no
+/// memory, and leaves the operations of equal layers in one order: two operators that draw random numbers are not to meet in these.
+fn is_index(op: Op) -> bool {
+    let is_counted = |value: Value| value.def().is_some_and(|def| kind(def).is_constant() || is_index(def));
+    let is_sum = matches!(DynamoOp::of(op), Some(DynamoOp::Add(_) | DynamoOp::Mul(_)));
+    is_sum && op.result(0).ty().element().is_int() && op.operands().into_iter().all(is_counted)
+}
+
 /// Common subexpression and dead code elimination in a block.
 pub(super) fn clean(body: Block) {
     let mut known: HashMap<_, Op> = HashMap::new();
     for op in body.ops().into_iter().filter(|op| op.is_pure() && op.num_results() == 1 && op.num_regions() == 0) {
+        if is_index(op) {
+            continue;
+        }
         let key = (op.name(), op.operands(), op.attrs(), op.result(0).ty());
         match known.get(&key) {
             Some(earlier) => op.result(0).replace_all_uses_with(earlier.result(0)),

@@ -3,7 +3,8 @@
 //! `view(op(x))` = `op(view(x))`. A view of a materialized value costs nothing, a view between two computations is
 //! a border between kernels. When a view moves:
 //! - a broadcast, if what it repeats is cheap to compute again, or does not change along the innermost dimension (then
-//!   the loop over it computes it once). Results of reductions stay: kernels know rows.
+//!   the loop over it computes it once). Results of reductions stay: kernels know rows. So does what is computed of single
+//!   numbers, such as an optimizer's bias correction: it is computed once, and kernels that use the same number are not taken to share a tensor.
 //! - a reshape over a product of matrices, if it only divides or joins lines of the left operand.
 //! - a permute or reshape, if the whole chain above it serves this view alone, and for a reshape if the chain's
 //!   inputs can be seen in the new shape without a copy.
@@ -259,6 +260,9 @@ fn may_move(function: Op, view: Op) -> bool {
     let Some(chain) = Chain::above(view).filter(|chain| !chain.has_reduction()) else { return false };
     match kind(view) {
         Kind::Broadcast => {
+            if view.operand(0).ty().numel() == 1 {
+                return false;
+            }
             let last = view.result(0).ty().rank() as i64 - 1;
             let invariant = !view.required::<Vec<i64>>("dims").contains(&last);
             invariant || chain.cost.is_some_and(|cost| cost <= CHEAP)

@@ -35,7 +35,7 @@ impl Kernels {
             strides.and_then(|strides| Heads::of(op, &strides)).ok_or_else(|| fault("expected attention of the kernel's arguments"))?;
         let schedule = choose(&heads, self.vector_bits).ok_or_else(|| fault("attention to too many lines"))?;
         let seen = windows.to_vec();
-        let func = self.build(template, &loops, &seen, 0, loc)?;
+        let func = self.build(template, &loops, &seen, &[], 0, loc)?;
         ops::MATMUL.set(func, schedule.to_attr(self.ctx));
         Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch: 0 })
     }

@@ -41,7 +41,7 @@ impl Kernels {
         let seen: Vec<Window> =
             windows.iter().enumerate().map(|(i, window)| if is_table(i) { window.clone() } else { loops.window(&operand(i)) }).collect();
         let scratch = known.copy();
-        let func = self.build(template, &loops, &seen, scratch, loc)?;
+        let func = self.build(template, &loops, &seen, &[], scratch, loc)?;
         match strategy::window_schedule(&known, self.vector_bits, Strategy::on(op)?) {
             Ok(schedule) => ops::MATMUL.set(func, schedule.to_attr(self.ctx)),
             Err(reason) => return Err(fault(reason)),

@@ -18,10 +18,11 @@ use super::{
     Shared, Window,
     convolution::{takes_operand, takes_result},
     externs::{copy_by_torch, extern_operands, has_out_form, may_write, strides},
+    in_place::{self, InPlace},
     kernels::{Template, copy_template},
     layouts::{Wish, is_written_over, wishes},
     memory::{Need, place},
-    views::{at, block, view},
+    views::{at, block, bytes, memref, view, workspace_type},
 };
 use crate::anchors;
 
@@ -71,6 +72,8 @@ struct Planner<'a> {
     workspace: WorkspaceOp,
     step: usize,
     mutated: Vec<usize>,
+    /// Launches that run after the commit.
+    in_place: HashMap<Op, InPlace>,
 }
 
 /// Plans `main`; returns the new function, at the end of `main`'s block.
@@ -104,6 +107,8 @@ pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
     let strides_of = |i: usize| result_strides[i].clone().unwrap_or_else(|| row_major(&ret.operand(i).ty().shape()));
     let results: Vec<(Value, Vec<i64>)> =
         (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| (ret.operand(i), strides_of(i))).collect();
+    let templates = &shared.templates;
+    let in_place = in_place::choose(main, block, &arg_windows, &mutates, |name| templates.get(name).map(AsRef::as_ref));
     let planner = Planner {
         ctx,
         b,
@@ -117,20 +122,9 @@ pub(super) fn plan(main: Op, shared: &mut Shared) -> Result<Op, PassError> {
         workspace,
         step: 0,
         mutated: mutates.iter().flatten().copied().collect(),
+        in_place,
     };
     planner.run(main, new_main, block, body, arg_windows, &mutates)
-}
-
-fn workspace_type(ctx: Ctx, bytes: i64) -> Type {
-    Type::memref(&[bytes], Type::int(ctx, 8), &[1], 0)
-}
-
-fn memref(element: Type, window: &Window) -> Type {
-    Type::memref(&window.sizes, element, &window.strides, window.offset)
-}
-
-fn bytes(element: Type) -> i64 {
-    i64::from(element.width().div_ceil(8))
 }
 
 impl Planner<'_> {
@@ -148,14 +142,16 @@ impl Planner<'_> {
             self.places.insert(old, Place { buffer, window });
         }
         let ret = old.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
-        for op in old.ops().into_iter().filter(|&op| op != ret) {
+        let (later, now): (Vec<Op>, Vec<Op>) =
+            old.ops().into_iter().filter(|&op| op != ret).partition(|&op| in_place::is_later(op, &self.in_place));
+        for op in now {
             self.b.loc = op.loc();
             self.step += 1;
             self.op(op)?;
         }
         self.b.loc = ret.loc();
         self.step += 1;
-        let returned = self.finish(ret, mutates)?;
+        let returned = self.finish(ret, mutates, &later)?;
         self.b.func_return(&returned);
 
         for (name, attr) in main.attrs() {
@@ -163,6 +159,8 @@ impl Planner<'_> {
                 new_main.set_attr(&name, attr);
             }
         }
+        let kept: Vec<usize> = (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).collect();
+        super::results::describe(main, new_main, &kept);
         if let Some(name) = main.symbol() {
             new_main.set_attr("sym_name", Attr::str(self.ctx, &name));
         }
@@ -296,24 +294,28 @@ impl Planner<'_> {
         let source = Place { window: from.window.squeeze(), ..from.clone() };
         let target = Place { window: to.window.squeeze(), ..to.clone() };
         let template = copy_template(self.shared.scratch, &source.window.sizes, element, None, self.b.loc);
-        self.launch_on(&template, &[(source, element), (target, element)])
+        self.launch_on(&template, &[(source, element), (target, element)], &[])
     }
 
     fn fill(&mut self, to: &Place, element: Type, value: Attr) -> Result<(), PassError> {
         let target = Place { window: to.window.squeeze(), ..to.clone() };
         let template = copy_template(self.shared.scratch, &target.window.sizes, element, Some(value), self.b.loc);
-        self.launch_on(&template, &[(target, element)])
+        self.launch_on(&template, &[(target, element)], &[])
     }
 
-    /// Emits a launch of the kernel that fits these operands. A kernel over nothing is not launched.
-    fn launch_on(&mut self, template: &Template, operands: &[(Place, Type)]) -> Result<(), PassError> {
+    /// Emits a launch of the kernel that fits these operands, of which `old` are the same memory as a result: operand, result. A
+    /// kernel over nothing is not launched.
+    fn launch_on(&mut self, template: &Template, operands: &[(Place, Type)], old: &[(usize, usize)]) -> Result<(), PassError> {
         if template.domain.contains(&0) {
             return Ok(());
         }
         let windows: Vec<Window> = operands.iter().map(|(place, _)| place.window.clone()).collect();
-        let kernel = self.shared.kernels.specialise(template, &windows, self.b.loc)?;
+        let kernel = self.shared.kernels.specialise(template, &windows, old, self.b.loc)?;
         let mut values = Vec::with_capacity(operands.len());
-        for ((place, element), window) in operands.iter().zip(kernel.windows) {
+        for (i, ((place, element), window)) in operands.iter().zip(kernel.windows).enumerate() {
+            if old.iter().any(|(operand, _)| *operand == i) {
+                continue;
+            }
             values.push(self.show(&Place { buffer: place.buffer, window }, *element));
         }
         if kernel.scratch > 0 {
@@ -343,7 +345,23 @@ impl Planner<'_> {
         }
         let template = self.shared.templates.get(&name).cloned();
         let template = template.ok_or_else(|| PassError::at(op, format!("there is no kernel @{name}")))?;
-        self.launch_on(&template, &operands)
+        self.launch_on(&template, &operands, &[])
+    }
+
+    /// A launch that writes arguments of the graph, some of which it reads.
+    fn launch_in_place(&mut self, op: Op) -> Result<(), PassError> {
+        let missing = || PassError::at(op, "expected a launch of a kernel, in place");
+        let launch = LaunchOp::cast(op).ok_or_else(missing)?;
+        let template = self.shared.templates.get(&launch.kernel().name).cloned().ok_or_else(missing)?;
+        let InPlace { targets, old, .. } = self.in_place.remove(&op).ok_or_else(missing)?;
+        let mut operands = Vec::new();
+        for value in op.operands() {
+            operands.push((self.place_of(value, op)?, value.ty().element()));
+        }
+        for (value, (buffer, window)) in op.results().into_iter().zip(targets) {
+            operands.push((Place { buffer, window }, value.ty().element()));
+        }
+        self.launch_on(&template, &operands, &old)
     }
 
     /// Copies what a product cannot read where it is.
@@ -486,8 +504,8 @@ impl Planner<'_> {
         Ok(to)
     }
 
-    /// Results into memory of their own, then the mutations. Returns the memrefs to return.
-    fn finish(&mut self, ret: Op, mutates: &[Option<usize>]) -> Result<Vec<Value>, PassError> {
+    /// Results into memory of their own, then the mutations, those by `later` launches first. Returns the memrefs to return.
+    fn finish(&mut self, ret: Op, mutates: &[Option<usize>], later: &[Op]) -> Result<Vec<Value>, PassError> {
         let mut returned = Vec::new();
         let users: Vec<Value> = (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| ret.operand(i)).collect();
         for (i, value) in users.into_iter().enumerate() {
@@ -497,6 +515,9 @@ impl Planner<'_> {
         let mut writes = Vec::new();
         for (i, target) in mutates.iter().enumerate() {
             let Some(arg) = *target else { continue };
+            if self.in_place.values().any(|launch| launch.targets.iter().any(|(argument, _)| *argument == arg)) {
+                continue;
+            }
             let value = ret.operand(i);
             may_write(ret, value)?;
             let mut place = self.place_of(value, ret)?;
@@ -509,9 +530,14 @@ impl Planner<'_> {
             }
             writes.push((place, arg, value.ty().element()));
         }
-        if !writes.is_empty() {
+        if !writes.is_empty() || !later.is_empty() {
             CommitOp::build(&self.b);
         }
+        for &launch in later.iter().filter(|op| op.is(LaunchOp::NAME)) {
+            self.b.loc = launch.loc();
+            self.launch_in_place(launch)?;
+        }
+        self.b.loc = ret.loc();
         for (place, arg, element) in writes {
             let target = Place { buffer: arg, window: self.buffers[arg].own.clone() };
             if place.buffer == arg && place.window == target.window {

@@ -28,13 +28,16 @@ pub struct Template {
     pub func: Op,
 }
 
+/// A template's function, its operands' windows, and which operands are a result's memory.
+type Question = (Op, Vec<Window>, Vec<(usize, usize)>);
+
 /// The planned kernels of a module.
 pub struct Kernels {
     pub(super) ctx: Ctx,
     /// Body of `module @kernels`.
     pub(super) body: Block,
     /// What became of a template for these windows: equal layers ask again.
-    specialised: HashMap<(Op, Vec<Window>), Specialised>,
+    specialised: HashMap<Question, Specialised>,
     /// From what a kernel computes to its name.
     by_form: HashMap<KernelForm, String>,
     /// Bits of the vectors that code may use.
@@ -60,18 +63,25 @@ impl Kernels {
         Self { ctx, body, specialised: HashMap::new(), by_form: HashMap::new(), names: HashMap::new(), vector_bits }
     }
 
-    /// The kernel of `template` for operands in these windows (arguments, then results).
-    pub fn specialise(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
-        let key = (template.func, windows.to_vec());
+    /// The kernel of `template` for operands in these windows (arguments, then results). Arguments listed in `old`, each with a
+    /// result, are that result's memory: the kernel has no argument of its own for them.
+    pub fn specialise(
+        &mut self,
+        template: &Template,
+        windows: &[Window],
+        old: &[(usize, usize)],
+        loc: Loc,
+    ) -> Result<Specialised, PassError> {
+        let key = (template.func, windows.to_vec(), old.to_vec());
         if let Some(known) = self.specialised.get(&key) {
             return Ok(known.clone());
         }
-        let made = self.made(template, windows, loc)?;
+        let made = self.made(template, windows, old, loc)?;
         self.specialised.insert(key, made.clone());
         Ok(made)
     }
 
-    fn made(&mut self, template: &Template, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+    fn made(&mut self, template: &Template, windows: &[Window], old: &[(usize, usize)], loc: Loc) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         if let Some(op) = anchors::find(block) {
             let plan = match () {
@@ -106,7 +116,7 @@ impl Kernels {
         loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
         let seen = |(i, window)| if is_table(i) { Window::clone(window) } else { loops.window(&operand((i, window))) };
         let new_windows: Vec<Window> = windows.iter().enumerate().map(seen).collect();
-        let func = self.build(template, &loops, &new_windows, 0, loc)?;
+        let func = self.build(template, &loops, &new_windows, old, 0, loc)?;
         Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows, scratch: 0 })
     }
 
@@ -125,14 +135,27 @@ impl Kernels {
         unique
     }
 
-    /// The function for these loops and windows, with `scratch` elements of scratch memory.
-    pub(super) fn build(&self, template: &Template, loops: &Loops, windows: &[Window], scratch: i64, loc: Loc) -> Result<Op, PassError> {
+    /// The function for these loops and windows, with `scratch` elements of scratch memory. `old` as for [`Self::specialise`].
+    pub(super) fn build(
+        &self,
+        template: &Template,
+        loops: &Loops,
+        windows: &[Window],
+        old: &[(usize, usize)],
+        scratch: i64,
+        loc: Loc,
+    ) -> Result<Op, PassError> {
         let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         let terminator = source.terminator().ok_or_else(|| PassError::at(template.func, "a kernel without a return"))?;
         let elements: Vec<Type> = source.args().into_iter().chain(terminator.operands()).map(|v| v.ty().element()).collect();
+        let inputs = source.args().len();
+        let own: Vec<usize> = (0..inputs).filter(|i| old.iter().all(|(merged, _)| merged != i)).collect();
         let types: Vec<Type> = windows
             .iter()
             .zip(&elements)
+            .enumerate()
+            .filter(|(i, _)| *i >= inputs || own.contains(i))
+            .map(|(_, operand)| operand)
             .map(|(window, &element)| Type::memref(&window.sizes, memory_type(element), &window.strides, 0))
             .chain((scratch > 0).then(|| Type::memref(&[scratch], Type::f32(self.ctx), &[1], 0)))
             .collect();
@@ -141,19 +164,20 @@ impl Kernels {
         let reduced: Vec<i64> = loops.reduced.iter().map(|&g| g as i64).collect();
         let attrs = self.kernel_attrs(&loops.sizes, &reduced, types.len(), scratch > 0);
         let (func, body) = outer.func(&template.name, &types, &[], &attrs);
-        let inputs = source.args().len();
 
         let rewrite = Rewrite { template, loops, b: Builder::at_end(body, loc) };
         let args = body.args();
         let mut map: HashMap<Value, Value> = HashMap::new();
-        for (old, &new) in source.args().iter().zip(&args) {
-            let loaded = rewrite.load(new);
-            map.insert(*old, if is_table(*old) { loaded } else { rewrite.cast(loaded, old.ty().element()) });
+        for (i, value) in source.args().into_iter().enumerate() {
+            let merged = old.iter().find(|(argument, _)| *argument == i).map(|(_, result)| own.len() + result);
+            let place = merged.or_else(|| own.iter().position(|argument| *argument == i)).unwrap_or(i);
+            let loaded = rewrite.load(args[place]);
+            map.insert(value, if is_table(value) { loaded } else { rewrite.cast(loaded, value.ty().element()) });
         }
         for op in source.ops().into_iter().filter(|&op| op != terminator) {
             rewrite.clone_op(op, &mut map)?;
         }
-        for (value, &out) in terminator.operands().iter().zip(&args[inputs..]) {
+        for (value, &out) in terminator.operands().iter().zip(&args[own.len()..]) {
             let new = map.get(value).ok_or_else(|| PassError::at(terminator, "a kernel returns a value it does not have"))?;
             rewrite.store(*new, out);
         }

@@ -9,10 +9,12 @@ mod convolution;
 mod domain;
 mod externs;
 mod graph;
+mod in_place;
 mod kernels;
 mod layouts;
 mod memory;
 mod product;
+mod results;
 mod scatter;
 mod views;
 

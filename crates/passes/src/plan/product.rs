@@ -71,7 +71,7 @@ impl Kernels {
         let strategy = Strategy::on(op)?;
         let schedule = problem.as_ref().filter(|_| is_single).and_then(|problem| strategy::schedule(problem, self.vector_bits, strategy));
         let scratch = schedule.as_ref().zip(problem.as_ref()).map_or(0, |(schedule, problem)| schedule.scratch(problem));
-        let func = self.build(template, &loops, &seen, scratch, loc)?;
+        let func = self.build(template, &loops, &seen, &[], scratch, loc)?;
         if let Some(schedule) = schedule {
             ops::MATMUL.set(func, schedule.to_attr(self.ctx));
         }

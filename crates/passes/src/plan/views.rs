@@ -1,7 +1,7 @@
-//! What the view primitives make of a window.
+//! What the view primitives make of a window, and the types of memory.
 
 use dynamlir_dialect::{
-    ir::{Op, Value},
+    ir::{Ctx, Op, Type, Value},
     ops::DynamoOp,
     pass::PassError,
 };
@@ -33,4 +33,19 @@ pub fn block(op: Op, window: &Window, starts: &[i64], sizes: &[i64]) -> std::res
 /// Makes a fault of sizes one of the op that asks.
 pub fn at<T>(op: Op, result: Result<T>) -> std::result::Result<T, PassError> {
     result.map_err(|error: ShapeError| PassError::at(op, error.to_string()))
+}
+
+/// The type of a workspace.
+pub fn workspace_type(ctx: Ctx, bytes: i64) -> Type {
+    Type::memref(&[bytes], Type::int(ctx, 8), &[1], 0)
+}
+
+/// The type of memory that is seen through a window.
+pub fn memref(element: Type, window: &Window) -> Type {
+    Type::memref(&window.sizes, element, &window.strides, window.offset)
+}
+
+/// Bytes of an element.
+pub fn bytes(element: Type) -> i64 {
+    i64::from(element.width().div_ceil(8))
 }

@@ -18,6 +18,9 @@ use crate::anchors::{
 
 /// The decision about an operator whose code has this anchor.
 pub(super) fn decide(call: AtenOp, anchor: Op, target: &Target, choices: &Choices) -> Selection {
+    if call.schema() == "aten.convolution_backward.default" {
+        return gradient(call, target);
+    }
     match DynamoOp::of(anchor) {
         Some(DynamoOp::Matmul(op)) => product(call, op, target, choices),
         Some(DynamoOp::Convolution(op)) => convolution(call, op, target, choices),
@@ -101,6 +104,32 @@ fn convolution(call: AtenOp, op: ConvolutionOp, target: &Target, choices: &Choic
         Some(Question { schema: call.schema(), operands: layouts(call), numbers, followed, work: windows.work(), strategies })
     });
     chosen(decision, expected, ("it is expected to be as fast as the library", "the library is expected to be faster"))
+}
+
+/// A gradient of a convolution, whose code has several convolutions or products.
+///
+/// Measured on one core with vectors of 256 bits against torch 2.15's `oneDNN`, which has no fast code for gradients there. With
+/// wider ones it has.
+fn gradient(call: AtenOp, target: &Target) -> Selection {
+    let bits = target.vector_bits;
+    let suits = |op: Op| match DynamoOp::of(op) {
+        Some(DynamoOp::Convolution(op)) => {
+            let windows = Windows::of(op.op(), &op.input().ty().strides());
+            windows.is_some_and(|windows| op.result().ty().numel() > 1 && is_possible_windows(&windows, bits))
+        }
+        Some(DynamoOp::Matmul(op)) => {
+            let (left, right) = (op.lhs().ty().shape(), op.rhs().ty().shape());
+            let sizes = (left[0], right[1], right[0]);
+            is_possible(Outline { repeats: 1, sizes, dotted: true, followed: false }, bits)
+        }
+        _ => true,
+    };
+    let code_suits = call.op().body().is_some_and(|body| body.ops().into_iter().all(suits));
+    match code_suits {
+        true if target.library_vector_bits < 512 => code("the library has no fast code for gradients of convolutions"),
+        true => library("the library is expected to be faster"),
+        false => library("no code would be as fast"),
+    }
 }
 
 fn heads(op: AttentionOp, target: &Target) -> Selection {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dynamlir_dialect::{
     ir::{Block, Op, Type, Value},
-    ops::{self, DynamoOp, ReduceOp, ScanOp},
+    ops::{self, DynamoOp, FullOp, IotaOp, ReduceOp, ScanOp},
     pass::PassError,
     upstream::{
         bufferization::{MATERIALIZE_IN_DESTINATION, TO_TENSOR},
@@ -80,19 +80,25 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// What the kernel reads and what it writes, as a function type: `dynamo.signature`. An argument is one or the other, and
-    /// the written ones come last.
+    /// What the kernel reads and what it writes, as a function type: `dynamo.signature`. The written ones come last. They may be read as
+    /// well where the kernel computes point by point: then no element is read after it was written.
     pub(super) fn signature(&self, function: Op) -> Result<Type, PassError> {
         let args = function.body().map(Block::args).unwrap_or_default();
         let mut written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
         written.extend(scratch(function));
         let mut loaded = self.ops.iter().filter(|op| op.is(TO_TENSOR)).map(|op| op.operand(0));
         let (reads, writes) = args.split_at(args.len().saturating_sub(written.len()));
-        if !writes.iter().all(|arg| written.contains(arg)) || !loaded.all(|value| reads.contains(&value)) {
+        if !writes.iter().all(|arg| written.contains(arg)) || !(loaded.all(|value| reads.contains(&value)) || self.is_pointwise()) {
             return Err(PassError::at(function, "expected a kernel that writes its last arguments and loads only the others"));
         }
         let types = |values: &[Value]| values.iter().map(|value| value.ty()).collect::<Vec<_>>();
         Ok(Type::function(function.ctx(), &types(reads), &types(writes)))
+    }
+
+    /// Whether each element of the results is made of the same element of what is loaded.
+    fn is_pointwise(&self) -> bool {
+        let fits = |op: &Op| op.is_elementwise() || op.is(FullOp::NAME) || op.is(IotaOp::NAME) || op.is(TO_TENSOR);
+        self.reduced.is_empty() && self.ops.iter().all(fits) && self.escapes.iter().all(|op| self.shape(op.operand(0)) == Shape::Full)
     }
 
     fn check(&self, op: Op) -> Result<(), PassError> {

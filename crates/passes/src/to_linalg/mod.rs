@@ -39,6 +39,7 @@ mod convert;
 mod expand;
 mod kernel;
 mod phases;
+mod philox;
 mod product;
 mod scalar;
 mod scatter;

@@ -87,6 +87,7 @@ fn is_transcendental(op: Op) -> bool {
                 | D::Nextafter(_)
                 | D::Rem(_)
                 | D::Scan(_)
+                | D::Random(_)
         )
     )
 }

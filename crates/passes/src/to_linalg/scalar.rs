@@ -17,7 +17,7 @@ use dynamlir_dialect::{
     },
 };
 
-use super::convert;
+use super::{convert, philox};
 
 /// Float primitives that are one operation.
 fn float_operation(primitive: D) -> Option<&'static str> {
@@ -227,6 +227,7 @@ fn integer(b: Builder, primitive: D, operands: &[Value], ty: Type) -> Option<Val
         (D::Abs(_), &[x]) if is_unsigned(ty) => x,
         // Not `math.absi`, which `convert-math-to-libm` refuses.
         (D::Abs(_), &[x]) => b.maxsi(x, b.subi(b.int(scalar, 0), x)),
+        (D::Random(random), &[key, counter]) => philox::half(b, key, counter, random.half()),
         (D::Not(_), &[x]) => b.xori(x, b.int(scalar, -1)),
         (D::Shl(_), &[x, count]) => {
             // A negative count is a large unsigned one.

@@ -47,16 +47,33 @@ def Dynamo_Dialect : Dialect {
   let dependentDialects = ["::mlir::func::FuncDialect"];
   // What the dialect says on operations of others. `verifyOperationAttribute` and its like check it.
   let discardableAttrs = (ins
-    // Of the module: what kernels are made for, where tensors live, what choices were made for problems, which problems there were.
+    // Of the module: what kernels are made for, where tensors live, what choices were made for problems, which problems there were,
+    // whether random numbers are those that eager draws, how much of what could be given up is kept for backward.
     "::dynamlir::dynamo::TargetAttr":$target, "::mlir::StringAttr":$device,
     "::mlir::DictionaryAttr":$choices, "::mlir::ArrayAttr":$problems,
+    "::mlir::UnitAttr":$eager_random, "::mlir::IntegerAttr":$memory_budget,
     // Of a graph function: what the user gets, of what it is a view, how often results were written, whether numbers are drawn.
     "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs, "::mlir::ArrayAttr":$bases,
     "::mlir::DenseI64ArrayAttr":$versions, "::mlir::UnitAttr":$random,
+    // Which outputs require a gradient, which were made with grad mode off, the function that computes gradients, and how many
+    // of the last outputs are kept for it.
+    "::mlir::DenseI64ArrayAttr":$differentiable, "::mlir::DenseI64ArrayAttr":$without_grad,
+    "::mlir::FlatSymbolRefAttr":$vjp, "::mlir::IntegerAttr":$saved,
+    // How many of its operations that function computes again.
+    "::mlir::IntegerAttr":$recomputed,
+    // How often it is differentiated, and the arguments that its gradients are made of; of an argument of a function that computes
+    // gradients, which argument or tangent of the other it was; of its results, the arguments that give them a history.
+    "::mlir::IntegerAttr":$order, "::mlir::DenseI64ArrayAttr":$primals, "::mlir::IntegerAttr":$primal,
+    "::mlir::DenseI64ArrayAttr":$sources,
+    // Of an operator, which of the entry's random draws it is; of a call, or of an argument in its place, that it gives the keys of them
+    // all; of a function, which of the values that it keeps these keys are.
+    "::mlir::IntegerAttr":$draw, "::mlir::UnitAttr":$keys, "::mlir::IntegerAttr":$kept_keys,
     // Of any function: the symbols in its sizes.
     "::mlir::ArrayAttr":$symbols,
     // Of its arguments, beside their layouts: how often eager counts a write, whether a gradient is wanted.
     "::mlir::IntegerAttr":$version_bumps, "::mlir::UnitAttr":$requires_grad,
+    // Of an argument, the result whose tangent it is; of a result, the argument whose gradient it is.
+    "::mlir::IntegerAttr":$tangent, "::mlir::IntegerAttr":$gradient,
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
@@ -65,6 +82,8 @@ def Dynamo_Dialect : Dialect {
     "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,
     "::mlir::TypeAttr":$signature, "::mlir::UnitAttr":$scratch, "::mlir::DictionaryAttr":$matmul, "::mlir::StringAttr":$choice,
     "::mlir::StringAttr":$unscheduled, "::mlir::UnitAttr":$backward,
+    // Of operations up to 02: the checkpoint that they belong to, of which backward computes them again.
+    "::mlir::IntegerAttr":$recompute,
     // Of an ATen operator with code (02): something point by point follows, that the code can take in.
     "::mlir::UnitAttr":$followed,
     // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; along which

@@ -29,6 +29,9 @@ def Dynamo_AtenOp : Dynamo_Op<"aten"> {
     * `mutates`: operands that the call writes to;
     * `functional`: the schema of the variant that returns what this one writes;
     * `decomposition`: a function with torch's own decomposition of the op;
+    * `vjp`: a function with its derivative: of the operands, the results and
+      the results' tangents (`dynamo.tangent = result`), the gradients of
+      operands (`dynamo.gradient = operand`);
     * `operand_strides`, `result_strides`: the layouts that eager saw, once
       the values are builtin tensors;
     * a body of primitives, at stage 02: what to compute instead of the call.
@@ -50,6 +53,7 @@ def Dynamo_AtenOp : Dynamo_Op<"aten"> {
   let arguments = (ins StrAttr:$schema, Variadic<Dynamo_AnyTensor>:$inputs, ArrayAttr:$args,
       OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<DenseI64ArrayAttr>:$mutates,
       OptionalAttr<StrAttr>:$functional, OptionalAttr<FlatSymbolRefAttr>:$decomposition,
+      OptionalAttr<FlatSymbolRefAttr>:$vjp,
       OptionalAttr<ArrayAttr>:$operand_strides, OptionalAttr<ArrayAttr>:$result_strides,
       UnitAttr:$grad_enabled);
   let results = (outs Variadic<Dynamo_AnyTensor>:$outputs);
@@ -67,6 +71,47 @@ def Dynamo_YieldOp : Dynamo_Op<"yield", [Pure, Terminator, HasParent<"AtenOp">]>
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Where gradients do not go the way of values (stage 01)
+//===----------------------------------------------------------------------===//
+
+def Dynamo_DetachOp : Dynamo_Op<"detach", [Pure, SameOperandsAndResultType]> {
+  let summary = "the same value, through which no gradient goes";
+  let description = [{
+    What `detach()` returns, and what grad mode off makes of a view. `dynamo-decompose` puts its operand in its place.
+
+    ```mlir
+    %d = dynamo.detach %x : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$operand);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+}
+
+def Dynamo_HistoryOp : Dynamo_Op<"history", [Pure, SameOperandsAndResultType]> {
+  let summary = "the value of one tensor with the gradient of another";
+  let description = [{
+    A write with grad mode off changes what a tensor holds and not how it was made:
+
+    ```python
+    y = x * 2
+    with torch.no_grad():
+        y.mul_(3)  # the gradient of x is still 2
+    ```
+
+    Here `old` is what the tensor held, and `value` what it holds now. The gradient of the result is that of `old`; none goes to
+    `value`, which `dynamo-decompose` puts in its place.
+
+    ```mlir
+    %now = dynamo.history %value of %old : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$value, AnyRankedTensor:$old);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$value `of` $old attr-dict `:` type($result)";
 }
 
 def Dynamo_CheckRangeOp : Dynamo_Op<"check_range"> {

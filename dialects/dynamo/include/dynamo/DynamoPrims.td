@@ -213,6 +213,28 @@ def Dynamo_IotaOp : Prim<"iota"> {
   let hasVerifier = 1;
 }
 
+def Dynamo_RandomOp : Prim<"random", [Elementwise, SameOperandsAndResultType]> {
+  let summary = "random bits: a function of a key and a counter";
+  let description = [{
+    Philox4x32-10 (Salmon, Moraes, Dror and Shaw: Parallel random numbers: as
+    easy as 1, 2, 3; 2011). Its counter is the number `counter`, its key the
+    number `key`, both with the low 32 bits first. It makes four words, of
+    which this is one half: `half 0` is the first word and, in the upper 32
+    bits, the second; `half 1` the third and the fourth.
+
+    Equal operands give equal bits: nothing is drawn here. What is new in each
+    call is the key, which `dynamo-decompose` takes from torch's generator.
+
+    ```mlir
+    %bits = dynamo.random %key, %counter half 0 : tensor<4xi64>
+    ```
+  }];
+  let arguments = (ins Dynamo_IndexTensor:$key, Dynamo_IndexTensor:$counter, I64Attr:$half);
+  let results = (outs Dynamo_IndexTensor:$result);
+  let assemblyFormat = "$key `,` $counter `half` $half attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Shape
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,192 @@
+//! Numbers that are known at the call only: floats that change from call to call, and what is read from tensors of one element.
+//!
+//! The program has a `dynamlir.scalars.Number` for one, whose arithmetic is recorded. It counts as a fake: what cannot be done with a
+//! tensor whose contents are not known cannot be done with it. But its class is `float`, it has no attributes that are answered, and C
+//! code is given it only where that does no more than keep it. What looks at its value ends the attempt: the floats that it comes from
+//! are constants from then on, and the frame is captured once more (`run.rs`).
+
+use dynamlir_graph::Line;
+use dynamlir_guards::{Comparison, Guard, SourceId};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyBool, PyFloat, PyInt, PyTuple, PyType},
+};
+
+use crate::{
+    calls::{Keywords, receiver},
+    effects::{Effect, Special},
+    graph_break::{GraphBreak, reason},
+    state::{Capture, Halt, Outcome, Tracked},
+};
+
+/// Methods of containers that keep what they are given.
+const KEEPS: &[&str] = &["__setitem__", "append", "appendleft", "get", "insert", "setdefault"];
+
+impl<'py> Capture<'py> {
+    /// The number that stands for what was found at a source; None where that is no float, or one that has not changed.
+    pub(crate) fn number_at(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let (Some(floats), Ok(float)) = (&self.floats, object.cast_exact::<PyFloat>()) else { return Ok(None) };
+        let place = self.guards.expression(source);
+        if !floats.is_number(&place, float.value()) {
+            return Ok(None);
+        }
+        if let Some(known) = self.tensors.number_of(source) {
+            return Ok(Some(known.bind(self.py).clone()));
+        }
+        let made = self.ask("number", (float, &place)).or_else(|error| self.refused_input(error))?;
+        let (real, number): (Bound<'py, PyAny>, Bound<'py, PyAny>) = made.extract()?;
+        self.guards.add(source, Guard::Type(self.py.get_type::<PyFloat>().into_any().unbind()));
+        self.note_number(&number, &real, source);
+        self.layers.note_unrepeatable();
+        Ok(Some(number))
+    }
+
+    /// Ends the attempt because Python needs the value of a number.
+    pub(crate) fn needs_value<T>(&self, number: &Bound<'py, PyAny>, what: &str) -> Outcome<T> {
+        self.ask("blame", (number,))?;
+        self.break_graph(reason::DATA_DEPENDENT, format!("{what} a number that is known at the call only"))
+    }
+
+    /// As [`Capture::needs_value`], where one of these is a number, or holds one if it is a tuple, list or dict.
+    pub(crate) fn refuse_numbers<'a>(&self, what: &str, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
+    where
+        'py: 'a,
+    {
+        if !self.tensors.has_numbers() {
+            return Ok(());
+        }
+        for value in values {
+            if let Some(number) = self.torch.find_number(value) {
+                return self.needs_value(&number, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the attempt where C code is given a number and does more than keep it.
+    pub(crate) fn refuse_numbers_in_c(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        effect: Effect,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<()> {
+        if !self.tensors.has_numbers() {
+            return Ok(());
+        }
+        let given = || args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
+        let Some(number) = given().find(|value| self.torch.is_number(value)) else { return Ok(()) };
+        let fine = match effect {
+            Effect::Torch => true,
+            Effect::Special(special) => matches!(
+                special,
+                Special::IsInstance
+                    | Special::Type
+                    | Special::Operator(_)
+                    | Special::Sum
+                    | Special::SetAttr
+                    | Special::Itself
+                    | Special::Ignored
+                    | Special::FunctionApply
+            ),
+            Effect::Pure | Effect::MutatesFirst => {
+                let name: String = callable.getattr(intern!(self.py, "__name__")).and_then(|name| name.extract()).unwrap_or_default();
+                let keeps = KEEPS.contains(&name.as_str()) && receiver(callable).is_some_and(|owner| self.torch.is_container(&owner));
+                keeps || self.converts(callable, args, kwargs)
+            }
+            _ => false,
+        };
+        if fine { Ok(()) } else { self.needs_value(number, "C code is given") }
+    }
+
+    /// Whether this is `float(value)` of a number, or of a tensor that one may be read from.
+    pub(crate) fn converts(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
+        let float = self.py.get_type::<PyFloat>();
+        callable.is(&float) && args.len() == 1 && kwargs.is_empty() && self.torch.is_fake(&args[0].object)
+    }
+
+    /// Whether a number may be read from a tensor.
+    pub(crate) fn may_be_read(&self, fake: &Bound<'py, PyAny>) -> Outcome<bool> {
+        Ok(self.ask("may_read", (fake,))?.is_truthy()?)
+    }
+
+    /// Whether a number is an instance of one of these classes: what a float would be.
+    pub(crate) fn number_is_instance(&self, number: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<bool> {
+        if let Ok(classes) = class.cast::<PyTuple>() {
+            for class in classes {
+                if self.number_is_instance(number, &class)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        let metaclass = class.get_type();
+        if !metaclass.is(self.py.get_type::<PyType>()) && !self.torch.is_tensor_class(class) {
+            // It answers as it likes.
+            return self.needs_value(number, "isinstance() of");
+        }
+        Ok(self.py.get_type::<PyFloat>().mro().iter().any(|base| base.is(class)))
+    }
+
+    /// Comparing a float that changes with a constant: what it gives is guarded, not the value. None where it is not such a comparison.
+    pub(crate) fn compare_number(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        const EXACT: i64 = 1 << 53;
+        const OPERATORS: &[(&str, &str, &str)] =
+            &[("lt", "<", ">"), ("le", "<=", ">="), ("eq", "==", "=="), ("ne", "!=", "!="), ("ge", ">=", "<="), ("gt", ">", "<")];
+        let Some((_, straight, turned)) = OPERATORS.iter().find(|(known, _, _)| *known == name) else { return Ok(None) };
+        let (number, operator, constant) = match (self.torch.is_number(&lhs.object), self.torch.is_number(&rhs.object)) {
+            (true, false) => (lhs, *straight, rhs),
+            (false, true) => (rhs, *turned, lhs),
+            _ => return Ok(None),
+        };
+        let with = if let Ok(float) = constant.object.cast_exact::<PyFloat>() {
+            float.value()
+        } else if constant.object.is_exact_instance_of::<PyInt>()
+            && let Ok(whole) = constant.object.extract::<i64>()
+            && (-EXACT..=EXACT).contains(&whole)
+        {
+            constant.object.extract::<f64>()?
+        } else {
+            return Ok(None);
+        };
+        let Some(outcome) = self.guard_comparison(number, operator, with)? else { return Ok(None) };
+        self.guard_value(constant)?;
+        Ok(Some(Tracked::new(PyBool::new(self.py, outcome).to_owned().into_any())))
+    }
+
+    /// What comparing a float that changes with a constant gives now, which is guarded; None where it is computed from others.
+    pub(crate) fn guard_comparison(&self, number: &Tracked<'py>, operator: &'static str, with: f64) -> Outcome<Option<bool>> {
+        let Some((real, source)) = self.real_of(&number.object) else { return Ok(None) };
+        let value: f64 = self.outside(|| real.call_method0("item")?.extract())?;
+        let expected = Comparison { operator, with, outcome: true };
+        let expected = Comparison { outcome: expected.holds(value), ..expected };
+        self.guards.add(source, Guard::Compares(expected));
+        Ok(Some(expected.outcome))
+    }
+
+    /// `lhs is rhs` with a number among them; None if there is none.
+    pub(crate) fn is_same_number(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<bool>> {
+        let (number, other) = match (self.torch.is_number(&lhs.object), self.torch.is_number(&rhs.object)) {
+            (false, false) => return Ok(None),
+            (true, _) => (lhs, rhs),
+            (false, true) => (rhs, lhs),
+        };
+        if self.torch.is_number(&other.object) || other.object.is_exact_instance_of::<PyFloat>() {
+            return self.needs_value(&number.object, "the identity of");
+        }
+        if self.torch.is_primitive(&other.object) {
+            self.guard_value(other)?;
+        }
+        Ok(Some(false))
+    }
+}
+
+/// The same end of an attempt, at the line that has made a number: when results are looked at, no line is run any more.
+pub fn where_it_is_made(halt: Halt, number: &Bound<'_, PyAny>) -> Halt {
+    let made = number.getattr("node").and_then(|node| node.getattr("location")?.extract::<Vec<Line>>());
+    match (halt, made) {
+        (Halt::Break(found), Ok(location)) if !location.is_empty() => Halt::Break(GraphBreak { location, ..found }),
+        (halt, _) => halt,
+    }
+}

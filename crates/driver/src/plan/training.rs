@@ -1,0 +1,111 @@
+//! What an entry says of gradients: which inputs and outputs have some, what is kept for the entry that computes them, and of
+//! that entry what its arguments and results are.
+
+use dynamlir_dialect::{ir::Op, ops};
+use dynamlir_runtime::{Derivative, Output, Plan, Saved, Training};
+
+use super::at;
+use crate::Error;
+
+/// Reads it into the entry's plan, whose outputs have been read. What is kept is none of the user's outputs.
+pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
+    plan.requires_grad = (0..plan.inputs.len()).filter(|input| ops::REQUIRES_GRAD.of_arg(main, *input).is_some()).collect();
+    if let Some(vjp) = ops::VJP.of(main) {
+        let count = ops::SAVED.of(main).and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= plan.outputs.len());
+        let count = count.ok_or_else(|| at(main, format!("'{}' is not a number of outputs", ops::SAVED.name())))?;
+        let kept = plan.outputs.split_off(plan.outputs.len() - count);
+        let user = plan.outputs.len();
+        let saved = |(i, output): (usize, &Output)| {
+            let named = match output {
+                Output::Same(other) if *other >= user => kept.get(other - user),
+                Output::Same(other) => plan.outputs.get(*other),
+                output => Some(output),
+            };
+            match named {
+                Some(Output::Result(result)) => Ok(Saved::Result(*result)),
+                Some(Output::Arg(arg)) => Ok(Saved::Arg(*arg)),
+                _ => Err(at(main, format!("output {} is saved, and is neither a result nor an argument", user + i))),
+            }
+        };
+        let saved = kept.iter().enumerate().map(saved).collect::<Result<_, _>>()?;
+        plan.bases.truncate(user);
+        let primals = ops::PRIMALS.of(main).unwrap_or_default().into_iter().filter_map(|at| usize::try_from(at).ok()).collect();
+        let keys = ops::KEPT_KEYS.of(main).and_then(|at| usize::try_from(at).ok());
+        plan.training = Some(Training { vjp: vjp.name, saved, primals, keys });
+    }
+    // Of what is kept nobody asks.
+    let user = plan.outputs.len();
+    let positions = |attribute: Option<Vec<i64>>| {
+        attribute.unwrap_or_default().into_iter().filter_map(|at| usize::try_from(at).ok()).filter(|at| *at < user).collect()
+    };
+    plan.differentiable = positions(ops::DIFFERENTIABLE.of(main));
+    plan.without_grad = positions(ops::WITHOUT_GRAD.of(main));
+
+    let number = |number: i64| usize::try_from(number).ok();
+    plan.primals = (0..plan.inputs.len()).map(|input| ops::PRIMAL.of_arg(main, input).and_then(number)).collect();
+    plan.keys = (0..plan.inputs.len()).find(|input| ops::KEYS.of_arg(main, *input).is_some());
+    let places = |attribute: Vec<i64>| attribute.into_iter().filter_map(number).collect::<Vec<usize>>();
+    let sources: Vec<_> = (0..plan.results.len()).map(|result| ops::SOURCES.of_result(main, result).map(places)).collect();
+    if sources.iter().any(Option::is_some) {
+        plan.sources = Some(sources.into_iter().map(Option::unwrap_or_default).collect());
+    }
+    let tangents: Vec<_> = (0..plan.inputs.len()).map(|input| ops::TANGENT.of_arg(main, input).and_then(number)).collect();
+    let gradients: Option<Vec<usize>> =
+        (0..plan.results.len()).map(|result| ops::GRADIENT.of_result(main, result).and_then(number)).collect();
+    if tangents.iter().any(Option::is_some) {
+        let gradients = gradients.ok_or_else(|| at(main, "it takes tangents, but not all of its results are gradients"))?;
+        plan.derivative = Some(Derivative { tangents, gradients, depends: None });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dynamlir_dialect::{Session, context::module_op, program::entries};
+
+    const TEXT: &str = r"module {
+  func.func @main(%x: memref<4xf32> {dynamo.requires_grad}, %w: memref<4xf32>) -> (memref<4xf32>, memref<4xf32>)
+      attributes {dynamo.entry, dynamo.vjp = @main_vjp, dynamo.saved = 3 : i64, dynamo.primals = array<i64: 0>, dynamo.differentiable = array<i64: 0>,
+                  dynamo.without_grad = array<i64: 1>, dynamo.bases = [unit, unit, unit, unit, unit],
+                  dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<arg_view 1, [4], [1], 0>,
+                                    #dynamo.output<same 0>, #dynamo.output<result 1>, #dynamo.output<arg 1>]} {
+    %0 = dynamo.output_buffer : memref<4xf32>
+    %1 = dynamo.output_buffer : memref<4xf32>
+    return %0, %1 : memref<4xf32>, memref<4xf32>
+  }
+  func.func @main_vjp(%y: memref<4xf32>, %s: memref<4xf32>, %w: memref<4xf32>, %t: memref<4xf32> {dynamo.tangent = 0 : i64})
+      -> (memref<4xf32> {dynamo.gradient = 0 : i64}) attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+    %0 = dynamo.output_buffer : memref<4xf32>
+    return %0 : memref<4xf32>
+  }
+}";
+
+    fn plans(text: &str) -> Result<Vec<Plan>, Error> {
+        let session = Session::new();
+        let module = session.parse(text)?;
+        entries(module_op(&module)).into_iter().map(|entry| crate::plan::read(module_op(&module), entry)).collect()
+    }
+
+    #[test]
+    fn what_is_kept_is_no_output() {
+        let plans = plans(TEXT).expect("reads");
+        let [main, vjp] = &plans[..] else { panic!("{plans:?}") };
+        assert_eq!((main.outputs.len(), main.bases.len()), (2, 2));
+        let saved = vec![Saved::Result(0), Saved::Result(1), Saved::Arg(1)];
+        assert_eq!(main.training, Some(Training { vjp: "main_vjp".into(), saved, primals: vec![0], keys: None }));
+        assert_eq!((&main.requires_grad[..], &main.differentiable[..], &main.without_grad[..]), (&[0][..], &[0][..], &[1][..]));
+        let derivative = vjp.derivative.as_ref().expect("is a derivative");
+        assert_eq!(derivative.tangents, [None, None, None, Some(0)]);
+        assert_eq!((&derivative.gradients[..], &main.derivative), (&[0][..], &None));
+    }
+
+    #[test]
+    fn only_results_and_arguments_are_kept() {
+        let error = |from: &str, to: &str| plans(&TEXT.replace(from, to)).expect_err("is refused").to_string();
+        let kept = error("#dynamo.output<same 0>", "#dynamo.output<same 1>");
+        assert!(kept.contains("output 2 is saved, and is neither a result nor an argument"), "{kept}");
+        let gradients = error("{dynamo.gradient = 0 : i64}", "");
+        assert!(gradients.contains("not all of its results are gradients"), "{gradients}");
+    }
+}

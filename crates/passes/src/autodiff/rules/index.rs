@@ -1,0 +1,87 @@
+//! Reading by index: what was read several times gets the sum of the gradients.
+
+use super::{Row, first};
+use crate::autodiff::{
+    at::At,
+    aten::{Arg, args},
+};
+
+/// The rules of this file.
+pub const TABLE: &[Row] = &[
+    first("aten.embedding.default", embedding),
+    first("aten.index_select.default", index_select),
+    first("aten.index.Tensor", index),
+    first("aten.gather.default", gather),
+    first("aten.scatter_add.default", scatter_add),
+    first("aten.index_add.default", index_add),
+    first("aten.masked_scatter.default", masked_scatter),
+];
+
+fn embedding(r: &mut At) -> Option<()> {
+    let (g, w, indices) = (r.g()?, r.tensor(0)?, r.tensor(1)?);
+    // Gradients that are sparse are for eager.
+    if r.c()?.bool(4)? {
+        return None;
+    }
+    let (padding, scaled) = (r.c()?.arg(2)?, r.c()?.arg(3)?);
+    let rows = w.ty().shape()[0];
+    r.give(0, r.a.one("aten.embedding_dense_backward.default", args![g, indices, rows, padding, scaled], w.ty()))
+}
+
+fn index_select(r: &mut At) -> Option<()> {
+    let (g, x, dim, index) = (r.g()?, r.tensor(0)?, r.c()?.arg(1)?, r.tensor(2)?);
+    r.give(0, r.a.one("aten.index_add.default", args![r.a.zeros(x), dim, index, g, 1_i64], x.ty()))
+}
+
+fn index(r: &mut At) -> Option<()> {
+    let (g, x, indices) = (r.g()?, r.tensor(0)?, r.c()?.opt_tensors(1)?);
+    r.give(0, r.a.one("aten.index_put.default", args![r.a.zeros(x), Arg::Optionals(indices), g, true], x.ty()))
+}
+
+fn gather(r: &mut At) -> Option<()> {
+    let (g, x, dim, index) = (r.g()?, r.tensor(0)?, r.c()?.arg(1)?, r.tensor(2)?);
+    // Gradients that are sparse are for eager.
+    if r.c()?.bool(3)? {
+        return None;
+    }
+    r.give(0, r.a.one("aten.scatter_add.default", args![r.a.zeros(x), dim, index, g], x.ty()))
+}
+
+fn scatter_add(r: &mut At) -> Option<()> {
+    let (g, dim, index, source) = (r.g()?, r.c()?.arg(1)?, r.tensor(2)?, r.tensor(3)?);
+    if r.needs(0) {
+        r.give(0, g)?;
+    }
+    if r.needs(3) {
+        // More may be given than is written.
+        if index.ty().shape() != source.ty().shape() {
+            return None;
+        }
+        r.give(3, r.a.one("aten.gather.default", args![g, dim, index, false], source.ty()))?;
+    }
+    Some(())
+}
+
+fn index_add(r: &mut At) -> Option<()> {
+    let (g, dim, index, source, alpha) = (r.g()?, r.c()?.arg(1)?, r.tensor(2)?, r.tensor(3)?, r.c()?.scalar(4)?);
+    if r.needs(0) {
+        r.give(0, g)?;
+    }
+    if r.needs(3) {
+        if source.ty().rank() == 0 || g.ty().rank() != source.ty().rank() {
+            return None;
+        }
+        let read = r.a.one("aten.index_select.default", args![g, dim, index], source.ty());
+        r.give(3, r.a.scale(read, alpha))?;
+    }
+    Some(())
+}
+
+/// Of the source, only what was written to: none of it where nothing is known of the mask.
+fn masked_scatter(r: &mut At) -> Option<()> {
+    let (g, mask) = (r.g()?, r.tensor(1)?);
+    if r.needs(2) {
+        return None;
+    }
+    r.give_broadcast(0, r.a.zero_where(g, mask))
+}

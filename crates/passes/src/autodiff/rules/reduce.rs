@@ -1,0 +1,161 @@
+//! Reductions: the gradient goes to all that was combined, to each as much as it counts for.
+
+use dynamlir_dialect::ir::{Type, Value};
+
+use super::{Row, all, first};
+use crate::{
+    autodiff::{
+        at::At,
+        aten::{Arg, Aten, args, reduced},
+    },
+    decompose::Call,
+};
+
+/// The rules of this file.
+pub const TABLE: &[Row] = &[
+    first("aten.sum.default", |r| sum(r, None)),
+    first("aten.sum.dim_IntList", |r| sum(r, Some(1))),
+    first("aten.mean.default", |r| mean(r, None)),
+    first("aten.mean.dim", |r| mean(r, Some(1))),
+    first("aten.var.correction", variance),
+    first("aten.std.correction", deviation),
+    all("aten.var_mean.correction", variance_and_mean),
+    first("aten.amax.default", |r| extremum(r, Some(1))),
+    first("aten.amin.default", |r| extremum(r, Some(1))),
+    first("aten.max.default", |r| extremum(r, None)),
+    first("aten.min.default", |r| extremum(r, None)),
+    first("aten.max.dim", selected),
+    first("aten.min.dim", selected),
+    first("aten.cumsum.default", cumsum),
+    first("aten.logsumexp.default", logsumexp),
+    first("aten.linalg_vector_norm.default", norm),
+];
+
+/// Along which dimensions of `x` a call reduces.
+fn dims(c: &Call, at: Option<usize>, x: Value) -> Option<Vec<i64>> {
+    let rank = x.ty().rank();
+    at.map_or_else(|| Some((0..rank as i64).collect()), |i| c.dims(i, rank))
+}
+
+/// What was reduced to `reduced`, in each place of `x` again.
+fn spread(a: &Aten, reduced: Value, x: Value, dims: &[i64]) -> Value {
+    a.e.broadcast_to(kept(a, reduced, x, dims), &x.ty().shape())
+}
+
+/// With 1 in the place of each dimension that was reduced.
+fn kept(a: &Aten, value: Value, x: Value, dims: &[i64]) -> Value {
+    a.e.reshape(value, &reduced(&x.ty().shape(), dims, true))
+}
+
+fn sum(r: &mut At, at: Option<usize>) -> Option<()> {
+    let (g, x) = (r.g()?, r.tensor(0)?);
+    let dims = dims(r.c()?, at, x)?;
+    r.give(0, spread(&r.a, r.a.cast(g, x.ty().element()), x, &dims))
+}
+
+fn mean(r: &mut At, at: Option<usize>) -> Option<()> {
+    let (g, x) = (r.g()?, r.tensor(0)?);
+    let dims = dims(r.c()?, at, x)?;
+    let share = r.a.scalar("aten.div.Scalar", g, count(x, &dims));
+    r.give(0, spread(&r.a, r.a.cast(share, x.ty().element()), x, &dims))
+}
+
+fn count(x: Value, dims: &[i64]) -> i64 {
+    dims.iter().map(|&d| x.ty().shape()[d as usize]).product()
+}
+
+/// `2 / (n - correction) · g · (self - mean)`; None where there are no degrees of freedom.
+fn variance_gradient(r: &At, g: Value) -> Option<Value> {
+    let (x, a) = (r.tensor(0)?, r.a);
+    let dims = dims(r.c()?, Some(1), x)?;
+    let freedom = count(x, &dims) as f64 - if r.c()?.is_none(2) { 1.0 } else { r.c()?.float(2)? };
+    if freedom <= 0.0 {
+        return None;
+    }
+    let shape = reduced(&x.ty().shape(), &dims, true);
+    let mean = a.one("aten.mean.dim", args![x, dims.clone(), true, Arg::None], Type::tensor(&shape, x.ty().element()));
+    let scaled = a.scale(kept(&a, g, x, &dims), 2.0 / freedom);
+    Some(a.mul(a.sub(x, mean), scaled))
+}
+
+fn variance(r: &mut At) -> Option<()> {
+    let gradient = variance_gradient(r, r.g()?)?;
+    r.give(0, gradient)
+}
+
+/// `g / (2 · result)`, 0 where the result is 0, as the gradient of the variance.
+fn deviation(r: &mut At) -> Option<()> {
+    let (g, y, a) = (r.g()?, r.out(0), r.a);
+    let quotient = a.div(g, a.scale(y, 2_i64));
+    let gradient = variance_gradient(r, a.zero_where(quotient, a.compare("aten.eq.Scalar", y, 0_i64)))?;
+    r.give(0, gradient)
+}
+
+fn variance_and_mean(r: &mut At) -> Option<()> {
+    if let Some(g) = r.gradient(0) {
+        let gradient = variance_gradient(r, g)?;
+        r.give(0, gradient)?;
+    }
+    if let Some(g) = r.gradient(1) {
+        let x = r.tensor(0)?;
+        let dims = dims(r.c()?, Some(1), x)?;
+        let share = r.a.scalar("aten.div.Scalar", g, count(x, &dims));
+        r.give(0, spread(&r.a, share, x, &dims))?;
+    }
+    Some(())
+}
+
+/// Those that are the result share the gradient evenly.
+fn extremum(r: &mut At, at: Option<usize>) -> Option<()> {
+    let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
+    let dims = dims(r.c()?, at, x)?;
+    let is_one = a.compare_with("aten.eq.Tensor", x, kept(&a, r.out(0), x, &dims));
+    let is_one = a.cast(is_one, x.ty().element());
+    let share = a.div(kept(&a, g, x, &dims), a.sum(is_one, &dims, true));
+    r.give(0, a.mul(is_one, share))
+}
+
+/// The gradient goes to the element of which the second result is the index.
+fn selected(r: &mut At) -> Option<()> {
+    let (g, x, e) = (r.g()?, r.tensor(0)?, r.a.e);
+    let shape = x.ty().shape();
+    if shape.is_empty() {
+        return r.give(0, g);
+    }
+    let dim = r.c()?.dim(1, shape.len())?;
+    let (g, index) = (spread(&r.a, g, x, &[dim]), spread(&r.a, r.out(1), x, &[dim]));
+    let is_one = e.eq(e.iota(&shape, usize::try_from(dim).ok()?), index);
+    r.give(0, e.select(is_one, g, r.a.zeros(x)))
+}
+
+/// Each element is in all sums from its own on.
+fn cumsum(r: &mut At) -> Option<()> {
+    let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
+    let g = a.cast(g, x.ty().element());
+    if g.ty().rank() == 0 {
+        return r.give(0, g);
+    }
+    let dims = [r.c()?.dim(1, g.ty().rank())?];
+    let sums = a.one("aten.cumsum.default", args![a.e.reverse(g, &dims), dims[0], Arg::None], g.ty());
+    r.give(0, a.e.reverse(sums, &dims))
+}
+
+/// `g · exp(self - result)`.
+fn logsumexp(r: &mut At) -> Option<()> {
+    let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
+    let dims = dims(r.c()?, Some(1), x)?;
+    let difference = a.sub(x, kept(&a, r.out(0), x, &dims));
+    r.give(0, a.mul(a.unary("aten.exp.default", difference), kept(&a, g, x, &dims)))
+}
+
+/// Of order 2: `g · (self / result)`, 0 where the result is 0.
+fn norm(r: &mut At) -> Option<()> {
+    let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
+    if r.c()?.float(1)? != 2.0 || x.ty().element() != g.ty().element() {
+        return None;
+    }
+    let dims = dims(r.c()?, Some(2), x)?;
+    let (g, y) = (kept(&a, g, x, &dims), kept(&a, r.out(0), x, &dims));
+    let direction = a.zero_where(a.div(x, y), a.compare("aten.eq.Scalar", y, 0_i64));
+    r.give(0, a.mul(direction, g))
+}

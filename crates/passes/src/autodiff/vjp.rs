@@ -1,0 +1,81 @@
+//! `vjp = @f`: a derivative that was recorded from torch's own formula, copied to where it is needed.
+//!
+//! ```mlir
+//! %1 = dynamo.aten "mine.swirl.default"(%x) … {vjp = @swirl_vjp, …}
+//!
+//! func.func private @swirl_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0})
+//!     -> (tensor<4xf32> {dynamo.gradient = 0}) { … }
+//! ```
+//! `@f` takes the operands, the results and tangents. It is copied, because its operations are differentiated in their turn where
+//! second derivatives are asked for. Recorded with grad mode off throughout, as a backward pass is, they count as recorded with it on.
+
+use std::collections::HashMap;
+
+use super::{aten::Aten, walk::Walk};
+use dynamlir_dialect::{
+    ir::{Attr, Block, Op, Value},
+    ops::{self, AtenOp},
+    pass::{PassError, PassResult},
+};
+
+/// Adds the gradients of the operands of a call by the function that it names.
+pub fn apply(walk: &mut Walk, call: AtenOp, emit: Aten) -> PassResult {
+    let op = call.op();
+    let name = call.vjp().map(|symbol| symbol.name).unwrap_or_default();
+    let wrong = |message: &str| PassError::at(op, format!("@{name} is not the derivative of {}: {message}", call.schema()));
+    let function = walk.functions.get(&name).copied().ok_or_else(|| wrong("there is no such function"))?;
+    let (Some(body), Some(exit)) = (function.body(), function.body().and_then(Block::terminator)) else {
+        return Err(wrong("it has no body"));
+    };
+    let known: Vec<Value> = op.operands().into_iter().chain(op.results()).collect();
+    let mut tangents = known.iter().copied();
+    let mut values: HashMap<Value, Value> = HashMap::new();
+    let mut reached = false;
+    for (index, argument) in body.args().into_iter().enumerate() {
+        let given = match ops::TANGENT.of_arg(function, index) {
+            None => tangents.next().ok_or_else(|| wrong("it takes more than operands, results and tangents"))?,
+            Some(result) => {
+                let result = usize::try_from(result).ok().and_then(|result| op.results().get(result).copied());
+                let result = result.ok_or_else(|| wrong("it takes the tangent of a result that there is not"))?;
+                let gradient = walk.gradient(result);
+                reached |= gradient.is_some();
+                gradient.unwrap_or_else(|| emit.zeros(result))
+            }
+        };
+        if given.ty() != argument.ty() {
+            return Err(wrong(&format!("argument {index} is {}, not {}", argument.ty(), given.ty())));
+        }
+        values.insert(argument, given);
+    }
+    if !reached {
+        return Ok(());
+    }
+    copy(body, exit, emit, &mut values);
+    for (index, gradient) in exit.operands().into_iter().enumerate() {
+        let operand = ops::GRADIENT.of_result(function, index).and_then(|operand| usize::try_from(operand).ok());
+        let operand = operand.filter(|&operand| operand < op.num_operands());
+        let operand = op.operand(operand.ok_or_else(|| wrong(&format!("result {index} is no operand's gradient")))?);
+        let gradient = values.get(&gradient).copied().unwrap_or(gradient);
+        if gradient.ty() != operand.ty() {
+            return Err(wrong(&format!("result {index} is {}, the operand {}", gradient.ty(), operand.ty())));
+        }
+        walk.add(operand, gradient);
+    }
+    Ok(())
+}
+
+fn copy(body: Block, exit: Op, emit: Aten, values: &mut HashMap<Value, Value>) {
+    let inner: Vec<Op> = body.ops().into_iter().filter(|op| *op != exit).collect();
+    let is_recorded = inner.iter().filter_map(|op| AtenOp::cast(*op)).any(AtenOp::grad_enabled);
+    for op in inner {
+        let operands: Vec<_> = op.operands().into_iter().map(|value| values.get(&value).copied().unwrap_or(value)).collect();
+        let results: Vec<_> = op.results().iter().map(|result| result.ty()).collect();
+        let attrs = op.attrs();
+        let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
+        if !is_recorded && op.is(AtenOp::NAME) {
+            attrs.push(("grad_enabled", Attr::unit(op.ctx())));
+        }
+        let copied = emit.b.op(&op.name(), &operands, &results, &attrs);
+        values.extend(op.results().into_iter().zip(copied.results()));
+    }
+}

@@ -1,0 +1,296 @@
+//! Random numbers: each operator draws a key ([`seeds`](super::seeds)) and computes the rest from it, so that its numbers fuse with
+//! what uses them, and are computed again in the backward.
+//!
+//! Before: `%m = dynamo.aten "aten.bernoulli.p"(%x) args [#dynamo.operand<0>, 0.5, unit] : (tensor<4xf32>) -> tensor<4xf32>`
+//! After:
+//! ```mlir
+//! %key = dynamo.aten "aten.randint.low"() …             // one for all operators of the function
+//! %bits = dynamo.random %keys, %counter half 0 : tensor<4xi64>   // %counter: the index of the element, in row-major order
+//! %word = dynamo.and %bits, %mask                        // 32 bits
+//! %hit = dynamo.compare lt %word, %threshold             // p · 2^32
+//! %m = dynamo.convert %hit : tensor<4xi1> -> tensor<4xf32>
+//! ```
+//!
+//! Numbers are not eager's, but have its distributions, and its resolution: 24 bits of `f32`, 11 of `f16`, 8 of `bf16`; `f64` has 52
+//! instead of 53. Declined, so that eager's operator draws: an own generator, `dynamo.eager_random` on the module,
+//! tensors on a device, arguments that eager refuses, ranges of integers beyond 31 bits.
+
+use std::f64::consts::PI;
+
+use dynamlir_dialect::{
+    ir::{Type, Value},
+    ops::AtenOp,
+};
+
+use super::{
+    Call, Lowering,
+    nn::leaky,
+    promote::{broadcasts, fits, wide},
+    random_bits::{Bits, digits, logarithm},
+};
+use crate::emit::Scalar;
+
+/// Parts of the names of operators that draw numbers, with or without a lowering.
+const DRAWING: &[&str] = &[
+    "bernoulli",
+    "binomial",
+    "cauchy",
+    "dirichlet",
+    "dropout",
+    "exponential",
+    "gamma",
+    "geometric",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rrelu",
+    "uniform",
+];
+
+/// Whether another call of an operator may give other results: one that draws numbers, or that nobody here knows.
+pub fn may_draw(call: AtenOp) -> bool {
+    let schema = call.schema();
+    let Some(name) = schema.strip_prefix("aten.") else { return true };
+    // Attention draws where it is given a probability.
+    let is_probable = || call.args().iter().any(|arg| arg.as_f64().is_some_and(|number| number != 0.0));
+    DRAWING.iter().any(|part| name.contains(part)) || name.contains("scaled_dot_product") && is_probable()
+}
+
+/// Schema and lowering.
+pub const TABLE: &[(&str, Lowering)] = &[
+    ("aten.bernoulli.Tensor", |c| bernoulli_of(c, c.tensor(1)?, 2)),
+    ("aten.bernoulli.default", |c| bernoulli_of(c, c.tensor(0)?, 1)),
+    ("aten.bernoulli.p", bernoulli),
+    ("aten.cauchy.default", cauchy),
+    ("aten.dropout.default", dropout),
+    ("aten.exponential.default", exponential),
+    ("aten.geometric.default", geometric),
+    ("aten.log_normal.default", log_normal),
+    ("aten.native_dropout.default", dropout),
+    ("aten.normal.Tensor_Tensor", |c| normal(c, &Parameter::Tensor(c.tensor(0)?), &Parameter::Tensor(c.tensor(1)?), 2)),
+    ("aten.normal.Tensor_float", |c| normal(c, &Parameter::Tensor(c.tensor(0)?), &Parameter::Number(c.float(1)?), 2)),
+    ("aten.normal.float_Tensor", |c| normal(c, &Parameter::Number(c.float(0)?), &Parameter::Tensor(c.tensor(1)?), 2)),
+    ("aten.normal.float_float", |c| normal(c, &Parameter::Number(c.float(0)?), &Parameter::Number(c.float(1)?), 3)),
+    ("aten.normal_functional.default", |c| normal(c, &Parameter::Number(c.float(1)?), &Parameter::Number(c.float(2)?), 3)),
+    ("aten.rand.default", |c| uniform(c, 0.0, 1.0)),
+    ("aten.rand_like.default", |c| uniform(c, 0.0, 1.0)),
+    ("aten.randint.default", |c| integers(c, 0, c.int(0)?)),
+    ("aten.randint.low", |c| integers(c, c.int(0)?, c.int(1)?)),
+    ("aten.randint_like.default", |c| integers(c, 0, c.int(1)?)),
+    ("aten.randint_like.low_dtype", |c| integers(c, c.int(1)?, c.int(2)?)),
+    ("aten.randn.default", |c| normal(c, &Parameter::Number(0.0), &Parameter::Number(1.0), usize::MAX)),
+    ("aten.randn_like.default", |c| normal(c, &Parameter::Number(0.0), &Parameter::Number(1.0), usize::MAX)),
+    ("aten.random.default", |c| own(c, 1).and_then(|()| all_integers(c))),
+    ("aten.random.from", |c| own(c, 3).and_then(|()| integers(c, c.int(1)?, c.int(2)?))),
+    ("aten.random.to", |c| own(c, 2).and_then(|()| integers(c, 0, c.int(1)?))),
+    ("aten.rrelu_with_noise.default", rrelu),
+    ("aten.rrelu_with_noise_functional.default", rrelu),
+    ("aten.uniform.default", |c| own(c, 3).and_then(|()| uniform(c, c.float(1)?, c.float(2)?))),
+];
+
+/// Whether numbers are drawn here: from the default generator, which argument `i` does not say otherwise.
+fn own(c: &Call, generator: usize) -> Option<()> {
+    (!c.eager_random && c.is_none(generator)).then_some(())
+}
+
+/// What the numbers of a float result are made of, and a result of no elements at once.
+fn floats(c: &Call, make: impl FnOnce(&Bits, Type) -> Option<Value>) -> Option<Vec<Value>> {
+    let ty = c.result_type(0);
+    let element = ty.element();
+    if c.eager_random || !element.is_float() {
+        return None;
+    }
+    if ty.numel() == 0 {
+        return Some(vec![c.e.full(&ty.shape(), element, 0.0)]);
+    }
+    let value = make(&Bits::draw(c.e, &ty.shape()), element)?;
+    Some(vec![c.e.convert(value, element)])
+}
+
+fn uniform(c: &Call, from: f64, to: f64) -> Option<Vec<Value>> {
+    (from.is_finite() && to.is_finite() && from <= to).then_some(())?;
+    floats(c, |bits, element| {
+        let (e, x) = (c.e, bits.uniform(element));
+        let x = if to - from == 1.0 { x } else { e.mul(x, e.full_like(x, to - from)) };
+        Some(if from == 0.0 { x } else { e.add(x, e.full_like(x, from)) })
+    })
+}
+
+/// A mean or a standard deviation.
+enum Parameter {
+    Number(f64),
+    Tensor(Value),
+}
+
+impl Parameter {
+    fn like(&self, c: &Call, x: Value) -> Value {
+        match *self {
+            Self::Number(number) => c.e.full_like(x, number),
+            Self::Tensor(tensor) => c.e.broadcast_to(c.e.convert(tensor, x.ty().element()), &x.ty().shape()),
+        }
+    }
+}
+
+fn normal(c: &Call, mean: &Parameter, deviation: &Parameter, generator: usize) -> Option<Vec<Value>> {
+    own(c, generator)?;
+    let to = c.result_shape(0);
+    for parameter in [mean, deviation] {
+        if let Parameter::Tensor(tensor) = parameter {
+            (tensor.ty().element().is_float() && broadcasts(&tensor.ty().shape(), &to)).then_some(())?;
+        }
+    }
+    match *deviation {
+        Parameter::Number(number) if number.is_nan() || number < 0.0 => return None,
+        Parameter::Tensor(tensor) if tensor.ty().numel() > 0 => {
+            let tensor = c.e.convert(tensor, wide(tensor.ty().element()));
+            demand(c, c.e.ge(tensor, c.e.full_like(tensor, 0.0)), "a standard deviation is negative");
+        }
+        _ => {}
+    }
+    floats(c, |bits, element| {
+        let x = bits.normal(element);
+        let is = |parameter: &Parameter, what: f64| matches!(parameter, Parameter::Number(number) if *number == what);
+        let x = if is(deviation, 1.0) { x } else { c.e.mul(x, deviation.like(c, x)) };
+        Some(if is(mean, 0.0) { x } else { c.e.add(x, mean.like(c, x)) })
+    })
+}
+
+/// Fails before anything is written unless the condition holds everywhere, so that eager can raise.
+fn demand(c: &Call, condition: Value, what: &str) {
+    let broken = c.e.convert(c.e.not(condition), Type::int(c.e.ctx(), 64));
+    let dims: Vec<i64> = (0..broken.ty().rank() as i64).collect();
+    c.e.check_range(c.e.reduce("max", broken, &dims, false), 0, 1, &format!("{}: {what}", c.schema()));
+}
+
+/// 1 with the probability that a tensor says, which is checked.
+fn bernoulli_of(c: &Call, p: Value, generator: usize) -> Option<Vec<Value>> {
+    own(c, generator)?;
+    let ty = c.result_type(0);
+    (p.ty().element().is_float() && p.ty().numel() > 0 && ty.numel() > 0).then_some(())?;
+    broadcasts(&p.ty().shape(), &ty.shape()).then_some(())?;
+    let p = c.e.convert(p, wide(p.ty().element()));
+    demand(c, c.e.and(c.e.ge(p, c.e.full_like(p, 0.0)), c.e.le(p, c.e.full_like(p, 1.0))), "a probability is not between 0 and 1");
+    let p = c.e.broadcast_to(p, &ty.shape());
+    let hit = c.e.lt(Bits::draw(c.e, &ty.shape()).uniform(p.ty().element()), p);
+    Some(vec![c.e.convert(hit, ty.element())])
+}
+
+/// 1 with a probability that is the same for all.
+fn bernoulli(c: &Call) -> Option<Vec<Value>> {
+    own(c, 2)?;
+    let (ty, p) = (c.result_type(0), c.float(1).filter(|p| (0.0..=1.0).contains(p))?);
+    if ty.numel() == 0 {
+        return Some(vec![c.e.full(&ty.shape(), ty.element(), 0)]);
+    }
+    Some(vec![c.e.convert(Bits::draw(c.e, &ty.shape()).hits(p), ty.element())])
+}
+
+/// In inference the operand itself and a mask of ones. A missing flag means training.
+fn dropout(c: &Call) -> Option<Vec<Value>> {
+    let (x, e) = (c.tensor(0)?, c.e);
+    let (shape, element) = (x.ty().shape(), x.ty().element());
+    let given = if !c.is_none(2) && !c.bool(2)? || x.ty().numel() == 0 {
+        [x, e.full(&shape, e.bool_type(), true)]
+    } else {
+        let p = c.float(1).filter(|p| (0.0..=1.0).contains(p) && element.is_float() && !c.eager_random)?;
+        let mask = Bits::draw(c.e, &shape).hits(1.0 - p);
+        let wide = e.convert(x, wide(element));
+        let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
+        let kept = e.mul(e.mul(wide, e.convert(mask, wide.ty().element())), e.full_like(wide, scale));
+        [e.convert(kept, element), mask]
+    };
+    Some(given.into_iter().take(c.op.num_results()).collect())
+}
+
+/// In inference the slope is the middle of the interval and the noise stays; in training it is uniform in the interval.
+fn rrelu(c: &Call) -> Option<Vec<Value>> {
+    let (x, noise, e) = (c.tensor(0)?, c.tensor(1)?, c.e);
+    let (lower, upper) = (c.float(2)?, c.float(3)?);
+    let element = x.ty().element();
+    let value = e.convert(x, wide(element));
+    let (out, noise) = if c.bool(4)? && x.ty().numel() > 0 {
+        own(c, 5)?;
+        (element.is_float() && lower.is_finite() && upper.is_finite() && lower <= upper).then_some(())?;
+        let uniform = Bits::draw(c.e, &x.ty().shape()).uniform(element);
+        let slope = e.add(e.mul(uniform, e.full_like(uniform, upper - lower)), e.full_like(uniform, lower));
+        let slope = e.convert(e.convert(slope, element), slope.ty().element());
+        let below = e.le(value, e.full_like(value, 0.0));
+        (e.select(below, e.mul(value, slope), value), e.select(below, slope, e.full_like(slope, 1.0)))
+    } else {
+        (leaky(c, value, e.full_like(value, f64::midpoint(lower, upper))), noise)
+    };
+    Some([e.convert(out, element), e.convert(noise, element)].into_iter().take(c.op.num_results()).collect())
+}
+
+/// Integers from `low` up to `high`, which is excluded, by multiplication of a random word and a shift.
+fn integers(c: &Call, low: i64, high: i64) -> Option<Vec<Value>> {
+    let (ty, e) = (c.result_type(0), c.e);
+    let element = ty.element();
+    let range = high.checked_sub(low).filter(|range| (1..=1 << 31).contains(range) && !c.eager_random)?;
+    let last = high - 1;
+    let is_exact = |value: i64| match () {
+        () if element.is_float() => value.unsigned_abs() <= 1 << digits(element).min(24),
+        () if element.is_bool() => (0..=1).contains(&value),
+        () => fits(Scalar::Int(value), element),
+    };
+    (is_exact(low) && is_exact(last)).then_some(())?;
+    if ty.numel() == 0 {
+        return Some(vec![e.full(&ty.shape(), element, 0)]);
+    }
+    let word = Bits::draw(c.e, &ty.shape()).take(0, 0, 32);
+    let value = e.shr(e.mul(word, e.full_like(word, range)), e.full_like(word, 32));
+    let value = if low == 0 { value } else { e.add(value, e.full_like(value, low)) };
+    Some(vec![e.convert(value, element)])
+}
+
+/// All that an integer type has from 0 on, or all that a float counts exactly.
+fn all_integers(c: &Call) -> Option<Vec<Value>> {
+    let ty = c.result_type(0);
+    let element = ty.element();
+    match (element.is_float(), element.width()) {
+        (true, 16 | 32) => integers(c, 0, (1 << digits(element)) + 1),
+        (false, 64) if ty.numel() > 0 => Some(vec![Bits::draw(c.e, &ty.shape()).take(0, 0, 63)]),
+        (false, 1) => integers(c, 0, 2),
+        (false, width @ (8 | 16 | 32)) => integers(c, 0, 1 << if element.is_unsigned() { width } else { width - 1 }),
+        _ => None,
+    }
+}
+
+fn exponential(c: &Call) -> Option<Vec<Value>> {
+    own(c, 2)?;
+    let rate = c.float(1).filter(|rate| *rate > 0.0 && rate.is_finite())?;
+    floats(c, |bits, element| {
+        let log = logarithm(c.e, bits.open(element));
+        Some(c.e.mul(log, c.e.full_like(log, -1.0 / rate)))
+    })
+}
+
+/// How often one must try until something happens: whole numbers from 1.
+fn geometric(c: &Call) -> Option<Vec<Value>> {
+    own(c, 2)?;
+    let p = c.float(1).filter(|p| *p > 0.0 && *p < 1.0)?;
+    floats(c, |bits, element| {
+        let log = logarithm(c.e, bits.open(element));
+        Some(c.e.ceil(c.e.div(log, c.e.full_like(log, (-p).ln_1p()))))
+    })
+}
+
+fn cauchy(c: &Call) -> Option<Vec<Value>> {
+    own(c, 3)?;
+    let (median, scale) = (c.float(1)?, c.float(2).filter(|scale| *scale > 0.0)?);
+    floats(c, |bits, element| {
+        let (e, x) = (c.e, bits.open(element));
+        let angle = e.mul(e.sub(x, e.full_like(x, 0.5)), e.full_like(x, PI));
+        Some(e.add(e.mul(e.tan(angle), e.full_like(x, scale)), e.full_like(x, median)))
+    })
+}
+
+fn log_normal(c: &Call) -> Option<Vec<Value>> {
+    own(c, 3)?;
+    let (mean, deviation) = (c.float(1)?, c.float(2).filter(|deviation| *deviation > 0.0)?);
+    floats(c, |bits, element| {
+        let (e, x) = (c.e, bits.normal(element));
+        Some(e.exp(e.add(e.mul(x, e.full_like(x, deviation)), e.full_like(x, mean))))
+    })
+}

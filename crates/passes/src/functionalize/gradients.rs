@@ -1,0 +1,177 @@
+//! Where gradients do not go the way of values, in an entry that is differentiated.
+//!
+//! A detached tensor, and a view that was made with grad mode off, show memory whose other tensors may have a history. Where
+//! such memory is written by the graph, all its tensors are read from one base value, and what is read for them goes through
+//! `dynamo.detach`:
+//!
+//! ```mlir
+//! // y = x * 2; d = y.detach(); y.add_(1); return d * x
+//! %2 = dynamo.aten "aten.add.Tensor"(%y) …
+//! %d = dynamo.detach %2 : tensor<4xf32>
+//! ```
+//!
+//! A write with grad mode off changes no history, whatever part it writes: the new base has the value of the new one and the
+//! gradient of the old one.
+//!
+//! ```mlir
+//! // y = x * 2; with torch.no_grad(): y[0] = 3
+//! %new = dynamo.as_strided_scatter %y, …
+//! %now = dynamo.history %new of %y : tensor<4xf32>
+//! ```
+//!
+//! The base has one gradient, of the tensor and its views that have a history first; what is detached from them, or what they are
+//! detached from, has none. Refused is what has two: a detached tensor that is written with a gradient of its own where
+//! the others have one, and a view that was made with grad mode off and is read after its memory was written, for which autograd
+//! makes a history then.
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::{self, AtenOp},
+    pass::PassError,
+};
+use dynamlir_reasons::AUTOGRAD;
+
+use super::{call::operand_list, storage::Aliasing};
+use crate::autodiff::is_constant;
+
+/// What a write does to the gradient of the base.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// The gradient goes to what is written and to what is left.
+    Recorded,
+    /// The gradient stays that of the old value.
+    Unrecorded,
+    /// There was no gradient, and there is none.
+    Detached,
+}
+
+/// Tensors of one storage whose histories are one: a tensor, its views, and theirs. `detach()` begins another family.
+type Family = usize;
+
+/// What is known of gradients so far.
+#[derive(Default)]
+pub struct Gradients {
+    /// The storages in which something may have a history, with the family that it belongs to.
+    carrying: HashMap<usize, Family>,
+    /// The families of tensors that are not of the first of their storage, 0.
+    family: HashMap<Value, Family>,
+    /// Views that were made with grad mode off, with how often their storage had been written then.
+    unrecorded: HashMap<Value, usize>,
+    /// Writes so far, by storage.
+    writes: HashMap<usize, usize>,
+}
+
+impl Gradients {
+    /// None of a function that is not differentiated.
+    pub fn of(function: Op, args: &[Value], aliasing: &Aliasing) -> Result<Option<Self>, PassError> {
+        if !ops::ENTRY.is_on(function) || !ops::DIFFERENTIABLE.is_on(function) {
+            return Ok(None);
+        }
+        let mut found = Self::default();
+        for (index, &arg) in args.iter().enumerate().filter(|&(index, _)| ops::REQUIRES_GRAD.of_arg(function, index).is_some()) {
+            let number = aliasing.storage(arg);
+            let storage = &aliasing.storages[number];
+            if storage.is_tracked() && storage.roots.len() > 1 {
+                let message = format!("argument {index} wants a gradient, and shares memory that is written with others");
+                return Err(PassError::refusal(function, AUTOGRAD, message));
+            }
+            found.carrying.insert(number, 0);
+        }
+        Ok(Some(found))
+    }
+
+    /// Whether what `op` reads of a tracked tensor is detached.
+    pub fn is_detached(&self, op: Op, tensor: Value, aliasing: &Aliasing) -> Result<bool, PassError> {
+        let storage = aliasing.storage(tensor);
+        // With grad mode off nothing has a gradient, and what is returned is made as eager makes it.
+        if !AtenOp::cast(op).is_some_and(AtenOp::grad_enabled) || !self.carrying.contains_key(&storage) {
+            return Ok(false);
+        }
+        if self.unrecorded.get(&tensor).is_some_and(|writes| *writes != self.writes(storage)) {
+            return Err(PassError::refusal(op, AUTOGRAD, "a view that was made with grad mode off is read after its memory was written"));
+        }
+        Ok(!self.has_history(tensor, aliasing))
+    }
+
+    /// What a write to `target` by `call` is.
+    pub fn write(&self, call: AtenOp, target: Value, aliasing: &Aliasing) -> Result<Write, PassError> {
+        let owner = self.carrying.get(&aliasing.storage(target)).copied();
+        let is_recorded = call.grad_enabled() && !self.unrecorded.contains_key(&target);
+        if is_recorded && owner.is_none_or(|owner| owner == self.family(target)) {
+            return Ok(Write::Recorded);
+        }
+        let object = aliasing.object(target);
+        let brings = |value: &Value| aliasing.object(*value) != object && self.has_history(*value, aliasing);
+        if call.grad_enabled() && call.inputs().iter().any(brings) {
+            return Err(PassError::refusal(call.op(), AUTOGRAD, "a detached tensor is written with a gradient of its own"));
+        }
+        Ok(if owner.is_some() { Write::Unrecorded } else { Write::Detached })
+    }
+
+    /// Takes notice of an operation that has been translated.
+    pub fn note(&mut self, call: AtenOp, aliasing: &Aliasing) -> Result<(), PassError> {
+        let op = call.op();
+        let written = operand_list(call.mutates());
+        let brings = call.grad_enabled() && op.operands().iter().any(|&value| self.has_history(value, aliasing));
+        for &operand in &written {
+            let target = op.operand(operand);
+            let storage = aliasing.storage(target);
+            if brings && self.write(call, target, aliasing)? == Write::Recorded {
+                self.carrying.insert(storage, self.family(target));
+            }
+            *self.writes.entry(storage).or_default() += 1;
+        }
+        let aliases = call.aliases().unwrap_or_else(|| vec![-1; op.num_results()]);
+        for (result, alias) in op.results().into_iter().zip(aliases) {
+            let storage = aliasing.storage(result);
+            let Ok(operand) = usize::try_from(alias) else {
+                if brings && result.ty().element().is_float() && !is_constant(&call.schema()) {
+                    self.carrying.insert(storage, 0);
+                }
+                continue;
+            };
+            let source = op.operand(operand);
+            if is_detach(call) {
+                // A number that no other family has.
+                self.family.insert(result, self.family.len() + 1);
+                continue;
+            }
+            self.family.insert(result, self.family(source));
+            if is_function(call) {
+                // It has a history, whatever its operand is.
+                continue;
+            }
+            let since = self.unrecorded.get(&source).copied();
+            let begins = !call.grad_enabled() && !written.contains(&operand);
+            if let Some(writes) = since.or_else(|| begins.then(|| self.writes(storage))) {
+                self.unrecorded.insert(result, writes);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_history(&self, value: Value, aliasing: &Aliasing) -> bool {
+        let owner = self.carrying.get(&aliasing.storage(value));
+        owner == Some(&self.family(value)) && !self.unrecorded.contains_key(&value)
+    }
+
+    fn family(&self, value: Value) -> Family {
+        self.family.get(&value).copied().unwrap_or(0)
+    }
+
+    fn writes(&self, storage: usize) -> usize {
+        self.writes.get(&storage).copied().unwrap_or(0)
+    }
+}
+
+/// Whether the result is its operand without a gradient, whatever grad mode is.
+pub fn is_detach(call: AtenOp) -> bool {
+    call.schema() == "aten.detach.default"
+}
+
+/// Whether the results are operands that were handed on: what a user's function has returned, of which the user says the derivative.
+pub fn is_function(call: AtenOp) -> bool {
+    call.schema() == "dynamlir.function.default"
+}

@@ -1,0 +1,316 @@
+//! What to save: a minimum cut between what the forward has and what backward needs.
+//!
+//! Each value that does not depend on a tangent is two nodes, `in` and `out`, and whatever ends up on the sink's side is had by
+//! backward:
+//!
+//! ```text
+//! source ── computing ──► in ── saving ──► out ── ∞ ──► in of what is computed from it
+//!                                           └──── ∞ ──► sink, if backward cannot do without it
+//! ```
+//! An edge from the first to the second node is cut where the value is saved; one from the source where backward computes it
+//! again, and then it needs the operands, to which infinite edges lead. Both costs are times, in picoseconds: so that a value is
+//! saved where that is quicker, and memory has a [`Price`] that tips the scales.
+//!
+//! What belongs to a checkpoint (`dynamo.recompute`) and is used within it alone has an infinite price of saving, and a finite one of
+//! computing, whatever it is: all but what draws numbers, which would be others.
+//!
+//! torch's partitioner has 0 or ∞ for computing, and bytes with a factor for the distance from backward for saving
+//! (`torch/_functorch/partitioners.py`). Max-flow and min-cut: Ford and Fulkerson 1956; the algorithm is Dinic's 1970.
+
+use std::collections::{HashSet, VecDeque};
+
+use petgraph::{
+    algo::dinics,
+    graph::{DiGraph, NodeIndex},
+    visit::EdgeRef,
+};
+
+use dynamlir_dialect::{
+    ir::{Op, Value},
+    ops::{self, AtenOp, DynamoOp},
+};
+
+use super::joint::{Joint, Side, is_view};
+use crate::{
+    anchors::is_anchor,
+    decompose::{random::may_draw, total::is_total},
+};
+
+/// What memory is worth.
+#[derive(Clone, Copy, Debug)]
+pub struct Price {
+    /// Picoseconds per byte, beside the time that it takes to write and to read it.
+    per_byte: u64,
+    /// Whether the user has said how much may be kept. Only then are products computed again, and inputs kept that eager does not
+    /// save: a write to one of these before backward is an error then, which eager has no reason to raise.
+    is_asked: bool,
+}
+
+impl Price {
+    /// Memory is worth about half of the time that it takes to go through it.
+    pub const DEFAULT: Self = Self { per_byte: 100, is_asked: false };
+    /// Memory is free.
+    pub const NOTHING: Self = Self { per_byte: 0, is_asked: false };
+
+    /// The prices that a budget is tried with, in rising order: from next to nothing until memory is all that counts.
+    fn of_budgets() -> Vec<Self> {
+        (4..28).map(|exponent| Self { per_byte: 1 << exponent, is_asked: true }).collect()
+    }
+}
+
+/// What was decided.
+pub struct Cut {
+    /// The values that are saved, in order of their definition.
+    pub saved: Vec<usize>,
+    /// The values that backward has, saved or computed.
+    pub had: HashSet<usize>,
+}
+
+/// Write and read of a byte that is not in a cache: 10 GB/s each.
+const TRAFFIC: u64 = 200;
+/// What a kernel of its own costs.
+const KERNEL: u64 = 2_000_000;
+/// What a multiplication of a product costs, and the addition that goes with it.
+const MULTIPLICATION: u64 = 20;
+const INFINITE: u64 = 1 << 60;
+/// So much that nothing else is left: an input that eager does not save.
+const FORBIDDEN: u64 = 1 << 56;
+/// What it costs to compute a part of a checkpoint again: more than saving anything else.
+const ANYTHING: u64 = 1 << 40;
+
+/// The cut that costs least at this price of memory.
+pub fn minimum(joint: &Joint, price: Price) -> Cut {
+    let wanted = joint.wanted_by_backward();
+    let read = joint.read_by_formulas();
+    let mut graph: DiGraph<(), u64> = DiGraph::new();
+    let (source, sink) = (graph.add_node(()), graph.add_node(()));
+    let candidates: Vec<usize> = (0..joint.values.len()).filter(|&value| !joint.is_backward[value]).collect();
+    let inside = inside_checkpoints(joint);
+    let mut nodes: Vec<Option<(NodeIndex, NodeIndex)>> = vec![None; joint.values.len()];
+    for &value in &candidates {
+        let ends = (graph.add_node(()), graph.add_node(()));
+        nodes[value] = Some(ends);
+        let (mut computing, mut saving) = (computing(joint, value, price), saving(joint, value, read[value], price));
+        if joint.def[value].is_some_and(|at| is_repeatable(joint.ops[at])) {
+            computing = computing.min(ANYTHING);
+        }
+        if inside[value] {
+            saving = INFINITE;
+        }
+        graph.add_edge(source, ends.0, computing);
+        graph.add_edge(ends.0, ends.1, saving);
+        if wanted[value] {
+            graph.add_edge(ends.1, sink, INFINITE);
+        }
+    }
+    for &value in &candidates {
+        let Some(at) = joint.def[value] else { continue };
+        for &operand in &joint.uses[at] {
+            if let (Some(from), Some(to)) = (nodes[operand], nodes[value]) {
+                graph.add_edge(from.1, to.0, INFINITE);
+                // A part of a derivative that the forward runs for the sake of what is saved should not run again.
+                graph.add_edge(to.0, from.0, running_twice(joint, operand));
+            }
+        }
+    }
+    let (_, flows) = dinics(&graph, source, sink);
+    let reached = reached(&graph, &flows, source);
+    let is_had = |value: &usize| nodes[*value].is_some_and(|(_, out)| !reached.contains(&out));
+    let had: HashSet<usize> = candidates.iter().copied().filter(is_had).collect();
+    let is_saved = |value: &usize| had.contains(value) && nodes[*value].is_some_and(|(into, _)| reached.contains(&into));
+    let saved = candidates.iter().copied().filter(is_saved).collect();
+    Cut { saved, had }.needed(joint, &wanted)
+}
+
+/// The cut that is quickest among those that save no more than this many percent of what could be given up, beside what they must.
+pub fn within(joint: &Joint, percent: usize) -> Cut {
+    let prices = Price::of_budgets();
+    let most = minimum(joint, Price::NOTHING);
+    let Some(mut best) = prices.last().map(|&price| minimum(joint, price)) else { return most };
+    let (low, high) = (best.saved_bytes(joint), most.saved_bytes(joint));
+    let allowed = low + high.saturating_sub(low) * (percent.min(100) as u64) / 100;
+    if high <= allowed {
+        return most;
+    }
+    // The more memory is worth, the less is saved: so the first price that does is found by halves.
+    let (mut from, mut to) = (0, prices.len() - 1);
+    while from < to {
+        let middle = usize::midpoint(from, to);
+        let cut = minimum(joint, prices[middle]);
+        if cut.saved_bytes(joint) <= allowed {
+            (best, to) = (cut, middle);
+        } else {
+            from = middle + 1;
+        }
+    }
+    best
+}
+
+/// The nodes that can still be reached when the flow is subtracted.
+fn reached(graph: &DiGraph<(), u64>, flows: &[u64], source: NodeIndex) -> HashSet<NodeIndex> {
+    let mut reached = HashSet::from([source]);
+    let mut queue = VecDeque::from([source]);
+    while let Some(node) = queue.pop_front() {
+        let forwards = graph.edges(node).filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.target());
+        let back = graph.edges_directed(node, petgraph::Incoming).filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.source());
+        for next in forwards.chain(back) {
+            if reached.insert(next) {
+                queue.push_back(next);
+            }
+        }
+    }
+    reached
+}
+
+/// What it costs to have a value for backward by keeping it.
+fn saving(joint: &Joint, value: usize, is_read: bool, price: Price) -> u64 {
+    let of_caller = joint.is_lent(value) || joint.returned(value).is_some();
+    if of_caller && !is_read && !(price.is_asked && joint.is_lent(value)) {
+        return FORBIDDEN;
+    }
+    match joint.def[value] {
+        Some(at) if is_view(joint.ops[at]) || is_constant(joint.ops[at]) => INFINITE,
+        // It is there anyway; a little, so that fewer are better.
+        _ if of_caller => 1000,
+        _ => 1000 + joint.bytes(value) * (TRAFFIC + price.per_byte),
+    }
+}
+
+/// What it costs that the forward and the backward both run a part of a derivative.
+fn running_twice(joint: &Joint, value: usize) -> u64 {
+    match joint.def[value] {
+        Some(at) if joint.sides[at] == Side::Either && (joint.ops[at].is(AtenOp::NAME) || is_anchor(joint.ops[at])) => {
+            10 * KERNEL + joint.bytes(value) * 1000
+        }
+        _ => 0,
+    }
+}
+
+/// What it costs backward to compute a value, when it has the operands.
+fn computing(joint: &Joint, value: usize, price: Price) -> u64 {
+    let Some(at) = joint.def[value] else { return INFINITE };
+    let op = joint.ops[at];
+    if is_view(op) || counts(op) || joint.sides[at] == Side::Either {
+        // Nothing is computed, or nothing that would not be computed anyway.
+        return 0;
+    }
+    let largest = op.operands().iter().chain(&op.results()).map(|value| value.ty().numel().unsigned_abs()).max().unwrap_or(0);
+    match DynamoOp::of(op) {
+        _ if price.is_asked && (is_total(op) || is_anchor(op)) => KERNEL + multiplications(op) * MULTIPLICATION,
+        _ if op.is(AtenOp::NAME) || is_anchor(op) || !op.is_pure() => INFINITE,
+        // A gather is as safe as the check of its indices, which is not repeated.
+        Some(DynamoOp::Scatter(_) | DynamoOp::Scan(_) | DynamoOp::ArgReduce(_) | DynamoOp::Gather(_)) => INFINITE,
+        Some(DynamoOp::Reduce(_)) => KERNEL + largest * 100,
+        Some(_) if op.is_elementwise() => {
+            // Where a product or the library reads it, it has to be stored.
+            let is_stored = op.result(0).uses().iter().any(|using| using.op.is(AtenOp::NAME) || is_anchor(using.op));
+            largest * if is_cheap(op) { 30 } else { 400 } + if is_stored { joint.bytes(value) * TRAFFIC } else { 0 }
+        }
+        _ => KERNEL + joint.bytes(value) * TRAFFIC,
+    }
+}
+
+/// About how many multiplications an operator takes that is a product in some way. Of `[m, k]` and `[k, n]` the square root of what
+/// the three matrices have together is exact: `√(mk · kn · mn)`.
+fn multiplications(op: Op) -> u64 {
+    let numel = |value: &Value| u128::from(value.ty().numel().unsigned_abs());
+    let mut sizes: Vec<u128> = op.operands().iter().map(numel).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let results = op.results().iter().map(numel).max().unwrap_or(0);
+    let all = sizes.iter().take(2).fold(results, |product, size| product.saturating_mul(*size));
+    u64::try_from(all.isqrt()).unwrap_or(u64::MAX).min(INFINITE / MULTIPLICATION / 2)
+}
+
+/// The values that checkpoints keep to themselves, and parts of derivatives that are made of such.
+fn inside_checkpoints(joint: &Joint) -> Vec<bool> {
+    let mut inside = vec![false; joint.values.len()];
+    for (at, &op) in joint.ops.iter().enumerate() {
+        let is_inside = match joint.sides[at] {
+            Side::Forward => is_repeatable(op) && joint.is_inside(at),
+            Side::Either => joint.uses[at].iter().any(|&value| inside[value]),
+            Side::Backward => false,
+        };
+        if is_inside {
+            for result in op.results() {
+                inside[joint.number(result)] = true;
+            }
+        }
+    }
+    inside
+}
+
+/// Whether a checkpoint has an operation that gives the same when it is run again.
+fn is_repeatable(op: Op) -> bool {
+    ops::RECOMPUTE.is_on(op) && AtenOp::cast(op).is_none_or(|call| !may_draw(call))
+}
+
+fn is_constant(op: Op) -> bool {
+    matches!(DynamoOp::of(op), Some(DynamoOp::Full(_) | DynamoOp::Iota(_)))
+}
+
+/// Whether an operation says only where an element is: constants, and what is computed of them.
+fn counts(op: Op) -> bool {
+    is_constant(op) || op.is_elementwise() && op.operands().into_iter().all(|value| value.def().is_some_and(counts))
+}
+
+/// Whether an element takes about one instruction. Random numbers take some dozens, which is still less than to keep a mask, or the
+/// numbers themselves.
+fn is_cheap(op: Op) -> bool {
+    use DynamoOp as D;
+    matches!(
+        DynamoOp::of(op),
+        Some(
+            D::Add(_)
+                | D::Sub(_)
+                | D::Mul(_)
+                | D::Neg(_)
+                | D::Max(_)
+                | D::Min(_)
+                | D::Select(_)
+                | D::Compare(_)
+                | D::Convert(_)
+                | D::Abs(_)
+                | D::And(_)
+                | D::Or(_)
+                | D::Xor(_)
+                | D::Not(_)
+                | D::Shl(_)
+                | D::Shr(_)
+                | D::Bitcast(_)
+                | D::Random(_)
+        )
+    )
+}
+
+impl Cut {
+    /// The same without what was saved for nothing: a value that is had, but only for others that are saved themselves.
+    fn needed(self, joint: &Joint, wanted: &[bool]) -> Self {
+        let saved: HashSet<usize> = self.saved.iter().copied().collect();
+        let mut had: HashSet<usize> = HashSet::new();
+        let mut open: Vec<usize> = (0..wanted.len()).filter(|&value| wanted[value] && self.had.contains(&value)).collect();
+        while let Some(value) = open.pop() {
+            if had.insert(value) && !saved.contains(&value) {
+                open.extend(joint.def[value].into_iter().flat_map(|at| joint.uses[at].iter().copied()));
+            }
+        }
+        Self { saved: self.saved.into_iter().filter(|value| had.contains(value)).collect(), had }
+    }
+
+    /// Bytes that live from forward to backward and would not otherwise: inputs and results are there anyway.
+    pub fn saved_bytes(&self, joint: &Joint) -> u64 {
+        let is_extra = |value: &&usize| !joint.is_lent(**value) && joint.returned(**value).is_none();
+        self.saved.iter().filter(is_extra).map(|&value| joint.bytes(value)).sum()
+    }
+
+    /// The operations of the forward that backward runs once more, views and constants aside.
+    pub fn recomputed(&self, joint: &Joint) -> Vec<usize> {
+        let is_again = |&at: &usize| {
+            let results = joint.ops[at].results();
+            joint.sides[at] == Side::Forward
+                && !is_view(joint.ops[at])
+                && !is_constant(joint.ops[at])
+                && results.iter().any(|&result| self.had.contains(&joint.number(result)) && !self.saved.contains(&joint.number(result)))
+        };
+        (0..joint.ops.len()).filter(is_again).collect()
+    }
+}

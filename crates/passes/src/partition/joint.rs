@@ -1,0 +1,238 @@
+//! What there is to cut: the joint function's values, who uses them, and which side each operation belongs to.
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_dialect::{
+    ir::{Block, Op, Value},
+    ops::{self, DynamoOp},
+    pass::PassError,
+    upstream::func,
+};
+
+use crate::decompose::total::is_total;
+
+/// Which side an operation is on before anything is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A result of the forward depends on it, or it may raise or write.
+    Forward,
+    /// Only gradients depend on it, and it depends on no tangent: a part of a derivative that either side can compute.
+    Either,
+    /// It depends on a tangent, or is a part of a derivative that may raise.
+    Backward,
+}
+
+/// A joint function, taken apart.
+pub struct Joint {
+    /// The function.
+    pub function: Op,
+    /// Its operations in order, without the return.
+    pub ops: Vec<Op>,
+    /// Its return.
+    pub exit: Op,
+    /// The side of each operation.
+    pub sides: Vec<Side>,
+    /// All arguments and results of operations.
+    pub values: Vec<Value>,
+    /// What each operation uses, by numbers of values: its operands, and what its body uses from outside.
+    pub uses: Vec<Vec<usize>>,
+    /// The operation that defines each value; None for arguments.
+    pub def: Vec<Option<usize>>,
+    /// Whether each value is made in the backward, whatever is decided.
+    pub is_backward: Vec<bool>,
+    /// The positions of tangents among the arguments.
+    pub tangents: Vec<usize>,
+    /// The positions of gradients among the results.
+    pub gradients: Vec<usize>,
+    number: HashMap<Value, usize>,
+}
+
+impl Joint {
+    /// Takes a function with tangents apart.
+    ///
+    /// # Errors
+    /// It is not one block that ends in a return, or a result of the forward depends on a tangent.
+    pub fn of(function: Op) -> Result<Self, PassError> {
+        let malformed = || PassError::at(function, "a joint function is one block that ends in func.return");
+        let body = function.body().ok_or_else(malformed)?;
+        let mut ops = body.ops();
+        let exit = ops.pop().filter(|op| op.is(func::RETURN)).ok_or_else(malformed)?;
+        let mut values: Vec<Value> = body.args();
+        let mut def = vec![None; values.len()];
+        for (at, op) in ops.iter().enumerate() {
+            values.extend(op.results());
+            def.resize(values.len(), Some(at));
+        }
+        let number: HashMap<Value, usize> = values.iter().copied().zip(0..).collect();
+        let uses: Vec<Vec<usize>> =
+            ops.iter().map(|&op| used(op).iter().filter_map(|value| number.get(value).copied()).collect()).collect();
+        let tangents: Vec<usize> = (0..body.args().len()).filter(|&at| ops::TANGENT.of_arg(function, at).is_some()).collect();
+        let gradients = (0..exit.num_operands()).filter(|&at| ops::GRADIENT.of_result(function, at).is_some()).collect();
+        let mut joint = Self {
+            function,
+            sides: vec![Side::Either; ops.len()],
+            ops,
+            exit,
+            values,
+            uses,
+            def,
+            is_backward: Vec::new(),
+            tangents,
+            gradients,
+            number,
+        };
+        joint.find_sides()?;
+        Ok(joint)
+    }
+
+    fn find_sides(&mut self) -> Result<(), PassError> {
+        self.is_backward = vec![false; self.values.len()];
+        self.tangents.iter().for_each(|&at| self.is_backward[at] = true);
+        for at in 0..self.ops.len() {
+            if self.uses[at].iter().any(|&value| self.is_backward[value]) {
+                self.sides[at] = Side::Backward;
+                for result in self.ops[at].results() {
+                    let number = self.number(result);
+                    self.is_backward[number] = true;
+                }
+            }
+        }
+        let mut wanted: HashSet<usize> = HashSet::new();
+        for at in (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at)) {
+            let number = self.number(self.exit.operand(at));
+            if self.is_backward[number] {
+                return Err(PassError::at(self.exit, format!("result {at} is not a gradient, but depends on a tangent")));
+            }
+            wanted.insert(number);
+        }
+        for at in (0..self.ops.len()).rev() {
+            let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
+            // What nobody uses and is still here may raise, and is run for that.
+            let is_kept = !self.ops[at].is_pure() && self.ops[at].is_unused();
+            if self.sides[at] == Side::Either && (is_kept || results.iter().any(|result| wanted.contains(result))) {
+                self.sides[at] = Side::Forward;
+                wanted.extend(&self.uses[at]);
+            }
+        }
+        // What may raise raises in the backward, as eager's formula does, and so does what is made of it.
+        for at in 0..self.ops.len() {
+            let may_raise = !self.ops[at].is_pure() && !is_total(self.ops[at]);
+            if self.sides[at] == Side::Either && (may_raise || self.uses[at].iter().any(|&value| self.is_backward[value])) {
+                self.sides[at] = Side::Backward;
+                for result in self.ops[at].results() {
+                    let number = self.number(result);
+                    self.is_backward[number] = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of all its random numbers, where it draws them.
+    pub fn keys(&self) -> Option<usize> {
+        let op = self.ops.iter().find(|&&op| ops::KEYS.is_on(op))?;
+        Some(self.number(op.result(0)))
+    }
+
+    /// The number of a value of the function.
+    pub fn number(&self, value: Value) -> usize {
+        self.number[&value]
+    }
+
+    /// The position of an argument by the number of its value.
+    pub fn argument(&self, value: usize) -> Option<usize> {
+        self.def[value].is_none().then_some(value)
+    }
+
+    /// Whether a value is an argument that nobody writes to, so that a reference to it is as good as a copy.
+    pub fn is_lent(&self, value: usize) -> bool {
+        let storage = |argument: usize| ops::STORAGE.of_arg(self.function, argument);
+        let is_written = |at: usize| {
+            let written = ops::MUTATES.of_result(self.function, at).and_then(|written| usize::try_from(written).ok());
+            written.is_some_and(|written| written == value || storage(written).is_some() && storage(written) == storage(value))
+        };
+        self.argument(value).is_some() && !(0..self.exit.num_operands()).any(is_written)
+    }
+
+    /// The position at which the forward returns a value, if it does.
+    pub fn returned(&self, value: usize) -> Option<usize> {
+        let is_users = |at: &usize| !self.gradients.contains(at) && ops::MUTATES.of_result(self.function, *at).is_none();
+        let is_it = |at: &usize| is_users(at) && self.number(self.exit.operand(*at)) == value;
+        (0..self.exit.num_operands()).find(is_it)
+    }
+
+    /// Whether an operation belongs to a checkpoint, and so do all of the forward that use what it gives.
+    pub fn is_inside(&self, at: usize) -> bool {
+        let checkpoint = ops::RECOMPUTE.of(self.ops[at]);
+        let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
+        let is_used = |other: usize| self.uses[other].iter().any(|value| results.contains(value));
+        let leaves =
+            |other: usize| self.sides[other] == Side::Forward && is_used(other) && ops::RECOMPUTE.of(self.ops[other]) != checkpoint;
+        let is_result = |at: usize| !self.gradients.contains(&at) && results.contains(&self.number(self.exit.operand(at)));
+        checkpoint.is_some()
+            && self.sides[at] == Side::Forward
+            && !(at + 1..self.ops.len()).any(leaves)
+            && !(0..self.exit.num_operands()).any(is_result)
+    }
+
+    /// Whether backward cannot do without a value: something that depends on a tangent uses it, or it is a gradient itself.
+    ///
+    /// The keys of random numbers are kept in any case, for those who differentiate the gradients in turn.
+    pub fn wanted_by_backward(&self) -> Vec<bool> {
+        let mut wanted = vec![false; self.values.len()];
+        if let Some(keys) = self.keys() {
+            wanted[keys] = true;
+        }
+        for at in (0..self.ops.len()).filter(|&at| self.sides[at] == Side::Backward) {
+            self.uses[at].iter().for_each(|&value| wanted[value] = true);
+        }
+        for &at in &self.gradients {
+            wanted[self.number(self.exit.operand(at))] = true;
+        }
+        wanted
+    }
+
+    /// The values that some formula of backward reads itself, through views: eager saves these, and no others.
+    pub fn read_by_formulas(&self) -> Vec<bool> {
+        let mut read = self.wanted_by_backward();
+        for at in (0..self.ops.len()).rev() {
+            let is_view = is_view(self.ops[at]);
+            let passes_on = is_view && self.ops[at].results().into_iter().any(|result| read[self.number(result)]);
+            if passes_on || self.sides[at] == Side::Either {
+                self.uses[at].iter().for_each(|&value| read[value] = true);
+            }
+        }
+        read
+    }
+
+    /// Bytes of a value.
+    pub fn bytes(&self, value: usize) -> u64 {
+        let ty = self.values[value].ty();
+        let width = if ty.element().is_complex() { 128 } else { ty.element().width() };
+        ty.numel().unsigned_abs() * u64::from(width.div_ceil(8))
+    }
+}
+
+/// Whether an operation shows memory of its operand in another way, or checks it and hands it on: nothing is computed.
+pub fn is_view(op: Op) -> bool {
+    use DynamoOp as D;
+    matches!(
+        DynamoOp::of(op),
+        Some(D::Reshape(_) | D::Permute(_) | D::Broadcast(_) | D::Slice(_) | D::Reverse(_) | D::AsStrided(_) | D::CheckRange(_))
+    )
+}
+
+/// What an operation uses that is defined outside of it.
+fn used(op: Op) -> Vec<Value> {
+    let mut inside: HashSet<Value> = HashSet::new();
+    let mut found = op.operands();
+    for region in 0..op.num_regions() {
+        for inner in op.region(region).blocks().into_iter().flat_map(Block::ops) {
+            inner.walk(&mut |nested| {
+                found.extend(nested.operands().into_iter().filter(|operand| !inside.contains(operand)));
+                inside.extend(nested.results());
+            });
+        }
+    }
+    found
+}

@@ -1,0 +1,101 @@
+//! `dynamo-partition`: the joint function becomes a forward and a backward entry (stage 02).
+//!
+//! Before:
+//! ```mlir
+//! func.func @main(%x: tensor<4xf32> {dynamo.requires_grad}, %dy: tensor<4xf32> {dynamo.tangent = 0 : i64})
+//!     -> (tensor<4xf32>, tensor<4xf32> {dynamo.gradient = 0 : i64}) attributes {dynamo.entry, …} {
+//!   %y = dynamo.exp %x : tensor<4xf32>
+//!   %dx = dynamo.mul %dy, %y : tensor<4xf32>
+//!   return %y, %dx : tensor<4xf32>, tensor<4xf32>
+//! }
+//! ```
+//! After:
+//! ```mlir
+//! func.func @main(%x: tensor<4xf32> {dynamo.requires_grad}) -> tensor<4xf32>
+//!     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<same 0>],
+//!                 dynamo.saved = 1 : i64, dynamo.vjp = @main_vjp, …} { … }
+//! func.func @main_vjp(%y: tensor<4xf32>, %dy: tensor<4xf32> {dynamo.tangent = 0 : i64})
+//!     -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) attributes {dynamo.entry, …} { … }
+//! ```
+//!
+//! What depends on a tangent is backward's. Of everything else that backward uses, some values are saved and the rest is computed
+//! again from those: a minimum cut ([`cut`]) weighs what saving costs in memory and time against what computing costs. What is
+//! saved is said at the end of the forward's `dynamo.outputs`; the arguments of the vjp are these, and then the tangents.
+//!
+//! Of a checkpoint (`dynamo.recompute`) nothing is saved but what it is given and what it gives, and keys of random numbers.
+//!
+//! A function without tangents is left alone.
+
+pub mod copies;
+mod cut;
+pub mod entries;
+pub mod joint;
+mod print;
+
+use dynamlir_dialect::{
+    ir::{Block, Op},
+    ops,
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
+    pass_options,
+    program::entries as entries_of,
+};
+
+use self::{cut::Price, joint::Joint};
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-partition",
+    description: "Cut a joint function into a forward and a backward entry",
+    takes: Takes::Numbers,
+    options: PartitionOptions::DECLARED,
+    statistics: &[SAVED, RECOMPUTED],
+    run,
+};
+
+const SAVED: Statistic = Statistic { name: "saved-bytes", description: "bytes of results that are kept for backward" };
+const RECOMPUTED: Statistic = Statistic { name: "recomputed", description: "operations that backward computes again" };
+
+pass_options! {
+    /// Options of `dynamo-partition`.
+    pub struct PartitionOptions {
+        /// percent of the memory that could be given up and may be kept: 0 is the least memory, 100 the least time (the module's `dynamo.memory_budget`, else the cost model's choice)
+        memory_budget: Option<usize> = None,
+        /// print what is saved, and why (false)
+        print_partition: bool = false,
+        /// print the cut as a graph in Graphviz's language (false)
+        print_graph: bool = false,
+    }
+}
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let options: PartitionOptions = pass.options()?;
+    for function in entries_of(module) {
+        let arguments = function.body().map(Block::args).unwrap_or_default().len();
+        if !(0..arguments).any(|index| ops::TANGENT.of_arg(function, index).is_some()) || is_vjp(module, function) {
+            function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op));
+            continue;
+        }
+        let joint = Joint::of(function)?;
+        let budget = options.memory_budget.or_else(|| ops::MEMORY_BUDGET.of(module).and_then(|percent| usize::try_from(percent).ok()));
+        let cut = match budget {
+            None => cut::minimum(&joint, Price::DEFAULT),
+            Some(percent) => cut::within(&joint, percent),
+        };
+        pass.count(&SAVED, usize::try_from(cut.saved_bytes(&joint)).unwrap_or(usize::MAX));
+        pass.count(&RECOMPUTED, cut.recomputed(&joint).len());
+        if options.print_partition {
+            print::table(&joint, &cut);
+        }
+        if options.print_graph {
+            print::graphviz(&joint, &cut);
+        }
+        entries::write(&joint, &cut)?;
+    }
+    Ok(())
+}
+
+/// Whether an entry is the backward of another already: such text has been cut.
+fn is_vjp(module: Op, function: Op) -> bool {
+    let name = function.symbol();
+    entries_of(module).into_iter().any(|other| ops::VJP.of(other).is_some_and(|symbol| Some(symbol.name) == name))
+}

@@ -1,0 +1,147 @@
+//! Gradients that are differentiated in turn (`create_graph=True`): the graph of the gradients, as a function of the inputs and the
+//! tangents, is run as a node of its own.
+//!
+//! It computes what it needs of the first graph once more, from the inputs. Those that are not saved anyway are lent to the node: it
+//! holds them, and what their versions were, until gradients have been computed and the graph is not kept. Inputs that no
+//! gradient is made of are not held. (Saving them all was weighed: then a write to any of them would be an error of the first
+//! gradients, where eager has none.)
+
+use std::sync::OnceLock;
+
+use dynamlir_runtime::{Differentiable, Saved};
+use pyo3::{
+    exceptions::PyRuntimeError,
+    intern,
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+use smallvec::SmallVec;
+
+use super::Input;
+
+/// What a node has beside torch's own attributes: the inputs that are lent to it, then their versions.
+const LENT: &str = "_lent";
+
+/// Who computes them, and for whom what is lent.
+pub struct Again {
+    /// `f(inputs by number, tangents, which gradients are wanted) -> gradients`; unset where nobody has the program.
+    function: OnceLock<Py<PyAny>>,
+    /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
+    keeps: Option<Py<PyAny>>,
+}
+
+impl Again {
+    pub fn new(py: Python<'_>) -> PyResult<Self> {
+        let keeps = py.import("torch._C._autograd")?.getattr_opt("_get_current_graph_task_keep_graph")?;
+        Ok(Self { function: OnceLock::new(), keeps: keeps.map(Bound::unbind) })
+    }
+
+    /// Says who computes them, once.
+    pub fn set(&self, function: Py<PyAny>) {
+        // The first one stays: both would compute the same.
+        let _ = self.function.set(function);
+    }
+
+    /// Whether somebody has the program, and not only the code of its gradients.
+    pub fn knows_the_program(&self) -> bool {
+        self.function.get().is_some()
+    }
+
+    /// Lends the inputs of a call to its node.
+    pub fn lend(&self, ctx: &Bound<'_, PyAny>, lent: &[usize], input: Input<'_, '_>) -> PyResult<()> {
+        if lent.is_empty() || self.function.get().is_none() {
+            return Ok(());
+        }
+        let py = ctx.py();
+        let mut held: SmallVec<[Bound<'_, PyAny>; 32]> = SmallVec::with_capacity(2 * lent.len());
+        held.extend(lent.iter().filter_map(|at| input(*at)));
+        for at in 0..held.len() {
+            // A tensor of inference mode has no version, and nobody writes to it.
+            held.push(held[at].getattr(intern!(py, "_version")).unwrap_or_else(|_| py.None().into_bound(py)));
+        }
+        ctx.setattr(intern!(py, LENT), PyTuple::new(py, held)?)
+    }
+
+    /// Lets go of them once gradients are computed, unless the graph is kept.
+    pub fn give_back(&self, ctx: &Bound<'_, PyAny>, lent: &[usize]) -> PyResult<()> {
+        let Some(keeps) = self.keeps.as_ref().filter(|_| !lent.is_empty() && self.function.get().is_some()) else { return Ok(()) };
+        let py = ctx.py();
+        if keeps.bind(py).call0()?.is_truthy()? { Ok(()) } else { ctx.setattr(intern!(py, LENT), py.None()) }
+    }
+
+    /// Computes the gradients of a node's inputs so that they have a history.
+    pub fn gradients<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        training: &Differentiable,
+        tangents: &[Bound<'py, PyAny>],
+        wanted: &[Option<usize>],
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let py = ctx.py();
+        let Some(function) = self.function.get() else {
+            return Err(PyRuntimeError::new_err(
+                "trying to differentiate twice a graph that was compiled from text, of which only the first gradients are known: \
+                 compute them without create_graph=True",
+            ));
+        };
+        let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];
+        if wanted.iter().any(Option::is_some) {
+            if let Some(input) = training.lost().first() {
+                return Err(PyRuntimeError::new_err(format!(
+                    "trying to differentiate twice a compiled graph that writes to its input {input}, of whose value before that its gradients \
+                     are made: compute them without create_graph=True, or run the function as plain Python"
+                )));
+            }
+            let inputs = inputs(ctx, training)?;
+            let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
+            let found = function.bind(py).call1((inputs, PyList::new(py, tangents)?, wanted))?;
+            for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
+                *place = gradient?;
+            }
+        }
+        PyTuple::new(py, gradients)
+    }
+}
+
+/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew.
+fn inputs<'py>(ctx: &Bound<'py, PyAny>, training: &Differentiable) -> PyResult<Bound<'py, PyDict>> {
+    let py = ctx.py();
+    let found = PyDict::new(py);
+    if !training.saved().is_empty() {
+        let kept = ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?;
+        for (at, (saved, object)) in training.saved().iter().zip(kept).enumerate() {
+            if training.keys() == Some(at) {
+                found.set_item(py.None(), object)?;
+            } else if let Saved::Arg(input) = saved {
+                found.set_item(input, object)?;
+            }
+        }
+    }
+    let lent = training.lent();
+    if lent.is_empty() {
+        return Ok(found);
+    }
+    let held = ctx.getattr_opt(intern!(py, LENT))?.filter(|held| !held.is_none());
+    let freed = || {
+        PyRuntimeError::new_err(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). \
+             Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if \
+             you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
+        )
+    };
+    let held = held.ok_or_else(freed)?.cast_into::<PyTuple>()?;
+    for (at, input) in lent.iter().enumerate() {
+        let (tensor, version) = (held.get_item(at)?, held.get_item(lent.len() + at)?);
+        if !version.is_none() && !tensor.getattr(intern!(py, "_version"))?.eq(&version)? {
+            return Err(PyRuntimeError::new_err(format!(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: input {input} of a \
+                 compiled graph, a tensor of shape {}, is at version {}; expected version {version} instead. The graph computes its \
+                 gradients anew from its inputs, to differentiate them.",
+                tensor.getattr(intern!(py, "shape"))?,
+                tensor.getattr(intern!(py, "_version"))?,
+            )));
+        }
+        found.set_item(input, tensor)?;
+    }
+    Ok(found)
+}

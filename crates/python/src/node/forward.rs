@@ -1,0 +1,96 @@
+//! The node's forward: runs the graph, and tells autograd what is kept.
+
+use std::sync::Arc;
+
+use dynamlir_runtime::{Differentiable, Results, Saved};
+use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
+use smallvec::SmallVec;
+
+use super::{Call, Run, abi, again::Again, split};
+use crate::{
+    errors::{NativeError, guarded},
+    torch::Calls,
+};
+
+/// `forward(ctx, *inputs, call)` of the node's class.
+#[pyclass(frozen)]
+pub struct Forward {
+    training: Arc<Differentiable>,
+    again: Arc<Again>,
+}
+
+impl Forward {
+    pub fn new(training: Arc<Differentiable>, again: Arc<Again>) -> Self {
+        Self { training, again }
+    }
+
+    /// Runs the graph; torch has switched grad mode off.
+    fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let mut calls = Calls { py, abi: abi(py)? };
+        let forward = self.training.forward();
+        let outcome = if run.known {
+            // SAFETY: whoever set the flag has compared the metadata.
+            unsafe { forward.run_known_for_results(run.tensors, &mut calls) }
+        } else {
+            forward.run_for_results(run.tensors, &mut calls)
+        };
+        let mut results = match outcome {
+            Ok(results) => results,
+            Err(refused) => {
+                run.outcome = Some(Err(refused));
+                // Nobody sees it: the one who called `apply` asks for the outcome.
+                return Err(PyRuntimeError::new_err("a graph did not run"));
+            }
+        };
+        let outputs = self.keep(&calls, ctx, &mut results, run);
+        run.outcome = Some(Ok(results));
+        outputs
+    }
+
+    /// Tells autograd what is kept; the node's outputs. What is kept and nothing else is left to autograd.
+    fn keep<'py>(
+        &self,
+        calls: &Calls<'py>,
+        ctx: &Bound<'py, PyAny>,
+        results: &mut Results,
+        run: &Run<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, lost) = (calls.py, || NativeError::new_err("what should be kept is missing"));
+        let mut outputs: SmallVec<[Bound<'py, PyAny>; 4]> = SmallVec::new();
+        for result in self.training.outputs() {
+            outputs.push(calls.wrap(results[*result].as_ref().ok_or_else(lost)?.as_ref())?);
+        }
+        let mut kept: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(self.training.saved().len());
+        for saved in self.training.saved() {
+            kept.push(match *saved {
+                Saved::Arg(arg) => (run.input)(arg).ok_or_else(lost)?,
+                Saved::Result(result) => match self.training.outputs().iter().position(|output| *output == result) {
+                    Some(output) => outputs[output].clone(),
+                    None => calls.wrap(results.get(result).and_then(Option::as_ref).ok_or_else(lost)?.as_ref())?,
+                },
+            });
+        }
+        if !kept.is_empty() {
+            ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
+        }
+        ctx.setattr(intern!(py, "materialize_grads"), false)?;
+        self.again.lend(ctx, self.training.lent(), run.input)?;
+        PyTuple::new(py, outputs)
+    }
+}
+
+#[pymethods]
+impl Forward {
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = args.py();
+        let (ctx, last) = split(args)?;
+        let call = args.get_item(last)?;
+        let run = call.cast::<Call>().ok().and_then(|call| call.get().take());
+        let run = run.ok_or_else(|| NativeError::new_err("the node of a graph is run by the graph alone"))?;
+        // SAFETY: `Node::run` is waiting for `apply`, which has called this, so what it lends is alive; nobody else has the
+        // address, since `take` gives it once.
+        let run: &mut Run<'_, 'py> = unsafe { &mut *run.cast() };
+        guarded(|| self.run(py, &ctx, run))
+    }
+}

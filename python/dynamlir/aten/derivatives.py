@@ -1,0 +1,139 @@
+"""Derivatives that the compiler has no rule for: torch's own formula, recorded at an operation's shapes and attached.
+
+The operation is run on fakes that require gradients, and torch's engine differentiates it; what both dispatch is
+recorded. The operation itself, which the graph has, is dropped from that: its results become arguments beside its
+operands and the tangents of its results. So a formula that nobody has written down here, or that a user registered for
+an operator, is right at once, and is text like everything else (``vjp = @f``).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .. import interruptions, logs, modes
+from ..fakes import Faker
+from ..recorder import OpRecorder
+from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
+from . import schema
+from .replaying import Operands, fake_like, freeze, split_arguments
+
+
+class _NoFormula(Exception):
+    """An operation that torch does not differentiate, or not as a function of what is known of it."""
+
+
+class Differentiator:
+    """Finds, records and remembers derivatives. ``rules`` holds the schemas that the compiler has rules for."""
+
+    def __init__(self, rules: set[str] | frozenset[str]) -> None:
+        self.rules = frozenset(rules)
+        self._cache: dict[Any, Recording | None] = {}
+        self._lock = threading.Lock()
+
+    def attach(self, recording: Recording, mode: FakeTensorMode, order: int = 1, all_of_them: bool = False) -> None:
+        """Give every operation that needs one its derivative, where there is one; ``all_of_them`` also where the
+        compiler has a rule, which need not hold for all arguments.
+
+        With ``order`` 2 or more, the operations of derivatives get theirs, too, and so on.
+        """
+        with _disable_current_modes():
+            for op in recording.ops:
+                if op.vjp is None and self.wants(op, all_of_them):
+                    op.vjp = self._find(op, recording, mode, order)
+                if op.vjp is not None and order > 1:
+                    self.attach(op.vjp, mode, order - 1, all_of_them)
+
+    def wants(self, op: OpRecord, all_of_them: bool = False) -> bool:
+        """Whether the compiler may have to differentiate this operation and knows no rule for it."""
+        if not op.needs_grad or op.raw is None or op.schema == "aten.detach.default":
+            return False
+        # What draws numbers into an operand has a formula that takes them from there, and not from the new value.
+        return (all_of_them or (op.functional or op.schema) not in self.rules) and not (op.random and op.functional)
+
+    def _find(self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int) -> Recording | None:
+        assert op.raw is not None
+        overload, raw = op.raw
+        device = str(recording.device or "cpu")
+        key = (str(overload), freeze(raw, recording.metas, []), op.needs_grad, tuple(op.results), device, order)
+        with self._lock:
+            if key in self._cache:
+                return self._cache[key]
+        log = logs.logger("decomposition")
+        try:
+            found = record_vjp(op, overload, raw, recording, mode, again=order > 1)
+            log.info("%s: %s", overload, dict(found.histogram()))
+        except Exception as error:
+            interruptions.pass_on(error)
+            log.info("%s: no derivative: %s: %s", overload, type(error).__name__, error)
+            found = None
+        with self._lock:
+            self._cache[key] = found
+        return found
+
+
+def record_vjp(
+    op: OpRecord, overload: OpOverload, raw: list[Any], of: Recording, mode: FakeTensorMode, again: bool = False
+) -> Recording:
+    """The derivative of one operation, which may be differentiated ``again``.
+
+    The inputs of the recording are the operation's operands, its results, and the tangents of those results that
+    have one; the outputs are gradients of the operands that need one. `OutputRecord.gradient` says of which.
+    """
+    recording = Recording(f"vjp of {overload}", device=of.device)
+    faker = Faker(mode)
+    recorder = OpRecorder(recording, faker)
+    wanted = {op.operands[at] for at in op.needs_grad}
+    operands = Operands(recorder, faker, of, lambda fake, value: fake.requires_grad_(value in wanted))
+    arguments = [operands.replaced(value) for value in raw]
+    positional, keywords = split_arguments(overload, arguments)
+    cast = torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False)
+    alone = torch.autograd.set_multithreading_enabled(False)
+    with cast[0], cast[1], alone, torch.enable_grad(), mode, recorder:
+        results = pytree.tree_leaves(overload(*positional, **keywords))
+        forward = list(recording.ops)
+        given = [_input(recorder, leaf, at) for at, leaf in enumerate(results)]
+        differentiable = [at for at, leaf in enumerate(results) if leaf is not None and leaf.requires_grad]
+        if not differentiable:
+            raise _NoFormula("no result requires a gradient")
+        tangents = [_tangent(recorder, faker, results[at], at).requires_grad_(again) for at in differentiable]
+        leaves = [fake for fake in operands.fakes.values() if fake.requires_grad]
+        outputs = [results[at] for at in differentiable]
+        gradients = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True, create_graph=again)
+        recorder.note_histories()
+    if recorder.failure is not None:
+        raise recorder.failure
+    recording.inputs[len(operands.order) : len(operands.order)] = given
+    itself = [record for record in forward if record.schema == schema.info(overload).name]
+    recording.ops = [record for record in recording.ops if record is not itself[0]]
+    if len(itself) != 1 or recording.mutates_inputs or recording.has_random:
+        raise _NoFormula("the formula is not a function of the operands, the results and their tangents")
+    by_leaf = {id(leaf): gradient for leaf, gradient in zip(leaves, gradients, strict=True)}
+    for at in dict.fromkeys(op.needs_grad):
+        gradient = by_leaf.get(id(operands.fakes[op.operands[at]]))
+        if gradient is not None and op.operands.index(op.operands[at]) == at:
+            place = operands.order.index(op.operands[at])
+            recording.outputs.append(OutputRecord("value", recorder.id_of(gradient), gradient=place))
+    return recording
+
+
+def _input(recorder: OpRecorder, result: torch.Tensor | None, at: int) -> InputRecord:
+    """A result of the operation as an argument of its derivative."""
+    if result is None:
+        return InputRecord(-1 - at, f"result{at}", NO_RESULT, -1)
+    return InputRecord(recorder.id_of(result), f"result{at}", TensorMeta.of(result), -1)
+
+
+def _tangent(recorder: OpRecorder, faker: Faker, result: torch.Tensor, at: int) -> torch.Tensor:
+    """The tangent of a result: a new input that looks like it."""
+    with modes.set_aside():
+        fake = fake_like(faker, TensorMeta.of(result)._replace(offset=0), ("tangent", at), recorder.recording.device)
+    recorder.add_input(fake, f"tangent{at}")
+    recorder.recording.inputs[-1].tangent = at
+    return fake

@@ -1,0 +1,60 @@
+"""What Dynamo makes of the ``backward`` of a `torch.autograd.Function`, and whether it may be differentiated.
+
+Dynamo traces it with grad mode off, as it runs without ``create_graph``. So its graph does not show where the user's
+code switches grad mode off itself, nor a function that it applies: of those, only the values are there. Whether there
+are any is looked for in the source that the nodes come from; where there may be, it is differentiated once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+
+import torch
+import torch.fx
+from torch._functorch.autograd_function import autograd_function_apply
+
+from .recorder import parse_stack
+
+_SWITCHES = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|\w*[Cc]heckpoint\w*|apply)\b")
+
+
+def free(module: torch.fx.GraphModule) -> None:
+    """Let what backwards compute be differentiated, as in eager, wherever it can be said what that means."""
+    for node in module.graph.find_nodes(op="call_function", target=autograd_function_apply):
+        inner = getattr(module, str(node.args[1].target))
+        calls = [call for call in inner.graph.nodes if call.op not in ("placeholder", "get_attr", "output")]
+        switches = [call for call in calls[:1] + calls[-1:] if call.target is torch._C._set_grad_enabled]
+        if [call.args[0] for call in switches] == [False, True] and not is_once(node, inner.graph):
+            for switch in switches:
+                inner.graph.erase_node(switch)
+            inner.recompile()
+    for child in module.children():
+        if isinstance(child, torch.fx.GraphModule):
+            free(child)
+
+
+def is_once(node: torch.fx.Node, graph: torch.fx.Graph) -> bool:
+    """Whether a backward, of the function that ``node`` applies, is not to be differentiated."""
+    around = len(parse_stack(node.stack_trace))
+    for inner in graph.nodes:
+        frames = parse_stack(inner.stack_trace)
+        own = frames[: max(0, len(frames) - around)]
+        is_call = inner.op in ("call_function", "call_method") and inner.target is not torch._C._set_grad_enabled
+        if any(map(_switches, own)) or (is_call and not own):
+            return True
+    return False
+
+
+def _switches(frame: tuple[str, int, str]) -> bool:
+    file, line, name = frame
+    if file == torch.autograd.function.__file__ or name in ("forward", "setup_context"):
+        return True
+    lines = linecache.getlines(file)
+    start = line - 1
+    while 0 <= start < len(lines) and not re.match(rf"\s*(async\s+)?def\s+{re.escape(name)}\b", lines[start]):
+        start -= 1
+    if not 0 <= start < len(lines):
+        return name != "<lambda>" or not lines
+    return _SWITCHES.search("".join(inspect.getblock(lines[start:]))) is not None

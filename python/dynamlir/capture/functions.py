@@ -1,0 +1,102 @@
+"""A call of a `torch.autograd.Function` while it is captured: the interpreter runs the user's code, this the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd import function as torchs
+
+from .. import functions
+from ..reasons import Fallback
+from ..recorder import OpRecorder
+
+
+class FunctionContext:
+    """What ``forward`` of a `torch.autograd.Function` gets to note things for its ``backward``.
+
+    The names of attributes are those of torch's own. What that has beside them is not for compiled code.
+    """
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
+        """Keep tensors."""
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: torch.Tensor | None) -> None:
+        """Keep tensors for forward mode."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *tensors: torch.Tensor) -> None:
+        """Say which inputs were written."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
+        """Say which outputs have no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether missing gradients become zeros."""
+        self.materialize_grads = value
+
+    # A function that ends every capture: these look at the graph that torch makes, or change it.
+    metadata = next_functions = property(torch.autograd.backward)
+    name = register_hook = register_prehook = staticmethod(torch.autograd.backward)
+
+
+class Application:
+    """One call: made with grad mode as the caller has it, which is off until `leave`."""
+
+    def __init__(self, recorder: OpRecorder, arguments: Sequence[Any]) -> None:
+        needs = tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in arguments)
+        self.context = FunctionContext(needs)
+        self._recorder = recorder
+        self._call = functions.Call(recorder, arguments)
+        self._grad = torch.is_grad_enabled()
+        self._once = False
+        self.is_differentiated = self._call.is_differentiated
+        """Whether the results get a history."""
+        torch._C._set_grad_enabled(False)
+
+    def leave(self) -> None:
+        """Set grad mode back."""
+        torch._C._set_grad_enabled(self._grad)
+
+    def results(self, result: Any) -> list[torch.Tensor | None] | None:
+        """Give what ``forward`` returned its history; what ``backward`` gets, None if nothing is differentiable."""
+        context, location = vars(self.context), self._recorder.location
+        if "dirty_tensors" in context:
+            raise Fallback("autograd", "mark_dirty of a torch.autograd.Function", location)
+        for kept in (context.get("saved_tensors", ()), context.get("non_differentiable", ())):
+            if not all(tensor is None or isinstance(tensor, torch.Tensor) for tensor in kept):
+                raise Fallback("autograd", "a torch.autograd.Function saves what is no tensor", location)
+        leaves = result if isinstance(result, tuple) else (result,)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if not tensors:
+            return None
+        left_out = context.get("non_differentiable", ())
+        materialize = context.get("materialize_grads", True)
+        self._recorder.expected = True  # type: ignore[attr-defined]
+        try:
+            tangents = iter(self._call.results(tensors, left_out, materialize))
+            given = [next(tangents) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+        finally:
+            self._recorder.expected = False  # type: ignore[attr-defined]
+        return given if any(tensor.requires_grad for tensor in tensors) else None
+
+    def is_once(self, backward: Any) -> bool:
+        """Whether ``backward`` is made by `once_differentiable`: then what is beneath it is to be called."""
+        code = getattr(backward, "__code__", None)
+        self._once = code is not None and code in torchs.once_differentiable.__code__.co_consts
+        return self._once
+
+    def derivative(self, gradients: Any) -> None:
+        """Take what ``backward`` returned."""
+        self._recorder.expected = True  # type: ignore[attr-defined]
+        try:
+            self._call.derivative(gradients, self._once)
+        finally:
+            self._recorder.expected = False  # type: ignore[attr-defined]

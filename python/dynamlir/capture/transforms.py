@@ -1,0 +1,155 @@
+"""`torch.func.grad` and `torch.func.vjp` by one level of torch's autograd, in place of functorch's many.
+
+The capture calls these in place of torch's functions of the same names, and looks into them; the messages are torch's.
+Each differentiates with respect to tensors of its own, so that what is without is left as it is. What a level gives has
+no history but that of what is without, which `settled` sees to.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._functorch.eager_transforms import treespec_pprint
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+
+def leaf(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of its own to differentiate with respect to, with the history of this one."""
+    if value.requires_grad:
+        return value.view_as(value)
+    return value.detach().requires_grad_()
+
+
+def settled(values: Sequence[Any], leaves: Sequence[Any], keep: bool) -> list[Any]:
+    """The values without a history, but for what comes from elsewhere than from these leaves, which ``keep`` keeps."""
+    _settled.update((id(tensor), tensor) for tensor in leaves if isinstance(tensor, torch.Tensor))
+    return [
+        value.detach() if isinstance(value, torch.Tensor) and not (keep and _comes_from_elsewhere(value)) else value
+        for value in values
+    ]
+
+
+_settled: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+"""The leaves of levels that have been left, by their addresses."""
+
+
+def _comes_from_elsewhere(tensor: torch.Tensor) -> bool:
+    if tensor.grad_fn is None:
+        return tensor.requires_grad and _settled.get(id(tensor)) is not tensor
+    seen: set[Any] = set()
+    open_: list[Any] = [tensor.grad_fn]
+    while open_:
+        node = open_.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        following = [further for further, _ in node.next_functions if further is not None]
+        if variable is not None and _settled.get(id(variable)) is not variable:
+            return True
+        if variable is None and not following and not isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        open_ += following
+    return False
+
+
+def _gradients(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor] | None
+) -> list[torch.Tensor]:
+    kept = [at for at, output in enumerate(outputs) if output.requires_grad]
+    if not kept:
+        return [torch.zeros_like(tensor) for tensor in inputs]
+    given = None if tangents is None else [tangents[at] for at in kept]
+    found = torch.autograd.grad([outputs[at] for at in kept], inputs, given, create_graph=True, allow_unused=True)
+    return [torch.zeros_like(tensor) if own is None else own for own, tensor in zip(found, inputs)]
+
+
+def _settle(tree: Any, leaves: Sequence[Any], keep: bool) -> Any:
+    flat, spec = tree_flatten(tree)
+    return tree_unflatten(settled(flat, leaves, keep), spec)
+
+
+def _leaves_of(tree: Any) -> Any:
+    flat, spec = tree_flatten(tree)
+    return tree_unflatten([leaf(value) if isinstance(value, torch.Tensor) else value for value in flat], spec)
+
+
+def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> tuple[list[Any], Any]:
+    """The arguments, with leaves in the place of those that are differentiated, and these."""
+    given = list(args)
+    if argnums is None:
+        given = [_leaves_of(value) for value in given]
+        return given, tuple(given)
+    places = argnums if isinstance(argnums, tuple) else (argnums,)
+    for at in places:
+        if not -len(given) <= at < len(given):
+            raise RuntimeError(f"Got argnum={at}, but only {len(given)} positional inputs")
+        given[at] = _leaves_of(given[at])
+    return given, tuple(given[at] for at in places) if isinstance(argnums, tuple) else given[argnums]
+
+
+def grad_and_value_impl(
+    func: Callable[..., Any], argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
+    keep = torch.is_grad_enabled()
+    with torch.enable_grad():
+        given, chosen = _with_leaves(args, argnums)
+        output, aux = func(*given, **kwargs), None
+        if has_aux:
+            if not (isinstance(output, tuple) and len(output) == 2):
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True"
+                )
+            output, aux = output
+        if not isinstance(output, torch.Tensor):
+            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(output)}")
+        if output.dim() != 0:
+            raise RuntimeError(
+                "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
+                f"{output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        leaves, spec = tree_flatten(chosen)
+        gradients = settled(_gradients([output], leaves, None), leaves, keep)
+        (value,) = settled([output], leaves, keep)
+        if has_aux:
+            return tree_unflatten(gradients, spec), (value, _settle(aux, leaves, keep))
+        return tree_unflatten(gradients, spec), value
+
+
+def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
+    """Beneath `torch.func.vjp`."""
+    keep = torch.is_grad_enabled()
+    aux = None
+    with torch.enable_grad():
+        given, chosen = _with_leaves(primals, argnums)
+        output = func(*given)
+        leaves, spec = tree_flatten(chosen)
+        if has_aux:
+            if not (isinstance(output, tuple) and len(output) == 2):
+                raise RuntimeError(
+                    "vjp(f, *primals): output of function f should be a tuple: (output, aux) if has_aux is True"
+                )
+            output, aux = output
+            aux = _settle(aux, leaves, keep)
+        outputs, output_spec = tree_flatten(output)
+        if not outputs or not all(isinstance(one, torch.Tensor) for one in outputs):
+            raise RuntimeError("vjp(f, *primals): Expected f to be a function that has non-empty output of tensors")
+        results = tree_unflatten(settled(outputs, leaves, keep), output_spec)
+
+    def wrapper(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        keep = torch.is_grad_enabled() if create_graph is None else create_graph
+        flat, cotangents_spec = tree_flatten(cotangents)
+        if output_spec != cotangents_spec:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {treespec_pprint(cotangents_spec)}, "
+                f"primal output: {treespec_pprint(output_spec)}"
+            )
+        with torch.enable_grad():
+            return tree_unflatten(settled(_gradients(outputs, leaves, flat), leaves, keep), spec)
+
+    return (results, wrapper, aux) if has_aux else (results, wrapper)

@@ -1,0 +1,38 @@
+"""Constant tensors that a graph makes of Python values (``torch.tensor``), recorded as operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from . import modes
+from .aten import schema
+from .fakes import check_supported
+
+if TYPE_CHECKING:
+    from .recorder import OpRecorder
+
+
+def record(recorder: OpRecorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
+    (constant,) = args
+    if isinstance(constant, FakeTensor):
+        return func(*args, **kwargs)
+    check_supported(constant)
+    out = func(*args, **kwargs)
+    if constant.dim() == 0:
+        with modes.set_aside():
+            scalar = constant.item()
+        full_op = torch.ops.aten.full.default
+        full = schema.full_arguments(full_op, ([], scalar), {"dtype": constant.dtype})
+        recorder._record(full_op, full, [out], [])
+        return out
+    with modes.set_aside():
+        kept = constant.detach().clone()
+    fake = recorder.capture(kept, f"constant_{len(recorder.recording.captures)}", lambda: kept)
+    clone = torch.ops.aten.clone.default
+    recorder._record(clone, schema.full_arguments(clone, (fake,), {}), [out], [])
+    return out

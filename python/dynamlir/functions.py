@@ -1,0 +1,288 @@
+"""Functions with a derivative of their own (`torch.autograd.Function`), as one operation with ``vjp``.
+
+What ``forward`` does are operations like any others, recorded with grad mode off. Its results then go through one more
+operation, ``dynamlir.function``, that only hands them on, and that has what ``backward`` does for its derivative:
+``backward`` is run once, right after ``forward``, on tangents that nobody has yet. So the numbers are those of the
+operations, and gradients go the user's way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import modes, replay
+from .aten.replaying import fake_like
+from .reasons import Fallback
+from .recorder import OpRecorder, is_stranger
+from .recording import DETACH, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
+
+SCHEMA = "dynamlir.function.default"
+
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, torch.Tensor)
+
+
+class Call:
+    """One call of a function that is being recorded: first its forward, then `results`, its backward, `derivative`."""
+
+    def __init__(self, recorder: OpRecorder, arguments: Sequence[Any]) -> None:
+        self.arguments = list(arguments)
+        self.is_differentiated = torch.is_grad_enabled() and any(map(_requires_grad, arguments))
+        """Whether its results get a history."""
+        self._recorder = recorder
+        self._shown = len(recorder.shown)
+        self._location = recorder.location
+        self.first = 0
+        """Where the operations of backward begin."""
+        self._raw: list[torch.Tensor] = []
+        self._differentiable: list[int] = []
+        self._record = OpRecord(SCHEMA, [], [], [], [], [], [], None, True, self._location)
+        self._tangents: dict[int, torch.Tensor] = {}
+
+    def results(
+        self, raw: Sequence[torch.Tensor], non_differentiable: Sequence[torch.Tensor] = (), materialize: bool = True
+    ) -> list[torch.Tensor | None]:
+        """Give what forward returned, in place, the history that autograd would give it; the tangents for backward.
+
+        None of them may be an argument. With ``materialize`` there are zeros for what has no tangent.
+        """
+        recorder, record = self._recorder, self._record
+        self._raw = list(raw)
+        if len({id(tensor) for tensor in raw}) < len(raw):
+            raise Fallback("autograd", "a torch.autograd.Function returns one tensor twice", self._location)
+        values = [recorder.id_of(tensor) for tensor in raw]
+        metas = [recorder.recording.metas[value] for value in values]
+        if any(meta.dtype.startswith("complex") for meta in metas):
+            raise Fallback("complex", "a torch.autograd.Function", self._location)
+        shared = [self._shares_memory(tensor) for tensor in raw]
+        left_out = {id(tensor) for tensor in non_differentiable}
+        inputs = [argument for argument in self.arguments if _requires_grad(argument)]
+        _History.apply(self, [tensor for tensor in raw if id(tensor) in left_out], *inputs)
+        self._differentiable = [at for at, tensor in enumerate(raw) if tensor.requires_grad]
+        if not materialize and len(self._differentiable) > 1:
+            raise Fallback("autograd", "set_materialize_grads(False) of several results", self._location)
+        record.operands = [*dict.fromkeys(recorder.id_of(tensor) for tensor in inputs), *values]
+        record.results = metas
+        record.aliases = [record.operands.index(value) if is_shared else -1 for value, is_shared in zip(values, shared)]
+        for tensor, meta in zip(raw, metas):
+            value = recorder.rename(tensor, meta)
+            record.result_ids.append(value)
+        self.first = len(recorder.recording.ops)
+        return [self._tangent(at, tensor, materialize) for at, tensor in enumerate(raw)]
+
+    def derivative(self, gradients: Any, once: bool = False) -> None:
+        """Take what backward returned for the derivative; ``once`` if it cannot be differentiated itself."""
+        recorder, recording, record = self._recorder, self._recorder.recording, self._record
+        outputs = self._gradients(gradients if isinstance(gradients, (tuple, list)) else (gradients,))
+        recorder.note_histories()
+        ops = recording.ops[self.first :]
+        self._check(ops)
+        recorder.forget_operations(self.first)
+        made = {value for op in ops for value in op.result_ids}
+        known = made.union(record.result_ids, (recorder.id_of(tensor) for tensor in self._tangents.values()))
+        used = [value for op in ops for value in op.operands] + [value for _, value in outputs]
+        record.operands += [value for value in dict.fromkeys(used) if value not in known.union(record.operands)]
+        record.args = [[("t", value) for value in record.operands]]
+        wanting = {recorder.id_of(tensor) for tensor in self._wanting()}
+        record.needs_grad = tuple(at for at, value in enumerate(record.operands) if value in wanting)
+        record.once = once
+        record.decomposition = self._recording("function", record.operands)
+        values = [*record.operands, *record.result_ids]
+        record.decomposition.outputs = [OutputRecord("value", value) for value in self._raw_values()]
+        record.vjp = self._recording("vjp of a function", values)
+        record.vjp.ops = ops
+        for at, tangent in self._tangents.items():
+            given = InputRecord(recorder.id_of(tangent), f"tangent{at}", TensorMeta.of(tangent), -1, tangent=at)
+            record.vjp.inputs.append(given)
+        record.vjp.outputs = [
+            OutputRecord("value", value, gradient=record.operands.index(recorder.id_of(self.arguments[at])))
+            for at, value in outputs
+        ]
+        record.vjp.drop_unseen_detaches()
+        recording.append(record)
+
+    def again(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """The gradients of the arguments that want one, where the frame asks for them itself."""
+        record = self._record
+        if record.vjp is None or record.once:
+            raise Fallback("autograd", "gradients of a torch.autograd.Function, within the function", self._location)
+        fakes = self._recorder.fakes()
+        # The results are operands by names that no fake has any more.
+        raw = dict(zip(self._raw_values(), self._raw))
+        known = [raw[value] if value in raw else fakes[value] for value in record.operands]
+        found = replay.function_gradients(record, [*known, *self._raw], tangents)
+        return [found[record.operands.index(self._recorder.id_of(tensor))] for tensor in self._wanting()]
+
+    # -- parts
+
+    def _wanting(self) -> list[torch.Tensor]:
+        return [argument for argument in self.arguments if _requires_grad(argument)]
+
+    def _raw_values(self) -> list[int]:
+        first = len(dict.fromkeys(self._recorder.id_of(tensor) for tensor in self._wanting()))
+        return self._record.operands[first : first + len(self._raw)]
+
+    def _recording(self, name: str, values: Sequence[int]) -> Recording:
+        metas, device = self._recorder.recording.metas, self._recorder.recording.device
+        inputs = [InputRecord(value, f"operand{at}", metas[value], -1) for at, value in enumerate(values)]
+        return Recording(name, inputs, metas=metas, device=device)
+
+    def _shares_memory(self, tensor: torch.Tensor) -> bool:
+        """Whether somebody else can see the memory of a result."""
+        shown, storage = self._recorder.shown, tensor.untyped_storage()._cdata
+        if shown.was_known(storage, self._shown):
+            return True
+        if sum(other.untyped_storage()._cdata == storage for other in self._raw) > 1:
+            return True
+        if shown.of(storage) > 1 and not all(map(_is_plain, self.arguments)):
+            raise Fallback("autograd", "a torch.autograd.Function may keep a view of what it returns", self._location)
+        return False
+
+    def _tangent(self, at: int, result: torch.Tensor, materialize: bool) -> torch.Tensor | None:
+        if at not in self._differentiable:
+            return torch.zeros_like(result) if materialize else None
+        recorder = self._recorder
+        meta = TensorMeta.of(result)._replace(offset=0)
+        with modes.set_aside():
+            key = ("tangent", recorder.id_of(result))
+            fake = fake_like(recorder.faker, meta, key, recorder.recording.device)
+            recorder.add_value(fake)
+            self._tangents[at] = fake.requires_grad_()
+        return fake
+
+    def _gradients(self, given: Sequence[Any]) -> list[tuple[int, int]]:
+        """The gradients of arguments, with their places: checked and made to fit, as the engine does it."""
+        count = len(self.arguments)
+        if len(given) < count or any(extra is not None for extra in given[count:]):
+            raise Fallback("autograd", f"backward returns {len(given)} gradients of {count} inputs", self._location)
+        found = []
+        for at, (argument, gradient) in enumerate(zip(self.arguments, given)):
+            if gradient is None:
+                continue
+            if not isinstance(argument, torch.Tensor) or not isinstance(gradient, torch.Tensor):
+                raise Fallback("autograd", f"gradient {at} is not one of a tensor", self._location)
+            if not argument.requires_grad:
+                continue
+            if is_stranger(gradient):
+                gradient = self._recorder.adopt(gradient)
+            if gradient.shape != argument.shape:
+                if not _is_expandable(argument.shape, gradient.shape):
+                    raise Fallback("autograd", f"gradient {at} has another shape than its input", self._location)
+                gradient = gradient.sum_to_size(argument.shape)
+            if gradient.dtype != argument.dtype:
+                gradient = gradient.to(argument.dtype)
+            if gradient.device != argument.device or gradient.is_complex():
+                raise Fallback("autograd", f"gradient {at} is not like its input", self._location)
+            found.append((at, self._recorder.id_of(gradient)))
+        return found
+
+    def _check(self, ops: Sequence[OpRecord]) -> None:
+        """Refuse a backward that is no function of what it is given."""
+        made = {value for op in ops for value in op.result_ids}
+        roots = self._recorder.recording.roots()
+        for op in ops:
+            if op.random:
+                raise Fallback("autograd", "the backward of a torch.autograd.Function draws numbers", op.location)
+            if any(roots.get(op.operands[at], op.operands[at]) not in made for at in op.mutates):
+                raise Fallback("autograd", "the backward of a torch.autograd.Function writes a tensor", op.location)
+            if any(meta.dtype.startswith("complex") for meta in op.results):
+                raise Fallback("complex", "the backward of a torch.autograd.Function", op.location)
+
+
+class _History(torch.autograd.Function):
+    """Gives tensors the history of a function's results."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, non_differentiable: Sequence[torch.Tensor], *inputs: torch.Tensor) -> Any:
+        ctx.call = call
+        if non_differentiable:
+            ctx.mark_non_differentiable(*non_differentiable)
+        return tuple(call._raw)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
+        return None, None, *ctx.call.again(tangents)
+
+
+def is_function(op: OpRecord) -> bool:
+    """Whether an operation hands on what a function with a derivative of its own has returned."""
+    return op.schema == SCHEMA
+
+
+def check(recording: Recording) -> None:
+    """Refuse what a recording does with memory that a function has returned or keeps for its backward.
+
+    A result that shows memory of others is a value of its own here: so that memory must not be written, and nobody may
+    be shown that the result is a view. What backward reads must still be what it was.
+    """
+    kept: dict[int, OpRecord] = {}
+    shown: dict[int, OpRecord] = {}
+    roots: dict[int, int] = {}
+    for op in recording.ops:
+        for at in op.mutates:
+            root = roots.get(op.operands[at], op.operands[at])
+            if root in shown or root in kept:
+                raise Fallback("autograd", "what a torch.autograd.Function keeps is written", op.location)
+        if op.schema.startswith("aten.as_strided") and any(roots.get(x, x) in shown for x in op.operands):
+            raise Fallback("autograd", "memory that a torch.autograd.Function shows is shown in a new way", op.location)
+        for value, alias in zip(op.result_ids, op.aliases):
+            if alias >= 0:
+                roots[value] = roots.get(op.operands[alias], op.operands[alias])
+                if is_function(op):
+                    shown[roots[value]] = op
+        if is_function(op) and op.vjp is not None:
+            for inner in op.vjp.ops:
+                kept.update((roots.get(value, value), op) for value in inner.operands)
+    values = _values_of(recording)
+    for output in recording.outputs:
+        if output.id in values:
+            raise Fallback("autograd", "an output shows memory that a torch.autograd.Function has handed on")
+
+
+def _values_of(recording: Recording) -> set[int]:
+    """The values that functions return as views of others' memory, and views of those."""
+    found: set[int] = set()
+    for op in recording.ops:
+        for value, alias in zip(op.result_ids, op.aliases):
+            if alias >= 0 and (is_function(op) or op.operands[alias] in found):
+                found.add(value)
+    return found
+
+
+def without_formulas(ops: Sequence[OpRecord]) -> list[OpRecord]:
+    """Operations without derivatives that were recorded from torch's formulas. Those of functions have no other."""
+
+    def without(op: OpRecord) -> OpRecord:
+        if not is_function(op) or op.vjp is None:
+            return dataclasses.replace(op, vjp=None)
+        return dataclasses.replace(op, vjp=dataclasses.replace(op.vjp, ops=without_formulas(op.vjp.ops)))
+
+    return [without(op) for op in ops]
+
+
+def refuse_twice(recording: Recording) -> None:
+    """`Fallback` where a function's backward is not to be differentiated, which the compiler would do."""
+    for op in recording.ops:
+        if is_function(op) and op.vjp is not None:
+            recorded = [inner.grad_enabled for inner in op.vjp.ops]
+            # Of what autograd detaches for itself nothing is left: this is what the user has detached.
+            detaches = any(inner.schema == DETACH and inner.needs_grad for inner in op.vjp.ops)
+            if op.once or detaches or (recorded and not any(recorded)):
+                raise Fallback("autograd", "the backward of a torch.autograd.Function has no derivative", op.location)
+            refuse_twice(op.vjp)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
+def _is_expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of ``shape`` would be broadcast to the other."""
+    return len(shape) <= len(to) and all(own in (1, other) for own, other in zip(reversed(shape), reversed(to)))

@@ -1,0 +1,170 @@
+"""Gradients that are differentiated in turn (``create_graph=True``): graphs, compiled when they are first asked for.
+
+The gradients of a graph are a function of its inputs and of the tangents of its results. That function is compiled from
+the same recording, with ``dynamo.order = 2``, as a graph that trains: so its gradients are there, and for theirs it
+is compiled with 3, and so on. Where that cannot be, torch's own operators run the recording, and torch differentiates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from . import functions, interruptions, plain, reasons, replay, report
+from .aten.schema import draws
+from .options import Options
+from .reasons import Fallback
+from .recording import DTYPES, Recording
+from .tracing import fresh_fake_mode
+
+
+class Gradients:
+    """The gradients of a graph as a function that has gradients.
+
+    Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then its tangents, then
+    those of its gradients, and so on. The keys of the random numbers that it drew have None, and are kept by its node.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        settings: Options,
+        name: str,
+        numbers: Sequence[int | None] | None = None,
+        tangents: Sequence[tuple[int, ...]] = (),
+    ) -> None:
+        """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones."""
+        self._order = recording.order + 1
+        again = functions.without_formulas(recording.ops)
+        self._recording = dataclasses.replace(recording, ops=again, order=self._order)
+        self._settings = settings
+        self._name = name if recording.order > 1 else f"{name}, gradients"
+        self._numbers = numbers
+        self._tangents = tuple(tangents)
+        self._lock = threading.Lock()
+        self._executable: Any = None
+        self._event: reasons.Event | None = None
+
+    def __call__(
+        self, inputs: dict[int | None, torch.Tensor], tangents: list[torch.Tensor | None], wanted: list[bool]
+    ) -> list[torch.Tensor | None]:
+        """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph."""
+        if self._recording.has_random and self._numbers is None and None not in inputs:
+            raise RuntimeError(_DRAWS_OTHERS)
+        known = {
+            at if self._numbers is None or at is None else self._numbers[at]: tensor for at, tensor in inputs.items()
+        }
+        first = len(self._recording.inputs) + sum(map(len, self._tangents))
+        known.update((first + at, tangent) for at, tangent in enumerate(tangents) if tangent is not None)
+        own = tuple(range(first, first + len(tangents)))
+        foreign = next(filter(None, map(foreign_kind, tangents)), None)
+        executable = self._compiled(own) if foreign is None else None
+        if executable is not None:
+            arguments = [_argument(known, *described) for described in executable.arguments()]
+            gradients = _with_history(executable, arguments, executable(*arguments))
+        elif self._recording.has_random:
+            raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
+        else:
+            event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
+            assert event is not None
+            plain.tell(plain.Subject(self._name), event)
+            numbered = {number: tensor for number, tensor in known.items() if number is not None}
+            gradients = replay.gradients(self._recording, numbered, [*self._tangents, own])
+        if len(gradients) != len(wanted):
+            raise RuntimeError(f"dynamlir: {len(gradients)} gradients of {len(wanted)} inputs")
+        return [gradient if asked else None for gradient, asked in zip(gradients, wanted)]
+
+    def _compiled(self, own: tuple[int, ...]) -> Any:
+        """The graph of the gradients; None where there is none, of which `_event` says why."""
+        with self._lock:
+            if self._executable is None and self._event is None:
+                try:
+                    self._executable = self._compile(own)
+                except Exception as error:
+                    interruptions.pass_on(error)
+                    failure = (
+                        error
+                        if isinstance(error, Fallback)
+                        else Fallback("internal-error", f"{type(error).__name__}: {error}")
+                    )
+                    self._event = reasons.note(failure.reason, failure.message, failure.location)
+        return self._executable
+
+    def _compile(self, own: tuple[int, ...]) -> Any:
+        from .backend import compile_recording
+
+        functions.refuse_twice(self._recording)
+        with torch.no_grad():
+            variant, made = compile_recording(self._recording, fresh_fake_mode(), self._settings, self._name)
+        if drawing := self._drawing(made):
+            raise Fallback("random-state", f"{drawing} draws random numbers")
+        report.add(made)
+        executable = variant.executable
+        numbers = [described[0] for described in executable.arguments()]
+        following = Gradients(self._recording, self._settings, self._name, numbers, [*self._tangents, own])
+        executable.differentiate_again(following)
+        return executable
+
+    def _drawing(self, made: report.CompileReport) -> str | None:
+        """An operator that would draw other random numbers than the first time."""
+        innocent = {op.schema for op in self._recording.ops if not op.random}
+        called = [extern.schema for part in (made, made.gradients) if part is not None for extern in part.externs]
+        return next((schema for schema in called if schema not in innocent and draws(schema)), None)
+
+
+def foreign_kind(tensor: Any) -> str | None:
+    """What a gradient is whose operations are not those of its memory, such as one of `torch.vmap`; None for others."""
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    if is_traceable_wrapper_subclass(tensor):
+        return type(tensor).__name__
+    functorch = torch._C._functorch
+    is_transformed = functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
+    return "tensor of a transformation such as vmap" if is_transformed else None
+
+
+def _with_history(
+    executable: Any, arguments: Sequence[torch.Tensor], gradients: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The gradients, without a history where nothing that they are made of has one: a node gives one to all of them."""
+    sources = executable.sources()
+    if sources is None:
+        return gradients
+    given = [tensor.requires_grad for tensor in arguments]
+    return [
+        gradient if any(given[at] for at in own) else gradient.detach() for gradient, own in zip(gradients, sources)
+    ]
+
+
+_DRAWS_OTHERS = (
+    "trying to differentiate twice a compiled graph that draws random numbers, which would draw others: compute the "
+    "gradients without create_graph=True, or run the function as plain Python"
+)
+
+
+def _argument(
+    known: dict[int | None, torch.Tensor], number: int | None, dtype: str, sizes: Sequence[int], strides: Sequence[int]
+) -> torch.Tensor:
+    """An input of the compiled graph, laid out as it expects.
+
+    Missing is a tangent that is undefined, which is zero, or an input that the first gradients are not made of
+    (``dynamo.primals``), so that theirs do not depend on it either.
+    """
+    tensor = known.get(number)
+    if tensor is not None and number is None:
+        # The gradients may not need those of the last operators.
+        return tensor[: sizes[0]]
+    if tensor is None:
+        return torch.empty_strided(sizes, strides, dtype=DTYPES[dtype]).zero_()
+    if list(tensor.stride()) == list(strides):
+        return tensor
+    outer_first = sorted(range(len(sizes)), key=lambda dim: -strides[dim])
+    moved = tensor.permute(outer_first).contiguous()
+    turned = moved.permute([outer_first.index(dim) for dim in range(len(sizes))])
+    # Dimensions of one element may have any stride.
+    return turned if list(turned.stride()) == list(strides) else turned.as_strided(sizes, strides)

@@ -1,0 +1,148 @@
+"""A recording run by torch's own operators, for gradients of gradients that the compiler cannot make.
+
+What was recorded are the operators that autograd dispatched, each differentiable by itself. So torch gives a history to
+what they return, and says in its own words where it cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.utils import _pytree as pytree
+
+from .aten.replaying import map_refs, split_arguments
+from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording
+
+
+def gradients(
+    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    """The gradients of the last of ``orders``, in the order of what they are gradients of; in grad mode with a history.
+
+    Each order is the numbers of its tangents in ``known``, which are zero where they are missing. No gradient depends
+    on the values of inputs that are missing.
+    """
+    found: list[torch.Tensor] = []
+    wants_history = torch.is_grad_enabled()
+    with torch.enable_grad():
+        inputs = [_input(record, known.get(at)) for at, record in enumerate(recording.inputs)]
+        outputs = _differentiable(recording, inputs)
+        wanted = {at: tensor for at, tensor in enumerate(inputs) if recording.inputs[at].requires_grad}
+        for step, numbers in enumerate(orders):
+            given = [known.get(number) for number in numbers]
+            is_last = step == len(orders) - 1
+            tangents = [_tangent(tensor, output, is_last) for tensor, output in zip(given, outputs, strict=True)]
+            create = wants_history or not is_last
+            each = torch.autograd.grad(outputs, list(wanted.values()), tangents, create_graph=create, allow_unused=True)
+            wanted.update(zip(numbers, tangents))
+            found = [gradient for gradient in each if gradient is not None]
+            outputs = [gradient for gradient in found if gradient.requires_grad]
+    return found
+
+
+def _input(record: InputRecord, tensor: torch.Tensor | None) -> torch.Tensor:
+    """An input of its own, also where one tensor is given twice."""
+    if tensor is None:
+        meta = record.meta
+        tensor = torch.zeros((), dtype=DTYPES[meta.dtype]).expand(meta.sizes)
+        return tensor.requires_grad_(record.requires_grad)
+    if record.requires_grad and not tensor.requires_grad:
+        return tensor.detach().requires_grad_()
+    return tensor.view_as(tensor)
+
+
+def _tangent(tensor: torch.Tensor | None, output: torch.Tensor, is_last: bool) -> torch.Tensor:
+    """A tangent of its own. Those that are differentiated with respect to require a gradient, so that each has one."""
+    if tensor is None:
+        tensor = torch.zeros_like(output)
+    if is_last or tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.detach().requires_grad_()
+
+
+def _differentiable(recording: Recording, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results that outputs with a gradient are, or are views of, in order. Views of inputs are none of them."""
+    roots, values = recording.roots(), _run(recording, inputs)
+    own = {record.id for record in recording.inputs}
+    found = [roots.get(output.id, output.id) for output in recording.outputs if output.requires_grad]
+    return [values[value] for value in dict.fromkeys(found) if value not in own]
+
+
+def _run(recording: Recording, inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
+    """What operations return. What they write to is left as it is, so nobody may read it later."""
+    values: dict[int, Any] = {record.id: tensor for record, tensor in zip(recording.inputs, inputs, strict=True)}
+    roots = recording.roots()
+    written: set[int] = set()
+    for op in recording.ops:
+        if op.raw is None and op.vjp is not None:
+            values.update(zip(op.result_ids, _apply(op, [values[value] for value in op.operands])))
+            continue
+        if op.raw is None or written.intersection(roots.get(operand, operand) for operand in op.operands):
+            raise RuntimeError(f"dynamlir: {op.schema} in {recording.name} cannot be differentiated twice")
+        overload, raw = op.raw
+        positional, keywords = split_arguments(overload, [map_refs(value, lambda ref: values[ref.id]) for value in raw])
+        with torch.set_grad_enabled(op.grad_enabled):
+            results = pytree.tree_leaves(overload(*positional, **keywords))
+        present = [value for value, meta in zip(op.result_ids, op.results) if meta is not NO_RESULT]
+        values.update(zip(op.result_ids if len(results) >= len(op.result_ids) else present, results))
+        written.update(roots.get(op.operands[at], op.operands[at]) for at in op.mutates)
+    return values
+
+
+def function_gradients(
+    op: OpRecord, known: Sequence[Any], tangents: Sequence[torch.Tensor | None]
+) -> list[torch.Tensor | None]:
+    """The gradients of the operands of a function with a derivative of its own, None for what has none.
+
+    ``known`` are its operands and its results; each result has a tangent.
+    """
+    vjp = op.vjp
+    assert vjp is not None
+    given = [*known, *(tangents[record.tangent] for record in vjp.inputs if record.tangent is not None)]
+    values = _run(vjp, given)
+    found: list[torch.Tensor | None] = [None] * len(op.operands)
+    for output in vjp.outputs:
+        assert output.gradient is not None
+        before, gradient = found[output.gradient], values[output.id]
+        found[output.gradient] = gradient if before is None else before + gradient
+    return found
+
+
+def _apply(op: OpRecord, operands: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return (_Once if op.once else _Function).apply(op, *operands)
+
+
+class _Applied(torch.autograd.Function):
+    """Hands on what a function with a derivative of its own has returned."""
+
+    @staticmethod
+    def forward(ctx: Any, op: OpRecord, *operands: torch.Tensor) -> Any:
+        ctx.op = op
+        assert op.decomposition is not None and op.vjp is not None
+        results = tuple(operands[op.operands.index(output.id)].clone() for output in op.decomposition.outputs)
+        ctx.save_for_backward(*operands, *results)
+        with_tangent = {record.tangent for record in op.vjp.inputs}
+        ctx.mark_non_differentiable(*[result for at, result in enumerate(results) if at not in with_tangent])
+        return results
+
+
+class _Function(_Applied):
+    """One whose gradients have gradients, as far as its backward gives them some."""
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
+        return None, *function_gradients(ctx.op, ctx.saved_tensors, tangents)
+
+
+class _Once(_Applied):
+    """One whose gradients have none."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
+        found = function_gradients(ctx.op, ctx.saved_tensors, tangents)
+        # Operations are replayed under the grad mode that they were recorded with.
+        return None, *(None if gradient is None else gradient.detach() for gradient in found)

@@ -1,0 +1,326 @@
+"""Python numbers that are known when a graph is called: a learning rate, ``step.item()``.
+
+Such a number is a value of the graph, a 0-d ``f64`` tensor, and to the program a ``torch.SymFloat``: arithmetic on it
+is recorded as operations on those tensors, in the doubles of Python. Where an operator takes one, it is recorded with a
+tensor in its place, rounded as eager's kernel rounds a number, so that no later stage knows of numbers. What would turn
+it into a Python value ends the recording, and so does an operator that is not listed here.
+
+Python raises where a tensor would be infinite or not a number (``1 / x`` of zero, powers): an assertion is recorded
+with these, which leaves the call to eager, and that raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import torch
+from torch._ops import OpOverload
+
+from .reasons import Fallback
+
+if TYPE_CHECKING:
+    from .recorder import OpRecorder
+
+aten = torch.ops.aten
+
+_FLOATS = (torch.float32, torch.float64)
+
+
+class Node:
+    """What torch's C++ code carries for a `Number`: the part of its protocol for symbolic numbers that it asks for."""
+
+    def __init__(self, recorder: OpRecorder, value: torch.Tensor, origins: frozenset[str] = frozenset()) -> None:
+        self.recorder = recorder
+        self.origins = origins
+        """Where the floats come from that it is computed of."""
+        self.location = recorder.location
+        self.value = value
+        """0-d, ``f64``, and of nobody else's memory."""
+        self._rounded: dict[torch.dtype, torch.Tensor] = {torch.float64: value}
+
+    def rounded(self, dtype: torch.dtype) -> torch.Tensor:
+        """The number in another type, as a 0-d tensor."""
+        if dtype not in self._rounded:
+            self._rounded[dtype] = aten._to_copy.default(self.value, dtype=dtype)
+        return self._rounded[dtype]
+
+    def is_float(self) -> bool:
+        return True
+
+    def _no(self) -> bool:
+        return False
+
+    is_int = is_bool = is_constant = is_nested_int = _no
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def _none(self) -> None:
+        return None
+
+    constant_int = constant_bool = maybe_as_int = maybe_as_float = nested_int = _none
+
+    def has_hint(self) -> bool:
+        return False
+
+    def _refuse(self, *unused: Any) -> NoReturn:
+        self.recorder.blamed |= self.origins
+        raise self.recorder._fail(Fallback("data-dependent", "a number that is known at the call only"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse
+
+
+def _lifted(
+    forward: Callable[[Any, Any], torch.Tensor], check: Callable[[Any, Any, torch.Tensor], Any] | None = None
+) -> tuple[Callable[[Number, Any], Any], Callable[[Number, Any], Any]]:
+    """The method of a binary operator and its reflection. ``check`` gives a 0-d tensor that has to be true."""
+
+    def make(left: Any, right: Any, node: Node) -> Any:
+        a, b = _operand(left), _operand(right)
+        if a is None or b is None:
+            return NotImplemented
+        origins = node.origins.union(*(value.node.origins for value in (left, right) if _is_number(value)))
+        try:
+            with torch.no_grad():
+                out = forward(a, b)
+                condition = check(a, b, out) if check is not None else None
+                if condition is not None:
+                    aten._assert_async.default(condition)
+        except Fallback:
+            node.recorder.blamed |= origins
+            raise
+        return Number(Node(node.recorder, out, origins))
+
+    return (lambda self, other: make(self, other, self.node)), (lambda self, other: make(other, self, self.node))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, torch.SymFloat) and isinstance(value.node, Node)
+
+
+def _operand(value: Any) -> torch.Tensor | float | None:
+    """What stands for a number or a constant; None for others, such as a tensor, whose own operators then do it."""
+    if _is_number(value):
+        return value.node.value
+    if type(value) is float or (type(value) is int and abs(value) <= 2**53):
+        return float(value)
+    return None
+
+
+def _add(a: Any, b: Any) -> torch.Tensor:
+    return aten.add.Tensor(a, b) if isinstance(a, torch.Tensor) else aten.add.Tensor(b, a)
+
+
+def _mul(a: Any, b: Any) -> torch.Tensor:
+    return aten.mul.Tensor(a, b) if isinstance(a, torch.Tensor) else aten.mul.Tensor(b, a)
+
+
+def _sub(a: Any, b: Any) -> torch.Tensor:
+    return aten.sub.Tensor(a, b) if isinstance(a, torch.Tensor) else aten.rsub.Scalar(b, a)
+
+
+def _div(a: Any, b: Any) -> torch.Tensor:
+    return aten.div.Tensor(a if isinstance(a, torch.Tensor) else _full(a), b)
+
+
+def _divides(a: Any, b: Any, out: torch.Tensor) -> Any:
+    if isinstance(b, torch.Tensor):
+        return aten.ne.Scalar(b, 0.0)
+    if b == 0.0:
+        raise Fallback("data-dependent", "a division by zero")
+    return None
+
+
+def _pow(a: Any, b: Any) -> torch.Tensor:
+    return aten.pow.Tensor_Tensor(*(value if isinstance(value, torch.Tensor) else _full(value) for value in (a, b)))
+
+
+def _is_power(a: Any, b: Any, out: torch.Tensor) -> torch.Tensor:
+    """Python's power of a base above zero is C's, unless it overflows."""
+    finite = aten.lt.Scalar(aten.abs.default(out), float("inf"))
+    if isinstance(a, torch.Tensor):
+        return aten.logical_and.default(finite, aten.gt.Scalar(a, 0.0))
+    if not a > 0.0:
+        raise Fallback("data-dependent", "a power of a base that is not above zero")
+    return finite
+
+
+def _full(value: float) -> torch.Tensor:
+    return aten.full.default([], value, dtype=torch.float64)
+
+
+class Number(torch.SymFloat):
+    """A number of the program: Python's operators, recorded."""
+
+    node: Any
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(cast(Any, node))
+
+    __add__, __radd__ = _lifted(_add)
+    __sub__, __rsub__ = _lifted(_sub)
+    __mul__, __rmul__ = _lifted(_mul)
+    __truediv__, __rtruediv__ = _lifted(_div, _divides)
+    __pow__, __rpow__ = _lifted(_pow, _is_power)
+
+    def __neg__(self) -> Number:
+        return Number(Node(self.node.recorder, aten.neg.default(self.node.value), self.node.origins))
+
+    def __pos__(self) -> Number:
+        return self
+
+    def _refuse(self, *unused: Any) -> Any:
+        return self.node._refuse()
+
+    __bool__ = __float__ = __int__ = __hash__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __abs__ = __floor__ = __ceil__ = _refuse
+    __trunc__ = __divmod__ = __rdivmod__ = __sym_sqrt__ = is_integer = as_integer_ratio = hex = _refuse
+    __repr__ = __str__ = __format__ = _refuse
+    __round__ = _refuse  # type: ignore[assignment]
+
+
+def may_read(tensor: torch.Tensor) -> bool:
+    """Whether `read` takes a tensor."""
+    return tensor.dtype in _FLOATS and tensor.numel() == 1
+
+
+def read(recorder: OpRecorder, tensor: torch.Tensor) -> Number:
+    """``tensor.item()`` of a tensor of one element: what it is now, whatever is written to it later."""
+    if not may_read(tensor):
+        raise Fallback("data-dependent", "aten._local_scalar_dense.default")
+    with torch.no_grad(), recorder:
+        value = aten.detach.default(tensor) if tensor.requires_grad else tensor
+        value = aten.view.default(value, []) if value.dim() else value
+        copy = value.dtype == torch.float64
+        value = aten.clone.default(value) if copy else aten._to_copy.default(value, dtype=torch.float64)
+    return Number(Node(recorder, value))
+
+
+def as_number(value: Any) -> Any:
+    """What torch's C++ code gives back for a `Number`, as one again; anything else as it is."""
+    is_one = type(value) is torch.SymFloat and isinstance(value.node, Node)
+    return Number(value.node) if is_one else value
+
+
+def has_any(values: Sequence[Any]) -> bool:
+    """Whether there is a number among arguments, which may be lists."""
+    return any(
+        isinstance(value, torch.SymFloat) or (isinstance(value, (list, tuple)) and has_any(value)) for value in values
+    )
+
+
+def call(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
+    """Record a call that has numbers among its arguments, given in schema order."""
+    try:
+        return _call(recorder, func, full)
+    except Fallback:
+        recorder.blamed.update(*(value.node.origins for value in _opened(full) if _is_number(value)))
+        raise
+
+
+def _opened(values: Sequence[Any]) -> list[Any]:
+    """Arguments, and what is in lists among them."""
+    return [
+        element for value in values for element in (_opened(value) if isinstance(value, (list, tuple)) else [value])
+    ]
+
+
+def _call(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
+    name = str(func)
+    if name.startswith("aten._foreach_"):
+        return _each(recorder, func, full)
+    base, _, overload = name.removeprefix("aten.").partition(".")
+    inplace = base.endswith("_")
+    rewrite = _REWRITES.get(base.removesuffix("_"))
+    if rewrite is None or overload == "out":
+        raise Fallback("data-dependent", f"{name} takes a number that is known at the call only")
+    tensors = [value for value in full if isinstance(value, torch.Tensor)]
+    dtype = tensors[0].dtype
+    if dtype not in _FLOATS or any(tensor.dtype != dtype for tensor in tensors):
+        raise Fallback("data-dependent", f"{name} of {dtype} takes a number that is known at the call only")
+
+    def rounded(value: Any) -> Any:
+        return value.node.rounded(dtype) if _is_number(value) else value
+
+    with recorder:
+        out = rewrite(*(rounded(value) for value in full))
+        return full[0].copy_(out) if inplace else out
+
+
+def _add_alpha(x: Any, y: Any, alpha: Any = 1) -> Any:
+    """Eager rounds ``x + alpha * y`` once."""
+    return aten.addcmul.default(x, y, alpha) if isinstance(alpha, torch.Tensor) else aten.add.Tensor(x, y, alpha=alpha)
+
+
+def _sub_alpha(x: Any, y: Any, alpha: Any = 1) -> Any:
+    if isinstance(alpha, torch.Tensor):
+        return aten.addcmul.default(x, y, aten.neg.default(alpha))
+    return aten.sub.Tensor(x, y, alpha=alpha)
+
+
+def _addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
+    return aten.addcmul.default(x, aten.mul.Tensor(a, value), b)
+
+
+def _addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
+    return aten.add.Tensor(x, aten.div.Tensor(aten.mul.Tensor(a, value), b))
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if not isinstance(base, torch.Tensor):
+        base = aten.full.default([], base, dtype=exponent.dtype)
+    return aten.pow.Tensor_Tensor(base, exponent)
+
+
+_REWRITES: dict[str, Callable[..., Any]] = {
+    "add": _add_alpha,
+    "sub": _sub_alpha,
+    "rsub": lambda x, y, alpha=1: _sub_alpha(y, x, alpha),
+    "mul": aten.mul.Tensor,
+    "div": aten.div.Tensor,
+    "lerp": aten.lerp.Tensor,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "pow": _power,
+}
+"""How each operator is recorded once its numbers are tensors of the other operands' type. All arguments are given, in
+schema order."""
+
+
+def _each(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
+    """A call on lists of tensors as one on each: what eager's own kernels for the CPU do."""
+    from .aten import schema
+
+    base = func._schema.name.removeprefix("aten::_foreach_")
+    count = next(len(value) for value in full if isinstance(value, (list, tuple)) and _is_tensors(value))
+    known = schema.info(func)
+    before = {id(value): value._version for value in _flat(full)}
+    results = []
+    for at in range(count):
+        arguments = [
+            value[at] if isinstance(value, (list, tuple)) and argument.type.startswith("List") else value
+            for argument, value in zip(known.arguments, full)
+        ]
+        packet = getattr(aten, base, None)
+        if base.removesuffix("_") not in _REWRITES or packet is None:
+            raise Fallback("data-dependent", f"{func} takes a number that is known at the call only")
+        results.append(_call(recorder, getattr(packet, packet.overloads()[0]), arguments))
+    if not known.has_written:
+        return results
+    for tensor in full[0]:
+        version = before[id(tensor)] + 1
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    return None if not func._schema.returns else full[0]
+
+
+def _flat(values: Sequence[Any]) -> list[torch.Tensor]:
+    listed = [element for value in values if isinstance(value, (list, tuple)) for element in value]
+    return [value for value in listed if isinstance(value, torch.Tensor)]
+
+
+def _is_tensors(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, torch.Tensor) for value in values)

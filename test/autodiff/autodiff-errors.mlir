@@ -1,0 +1,97 @@
+// RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-autodiff
+
+// A wrong gradient is the worst that could be: what is not known is refused, and the graph runs as plain eager.
+
+func.func @unknown(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{no derivative of mine.swirl.default is known}}
+  %0 = dynamo.aten "mine.swirl.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// The operator is known, and not in this form: gradients that are sparse are for eager.
+func.func @declined(%w: tensor<4x2xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 2, 1>},
+                    %i: tensor<3xi64> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>})
+    -> (tensor<3x2xf32> {dynamo.strides = array<i64: 2, 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{no derivative of aten.embedding.default is known}}
+  %0 = dynamo.aten "aten.embedding.default"(%w, %i) args [#dynamo.operand<0>, #dynamo.operand<1>, -1, false, true]
+    {grad_enabled, operand_strides = [array<i64: 2, 1>, array<i64: 1>], result_strides = [array<i64: 2, 1>]}
+    : (tensor<4x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+
+// -----
+
+// A primitive without a rule.
+func.func @primitive(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{no derivative of dynamo.scan is known}}
+  %0 = dynamo.scan prod %x dim 0 : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @leaf_written(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.mutates = 0 : i64})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{argument 0 is written, and wants a gradient}}
+  %0 = dynamo.exp %x : tensor<4xf32>
+  return %0, %0 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// The buffer would have a history afterwards.
+func.func @buffer_written(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                          %b: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.mutates = 1 : i64})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{argument 1 is written with a value that has a gradient}}
+  %0 = dynamo.exp %x : tensor<4xf32>
+  return %0, %0 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Eager says that there is a gradient where this finds none: somebody is wrong.
+func.func @lost(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{output 0 requires a gradient in eager, and nothing that it is made of does}}
+  %0 = dynamo.detach %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func private @wrong(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64})
+    -> (tensor<4xf64> {dynamo.gradient = 0 : i64}) {
+  %0 = dynamo.convert %t : tensor<4xf32> -> tensor<4xf64>
+  return %0 : tensor<4xf64>
+}
+func.func @vjp_of_another_type(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{@wrong is not the derivative of mine.swirl.default: result 0 is tensor<4xf64>, the operand tensor<4xf32>}}
+  %0 = dynamo.aten "mine.swirl.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @wrong, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @vjp_of_nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  // expected-error @+1 {{@nobody is not the derivative of mine.swirl.default: there is no such function}}
+  %0 = dynamo.aten "mine.swirl.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @nobody, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

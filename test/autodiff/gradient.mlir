@@ -1,0 +1,56 @@
+// RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff --dynamo-gradient --dynamo-verify-functional | FileCheck %s
+// RUN: dynamlir-opt %s --split-input-file --dynamo-gradient | FileCheck %s --check-prefix=ALONE
+
+// A joint function becomes the function of its gradients, which can be differentiated in turn. What it takes says which argument of
+// the first function it was, or which tangent; those come after the arguments.
+
+// y = w sin x: x' = t w cos x, w' = t sin x. Both have gradients in turn, because of x, w and t.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: (%[[X:[^:]*]]: tensor<4xf64> {dynamo.name = "x", dynamo.offset = 0 : i64, dynamo.primal = 0 : i64, dynamo.requires_grad,
+// CHECK-SAME: %[[W:[^:]*]]: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.primal = 1 : i64, dynamo.requires_grad,
+// CHECK-SAME: %[[T:[^:]*]]: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.primal = 2 : i64, dynamo.requires_grad,
+// CHECK-SAME: -> (tensor<4xf64> {dynamo.sources = array<i64: 0, 1, 2>, dynamo.strides = array<i64: 1>},
+// CHECK-SAME: tensor<4xf64> {dynamo.sources = array<i64: 0, 2>, dynamo.strides = array<i64: 1>})
+// CHECK-SAME: attributes {dynamo.differentiable = array<i64: 0, 1>, dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>]}
+// CHECK: %[[S:.*]] = dynamo.sin %[[X]]
+// CHECK-DAG: %[[GW:.*]] = dynamo.mul %[[T]], %[[S]]
+// CHECK-DAG: %[[TW:.*]] = dynamo.mul %[[T]], %[[W]]
+// CHECK-DAG: %[[C:.*]] = dynamo.cos %[[X]]
+// CHECK: %[[GX:.*]] = dynamo.mul %[[TW]], %[[C]]
+// CHECK: return %[[GX]], %[[GW]]
+
+// What is no joint function is left alone.
+// ALONE-LABEL: func.func @main
+// ALONE-NOT: dynamo.primal
+func.func @main(%x: tensor<4xf64> {dynamo.name = "x", dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                %w: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf64> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  %0 = dynamo.sin %x : tensor<4xf64>
+  %1 = dynamo.mul %0, %w : tensor<4xf64>
+  return %1 : tensor<4xf64>
+}
+
+// -----
+
+// Arguments that no gradient is made of go, tangents stay. What counted writes, named views or wrote to arguments was about the
+// user's outputs, which are not computed here. The gradient of a linear function has a history because of the tangent alone.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: (%[[W:[^:]*]]: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.primal = 1 : i64, dynamo.strides = array<i64: 1>},
+// CHECK-SAME: %[[T:[^:]*]]: tensor<4xf64> {{[{][^}]*}}dynamo.primal = 3 : i64, dynamo.requires_grad
+// CHECK-SAME: -> (tensor<4xf64> {dynamo.sources = array<i64: 1>,
+// CHECK-NOT: dynamo.versions
+// CHECK: %[[G:.*]] = dynamo.mul %[[T]], %[[W]]
+// CHECK-NOT: dynamo.add
+// CHECK: return %[[G]] : tensor<4xf64>
+func.func @main(%x: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                %w: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>},
+                %count: tensor<f64> {dynamo.offset = 0 : i64, dynamo.strides = array<i64>, dynamo.version_bumps = 1 : i64})
+    -> (tensor<4xf64> {dynamo.strides = array<i64: 1>}, tensor<f64> {dynamo.mutates = 2 : i64})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>, dynamo.versions = array<i64: 1>} {
+  %0 = dynamo.mul %x, %w : tensor<4xf64>
+  %1 = dynamo.add %count, %count : tensor<f64>
+  return %0, %1 : tensor<4xf64>, tensor<f64>
+}

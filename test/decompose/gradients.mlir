@@ -1,0 +1,24 @@
+// RUN: dynamlir-opt %s --dynamo-decompose --dynamo-verify-prims | FileCheck %s
+
+// Gradients have been taken: what says where they go is its value, and derivatives that operators name are gone.
+
+// CHECK-NOT: @f_vjp
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: vjp
+// CHECK: %[[F:.*]] = dynamo.aten "mine.f.default"(%arg0) args [#dynamo.operand<0>]
+// CHECK-NOT: vjp
+// CHECK: %[[S:.*]] = dynamo.mul %arg0, %[[F]]
+// CHECK: return %[[S]]
+func.func private @f_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64})
+    -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
+  %0 = dynamo.mul %x, %t : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = dynamo.aten "mine.f.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @f_vjp, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = dynamo.detach %0 : tensor<4xf32>
+  %2 = dynamo.history %x of %1 : tensor<4xf32>
+  %3 = dynamo.mul %2, %1 : tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
