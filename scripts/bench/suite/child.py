@@ -61,21 +61,27 @@ def trial(task: dict[str, Any]) -> dict[str, Any]:
     """The answer."""
     import torch
 
-    from . import agree, catalog, contestants
+    from . import agree, catalog, contestants, training
 
     contestants.quiet()
     torch.set_num_threads(task["threads"])
-    contestant = task["contestant"]
-    with torch.no_grad():
+    contestant, gradients = task["contestant"], task["gradients"]
+    with torch.set_grad_enabled(gradients):
         module, inputs = catalog.MODELS[task["model"]].make(task["batch"], **task["sizes"])
+        if gradients:
+            module = training.without_dropout(module)
+
+        def run(function: Any) -> Any:
+            return training.gradients(function, module, inputs) if gradients else function(**inputs)
+
         if task["warm"]:
             # What the first operations of a process set up is nobody's compilation.
-            module(**inputs)
+            run(module)
         answer: dict[str, Any] = {"start": status("VmRSS")}
         started = time.perf_counter()
         field = contestants.Field(task["door"])
         compiled = module if contestant == "eager" else field.enter(contestant, module)
-        found = compiled(**inputs)
+        found = run(compiled)
         first = time.perf_counter() - started
         answer["peak"] = status("VmHWM")
         calls = []
@@ -83,12 +89,14 @@ def trial(task: dict[str, Any]) -> dict[str, Any]:
         resident = status("VmRSS")
         for _ in range(CALLS):
             started = time.perf_counter()
-            compiled(**inputs)
+            run(compiled)
             calls.append(time.perf_counter() - started)
         answer["call peak"] = status("VmHWM") - resident
         answer["call"] = statistics.median(calls)
         answer["seconds"] = max(first - answer["call"], 0.0)
-        answer["error"] = agree.worst_error(found, module(**inputs))
+        wanted = run(module)
+        # `training` compares all gradients, with those of doubles; here the loss tells whether it is the same program.
+        answer["error"] = agree.worst_error(found[0], wanted[0]) if gradients else agree.worst_error(found, wanted)
     if contestant != "eager":
         answer["backend"] = backend_seconds(contestant)
     if contestant == "dynamlir":

@@ -24,6 +24,10 @@ PARTS = {
     "memory": "most memory resident in fresh processes",
     "calls": "what a call costs that does almost nothing",
     "chain": "eleven elementwise operations by each backend, and what each layer costs",
+    "training": "time per training step",
+    "steps": "errors of gradients over 20 steps of training 24 models, or with --dropout losses of four",
+    "second-order": "time of losses with derivatives of a network in them",
+    "optimizers": "time per step of an optimizer",
     "gpu": "single kernels on a CUDA device, and its bandwidth",
 }
 
@@ -40,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="scripts/bench/run", description=__doc__, formatter_class=kind)
     made.add_argument("part", choices=(*PARTS, "all"), nargs="+", help=parts)
     made.add_argument("--model", action="append", help="only this one; may be repeated")
-    made.add_argument("--only", default="", help="kernels and products whose name contains this")
+    made.add_argument("--only", default="", help="kernels, products and steps whose name contains this")
     made.add_argument("--batch", type=numbers, default=[1, 4], help="such as 1,4")
     made.add_argument(
         "--threads", type=numbers, default=[1, 2], help="such as 1,2; processes and profile use the first"
@@ -49,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3, help="fresh processes per figure")
     made.add_argument("--door", choices=("dynamlir.compile", "torch.compile"), default="dynamlir.compile")
     made.add_argument("--no-inductor", action="store_true", help="leave inductor out: it needs a C++ compiler")
+    made.add_argument("--gradients", action="store_true", help="compile and memory: of a step of training")
+    made.add_argument("--dropout", action="store_true", help="train with dropout; then gradients are not compared")
     made.add_argument("--cache", type=Path, default=ROOT / "target" / "bench-cache", help="inductor's")
     made.add_argument("--json", type=Path, help="write the results here, line by line")
     made.add_argument("--plot", type=Path, help="write a picture of the ratios here (SVG)")
@@ -60,13 +66,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(options.cache.resolve())
-    from . import calls, catalog, chain, contestants, fresh, gemm, gpu, kernels, models, plot, profile, record, targets
+    from . import (
+        calls,
+        catalog,
+        chain,
+        contestants,
+        fresh,
+        gemm,
+        gpu,
+        kernels,
+        models,
+        optimizers,
+        plot,
+        profile,
+        record,
+        second,
+        steps,
+        targets,
+        training,
+    )
 
     unknown = set(options.model or ()) - set(catalog.MODELS)
     if unknown:
         made.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(catalog.MODELS)}")
     contestants.quiet()
-    chosen = options.model or list(catalog.MODELS)
+    chosen = options.model or list(training.EIGHT if options.gradients else catalog.MODELS)
     field = contestants.Field(options.door, not options.no_inductor)
     first, seconds, rounds = options.threads[0], options.seconds, options.rounds
     output = record.Record({name: str(value) for name, value in vars(options).items()}, options.json)
@@ -75,11 +99,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "profile": lambda: profile.run(output, field, chosen, options.batch, seconds),
         "kernels": lambda: kernels.run(output, field, options.only, options.threads, seconds),
         "gemm": lambda: gemm.run(output, field, options.only, options.threads, seconds),
-        "compile": lambda: fresh.compile_(output, field, chosen, rounds, first),
+        "compile": lambda: fresh.compile_(output, field, chosen, rounds, first, options.gradients),
         "layers": lambda: fresh.layers(output, field, rounds),
-        "memory": lambda: fresh.memory(output, field, chosen, options.batch, first),
+        "memory": lambda: fresh.memory(output, field, chosen, options.batch, first, options.gradients),
         "calls": lambda: calls.run(output, field, chosen, seconds),
         "chain": lambda: chain.run(output, field, seconds),
+        "training": lambda: training.run(
+            output, field, options.model or training.EIGHT, options.batch, options.threads, seconds, options.dropout
+        ),
+        "steps": lambda: steps.run(output, field, options.only, options.dropout),
+        "second-order": lambda: second.run(output, field, options.only, options.threads, seconds),
+        "optimizers": lambda: optimizers.run(
+            output, field, options.model or optimizers.MODELS, options.threads, seconds
+        ),
         "gpu": lambda: gpu.run(output, field, options.only, seconds),
     }
     for part in runs if "all" in options.part else options.part:

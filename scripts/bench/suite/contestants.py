@@ -88,11 +88,11 @@ def enter(
             made.errors[name] = agree.worst_error(compiled(*arguments, **named), wanted)
             if not made.errors[name] <= tolerance:
                 made.notes.append(f"{name} DIFFERS FROM EAGER by {made.errors[name]:.1e}")
-    made.notes += _notes()
+    made.notes += notes()
     return made
 
 
-def _notes() -> list[str]:
+def notes() -> list[str]:
     """Why a call was not one compiled graph."""
     import dynamlir
 

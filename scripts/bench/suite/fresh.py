@@ -2,8 +2,9 @@
 
 `compile`: seconds from asking for a compiled model to its first result, less a later call; the contestants in turn,
 each with empty caches. `memory`: the most that is resident, of a process that does nothing but load torch and the
-model, compile and call it; inductor finds its code in the cache, so that it is not charged for a compiler. `layers`:
-the same model with 4 and with 48 equal layers.
+model, compile and call it; inductor finds its code in the cache, so that it is not charged for a compiler. With
+``--gradients`` both are of a step of training without an optimizer. `layers`: the same model with 4 and with 48 equal
+layers.
 """
 
 from __future__ import annotations
@@ -32,9 +33,17 @@ def empty_caches() -> Iterator[dict[str, str]]:
         yield {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TMPDIR": folder}
 
 
-def ask(task: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
+def ask(given: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
     """One answer of a fresh process."""
-    task = {"batch": 1, "threads": 1, "sizes": {}, "warm": True, "door": contestants.DOORS[0], **task}
+    task: dict[str, Any] = {
+        "batch": 1,
+        "threads": 1,
+        "sizes": {},
+        "warm": True,
+        "door": contestants.DOORS[0],
+        "gradients": False,
+    }
+    task |= given
     command = [sys.executable, "-m", f"{__package__}.child", json.dumps(task)]
     path = os.pathsep.join([str(HERE.parent), str(HERE.parents[2] / "python"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings, "PYTHONPATH": path})
@@ -53,7 +62,14 @@ def check(line: record.Line, answers: dict[str, list[dict[str, Any]]]) -> None:
             line.notes.append(f"{who} DIFFERS FROM EAGER by {line.errors[who]:.1e}")
 
 
-def compile_(output: record.Record, field: contestants.Field, chosen: Sequence[str], rounds: int, threads: int) -> None:
+def compile_(
+    output: record.Record,
+    field: contestants.Field,
+    chosen: Sequence[str],
+    rounds: int,
+    threads: int,
+    gradients: bool = False,
+) -> None:
     """Prints and records the table of cold compilations."""
     columns = "".join(f"{who:>10}{'backend':>9}" for who in field.compilers)
     pairs = field.pairs[1:]
@@ -69,6 +85,7 @@ def compile_(output: record.Record, field: contestants.Field, chosen: Sequence[s
             for who, list_ in answers.items():
                 with empty_caches() as settings:
                     task = {"model": name, "contestant": who, "door": field.door, "threads": threads}
+                    task["gradients"] = gradients
                     list_.append(ask(task, settings))
         samples[name] = {who: [answer["seconds"] for answer in list_] for who, list_ in answers.items()}
         line = record.timed(name, {"batch": 1, "threads": threads}, samples[name], pairs, unit="s")
@@ -86,7 +103,12 @@ def compile_(output: record.Record, field: contestants.Field, chosen: Sequence[s
 
 
 def memory(
-    output: record.Record, field: contestants.Field, chosen: Sequence[str], batches: Sequence[int], threads: int
+    output: record.Record,
+    field: contestants.Field,
+    chosen: Sequence[str],
+    batches: Sequence[int],
+    threads: int,
+    gradients: bool = False,
 ) -> None:
     """Prints and records the table of most memory resident."""
     everyone = ["eager", *field.compilers]
@@ -101,6 +123,7 @@ def memory(
             answers: dict[str, list[dict[str, Any]]] = {}
             for who in everyone:
                 task = {"model": name, "contestant": who, "door": field.door, "threads": threads, "batch": batch}
+                task["gradients"] = gradients
                 if who == "inductor":
                     ask(task, {})
                 answers[who] = [ask({**task, "warm": False}, {})]

@@ -10,6 +10,9 @@ import torch
 
 from . import catalog, contestants, measure, record
 
+Measured = tuple[record.Line, dict[str, list[float]]]
+"""A line, and the ratios round by round."""
+
 
 def run(
     output: record.Record,
@@ -20,27 +23,38 @@ def run(
     seconds: float,
 ) -> None:
     """Prints and records the table, a line per model, batch and number of threads; then the geometric means."""
+    table(output, field, "models", "call", (chosen, batches, threads), lambda *case: one(field, *case, seconds))
+
+
+def table(
+    output: record.Record,
+    field: contestants.Field,
+    part: str,
+    unit: str,
+    cases: tuple[Sequence[str], Sequence[int], Sequence[int]],
+    measured: Callable[[str, int, int], Measured],
+) -> None:
+    """A part that has a line for each model, batch and number of threads, with the milliseconds of a ``unit``."""
     heads = "".join(f"{name:>10}" for name in ["eager", *field.compilers])
     output.part(
-        "models",
-        f"models: milliseconds per call, dynamlir through {field.door}; medians, 95 % intervals of the ratios",
+        part,
+        f"{part}: milliseconds per {unit}, dynamlir through {field.door}; medians, 95 % intervals of the ratios",
         f"{'':30}{'batch':>6}{'threads':>8}{heads}  {'  '.join(pair.ljust(22) for pair in field.pairs)} {'error':>8}",
     )
+    chosen, batches, threads = cases
     seen: dict[tuple[int, int], dict[str, list[list[float]]]] = {}
     for count in threads:
         torch.set_num_threads(count)
         for name in chosen:
             for batch in batches:
-                line, values = one(field, name, batch, count, seconds)
+                line, values = measured(name, batch, count)
                 for pair, list_ in values.items():
                     seen.setdefault((count, batch), {}).setdefault(pair, []).append(list_)
                 output.add(line, text(line, field))
     means(output, seen)
 
 
-def one(
-    field: contestants.Field, name: str, batch: int, threads: int, seconds: float
-) -> tuple[record.Line, dict[str, list[float]]]:
+def one(field: contestants.Field, name: str, batch: int, threads: int, seconds: float) -> Measured:
     """One line, and the ratios round by round; the caller has set the number of threads."""
     with torch.no_grad():
         module, inputs = catalog.MODELS[name].make(batch)
