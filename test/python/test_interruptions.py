@@ -8,6 +8,8 @@ import logging
 import os
 import signal
 import sys
+import traceback
+import types
 
 import dynamlir
 import pytest
@@ -72,13 +74,14 @@ class Handler:
     """
 
     def __init__(self, kind, hits, ours=False):
+        """`hits` is given the stack at each exception raised, so that a failure names who swallowed it."""
         self.kind, self.hits, self.ours = kind, hits, ours
 
     def __call__(self, number=0, frame=None):
         if (self.ours and not runs_ours(frame)) or passes(frame, linecache.__file__):
             signal.setitimer(signal.ITIMER_REAL, 0.001)
             return
-        self.hits.append(1)
+        self.hits.append("".join(traceback.format_stack(frame, limit=12)))
         raise self.kind("late")
 
     def method(self, *args):
@@ -112,7 +115,7 @@ def swallowing(x):
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Deadline, Halt, TimeoutError])
 @pytest.mark.parametrize("door", ["dynamlir.compile", "torch.compile"])
 def test_an_interruption_reaches_the_caller(kind, door, alarm, dropped):
-    hits: list[int] = []
+    hits: list[str] = []
     handler = Handler(kind, hits, ours=door == "torch.compile")
     signal.signal(signal.SIGALRM, handler.method if kind is Halt else lambda *args: handler(*args))
     x = torch.ones(2, 3)
@@ -120,7 +123,7 @@ def test_an_interruption_reaches_the_caller(kind, door, alarm, dropped):
     if door == "torch.compile":
         # What torch imports when it is first used may be caught by whoever imports it.
         torch.compile(lambda x: body(x) - 1, backend="dynamlir")(x)
-    swallowed, raised = 0, 0
+    swallowed, raised = [], 0
     for n in range(12):
         hits.clear()
         function = lambda x: body(x) + n  # noqa: B023, E731
@@ -131,7 +134,7 @@ def test_an_interruption_reaches_the_caller(kind, door, alarm, dropped):
         try:
             result = compiled(x)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            swallowed += len(hits)
+            swallowed += hits
             torch.testing.assert_close(result, plain[n])
         except kind as error:
             assert kind is KeyboardInterrupt or error.args == ("late",)
@@ -144,7 +147,7 @@ def test_an_interruption_reaches_the_caller(kind, door, alarm, dropped):
         # Nothing half done stays: the next call is right.
         torch.testing.assert_close(compiled(x), plain[n])
         assert torch._C._len_torch_dispatch_stack() == 0
-    assert swallowed == dropped.count(kind)
+    assert len(swallowed) == dropped.count(kind), "\n".join(swallowed)
     assert raised > 0
 
 
@@ -184,6 +187,44 @@ def test_modes_are_put_back(owner, name, late, door, monkeypatch):
     assert torch._C._len_torch_dispatch_stack() == 0
     torch.testing.assert_close(compiled(x), function(x))
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, found in vars(Session).items() if isinstance(found, types.FunctionType)]
+)
+def test_whatever_is_asked_of_the_session(name, monkeypatch):
+    """An interruption of any question is the caller's, at its first time, in the middle and at its last."""
+    asked, when = [], [0]
+    method = getattr(Session, name)
+
+    @functools.wraps(method)
+    def interrupted(*args, **kwargs):
+        asked.append(name)
+        if len(asked) == when[0]:
+            raise KeyboardInterrupt
+        return method(*args, **kwargs)
+
+    layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()) for _ in range(3)))
+
+    def function(x, kept, scale):
+        made = torch.zeros(2, 3).add_(x * scale)
+        made = torch.cat([made + torch.tensor([1.0, 2.0, 3.0]), kept[None]])[:2]
+        return {"out": layers(x) + made, "view": made.view(-1), "x": x}
+
+    def run():
+        asked.clear()
+        return dynamlir.compile(lambda *args: function(*args))(torch.ones(2, 3), torch.ones(3), 2.0)
+
+    monkeypatch.setattr(Session, name, interrupted)
+    expected, times = run(), len(asked)
+    assert not dynamlir.fallbacks()
+    for at in sorted({min(1, times), (times + 1) // 2, times} - {0}):
+        when[0] = at
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        assert torch._C._len_torch_dispatch_stack() == 0
+    when[0] = 0
+    torch.testing.assert_close(run(), expected)
 
 
 def test_a_fake_mode_that_is_left_within_itself():
@@ -233,22 +274,22 @@ def test_an_interruption_of_the_guards_texts(alarm, dropped):
             count += member is x
         return x + count
 
-    raised, swallowed = 0, 0
+    raised, swallowed = 0, []
     for n in range(40):
-        hits: list[int] = []
+        hits: list[str] = []
         signal.signal(signal.SIGALRM, Handler(Deadline, hits))
         compiled = dynamlir.compile(lambda x: function(x) + n)  # noqa: B023
         signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0015 * n)
         try:
             result = compiled(x)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            swallowed += len(hits)
+            swallowed += hits
             torch.testing.assert_close(result, x + n)
         except Deadline:
             raised += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         torch.testing.assert_close(compiled(x), x + n)
-    assert swallowed == dropped.count(Deadline)
+    assert len(swallowed) == dropped.count(Deadline), "\n".join(swallowed)
     assert raised > 0
 
 
@@ -257,7 +298,7 @@ def test_the_function_does_not_handle_what_interrupts_its_capture(alarm):
     x = torch.ones(2, 3)
     expected = body(x)
     for n in range(8):
-        hits: list[int] = []
+        hits: list[str] = []
         signal.signal(signal.SIGALRM, Handler(Deadline, hits))
         compiled = dynamlir.compile(lambda x: swallowing(x) + 0 * n)  # noqa: B023
         signal.setitimer(signal.ITIMER_REAL, 0.004 + 0.01 * n)

@@ -1,6 +1,7 @@
 //! What becomes of exceptions while capturing: reasons to stop, or the frame's own.
 
 use dynamlir_cpython_abi::{Thread, exception};
+use dynamlir_guards::GuardError;
 use dynamlir_interpreter::{Unwind, abort, suspended};
 use pyo3::{
     exceptions::{PyBaseException, PyRecursionError},
@@ -69,7 +70,8 @@ impl Capture<'_> {
                     None => Halt::Break(self.internal(format!("there is no reason {id}: {message}"))),
                 }
             }
-            _ => Halt::Raise(error),
+            Ok(_) => Halt::Raise(error),
+            Err(another) => self.interruption(&another).unwrap_or(Halt::Raise(error)),
         }
     }
 
@@ -97,6 +99,14 @@ pub fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
         Ok(found) => (!found.is_none()).then(|| PyErr::from_value(found)),
         // What is asked raises nothing by itself.
         Err(another) => Some(another),
+    }
+}
+
+/// What a guard could not be made of, in words; an interruption is raised.
+pub fn words_of(py: Python<'_>, error: &GuardError) -> PyResult<String> {
+    match error {
+        GuardError::Python(raised) => interruption_behind(py, raised).map_or_else(|| Ok(error.to_string()), Err),
+        GuardError::NotWeak(_) | GuardError::NotATensor(_) => Ok(error.to_string()),
     }
 }
 

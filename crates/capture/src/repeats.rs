@@ -25,7 +25,7 @@ use std::{
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_graph::{Argument, Example, Kind, NodeId};
-use dynamlir_guards::{Part, SourceId};
+use dynamlir_guards::{GuardError, Part, SourceId};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     intern,
@@ -315,7 +315,8 @@ impl<'py> Capture<'py> {
             HashMap::new()
         } else {
             let checked = dynamlir_interpreter::suspended(|| template.part.check(module));
-            let Some(found) = checked.ok().flatten().filter(|found| !template.reads_known && self.is_new(template, module, found)) else {
+            let checked = checked.or_else(|error| self.interruption(&error).map_or(Ok(None), Err))?;
+            let Some(found) = checked.filter(|found| !template.reads_known && self.is_new(template, module, found)) else {
                 return Ok(None);
             };
             found
@@ -415,7 +416,16 @@ impl<'py> Capture<'py> {
         let wanted: Vec<_> = existing.iter().copied().chain(reached.values().copied()).collect();
         let within = self.guards.beneath(region.root);
         let wanted: Vec<_> = wanted.into_iter().filter(|source| *source != region.root && within(*source)).collect();
-        let part = self.guards.part(self.py, region.root, &wanted).ok().flatten()?;
+        let part = match self.guards.part(self.py, region.root, &wanted) {
+            Ok(part) => part?,
+            Err(error) => {
+                if let GuardError::Python(raised) = error {
+                    // It is kept, and ends the capture.
+                    self.interruption(&raised);
+                }
+                return None;
+            }
+        };
         let objects: Vec<_> = existing.into_iter().filter(|source| *source != region.root && part.contains(*source)).collect();
         let graph = self.graph.borrow();
         let mut inputs = HashMap::new();

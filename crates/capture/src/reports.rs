@@ -57,5 +57,9 @@ impl Drop for Reports<'_> {
         if self.sys.getattr("unraisablehook").is_ok_and(|now| now.is(&self.own)) {
             let _ = self.sys.setattr("unraisablehook", &self.former);
         }
+        // It came after the last question.
+        if let Some(error) = self.interruption() {
+            error.write_unraisable(self.sys.py(), None);
+        }
     }
 }

@@ -267,6 +267,8 @@ fn attempt<'py>(
     let halt = |halt: Halt| match halt {
         Halt::Break(found) => found,
         Halt::Raise(error) => {
+            // It is kept for the caller; what is returned here is not looked at then.
+            capture.interruption(&error);
             GraphBreak { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
         }
     };

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::{
     graph_break::{GraphBreak, reason},
+    refusals::words_of,
     run::{Broken, Captured, Subject, Tables, capture},
 };
 
@@ -100,12 +101,18 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let outcome = capture(&Tables::of(py)?, subject)?;
     let captured = match outcome {
         Ok(captured) => captured,
-        Err(Broken { graph_break, guards, .. }) => return leave(miss, backend, graph_break, guards.build(py).ok()),
+        Err(Broken { graph_break, guards, .. }) => {
+            let guards = match guards.build(py) {
+                Ok(guards) => Some(guards),
+                Err(error) => words_of(py, &error).map(|_| None)?,
+            };
+            return leave(miss, backend, graph_break, guards);
+        }
     };
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
-            let found = GraphBreak { reason: reason::UNGUARDABLE, message: error.to_string(), location: Vec::new() };
+            let found = GraphBreak { reason: reason::UNGUARDABLE, message: words_of(py, &error)?, location: Vec::new() };
             return leave(miss, backend, found, None);
         }
     };
