@@ -301,3 +301,26 @@ def test_formulas_that_write_complex_numbers(door: Any, function: Callable[..., 
         return torch.autograd.grad((g**2).sum() + (x**2).sum(), x)[0]
 
     torch.testing.assert_close(second(compiled), second(function))
+
+
+def test_dynamo_does_not_look_at_our_code() -> None:
+    """A frame that TorchDynamo broke asks for gradients: what computes them is not the user's."""
+    network = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def step(call: Callable[..., torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scores = call(x)
+        torch._dynamo.graph_break()
+        (gradient,) = torch.autograd.grad(scores.sum(), x, create_graph=True)
+        torch._dynamo.graph_break()
+        return torch.autograd.grad(gradient.square().sum(), network[0].parameters(), allow_unused=True)
+
+    frames = {}
+    for backend in ("eager", "dynamlir"):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        compiled, stepping = torch.compile(network, backend=backend), torch.compile(step, backend=backend)
+        for _ in range(3):
+            x = torch.randn(4, 3, requires_grad=True)
+            torch.testing.assert_close(stepping(compiled, x), step(network, x))
+        frames[backend] = dict(torch._dynamo.utils.counters["frames"])
+    assert frames["dynamlir"] == frames["eager"]

@@ -103,6 +103,15 @@ pub fn dispatches_itself(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(tensor.get_type().getattr("__torch_dispatch__").is_ok_and(|dispatch| !dispatch.is(disabled)))
 }
 
+/// Runs code of ours that may be Python's within a call of the user's that TorchDynamo looks at: it would capture our frames.
+pub fn untraced<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let set = SET.import(py, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
+    let before = set.call1((py.None(),))?;
+    let result = body();
+    set.call1((before,)).and(result)
+}
+
 /// Calls from the runtime into Python, with the GIL held.
 pub struct Calls<'py> {
     pub py: Python<'py>,

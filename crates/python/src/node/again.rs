@@ -18,6 +18,7 @@ use pyo3::{
 use smallvec::SmallVec;
 
 use super::Input;
+use crate::torch::untraced;
 
 /// What a node has beside torch's own attributes: the inputs that are lent to it, then their versions.
 const LENT: &str = "_lent";
@@ -94,7 +95,8 @@ impl Again {
             }
             let inputs = inputs(ctx, training)?;
             let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
-            let found = function.bind(py).call1((inputs, PyList::new(py, tangents)?, wanted))?;
+            let tangents = PyList::new(py, tangents)?;
+            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted)))?;
             for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
                 *place = gradient?;
             }

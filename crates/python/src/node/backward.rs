@@ -42,7 +42,7 @@ impl Backward {
         }
         let training = &self.training;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
-        if self.again.knows_the_program() && given.iter().any(|object| is_strange(&calls, object)) {
+        if self.again.knows_the_program() && any_is_strange(&calls, &given)? {
             let gradients = self.run_differentiably(&ctx, args)?;
             self.again.give_back(&ctx, training.lent())?;
             return Ok(gradients);
@@ -116,13 +116,17 @@ fn dense<'py>(calls: &Calls<'py>, object: Bound<'py, PyAny>) -> PyResult<Bound<'
 }
 
 /// Whether a gradient is a tensor whose operations are its own, so that torch has to run the program on it.
-fn is_strange(calls: &Calls<'_>, object: &Bound<'_, PyAny>) -> bool {
+fn any_is_strange(calls: &Calls<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     static KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let is_strange = || {
-        let is_plain = !torch::is_tensor(object)? || calls.unwrap(object)?.is_plain() != Some(false);
-        PyResult::Ok(!is_plain && !KIND.import(calls.py, "dynamlir.higher_order", "foreign_kind")?.call1((object,))?.is_none())
-    };
-    is_strange().unwrap_or(false)
+    for object in given {
+        if torch::is_tensor(object)? && calls.unwrap(object)?.is_plain() == Some(false) {
+            let kind = KIND.import(calls.py, "dynamlir.higher_order", "foreign_kind")?;
+            if !torch::untraced(calls.py, || kind.call1((object,)))?.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// The handle of what compiled code can read.
