@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 import types
 
@@ -351,3 +352,32 @@ def test_what_the_caller_handles_is_not_raised_again(door, alarm):
             assert compiled(x).tolist() == [4.0, 4.0]
             with pytest.raises(ValueError, match="its own"):
                 compile_(lambda x: raises(x))(x)
+
+
+def test_captures_of_two_threads_leave_no_hook_that_swallows(dropped, monkeypatch):
+    """The first one to begin is the first one to end: what it listened by stays beneath that of the other."""
+    first, second = threading.Event(), threading.Event()
+    finish = Session.finish
+
+    def finished(session, *args):
+        if threading.current_thread() is threading.main_thread():
+            other.start()
+            assert first.wait(60)
+        else:
+            first.set()
+            assert second.wait(60)
+        return finish(session, *args)
+
+    monkeypatch.setattr(Session, "finish", finished)
+    x = torch.ones(2)
+    other = threading.Thread(target=dynamlir.compile(lambda x: x + 1), args=(x,))
+    assert dynamlir.compile(lambda x: x + 2)(x).tolist() == [3.0, 3.0]
+    second.set()
+    other.join()
+
+    class Last:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    Last()
+    assert dropped == [KeyboardInterrupt]
