@@ -103,7 +103,7 @@ pub fn dispatches_itself(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(tensor.get_type().getattr("__torch_dispatch__").is_ok_and(|dispatch| !dispatch.is(disabled)))
 }
 
-/// Runs code of ours that may be Python's within a call of the user's that TorchDynamo looks at: it would capture our frames.
+/// Runs code of ours, Python's too, while Dynamo's frame hook may be on for the user's call: it would capture our frames.
 pub fn untraced<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let set = SET.import(py, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
