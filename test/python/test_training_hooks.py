@@ -10,7 +10,7 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dynamlir
@@ -386,6 +386,15 @@ def test_anomaly_mode_tells_of_a_nan(door: Callable[..., Any]) -> None:
     assert x.grad is not None and bool(x.grad.isnan().all())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", ["hook", "operator", "thread"])
 def test_an_interrupt_while_gradients_are_computed(at: str, door: Callable[..., Any]) -> None:
     """Ctrl-C ends the backward with KeyboardInterrupt, as in eager, and leaves nothing behind."""
