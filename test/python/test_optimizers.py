@@ -9,6 +9,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+from numbers_in_graphs import NUMBERS
 
 pytestmark = pytest.mark.native
 
@@ -242,20 +243,6 @@ def test_a_failed_step_leaves_everything_as_it_was() -> None:
     step()
     expected = before[0] - 1e-2 * pair.ours.state[first]["momentum_buffer"]
     torch.testing.assert_close(first.detach(), expected)
-
-
-NUMBERS: dict[str, Callable[..., Any]] = {
-    "arithmetic": lambda x, a, b: x * (1 - a * b) + (a + b) - 2 * a,
-    "quotients": lambda x, a, b: x / (a / b) + b / 3,
-    "powers": lambda x, a, b: x * (1 - 0.9**a) + b**0.5 * x,
-    "alpha": lambda x, a, b: torch.add(x, x, alpha=a).sub(x, alpha=-b),
-    "addcmul": lambda x, a, b: torch.addcmul(x, x, x, value=a).addcdiv(x, x.exp(), value=b),
-    "lerp": lambda x, a, b: x.lerp(x + 1, a) * b,
-    "reflected": lambda x, a, b: a - x + b / (x.abs() + 1) + a ** x.abs(),
-    "numbers of rank 0": lambda x, a, b: x.sum() * a + x.sum() / b,
-    "foreach": lambda x, a, b: torch._foreach_add(torch._foreach_mul([x, x + 1], a), [x, x], alpha=b),
-    "scalar lists": lambda x, a, b: torch._foreach_addcdiv([x, x], [x, x], [x.exp(), x.exp()], [a, b * 2]),
-}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
