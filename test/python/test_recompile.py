@@ -61,6 +61,53 @@ def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
     assert objects == len(list(model.parameters())) + 3
 
 
+class Scaled(nn.Module):
+    """Many layers, and a number that somebody changes between two calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(4, 4) for _ in range(30)))
+        self.scale, self.offset = 0.5, 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x) * self.scale + self.offset
+
+
+@torch.no_grad()
+def test_what_lies_beside_a_number_that_changes_is_remembered() -> None:
+    """Only the number and its neighbours are looked up; a change of any of those, or below them, is noticed."""
+    model = Scaled().eval()
+    compiled = dynamlir.compile(model)
+
+    def check(graphs: int) -> None:
+        for turn in range(4):
+            model.scale = 1.5 + turn / 7
+            same(compiled(X[:, :4]), model(X[:, :4]))
+            assert len(dynamlir.compiles()) == graphs, dynamlir.explain_last()
+
+    model.scale = 0.25
+    same(compiled(X[:, :4]), model(X[:, :4]))
+    model.scale = 0.75
+    same(compiled(X[:, :4]), model(X[:, :4]))
+    graphs = len(dynamlir.compiles())
+    check(graphs)
+    words, objects, again = compiled._cache[-1].guards.remembered
+    assert "L['self'].scale" in again and not any("weight" in path for path in again), again
+    assert objects >= len(list(model.parameters()))
+    if sys.version_info < (3, 13):
+        assert words > len(list(model.modules()))
+    model.offset = 2
+    check(graphs + 1)
+    model.layers[7].weight = nn.Parameter(torch.randn(4, 4))
+    check(graphs + 1)
+    model.layers[9].bias = None
+    check(graphs + 2)
+    model.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    check(graphs + 3)
+    model.scale = 2
+    same(compiled(X[:, :4]), model(X[:, :4]))
+
+
 @torch.no_grad()
 def test_no_class_of_c_is_looked_at_through_what_each_call_makes_anew() -> None:
     """Else the check begins anew there: `dict.values` of the modules would be found through the call's `**kwargs`."""

@@ -215,9 +215,7 @@ impl<'a, 'py> Run<'a, 'py> {
                 }
                 Leaf::Subtree(node) => {
                     self.inputs.disturbed = true;
-                    let mut recorder = Recorder::off(self.py, self.set.abi);
-                    let reached = self.node(node).step.take(&Spot::unproven(object), &mut recorder)?;
-                    self.visit(node, &reached, &mut recorder, &mut Vec::new())?
+                    self.descend(node, &Spot::unproven(object), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new())?
                 }
                 Leaf::Portal(node) => {
                     let segment = self.node(node).segment.unwrap_or(FUNCTION);
@@ -304,7 +302,9 @@ impl<'a, 'py> Run<'a, 'py> {
             if !holds(self.set, check, spot.object())? {
                 return Ok(false);
             }
-            if recorder.records() && !record(self.set, check, &spot, recorder)? {
+            // The state of what changes would be another word at each call.
+            let lasts = !description.changes || !matches!(check, Check::Length(_) | Check::DictKeys(_));
+            if recorder.records() && !(lasts && record(self.set, check, &spot, recorder)?) {
                 match check {
                     Check::Tensor(expected) if tensor.is_none() => tensor = Some(*expected),
                     _ => covered = false,
@@ -350,6 +350,12 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Steps to a child and checks it.
     fn descend(&mut self, child: usize, from: &Spot<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
         let description = self.node(child);
+        if recorder.records() && description.parent.is_some_and(|parent| self.node(parent).changes) {
+            recorder.expose(from);
+            leaves.push(Leaf::Subtree(child));
+            let from = Spot::unproven(from.object().clone());
+            return self.descend(child, &from, &mut Recorder::off(self.py, self.set.abi), &mut Vec::new());
+        }
         let mut reached = description.step.take(from, recorder)?;
         if reached.proof == Proof::Address && matches!(description.step, Step::Code | Step::GetAttr(_)) {
             // A guard of the function may have pinned its code; of what is read by `getattr`, only that and a dict are proven.

@@ -10,7 +10,7 @@ use dynamlir_torch_abi::{Pattern, TorchError};
 use dynamlir_trails::{Pin, Pins, Reached, Recorder, Spot};
 use pyo3::{
     prelude::*,
-    types::{PyBool, PyDict, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyBool, PyDict, PyFloat, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
@@ -100,6 +100,8 @@ pub(crate) struct Node {
     pub output: Option<usize>,
     /// Whether what is below it has a trail of its own: number of the segment.
     pub segment: Option<usize>,
+    /// Whether it holds a float that the graph takes as a number, so that its words differ from call to call.
+    pub changes: bool,
     /// Whether it is a parameter that is looked at directly.
     pub direct: bool,
     /// The only guard of a parameter that nothing is reached from, if it is about a tensor.
@@ -160,6 +162,7 @@ impl Tree {
             children: Vec::new(),
             output: None,
             segment: Some(0),
+            changes: false,
             direct: false,
             tensor: None,
         };
@@ -192,6 +195,7 @@ impl Tree {
             node.checks.sort_by_key(|&check| tree.checks[check].1.cost());
         }
         tree.find_direct(py);
+        tree.find_changing(py)?;
         tree.cut();
         let walked = |(_, local): &(usize, usize)| !tree.nodes[*local].direct && !tree.nodes[*local].children.is_empty();
         tree.branches = !tree.nodes[FUNCTION].children.is_empty() || tree.locals.iter().any(walked);
@@ -201,6 +205,20 @@ impl Tree {
     /// Whether there are paths whose walk is worth remembering.
     pub fn remembers(&self) -> bool {
         self.branches
+    }
+
+    /// Marks what holds numbers of the graph: the group of parameters in which a schedule writes `lr`.
+    fn find_changing(&mut self, py: Python<'_>) -> PyResult<()> {
+        let float = py.get_type::<PyFloat>();
+        for node in 1..self.nodes.len() {
+            let Node { parent: Some(parent), output: Some(_), checks, .. } = &self.nodes[node] else { continue };
+            let (parent, mut number) = (*parent, false);
+            for &check in checks {
+                number |= matches!(&self.checks[check].1, Check::Type(class) if class.is(&float)?);
+            }
+            self.nodes[parent].changes |= number;
+        }
+        Ok(())
     }
 
     /// Gives large subtrees segments of their own.
@@ -215,7 +233,9 @@ impl Tree {
                 .sum::<usize>();
             let stores = |child: &usize| matches!(self.nodes[*child].step, Step::Attr(_));
             let is_local = self.locals.iter().any(|(_, local)| *local == node);
-            if is_local || (sizes[node] >= SEGMENT && self.nodes[node].children.iter().any(stores)) {
+            // No other segment has what is below such a node.
+            let below_changing = self.nodes[node].parent.is_some_and(|parent| self.nodes[parent].changes);
+            if is_local || (sizes[node] >= SEGMENT && (below_changing || self.nodes[node].children.iter().any(stores))) {
                 self.nodes[node].segment = Some(self.segments);
                 self.segments += 1;
             }
@@ -374,6 +394,7 @@ impl<'a> Builder<'a, '_> {
             children: Vec::new(),
             output: None,
             segment: None,
+            changes: false,
             direct: false,
             tensor: None,
         });

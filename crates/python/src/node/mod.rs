@@ -105,7 +105,11 @@ impl Node {
             }
             let declared = &self.training.forward().plan().requires_grad;
             if !declared.contains(&at) {
-                return Err(RunError::Guard(format!("input {at} requires a gradient, and the graph was compiled for one that does not")));
+                let sizes = tensor.sizes().map_err(guard)?;
+                return Err(RunError::Guard(format!(
+                    "input {at} requires a gradient, and the graph was compiled for one that does not: a tensor of sizes {sizes:?}, where \
+                     inputs {declared:?} are declared to require gradients"
+                )));
             }
             is_wanted |= self.training.inputs().contains(&at);
         }
