@@ -6,16 +6,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from harness import Outcome, run
+from harness import Outcome, clone_tree, differences, run
 from torch.utils import _pytree as pytree
+
+MORE = 4.0
+"""How many times eager's own error, against the same call in f64, ours may have where the two differ."""
 
 
 def run_with_gradients(
-    fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], extra: Sequence[torch.Tensor] = (), order: int = 1
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    extra: Sequence[torch.Tensor] = (),
+    order: int = 1,
+    rounded: torch.dtype | None = None,
 ) -> Outcome:
     """As `harness.run`, with the gradients of all leaves beside the result: `extra` are tensors that ``fn`` holds.
 
-    With ``order`` 2 those of the gradients come after them, and so on, as far as they have some.
+    With ``order`` 2 those of the gradients come after them, and so on, as far as they have some. Tangents are those of
+    a call in the dtype ``rounded``, if one is given.
 
     Gradients are compared as values: how they lie in memory is nobody's promise but that of ``Tensor.grad``.
     """
@@ -29,7 +38,7 @@ def run_with_gradients(
     found: list[torch.Tensor | None] = []
     try:
         for step in range(1, order + 1):
-            tangents = [tangent(result, seed) for seed, result in enumerate(results)]
+            tangents = [tangent(result, seed, rounded) for seed, result in enumerate(results)]
             gradients = torch.autograd.grad(results, leaves, tangents, allow_unused=True, create_graph=step < order)
             found += [_comparable(gradient, step) for gradient in gradients]
             results = [gradient for gradient in gradients if gradient is not None and gradient.requires_grad]
@@ -60,11 +69,47 @@ def _row_major(gradient: torch.Tensor) -> torch.Tensor:
     return torch.empty(gradient.shape, dtype=gradient.dtype).copy_(gradient.detach())
 
 
-def tangent(result: torch.Tensor, seed: int) -> torch.Tensor:
-    """A random tensor like a result, the same for the same seed."""
+def is_rounding(
+    fn: Callable[..., Any], arguments: Any, dtype: torch.dtype, order: int, eager: Outcome, compiled: Outcome
+) -> bool:
+    """Whether two outcomes of a call in ``dtype`` differ by what neither of them computes exactly.
+
+    No values but those of results may differ. Each is then held against the call in f64.
+    """
+    if dtype is torch.float64 or eager.error or differences(eager, compiled, values=False):
+        return False
+    doubles = pytree.tree_map_only(torch.Tensor, lambda tensor: _in_double(tensor, dtype), arguments)
+    exact = run_with_gradients(fn, *clone_tree(doubles), order=order, rounded=dtype)
+    leaves = [pytree.tree_leaves(outcome.result) for outcome in (exact, eager, compiled)]
+    if exact.error or len(leaves[0]) != len(leaves[1]):
+        return False
+    return all(_is_as_exact(*each) for each in zip(*leaves) if isinstance(each[0], torch.Tensor))
+
+
+def _in_double(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if tensor.dtype is not dtype:
+        return tensor
+    return tensor.detach().double().requires_grad_(tensor.requires_grad)
+
+
+def _is_as_exact(exact: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor) -> bool:
+    """Whether ours is as near to the exact tensor as eager's, up to `MORE`; infinities and NaNs are where they are."""
+    if exact.shape != eager.shape or not exact.dtype.is_floating_point or exact.layout is not torch.strided:
+        return torch.equal(eager, compiled)
+    exact, eager, compiled = (tensor.detach().double() for tensor in (exact, eager, compiled))
+    finite = eager.isfinite() & exact.isfinite()
+    if not torch.equal(eager[~finite].nan_to_num(), compiled[~finite].nan_to_num()):
+        return False
+    own, ours = ((tensor - exact)[finite].abs() for tensor in (eager, compiled))
+    return not ours.numel() or bool(ours.max() <= MORE * own.max())
+
+
+def tangent(result: torch.Tensor, seed: int, rounded: torch.dtype | None = None) -> torch.Tensor:
+    """A random tensor like a result, the same for the same seed, with the values that it has in ``rounded``."""
     generator = torch.Generator().manual_seed(1000 + seed)
     dtype = torch.complex128 if result.dtype.is_complex else torch.float64
-    return torch.randn(result.shape, generator=generator, dtype=dtype).to(result.dtype)
+    drawn = torch.randn(result.shape, generator=generator, dtype=dtype)
+    return drawn.to(rounded if rounded and not dtype.is_complex else result.dtype).to(result.dtype)
 
 
 def _is_differentiable(leaf: Any) -> bool:
