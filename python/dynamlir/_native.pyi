@@ -91,10 +91,14 @@ class Executable:
         """
 
     def differentiate_again(
-        self, function: Callable[[dict[int, Tensor], list[Tensor | None], list[bool]], Sequence[Tensor | None]]
+        self,
+        function: Callable[
+            [dict[int, Tensor], list[Tensor | None], list[bool], Tensor | None], Sequence[Tensor | None]
+        ],
     ) -> None:
-        """Say what computes gradients that are differentiated in turn, from inputs by their numbers, tangents, and
-        which gradients are wanted. Ignored by what does not train."""
+        """Say what computes gradients that are differentiated in turn, from inputs by their numbers, tangents, which
+        gradients are wanted, and the state of torch's generator before a call that draws by torch's operators alone.
+        Ignored by what does not train."""
 
     def arguments(self) -> list[tuple[int | None, str, list[int], list[int]]]:
         """Of each input, its number, element type, sizes and strides.

@@ -7,9 +7,10 @@ is compiled with 3, and so on. Where that cannot be, torch's own operators run t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ class Gradients:
 
     Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then its tangents, then
     those of its gradients, and so on. The keys of the random numbers that it drew have None, and are kept by its node.
+    Where torch's operators drew them the node keeps the generator's state, and torch runs all of it once more.
     """
 
     def __init__(
@@ -51,10 +53,15 @@ class Gradients:
         self._event: reasons.Event | None = None
 
     def __call__(
-        self, inputs: dict[int | None, torch.Tensor], tangents: list[torch.Tensor | None], wanted: list[bool]
+        self,
+        inputs: dict[int | None, torch.Tensor],
+        tangents: list[torch.Tensor | None],
+        wanted: list[bool],
+        state: torch.Tensor | None = None,
     ) -> list[torch.Tensor | None]:
-        """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph."""
-        if self._recording.has_random and self._numbers is None and None not in inputs:
+        """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph,
+        ``state`` that of torch's generator before a call that drew by torch's operators alone."""
+        if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {
             at if self._numbers is None or at is None else self._numbers[at]: tensor for at, tensor in inputs.items()
@@ -63,21 +70,28 @@ class Gradients:
         known.update((first + at, tangent) for at, tangent in enumerate(tangents) if tangent is not None)
         own = tuple(range(first, first + len(tangents)))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
+        if self._draws_again(state) and self._event is None:
+            self._event = reasons.note("random-state", "its gradients are differentiated, and torch draws its numbers")
         executable = self._compiled(own) if foreign is None else None
         if executable is not None:
             arguments = [_argument(known, *described) for described in executable.arguments()]
             gradients = _with_history(executable, arguments, executable(*arguments))
-        elif self._recording.has_random:
+        elif self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         else:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
-            gradients = replay.gradients(self._recording, numbered, [*self._tangents, own])
+            with _drawing_from(state):
+                gradients = replay.gradients(self._recording, numbered, [*self._tangents, own])
         if len(gradients) != len(wanted):
             raise RuntimeError(f"dynamlir: {len(gradients)} gradients of {len(wanted)} inputs")
         return [gradient if asked else None for gradient, asked in zip(gradients, wanted)]
+
+    def _draws_again(self, state: torch.Tensor | None) -> bool:
+        """Whether the state gives the numbers that the graph drew: of those on a device it says nothing."""
+        return state is not None and self._recording.device in (None, torch.device("cpu"))
 
     def _compiled(self, own: tuple[int, ...]) -> Any:
         """The graph of the gradients; None where there is none, of which `_event` says why."""
@@ -115,6 +129,17 @@ class Gradients:
         innocent = {op.schema for op in self._recording.ops if not op.random}
         called = [extern.schema for part in (made, made.gradients) if part is not None for extern in part.externs]
         return next((schema for schema in called if schema not in innocent and draws(schema)), None)
+
+
+@contextlib.contextmanager
+def _drawing_from(state: torch.Tensor | None) -> Iterator[None]:
+    """Random numbers of another time; what others draw goes on as if nothing had been drawn."""
+    if state is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=()):
+        torch.set_rng_state(state)
+        yield
 
 
 def foreign_kind(tensor: Any) -> str | None:

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 
 from .aten.replaying import map_refs, split_arguments
+from .aten.schema import as_called
 from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording
 
 
@@ -72,23 +73,30 @@ def _differentiable(recording: Recording, inputs: Sequence[torch.Tensor]) -> lis
 
 
 def _run(recording: Recording, inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
-    """What operations return. What they write to is left as it is, so nobody may read it later."""
-    values: dict[int, Any] = {record.id: tensor for record, tensor in zip(recording.inputs, inputs, strict=True)}
+    """What operations return. What is written is written, as in the program, but for the inputs: copies of those."""
     roots = recording.roots()
-    written: set[int] = set()
+    written = {roots.get(value, value) for op in recording.ops for value in map(op.operands.__getitem__, op.mutates)}
+    given = ((record.id, tensor) for record, tensor in zip(recording.inputs, inputs, strict=True))
+    values: dict[int, Any] = {value: tensor.clone() if value in written else tensor for value, tensor in given}
+    lost: set[int] = set()
     for op in recording.ops:
         if op.raw is None and op.vjp is not None:
             values.update(zip(op.result_ids, _apply(op, [values[value] for value in op.operands])))
             continue
-        if op.raw is None or written.intersection(roots.get(operand, operand) for operand in op.operands):
+        if op.raw is None or lost.intersection(roots.get(operand, operand) for operand in op.operands):
             raise RuntimeError(f"dynamlir: {op.schema} in {recording.name} cannot be differentiated twice")
-        overload, raw = op.raw
-        positional, keywords = split_arguments(overload, [map_refs(value, lambda ref: values[ref.id]) for value in raw])
+        variant, raw = op.raw
+        overload = as_called(op.schema, variant) if op.functional else variant
+        positional, keywords = split_arguments(
+            overload or variant, [map_refs(value, lambda ref: values[ref.id]) for value in raw]
+        )
         with torch.set_grad_enabled(op.grad_enabled):
-            results = pytree.tree_leaves(overload(*positional, **keywords))
+            results = pytree.tree_leaves((overload or variant)(*positional, **keywords))
         present = [value for value, meta in zip(op.result_ids, op.results) if meta is not NO_RESULT]
         values.update(zip(op.result_ids if len(results) >= len(op.result_ids) else present, results))
-        written.update(roots.get(op.operands[at], op.operands[at]) for at in op.mutates)
+        if overload is None:
+            # The variant, which alone takes these arguments, leaves what would be written as it is: nobody may read it.
+            lost.update(roots.get(op.operands[at], op.operands[at]) for at in op.mutates)
     return values
 
 

@@ -298,6 +298,63 @@ def test_what_draws_by_itself_is_not_differentiated_twice(door: str) -> None:
         torch.autograd.grad(out, x, create_graph=True)
 
 
+def in_place(x: Tensor, w: Tensor) -> Tensor:
+    """Numbers drawn into tensors, of which there are views, and into one that is read afterwards."""
+    mask = torch.empty_like(x)
+    rows = mask[1:]
+    mask.bernoulli_(0.6).mul_(2)
+    hidden = torch.tanh(x @ w) * mask
+    hidden[:, 1].mul_(torch.empty(4, dtype=x.dtype).uniform_(-1, 1)[-1])
+    return (hidden * F.rrelu(w, training=True)).sum(-1) + (rows * x[1:]).exp().sum()
+
+
+def chosen(x: Tensor, w: Tensor) -> Tensor:
+    return (x[torch.multinomial(torch.ones(4), 3)] @ w).sin().sum(-1)
+
+
+@BOTH
+@pytest.mark.parametrize(("fn", "eager_random"), [(drawing, True), (in_place, True), (chosen, False)])
+def test_torchs_own_numbers_are_drawn_again_from_the_state_of_then(door: str, fn: Any, eager_random: bool) -> None:
+    """Gradients of gradients are eager's. Plain operators compute them, counted; no other numbers move."""
+    x, w = (torch.randn(4, 4, dtype=torch.double, requires_grad=True) for _ in range(2))
+
+    def orders(call: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(3)
+        out = call(x, w)
+        found = [out.detach()]
+        for _ in range(2):
+            torch.rand(3)
+            gradients = torch.autograd.grad(out.square().sum(), (x, w), create_graph=True)
+            found += gradients
+            out = gradients[0]
+        found += torch.autograd.grad(out.sum(), (x, w))
+        return [*found, torch.rand(3)]
+
+    with dynamlir.config.patch(eager_random=eager_random):
+        for _ in range(2):
+            found = orders(DOORS[door](fn))
+            for ours, wanted in zip(found, orders(fn), strict=True):
+                torch.testing.assert_close(ours, wanted, rtol=1e-9, atol=1e-11)
+    assert dynamlir.counters()["fallbacks"] == {"random-state": 1}
+
+
+@BOTH
+def test_what_is_written_is_not_written_again(door: str) -> None:
+    """Gradients of gradients run the program once more, on copies of its inputs."""
+
+    def fn(x: Tensor, state: Tensor) -> Tensor:
+        state.add_(1)
+        return (x * torch.rand_like(x)).exp()
+
+    x, state = torch.randn(4, dtype=torch.double, requires_grad=True), torch.zeros(4)
+    with dynamlir.config.patch(eager_random=True):
+        out = DOORS[door](fn)(x, state)
+        (first,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        first.sum().backward()
+    assert torch.equal(state, torch.ones(4)) and state._version == 1
+    torch.testing.assert_close(x.grad, first.detach() ** 2 / out.detach())
+
+
 @BOTH
 def test_checkpoint_draws_again_what_it_drew(door: str) -> None:
     call = compiled(door, lambda x: F.dropout(x))

@@ -204,7 +204,7 @@ impl Executable {
         Times { about }
     }
 
-    /// Says what computes gradients that are differentiated in turn: `f(inputs by number, tangents, wanted)`. Ignored by what does not train.
+    /// Says what computes gradients that are differentiated in turn: `f(inputs by number, tangents, wanted, state)`. Ignored by what does not train.
     fn differentiate_again(&self, function: Py<PyAny>) {
         if let Some(node) = &self.node {
             node.differentiate_again(function);

@@ -36,7 +36,7 @@ impl Around {
 }
 
 /// Whether a step draws the keys of random numbers and nothing else, which does not fail.
-fn draws_keys(plan: &Plan, step: &Step) -> bool {
+pub(crate) fn draws_keys(plan: &Plan, step: &Step) -> bool {
     matches!(step, Step::Extern { call, operands, .. } if operands.is_empty() && plan.externs[*call].schema == "aten.randint.low")
 }
 

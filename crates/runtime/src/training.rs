@@ -10,6 +10,7 @@ use std::sync::Arc;
 use dynamlir_torch_abi::{BelowAutograd, DType, Device, OwnedTensor, TensorRef, TorchAbi, TorchError};
 use smallvec::SmallVec;
 
+use crate::effects::draws_keys;
 use crate::executor::{Executable, Failure, RunError};
 use crate::externs::{self, PythonCalls};
 use crate::flow;
@@ -100,6 +101,13 @@ impl Differentiable {
     #[must_use]
     pub fn keys(&self) -> Option<usize> {
         self.shape.keys
+    }
+
+    /// Whether torch's operators draw all its random numbers, so that the state of torch's generator before the call gives them again.
+    #[must_use]
+    pub fn draws_by_state(&self) -> bool {
+        let plan = self.forward.plan();
+        plan.random && !plan.steps.iter().any(|step| draws_keys(plan, step))
     }
 
     /// The inputs that gradients are made of, and that are not saved. Whoever differentiates the gradients in turn needs them.

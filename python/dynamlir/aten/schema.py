@@ -167,6 +167,14 @@ def functional_variant(op: OpOverload) -> OpOverload | None:
     return custom.variant(op)
 
 
+def as_called(name: str, functional: OpOverload) -> OpOverload | None:
+    """The overload of this name, which writes, if it takes the arguments of its functional variant."""
+    op = find(name)
+    if op is None or [each.name for each in info(op).arguments] != [each.name for each in info(functional).arguments]:
+        return None
+    return op
+
+
 def inplace_view(op: OpOverload) -> OpOverload | None:
     """The view operator of the same arguments where ``op`` changes a tensor object; None where there is none."""
     view = functional_variant(op)

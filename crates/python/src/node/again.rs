@@ -23,9 +23,12 @@ use crate::torch::untraced;
 /// What a node has beside torch's own attributes: the inputs that are lent to it, then their versions.
 const LENT: &str = "_lent";
 
+/// And the state of torch's generator before the call, where its numbers are drawn again.
+const STATE: &str = "_state";
+
 /// Who computes them, and for whom what is lent.
 pub struct Again {
-    /// `f(inputs by number, tangents, which gradients are wanted) -> gradients`; unset where nobody has the program.
+    /// `f(inputs by number, tangents, which gradients are wanted, generator's state) -> gradients`; unset where nobody has the program.
     function: OnceLock<Py<PyAny>>,
     /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
     keeps: Option<Py<PyAny>>,
@@ -46,6 +49,20 @@ impl Again {
     /// Whether somebody has the program, and not only the code of its gradients.
     pub fn knows_the_program(&self) -> bool {
         self.function.get().is_some()
+    }
+
+    /// Before a call that draws random numbers by torch's operators: what its node has to keep, to draw them again.
+    pub fn state<'py>(&self, py: Python<'py>, training: &Differentiable) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.function.get().is_none() || !training.draws_by_state() {
+            return Ok(None);
+        }
+        let generator = py.import(intern!(py, "torch"))?.getattr(intern!(py, "default_generator"))?;
+        generator.call_method0(intern!(py, "get_state")).map(Some)
+    }
+
+    /// Leaves the state with the node, for as long as it is there.
+    pub fn keep_state(ctx: &Bound<'_, PyAny>, state: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        state.map_or(Ok(()), |state| ctx.setattr(intern!(ctx.py(), STATE), state))
     }
 
     /// Lends the inputs of a call to its node.
@@ -96,7 +113,8 @@ impl Again {
             let inputs = inputs(ctx, training)?;
             let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
             let tangents = PyList::new(py, tangents)?;
-            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted)))?;
+            let state = ctx.getattr_opt(intern!(py, STATE))?;
+            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state)))?;
             for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
                 *place = gradient?;
             }

@@ -28,6 +28,7 @@ impl Forward {
     fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
         let forward = self.training.forward();
+        let state = self.again.state(py, &self.training)?;
         let outcome = if run.known {
             // SAFETY: whoever set the flag has compared the metadata.
             unsafe { forward.run_known_for_results(run.tensors, &mut calls) }
@@ -42,7 +43,7 @@ impl Forward {
                 return Err(PyRuntimeError::new_err("a graph did not run"));
             }
         };
-        let outputs = self.keep(&calls, ctx, &mut results, run);
+        let outputs = Again::keep_state(ctx, state).and_then(|()| self.keep(&calls, ctx, &mut results, run));
         run.outcome = Some(Ok(results));
         outputs
     }
