@@ -121,14 +121,13 @@ def test_what_calls_back_is_not_taken_for_data() -> None:
 
 
 def test_a_cached_property_of_an_existing_object_is_filled() -> None:
-    """That is a write: plain Python does it."""
     lazy = Lazy(5)
     compiled = dynamlir.compile(lambda x: x * lazy.twice)
     with torch.no_grad():
         assert torch.equal(compiled(X), X * 10)
         assert vars(lazy)["twice"] == 10
         assert torch.equal(compiled(X), X * 10)
-    assert dynamlir.counters()["fallbacks"] == {"side-effect": 1}
+    assert not dynamlir.counters()["fallbacks"]
 
 
 @torch.no_grad()

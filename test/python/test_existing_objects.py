@@ -39,7 +39,7 @@ def test_a_descriptor_that_writes_to_itself():
         function = compile_(lambda x: x * holder.k)
         return [function(X) for _ in range(3)]
 
-    alike(world, "side-effect")
+    alike(world)
 
 
 def test_a_descriptor_of_a_class_whose_instance_the_frame_makes():
@@ -48,7 +48,7 @@ def test_a_descriptor_of_a_class_whose_instance_the_frame_makes():
         function = compile_(lambda x: x * holder().k)
         return [function(X) for _ in range(3)]
 
-    alike(world, "side-effect")
+    alike(world)
 
 
 def test_a_capture_that_ends_has_not_run_the_descriptor():
@@ -104,7 +104,7 @@ def test_a_descriptor_that_counts_what_is_set():
         compiled = compile_(function)
         return compiled(X), compiled(X), vars(holder)["k"].n
 
-    alike(world, "side-effect")
+    alike(world)
 
 
 # -- what the class of an object of the frame's own has

@@ -21,6 +21,8 @@ pub enum Expr {
     Attr(Box<Self>, String),
     /// `base[key]`
     Item(Box<Self>, Box<Self>),
+    /// `left op right`: the operator by its number in `BINARY_OP`'s argument.
+    Binary(Box<Self>, usize, Box<Self>),
     /// `function(*arguments)`, each by position.
     Call(Box<Self>, Vec<Self>),
     /// A tuple.
@@ -79,6 +81,12 @@ impl Expr {
     #[must_use]
     pub fn at(self, index: usize) -> Self {
         self.item(Self::Const(Const::Int(index.to_string())))
+    }
+
+    /// `self op right`: the operator by its number in `BINARY_OP`'s argument.
+    #[must_use]
+    pub fn binary(self, op: usize, right: Self) -> Self {
+        Self::Binary(Box::new(self), op, Box::new(right))
     }
 
     /// `self(*arguments)`
@@ -265,6 +273,11 @@ impl Writer<'_> {
                 self.expression(base)?;
                 self.expression(key)?;
                 self.emit(Opcode::BinarySubscr, 0, -1);
+            }
+            Expr::Binary(left, op, right) => {
+                self.expression(left)?;
+                self.expression(right)?;
+                self.emit(Opcode::BinaryOp, *op, -1);
             }
             Expr::Call(function, arguments) => self.call(function, arguments)?,
             Expr::Tuple(items) => self.display(Opcode::BuildTuple, items)?,

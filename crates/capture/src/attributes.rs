@@ -15,9 +15,10 @@ use pyo3::{
 
 use crate::{
     asked::is_context,
-    graph_break::{GraphBreak, reason},
+    graph_break::reason,
     lookups::{is_generic, is_immutable},
-    state::{Capture, Halt, Outcome, Tracked, Written, type_name},
+    state::{Capture, Halt, Outcome, Tracked, type_name},
+    written::Overlay,
 };
 
 /// What a class holds under a name, and how it binds.
@@ -30,13 +31,6 @@ pub(crate) enum ClassAttr<'py> {
     /// Binds by code of its own.
     Descriptor(Bound<'py, PyAny>),
     Plain(Bound<'py, PyAny>),
-}
-
-/// What the frame did to an attribute of an existing object.
-pub(crate) enum Overlay<'py> {
-    Untouched,
-    Deleted,
-    Set(Bound<'py, PyAny>),
 }
 
 const TABLES: [ModuleTable; 3] = [ModuleTable::Parameters, ModuleTable::Buffers, ModuleTable::Modules];
@@ -91,16 +85,18 @@ impl<'py> Capture<'py> {
         let raw = classify(&class, &key)?;
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
-            if key == "__dict__" && self.is_written(owner) {
-                return self
-                    .break_graph(reason::SIDE_EFFECT, format!("reads all of {} after writing to it", self.guards.expression(source)));
+            if let Overlay::Set(value) = self.written_attr(owner, &key) {
+                return Ok(value);
             }
             self.pin_descriptor(&class, descriptor, raw_source)?;
             return self.data_attr(owner, source, name, descriptor);
         }
         match self.written_attr(owner, &key) {
-            Overlay::Set(value) => return self.wrap_untracked(value),
-            Overlay::Deleted => return self.missing_attr(owner, source, name, &key),
+            Overlay::Set(value) => return Ok(value),
+            Overlay::Deleted => {
+                let message = format!("reads {}.{key} after deleting it", self.guards.expression(source));
+                return self.break_graph(reason::SIDE_EFFECT, message);
+            }
             Overlay::Untouched => {}
         }
         let stored = self.guards.attr(source, &key);
@@ -313,108 +309,6 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Notes a write to an existing object. Only what is set back before the frame returns may stay without effect.
-    fn write_attr(
-        &self,
-        owner: &Bound<'py, PyAny>,
-        source: SourceId,
-        name: &Bound<'py, PyString>,
-        value: Option<&Tracked<'py>>,
-    ) -> Outcome<()> {
-        let key = text(name)?;
-        let class = owner.get_type();
-        self.pin_type(owner, source)?;
-        let plain = ["__setattr__", "__delattr__"].iter().all(|slot| {
-            let found = lookup(&class, slot).ok().flatten();
-            let object = lookup(&self.py.get_type::<PyAny>(), slot).ok().flatten();
-            // Python code that has come here has had its say.
-            found.zip(object).is_some_and(|(found, object)| found.is(&object) || found.is_exact_instance_of::<PyFunction>())
-        });
-        let dict = instance_dict(owner);
-        if !plain || matches!(classify(&class, &key)?, ClassAttr::Data(_)) || dict.is_none() {
-            return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
-        }
-        if let Some(value) = value {
-            self.guard_value(value)?;
-        }
-        if value.is_none() && !self.is_stored(owner, dict.as_ref(), name)? {
-            // It raises, in words of its own.
-            let raised = self.py.get_type::<PyAny>().call_method1("__delattr__", (owner, name));
-            self.guards.absent(self.guards.attr(source, &key));
-            return self.returned(raised).map(|_| ());
-        }
-        let value = value.map(|value| value.object.clone().unbind());
-        let location = self.location();
-        if self.writes.rewrite(owner, &key, value.as_ref(), location.clone()) {
-            return Ok(());
-        }
-        let before = dict.map(|dict| dict.get_item(name)).transpose()?.flatten().map(Bound::unbind);
-        let stored = self.guards.attr(source, &key);
-        match &before {
-            // What stands there decides whether it was set back.
-            Some(before) => {
-                if !self.guarded(self.guards.equals(stored, before.bind(self.py)))? {
-                    return self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}", self.guards.expression(source)));
-                }
-            }
-            None => self.guards.absent(stored),
-        }
-        let deleted = value.is_none();
-        self.writes.push(Written { owner: owner.clone().unbind(), source, name: key, value, before, location, deleted });
-        Ok(())
-    }
-
-    /// Whether an existing object holds something under a name, as far as the frame knows.
-    fn is_stored(&self, owner: &Bound<'py, PyAny>, dict: Option<&Bound<'py, PyDict>>, name: &Bound<'py, PyString>) -> Outcome<bool> {
-        match self.written_attr(owner, name.to_str()?) {
-            Overlay::Untouched => Ok(dict.is_some_and(|dict| dict.contains(name).unwrap_or(false))),
-            Overlay::Deleted => Ok(false),
-            Overlay::Set(_) => Ok(true),
-        }
-    }
-
-    /// Whether the frame has written to an existing object, which itself is not touched.
-    pub(crate) fn is_written(&self, owner: &Bound<'py, PyAny>) -> bool {
-        self.writes.find_map(|entry| entry.owner.is(owner).then_some(())).is_some()
-    }
-
-    /// The existing object that the frame has written to and whose `__dict__` this is.
-    pub(crate) fn written_in(&self, dict: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let owns = |owner: &Bound<'py, PyAny>| instance_dict(owner).is_some_and(|own| own.is(dict));
-        self.writes.find_map(|entry| Some(entry.owner.bind(self.py)).filter(|owner| owns(owner)).cloned())
-    }
-
-    /// Ends the capture where C code would look into a `__dict__` without what the frame has written.
-    pub(crate) fn refuse_written(&self, dict: &Bound<'py, PyAny>) -> Outcome<()> {
-        match self.written_in(dict) {
-            Some(owner) => self.break_graph(reason::SIDE_EFFECT, format!("reads all of a {} after writing to it", type_name(&owner))),
-            None => Ok(()),
-        }
-    }
-
-    /// What the frame has written to an attribute of an existing object, if it has.
-    pub(crate) fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
-        let value = self.writes.find(owner, key, |entry| entry.value.as_ref().map(|value| value.bind(self.py).clone()));
-        let Some(value) = value else { return Overlay::Untouched };
-        // It may be something of the frame's own, which can change.
-        self.layers.note_unrepeatable();
-        value.map_or(Overlay::Deleted, Overlay::Set)
-    }
-
-    /// Whether every write to an existing object was set back. Replaying the others is for later.
-    pub fn settle_writes(&self) -> Outcome<()> {
-        let open = self.writes.find_map(|entry| {
-            let same = match (&entry.value, &entry.before) {
-                (Some(value), Some(before)) => value.is(before) && !entry.deleted,
-                (None, None) => true,
-                _ => false,
-            };
-            let message = || format!("writes {}.{}", self.guards.expression(entry.source), entry.name);
-            (!same).then(|| GraphBreak { reason: reason::SIDE_EFFECT, message: message(), location: entry.location.clone() })
-        });
-        open.map_or(Ok(()), |found| Err(Halt::Break(found)))
-    }
-
     /// `hasattr(owner, name)`.
     pub fn has_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<bool> {
         match self.load_attr(owner, name) {
@@ -437,7 +331,7 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(class));
         }
         let class = value.object.get_type().into_any();
-        match self.source(value) {
+        match value.source.or_else(|| self.source_of(&value.object)).filter(|source| !self.is_computed(*source)) {
             Some(source) => {
                 let source = self.class_source(&value.object, source)?;
                 self.wrap(class, source)

@@ -1,6 +1,6 @@
 //! Calls: Python functions are interpreted, torch's functions become nodes, C functions go by the effect table.
 
-use dynamlir_cpython_abi::{kind, types};
+use dynamlir_cpython_abi::{function, kind, types};
 use dynamlir_guards::Source;
 use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
@@ -154,14 +154,43 @@ impl<'py> Capture<'py> {
 
     /// Calls Python code through the frame hook, which interprets it.
     pub(crate) fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let carried = self.carried(callable, args, kwargs)?;
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
-            self.guard_value(value)?;
+            if !carried.iter().any(|(_, carried)| carried.source == value.source) {
+                self.guard_value(value)?;
+            }
         }
         let values: Vec<Value<'py>> =
             args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|arg| arg.object.clone().into()).collect();
         let names = if kwargs.is_empty() { None } else { Some(PyTuple::new(self.py, kwargs.iter().map(|(name, _)| name))?) };
         self.calling.entering.set(callable.as_ptr() as usize);
-        self.returned(semantics::call(callable, &values, names.as_ref()))
+        let sources = carried.iter().filter_map(|(slot, value)| Some((*slot, value.source?))).collect();
+        let outer = self.calling.carried.replace(Some((callable.as_ptr() as usize, sources)));
+        let result = semantics::call(callable, &values, names.as_ref());
+        if self.calling.carried.replace(outer).is_some() {
+            // No frame of the function's has taken them.
+            carried.iter().try_for_each(|(_, value)| self.guard_value(value))?;
+        }
+        self.returned(result)
+    }
+
+    /// Those numbers among the arguments of a Python function that become parameters of its frame, with their slots: there they keep
+    /// their sources.
+    fn carried(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, Tracked<'py>)>> {
+        let is_number = |value: &Tracked<'py>| value.source.is_some() && self.torch.is_primitive(&value.object);
+        if !args.iter().chain(kwargs.iter().map(|(_, value)| value)).any(is_number) {
+            return Ok(Vec::new());
+        }
+        let Some(code) = function::code(callable) else { return Ok(Vec::new()) };
+        let number = |name: &str| code.getattr(name)?.extract::<usize>();
+        let (positional, only, keyword) = (number("co_argcount")?, number("co_posonlyargcount")?, number("co_kwonlyargcount")?);
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        let slots = args.iter().enumerate().filter(|(slot, _)| *slot < positional);
+        let named = kwargs.iter().filter_map(|(name, value)| {
+            let slot = names.iter().position(|known| known == name)?;
+            (only..positional + keyword).contains(&slot).then_some((slot, value))
+        });
+        Ok(slots.chain(named).filter(|(_, value)| is_number(value)).map(|(slot, value)| (slot, value.clone())).collect())
     }
 
     /// The result of C or Python code that may have interpreted frames beneath it.
@@ -247,6 +276,12 @@ impl<'py> Capture<'py> {
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if let Some(result) = self.compare_number(name, lhs, rhs)? {
+            return Ok(result);
+        }
+        if let Some(result) = self.computed(name, lhs, rhs)? {
+            return Ok(result);
+        }
+        if let Some(result) = self.compared_numbers(name, lhs, rhs)? {
             return Ok(result);
         }
         let in_place = in_place(name);

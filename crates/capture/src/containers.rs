@@ -10,10 +10,11 @@ use pyo3::{
 };
 
 use crate::{
-    attributes::{Overlay, lookup},
+    attributes::lookup,
     consulted,
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
+    written::Overlay,
 };
 
 impl<'py> Capture<'py> {
@@ -63,7 +64,7 @@ impl<'py> Capture<'py> {
                 && let Ok(name) = key.object.extract::<String>()
             {
                 match self.written_attr(&owner, &name) {
-                    Overlay::Set(value) => return self.wrap_untracked(value),
+                    Overlay::Set(value) => return Ok(value),
                     Overlay::Deleted => return Err(Halt::Raise(PyKeyError::new_err((name,)))),
                     Overlay::Untouched => {}
                 }
@@ -144,6 +145,15 @@ impl<'py> Capture<'py> {
             return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
         }
         if let Some(source) = self.source(container) {
+            if let Source::GetAttr(owner, attribute) = self.guards.get(source)
+                && &*attribute == "__dict__"
+                && let Ok(name) = key.object.cast_exact::<PyString>()
+                && let Some(object) = self.existing_at(owner)
+            {
+                // What is put into an object's dict is an attribute, unless its class has a say.
+                self.guard_value(key)?;
+                return self.write_in_dict(&object, owner, name, value);
+            }
             if let Some(value) = value
                 && self.is_there(container, source, key, value)?
             {
@@ -170,6 +180,7 @@ impl<'py> Capture<'py> {
         if !key.object.is_exact_instance_of::<PyString>() || !dict.get_item(&key.object)?.is_some_and(|known| known.is(&real)) {
             return Ok(false);
         }
+        self.refuse_written(dict)?;
         self.guard_value(key)?;
         let item = self.item_source(dict, source, &key.object)?;
         Ok(self.wrap(real, item)?.object.is(&value.object))
@@ -273,6 +284,9 @@ impl<'py> Capture<'py> {
         }
         if self.torch.is_fake(&value.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
+        }
+        if let Some(outcome) = self.truth_of_number(value)? {
+            return Ok(outcome);
         }
         self.guard_value(value)?;
         if self.source_of(&value.object).is_none()

@@ -29,6 +29,10 @@ const MUTABLE: &[&str] =
 impl<'py> Capture<'py> {
     /// Guards what C code may find in an existing object. Whether there are tensors, which it would see instead of fakes.
     pub(crate) fn guard_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        // Where only Python code looks at attributes it sees what was written.
+        if self.is_written(object) && !Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>()) {
+            return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} after writing to it", type_name(object)));
+        }
         if let Some(known) = self.existing.looked_into.borrow().get(&(object.as_ptr() as usize)) {
             return Ok(*known);
         }

@@ -153,6 +153,15 @@ impl<'py> Capture<'py> {
         self.guard_inside(operands, specials)
     }
 
+    /// A value about to become text.
+    pub(crate) fn printable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
+        if self.torch.any_fake(&value.object) {
+            return self.break_graph(reason::DATA_DEPENDENT_TEXT, "in a string");
+        }
+        self.guard_inside([&value.object], consulted::TEXT)?;
+        self.readable(value)
+    }
+
     /// Guards all that C code may find in these values: of existing objects what they hold, of the frame's own what is existing in
     /// them. `specials` are what it looks up in their classes.
     pub(crate) fn guard_inside<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>, specials: &[&str]) -> Outcome<()>

@@ -11,6 +11,7 @@ mod beneath;
 mod callbacks;
 mod calls;
 mod classes;
+mod computed;
 mod consulted;
 mod containers;
 mod contents;
@@ -50,6 +51,7 @@ mod switches;
 mod tensors;
 pub mod torch;
 mod wrapped;
+mod written;
 
 pub use refusals::interruption_behind;
 pub use run::{Broken, Captured, Subject, Tables, capture};

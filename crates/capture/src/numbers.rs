@@ -28,7 +28,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn number_at(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyAny>>> {
         let (Some(floats), Ok(float)) = (&self.floats, object.cast_exact::<PyFloat>()) else { return Ok(None) };
         let place = self.guards.expression(source);
-        if !floats.is_number(&place, float.value()) {
+        if !floats.is_number(&place, float.value().to_bits()) {
             return Ok(None);
         }
         if let Some(known) = self.tensors.number_of(source) {

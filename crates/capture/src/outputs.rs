@@ -47,6 +47,11 @@ impl<'py> Capture<'py> {
                 outputs.fakes.len() - 1
             })));
         }
+        if let Some(source) = value.source
+            && let Some(recipe) = self.computation(source, outputs)?
+        {
+            return Ok(recipe);
+        }
         if let Some(source) = self.source(value) {
             return Ok(Recipe::Input(self.guards.collect(source)));
         }

@@ -94,6 +94,11 @@ impl Policy for CapturePolicy {
                 capture.note_new(&keywords);
             }
         }
+        if let Some(function) = frame.function().filter(|_| frame.place().unit() == 0) {
+            for (slot, source) in self.state.calling.take_carried(&function) {
+                frame.set_local_source(slot, number(source));
+            }
+        }
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
             let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
@@ -479,13 +484,13 @@ impl Policy for CapturePolicy {
 
     fn convert<'py>(&self, value: &Value<'py>, conversion: Conversion) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        let object = capture.run(capture.printable(value))?;
+        let object = capture.run(capture.printable(&capture.tracked(value)))?;
         Ok(semantics::convert(&object, conversion)?.into())
     }
 
     fn format<'py>(&self, value: &Value<'py>, spec: Option<&Value<'py>>) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        let object = capture.run(capture.printable(value))?;
+        let object = capture.run(capture.printable(&capture.tracked(value)))?;
         escape_each(self, spec)?;
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
     }
@@ -582,16 +587,5 @@ impl Policy for CapturePolicy {
         capture.note_made(&function, owner);
         capture.run(capture.note_cells(frame, code.get()))?;
         Ok(function.into())
-    }
-}
-
-impl<'py> Capture<'py> {
-    /// A value about to become text.
-    fn printable(&self, value: &Value<'py>) -> Result<Bound<'py, PyAny>, Halt> {
-        if self.torch.any_fake(value.get()) {
-            return self.break_graph(reason::DATA_DEPENDENT_TEXT, "in a string");
-        }
-        self.guard_inside([value.get()], consulted::TEXT)?;
-        self.readable(&self.tracked(value))
     }
 }

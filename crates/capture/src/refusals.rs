@@ -106,7 +106,7 @@ pub fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
 pub fn words_of(py: Python<'_>, error: &GuardError) -> PyResult<String> {
     match error {
         GuardError::Python(raised) => interruption_behind(py, raised).map_or_else(|| Ok(error.to_string()), Err),
-        GuardError::NotWeak(_) | GuardError::NotATensor(_) => Ok(error.to_string()),
+        GuardError::NotWeak(_) | GuardError::NotATensor(_) | GuardError::Computed => Ok(error.to_string()),
     }
 }
 

@@ -119,7 +119,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
                     Ok(captured) => &captured.guards,
                     Err(broken) => &broken.guards,
                 };
-                guards.floats().into_iter().for_each(|(place, value)| floats.note(place, value));
+                guards.numbers().into_iter().for_each(|(place, value)| floats.note(place, value));
             }
             Ok(outcome)
         }
@@ -279,15 +279,17 @@ fn attempt<'py>(
     if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
-    if let Err(error) =
-        outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.settle_writes()).and_then(|()| capture.guard_offsets())
-    {
+    if let Err(error) = outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.guard_offsets()) {
         return Ok(Err(halt(error)));
     }
     let mut outputs = Outputs::default();
     let returned = Tracked { source: state.returned.take(), object: value };
-    let epilogue = match capture.recipe(&returned, &mut outputs) {
-        Ok(recipe) => Epilogue::new(vec![AfterGraph::Return(recipe)]),
+    let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
+        steps.push(AfterGraph::Return(capture.recipe(&returned, &mut outputs)?));
+        Ok(steps)
+    });
+    let epilogue = match steps {
+        Ok(steps) => Epilogue::new(steps),
         Err(error) => return Ok(Err(halt(error))),
     };
     let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();

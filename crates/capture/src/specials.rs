@@ -91,7 +91,8 @@ impl<'py> Capture<'py> {
                     self.registered_tensor(&value.object, &class)?;
                     return Ok(Tracked::new(answer));
                 }
-                if let Some(source) = self.source(value) {
+                // Of a number that is computed the type is known.
+                if let Some(source) = value.source.or_else(|| self.source_of(&value.object)) {
                     self.pin_type(&value.object, source)?;
                 }
                 if let Some(source) = self.class_at(&value.object)? {

@@ -96,6 +96,7 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
         body: Vec::new(),
         again: HashSet::new(),
         kept: HashMap::new(),
+        before: HashMap::new(),
         results: String::new(),
     };
     epilogue.steps().iter().flat_map(AfterGraph::recipes).for_each(|recipe| repeated(recipe, &mut scribe.again));
@@ -104,6 +105,7 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
     scribe.results = scribe.local("graph_out")?;
     let results = scribe.results.clone();
     scribe.body.push(Statement::Assign(results, graph.call(inputs)));
+    scribe.read_before_writing(epilogue.steps())?;
     let result = scribe.steps(epilogue.steps())?;
     let Scribe { names, body, .. } = scribe;
     let code = dynamlir_bytecode::write(like, &body, &result).map_err(|error| unwritable(&error.to_string()))?;
@@ -112,22 +114,18 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
 
 /// The numbers of what is used once more after it was made.
 fn repeated(recipe: &Recipe, found: &mut HashSet<usize>) {
-    match recipe {
-        Recipe::Input(_) | Recipe::Output(_) | Recipe::Constant(_) => {}
-        Recipe::Tuple(items) | Recipe::List(items) | Recipe::Set(items, _) => items.iter().for_each(|item| repeated(item, found)),
-        Recipe::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).for_each(|item| repeated(item, found)),
-        Recipe::TupleClass(_, items, attributes) => {
-            items.iter().chain(attributes.iter().map(|(_, value)| value)).for_each(|item| repeated(item, found));
-        }
-        Recipe::Instance(instance) => {
-            instance.items.iter().flat_map(|(key, value)| [key, value]).for_each(|item| repeated(item, found));
-            instance.attributes.iter().for_each(|(_, value)| repeated(value, found));
-        }
-        Recipe::Keep(_, inner) => repeated(inner, found),
-        Recipe::Kept(number) => {
-            found.insert(*number);
-        }
+    if let Recipe::Kept(number) = recipe {
+        found.insert(*number);
     }
+    recipe.parts().into_iter().for_each(|part| repeated(part, found));
+}
+
+/// The places of what the guards collect for a recipe.
+fn inputs_of(recipe: &Recipe, found: &mut Vec<usize>) {
+    if let Recipe::Input(place) = recipe {
+        found.push(*place);
+    }
+    recipe.parts().into_iter().for_each(|part| inputs_of(part, found));
 }
 
 struct Scribe<'a, 'py> {
@@ -142,6 +140,8 @@ struct Scribe<'a, 'py> {
     again: HashSet<usize>,
     /// The variables that hold them.
     kept: HashMap<usize, String>,
+    /// The variables that hold what was reached before anything is written.
+    before: HashMap<usize, String>,
     /// The variable that holds the graph's results.
     results: String,
 }
@@ -219,6 +219,25 @@ impl<'py> Scribe<'_, 'py> {
         items.iter().map(|item| self.value(item)).collect()
     }
 
+    /// Where the steps write, puts what they take into variables first: afterwards it may not be there any more.
+    fn read_before_writing(&mut self, steps: &[AfterGraph]) -> PyResult<()> {
+        if steps.len() < 2 {
+            return Ok(());
+        }
+        let mut places = Vec::new();
+        steps.iter().flat_map(AfterGraph::recipes).for_each(|recipe| inputs_of(recipe, &mut places));
+        for place in places {
+            let reached = self.input(place)?;
+            if matches!(reached, Expr::Local(_) | Expr::Global(_)) || self.before.contains_key(&place) {
+                continue;
+            }
+            let name = self.local("before")?;
+            self.body.push(Statement::Assign(name.clone(), reached));
+            self.before.insert(place, name);
+        }
+        Ok(())
+    }
+
     /// What comes after the graph; the result.
     fn steps(&mut self, steps: &[AfterGraph]) -> PyResult<Expr> {
         for step in steps {
@@ -227,6 +246,11 @@ impl<'py> Scribe<'_, 'py> {
                     let given = vec![self.value(owner)?, self.object(name.bind(self.py).as_any())?, self.value(value)?];
                     let store = self.builtin("object")?.attr("__setattr__").call(given);
                     self.body.push(Statement::Do(store));
+                }
+                AfterGraph::DeleteAttribute { owner, name } => {
+                    let given = vec![self.value(owner)?, self.object(name.bind(self.py).as_any())?];
+                    let delete = self.builtin("object")?.attr("__delattr__").call(given);
+                    self.body.push(Statement::Do(delete));
                 }
                 AfterGraph::Return(recipe) => return self.value(recipe),
             }
@@ -237,9 +261,17 @@ impl<'py> Scribe<'_, 'py> {
     /// A value of the result; what needs statements of its own has them put before.
     fn value(&mut self, recipe: &Recipe) -> PyResult<Expr> {
         Ok(match recipe {
-            Recipe::Input(place) => self.input(*place)?,
+            Recipe::Input(place) => match self.before.get(place) {
+                Some(name) => Expr::Local(name.clone()),
+                None => self.input(*place)?,
+            },
             Recipe::Output(at) => Expr::Local(self.results.clone()).at(*at),
             Recipe::Constant(object) => self.object(&object.bind(self.py).clone())?,
+            Recipe::Computed(op, operands) => {
+                let [left, right] = &**operands;
+                let left = self.value(left)?;
+                left.binary(*op as usize, self.value(right)?)
+            }
             Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
             Recipe::List(items) => Expr::List(self.values(items)?),
             Recipe::Dict(pairs) => self.dict(pairs)?,

@@ -22,6 +22,13 @@ pub enum AfterGraph {
         /// What is stored.
         value: Recipe,
     },
+    /// Deletes an attribute of an object as `object.__delattr__` does.
+    DeleteAttribute {
+        /// The object.
+        owner: Recipe,
+        /// The name.
+        name: Py<PyString>,
+    },
     /// Makes what the call returns, and ends it.
     Return(Recipe),
 }
@@ -31,7 +38,7 @@ impl AfterGraph {
     pub fn recipes(&self) -> impl Iterator<Item = &Recipe> {
         let (first, second) = match self {
             Self::StoreAttribute { owner, value, .. } => (owner, Some(value)),
-            Self::Return(recipe) => (recipe, None),
+            Self::DeleteAttribute { owner: recipe, .. } | Self::Return(recipe) => (recipe, None),
         };
         std::iter::once(first).chain(second)
     }
@@ -84,6 +91,10 @@ impl Epilogue {
                     let (owner, value) = (owner.make(py, supply)?, value.make(py, supply)?);
                     py.get_type::<PyAny>().call_method1(pyo3::intern!(py, "__setattr__"), (owner, name, value))?;
                 }
+                AfterGraph::DeleteAttribute { owner, name } => {
+                    let owner = owner.make(py, supply)?;
+                    py.get_type::<PyAny>().call_method1(pyo3::intern!(py, "__delattr__"), (owner, name))?;
+                }
                 AfterGraph::Return(recipe) => return recipe.make(py, supply),
             }
         }
@@ -93,6 +104,7 @@ impl Epilogue {
 
 #[cfg(test)]
 mod tests {
+    use dynamlir_cpython_abi::number::BinaryOp;
     use pyo3::types::{PyDict, PyTuple};
 
     use super::*;
@@ -115,7 +127,13 @@ mod tests {
                     value: keep(0, Recipe::List(vec![Recipe::Output(0)])),
                 },
                 AfterGraph::StoreAttribute { owner: Recipe::Input(0), name: name("kept"), value: Recipe::Kept(0) },
-                AfterGraph::StoreAttribute { owner: Recipe::Input(0), name: name("last"), value: one() },
+                AfterGraph::StoreAttribute { owner: Recipe::Input(0), name: name("gone"), value: one() },
+                AfterGraph::StoreAttribute {
+                    owner: Recipe::Input(0),
+                    name: name("last"),
+                    value: Recipe::Computed(BinaryOp::Add, Box::new([one(), one()])),
+                },
+                AfterGraph::DeleteAttribute { owner: Recipe::Input(0), name: name("gone") },
                 AfterGraph::Return(Recipe::Tuple(vec![Recipe::Kept(0), Recipe::Input(0)])),
             ]);
             let output = PyDict::new(py).into_any();
@@ -128,6 +146,7 @@ mod tests {
             let order: Vec<String> =
                 owner.getattr("__dict__")?.call_method0("keys")?.try_iter()?.map(|key| key?.extract()).collect::<PyResult<_>>()?;
             assert_eq!(order, ["made", "kept", "last"]);
+            assert_eq!(owner.getattr("last")?.extract::<i32>()?, 2);
             Ok(())
         })
     }

@@ -1,6 +1,9 @@
 //! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
 
-use dynamlir_cpython_abi::object::attributes_of;
+use dynamlir_cpython_abi::{
+    number::{BinaryOp, binary},
+    object::attributes_of,
+};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
@@ -16,6 +19,8 @@ pub enum Recipe {
     /// This very object, which refers to nothing of the user's: what an entry keeps would be kept for good where it refers to the
     /// function that was compiled. What does is an input, held weakly by the guards.
     Constant(Py<PyAny>),
+    /// A number that the program has computed from others.
+    Computed(BinaryOp, Box<[Recipe; 2]>),
     /// A tuple.
     Tuple(Vec<Recipe>),
     /// A list.
@@ -84,6 +89,25 @@ pub struct Supply<'a, 'py> {
 }
 
 impl Recipe {
+    /// The recipes that it is made of, in order.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Self> {
+        match self {
+            Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Kept(_) => Vec::new(),
+            Self::Computed(_, operands) => operands.iter().collect(),
+            Self::Tuple(items) | Self::List(items) | Self::Set(items, _) => items.iter().collect(),
+            Self::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Self::TupleClass(class, items, attributes) => {
+                std::iter::once(&**class).chain(items).chain(attributes.iter().map(|(_, value)| value)).collect()
+            }
+            Self::Instance(instance) => {
+                let items = instance.items.iter().flat_map(|(key, value)| [key, value]);
+                std::iter::once(&instance.class).chain(items).chain(instance.attributes.iter().map(|(_, value)| value)).collect()
+            }
+            Self::Keep(_, inner) => vec![inner],
+        }
+    }
+
     /// Makes the value.
     pub fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let lost = || pyo3::exceptions::PyRuntimeError::new_err("the graph's callable has returned fewer outputs than the graph has");
@@ -91,6 +115,10 @@ impl Recipe {
             Self::Input(at) => supply.inputs.get(*at).cloned().flatten().ok_or_else(lost)?,
             Self::Output(at) => supply.outputs.get(*at).cloned().ok_or_else(lost)?,
             Self::Constant(object) => object.bind(py).clone(),
+            Self::Computed(op, operands) => {
+                let [left, right] = &**operands;
+                binary(*op, false, &left.make(py, supply)?, &right.make(py, supply)?)?
+            }
             Self::Tuple(items) => PyTuple::new(py, all(py, items, supply)?)?.into_any(),
             Self::List(items) => PyList::new(py, all(py, items, supply)?)?.into_any(),
             Self::Set(items, kind) => kind.make(py, &all(py, items, supply)?)?,

@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub relations: Vec<Relation>,
     /// Tensors that a passing check hands out, in order.
     pub collected: Vec<SourceId>,
+    /// Objects that the call writes to after its graph.
+    pub written: Vec<SourceId>,
     pub held: Vec<Py<PyAny>>,
     pub torch: Option<TorchState>,
     pub handled: Option<bool>,
@@ -52,6 +54,7 @@ pub struct Checkpoint {
     guards: usize,
     relations: usize,
     collected: usize,
+    written: usize,
     held: usize,
     registered: usize,
     handled: Option<bool>,
@@ -178,11 +181,25 @@ impl GuardBuilder {
         self.state.borrow().sources.get(id).clone()
     }
 
-    /// Adds a guard, unless the same is there already.
+    /// Adds a guard, unless the same is there already. Of a number that is computed, what it is computed from is guarded to be what
+    /// it was; that it is there, and of which type, follows from what is guarded of those anyway.
     pub fn add(&self, id: SourceId, guard: Guard) {
+        if matches!(self.get(id), Source::Computed(_)) {
+            if !matches!(guard, Guard::Present | Guard::Type(_)) {
+                self.settle(id);
+            }
+            return;
+        }
         let mut state = self.state.borrow_mut();
         if state.known.insert((id, guard.canon())) {
             state.guards.push((id, guard));
+        }
+    }
+
+    /// Guards that a number is computed from what it was computed from.
+    pub fn settle(&self, id: SourceId) {
+        if let Source::Computed(computed) = self.get(id) {
+            computed.reached().for_each(|(source, was)| self.add(source, Guard::Equals(was.clone())));
         }
     }
 
@@ -328,15 +345,15 @@ impl GuardBuilder {
         }
     }
 
-    /// The floats that are guarded by their values: the expressions that reach them, and the values.
+    /// The numbers that are guarded by their values: the expressions that reach them, and [`Constant::number`].
     #[must_use]
-    pub fn floats(&self) -> Vec<(String, f64)> {
+    pub fn numbers(&self) -> Vec<(String, u64)> {
         let state = self.state.borrow();
-        let float = |(id, guard): &(SourceId, Guard)| match guard {
-            Guard::Equals(constant) => Some((state.sources.expression(*id), constant.float()?)),
+        let number = |(id, guard): &(SourceId, Guard)| match guard {
+            Guard::Equals(constant) => Some((constant.number()?, state.sources.expression(*id))),
             _ => None,
         };
-        state.guards.iter().filter_map(float).collect()
+        state.guards.iter().filter_map(number).map(|(bits, place)| (place, bits)).collect()
     }
 
     /// Hands a tensor to the graph: its number among the inputs that a passing check collects.
@@ -350,6 +367,23 @@ impl GuardBuilder {
         place
     }
 
+    /// Says that the call writes to what is here, after its graph: what is stored there differs from call to call.
+    pub fn written(&self, id: SourceId) {
+        let mut state = self.state.borrow_mut();
+        if !state.written.contains(&id) {
+            state.written.push(id);
+        }
+    }
+
+    /// How many computations are within one another at a source.
+    #[must_use]
+    pub fn computations(&self, id: SourceId) -> usize {
+        match self.get(id) {
+            Source::Computed(computed) => 1 + computed.reached().map(|(source, _)| self.computations(source)).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// Where we are, for an attempt that may have to be undone.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
@@ -359,6 +393,7 @@ impl GuardBuilder {
             guards: state.guards.len(),
             relations: state.relations.len(),
             collected: state.collected.len(),
+            written: state.written.len(),
             held: state.held.len(),
             registered: state.registered.len(),
             handled: state.handled,
@@ -379,6 +414,7 @@ impl GuardBuilder {
         for id in state.collected.drain(to.collected..) {
             state.known_collected.remove(&id);
         }
+        state.written.truncate(to.written);
         for object in &state.held[to.held..] {
             state.known_held.remove(&(object.as_ptr() as usize));
         }

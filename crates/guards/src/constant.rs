@@ -138,6 +138,16 @@ impl Constant {
         }
     }
 
+    /// The bits of a float, or of an integer that has 64 of them; else None.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Float(bits) => Some(bits),
+            Kind::Int(value) => Some(value.cast_unsigned()),
+            _ => None,
+        }
+    }
+
     /// The constant for an object, or None if it is not one of the types that are compared by value.
     ///
     /// # Errors

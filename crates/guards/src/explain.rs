@@ -114,9 +114,10 @@ impl Texts {
 
     /// The members of a relation, and its predicate.
     fn relation(&self, relation: &Relation) -> (String, String) {
-        let names: Vec<_> = crate::relation::members(relation).iter().map(|s| self.sources.expression(*s)).collect();
+        let names: Vec<_> = crate::relation::members(relation, &self.sources).iter().map(|s| self.sources.expression(*s)).collect();
         let predicate = match relation {
             Relation::Same(..) => names.join(" is "),
+            Relation::Compares(predicate) => predicate.text(&self.sources),
             Relation::Distinct(_) => format!("___all_different({})", names.join(", ")),
             Relation::Storage(list) => {
                 let groups: Vec<_> = list.iter().map(|member| format!("({}, {})", member.group, member.offset)).collect();
@@ -367,7 +368,7 @@ impl GuardSet {
         // Relations compare what guards have found to be there.
         for (relation, told) in self.relations.iter().zip(&self.texts.relations) {
             let members = relation.nodes.iter().map(|&node| self.value(node, roots)).collect::<PyResult<Vec<_>>>()?;
-            if !relation.holds_for(&|member| members[member].as_ref())? {
+            if !relation.holds_for(py, &|member| members[member].as_ref())? {
                 let (source, guard) = self.texts.relation(told);
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use pyo3::prelude::*;
 
-use crate::{Constant, SourceId, TensorMatch};
+use crate::{Constant, Predicate, SourceId, TensorMatch};
 
 /// An assumption about one value. A source that reaches nothing (a key that is not there) fails every guard but `Absent`.
 #[derive(Debug)]
@@ -126,6 +126,8 @@ pub enum Relation {
     /// Tensors share memory exactly as their group numbers say: those of one group have one storage, at these offsets (in
     /// elements) from each other; those of different groups have no byte in common.
     Storage(Vec<StorageMember>),
+    /// What comparing numbers gives. The types of what they are computed from are guarded.
+    Compares(Predicate),
 }
 
 /// A tensor among those whose storages are related.
@@ -146,6 +148,8 @@ pub enum GuardError {
     NotWeak(String),
     /// Not a tensor that guards understand.
     NotATensor(String),
+    /// A number that the program computes: what is guarded is what it computes that from.
+    Computed,
     /// Python raised.
     Python(PyErr),
 }
@@ -155,6 +159,7 @@ impl fmt::Display for GuardError {
         match self {
             Self::NotWeak(what) => write!(f, "{what} cannot be guarded by identity: it takes no weak references"),
             Self::NotATensor(what) => write!(f, "{what} is not a tensor that can be guarded"),
+            Self::Computed => f.write_str("a number that the program computes has no place"),
             Self::Python(error) => write!(f, "{error}"),
         }
     }

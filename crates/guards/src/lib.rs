@@ -10,6 +10,7 @@
 
 mod builder;
 mod check;
+mod computed;
 mod constant;
 mod direct;
 mod explain;
@@ -26,6 +27,7 @@ mod tree;
 
 pub use builder::{Checkpoint, GuardBuilder};
 pub use check::Remembered;
+pub use computed::{Computed, Operand, Predicate};
 pub use constant::Constant;
 pub use explain::{Failure, Texts};
 pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};

@@ -71,7 +71,7 @@ impl GuardBuilder {
             match relation {
                 Relation::Same(a, b) if beneath(*a) || beneath(*b) => same.push((*a, *b)),
                 Relation::Same(..) => {}
-                other if crate::relation::members(other).iter().any(|member| beneath(*member)) => return Ok(None),
+                other if crate::relation::members(other, &state.sources).iter().any(|member| beneath(*member)) => return Ok(None),
                 _ => {}
             }
         }

@@ -4,14 +4,15 @@ use dynamlir_torch_abi::{StoragePosition, TensorRef};
 use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
-use crate::{Relation, SourceId, StorageMember, tree::Tree};
+use crate::{Predicate, Relation, SourceId, Sources, StorageMember, computed::Computations, tree::Tree};
 
 /// The sources that a relation is about.
-pub(crate) fn members(relation: &Relation) -> Vec<SourceId> {
+pub(crate) fn members(relation: &Relation, sources: &Sources) -> Vec<SourceId> {
     match relation {
         Relation::Same(a, b) => vec![*a, *b],
         Relation::Distinct(sources) => sources.clone(),
         Relation::Storage(list) => list.iter().map(|member| member.source).collect(),
+        Relation::Compares(predicate) => predicate.leaves(sources),
     }
 }
 
@@ -29,16 +30,18 @@ enum Kind {
     Distinct,
     /// Group and storage offset of each member.
     Storage(Vec<(u32, i64)>),
+    Compares(Box<Predicate>, Computations),
 }
 
 impl Related {
     /// A relation by the nodes of its members.
-    pub fn new(relation: &Relation, tree: &Tree) -> Self {
-        let nodes: Vec<_> = members(relation).iter().map(|source| tree.of_source[source]).collect();
+    pub fn new(relation: &Relation, tree: &Tree, sources: &Sources) -> Self {
+        let nodes: Vec<_> = members(relation, sources).iter().map(|source| tree.of_source[source]).collect();
         let kind = match relation {
             Relation::Same(..) => Kind::Same,
             Relation::Distinct(_) => Kind::Distinct,
             Relation::Storage(list) => Kind::Storage(list.iter().map(|member: &StorageMember| (member.group, member.offset)).collect()),
+            Relation::Compares(predicate) => Kind::Compares(Box::new(predicate.clone()), Computations::of(predicate, sources)),
         };
         let outputs = nodes.iter().map(|&node| tree.nodes[node].output);
         let outputs = if tree.implied.contains(relation) { None } else { outputs.collect() };
@@ -49,21 +52,25 @@ impl Related {
     ///
     /// # Errors
     /// When torch cannot be imported.
-    pub fn holds(&self, values: &[Option<Bound<'_, PyAny>>]) -> PyResult<bool> {
+    pub fn holds(&self, py: Python<'_>, values: &[Option<Bound<'_, PyAny>>]) -> PyResult<bool> {
         let Some(outputs) = &self.outputs else { return Ok(true) };
-        self.holds_for(&|member| values[outputs[member]].as_ref())
+        self.holds_for(py, &|member| values[outputs[member]].as_ref())
     }
 
     /// Whether it holds for these members.
     ///
     /// # Errors
     /// As for `holds`.
-    pub fn holds_for<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
+    pub fn holds_for<'a, 'py: 'a>(&self, py: Python<'_>, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let address = |member: usize| value(member).map_or(0, |value| value.as_ptr() as usize);
         match &self.kind {
             Kind::Same => Ok(address(0) == address(1)),
             Kind::Distinct => Ok(distinct((0..self.nodes.len()).map(address))),
             Kind::Storage(list) => storage(list, value),
+            Kind::Compares(predicate, computed) => {
+                let mut members = 0..self.nodes.len();
+                predicate.holds(py, computed, &mut || value(members.next()?))
+            }
         }
     }
 }

@@ -97,7 +97,7 @@ impl GuardSet {
         let abi = abi(py).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
         let pins = Pins::new(py)?;
         let tree = Tree::new(py, &pins, &state)?;
-        let relations = state.relations.iter().map(|relation| Related::new(relation, &tree)).collect();
+        let relations = state.relations.iter().map(|relation| Related::new(relation, &tree, &state.sources)).collect();
         let outputs = tree.nodes.iter().filter(|node| node.output.is_some()).count();
         let modes = match &state.torch {
             Some(torch) => {
@@ -225,7 +225,7 @@ impl GuardSet {
             }
         }
         for relation in &self.relations {
-            if !relation.holds(&inputs.values)? {
+            if !relation.holds(roots.function.py(), &inputs.values)? {
                 return Ok(false);
             }
         }

@@ -10,7 +10,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use crate::Constant;
+use crate::{Computed, Constant, Operand};
 
 /// Number of a source in its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,6 +147,8 @@ pub enum Source {
     ContextValue(SourceId),
     /// `base()` of a weak reference; nothing when it is dead.
     Referent(SourceId),
+    /// A number that the program has computed. It is not looked at: what it is computed from is.
+    Computed(Arc<Computed>),
 }
 
 /// The sources that are steps from another one.
@@ -188,7 +190,7 @@ impl Source {
     #[must_use]
     pub fn base(&self) -> Option<SourceId> {
         match self {
-            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => None,
+            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } | Self::Computed(_) => None,
             step!(base) => Some(*base),
         }
     }
@@ -200,6 +202,14 @@ impl Source {
         let mut moved = self.clone();
         match &mut moved {
             Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => {}
+            Self::Computed(computed) => {
+                let computed = Arc::make_mut(computed);
+                for operand in [&mut computed.left, &mut computed.right] {
+                    if let Operand::Reached(source, _) = operand {
+                        *source = numbers.get(source).copied().unwrap_or(*source);
+                    }
+                }
+            }
             step!(base) => *base = numbers.get(base).copied().unwrap_or(*base),
         }
         moved
@@ -298,6 +308,10 @@ impl Sources {
             Source::ContextVar(b) => format!("{}.get()", base(b)),
             Source::ContextValue(b) => format!("{}.get(___unset)", base(b)),
             Source::Referent(b) => format!("{}()", base(b)),
+            Source::Computed(computed) => {
+                let operand = |operand: &Operand| operand.text(|source| self.expression(source));
+                format!("({} {} {})", operand(&computed.left), computed.op.symbol(), operand(&computed.right))
+            }
         }
     }
 }

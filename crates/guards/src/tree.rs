@@ -100,7 +100,7 @@ pub(crate) struct Node {
     pub output: Option<usize>,
     /// Whether what is below it has a trail of its own: number of the segment.
     pub segment: Option<usize>,
-    /// Whether it holds a float that the graph takes as a number, so that its words differ from call to call.
+    /// Whether the call writes to it, or it holds a float that the graph takes as a number: its words differ from call to call.
     pub changes: bool,
     /// Whether it is a parameter that is looked at directly.
     pub direct: bool,
@@ -185,10 +185,14 @@ impl Tree {
             builder.imply(relation)?;
         }
         let open: Vec<_> = state.relations.iter().filter(|relation| !builder.tree.implied.contains(*relation)).collect();
-        let related = open.into_iter().flat_map(crate::relation::members);
+        let related = open.into_iter().flat_map(|relation| crate::relation::members(relation, &state.sources));
         for source in state.collected.iter().copied().chain(related) {
             let node = builder.node(source)?;
             builder.collect(node);
+        }
+        for source in &state.written {
+            let node = builder.node(*source)?;
+            builder.tree.nodes[node].changes = true;
         }
         let mut tree = builder.tree;
         for node in &mut tree.nodes {
@@ -383,6 +387,7 @@ impl<'a> Builder<'a, '_> {
             Source::ContextVar(_) => self.child(base, Key::Only("context"), || Step::ContextVar),
             Source::ContextValue(_) => self.child(base, Key::Only("context value"), || Step::ContextValue),
             Source::Referent(_) => self.child(base, Key::Only("referent"), || Step::Referent),
+            Source::Computed(_) => return Err(GuardError::Computed),
         })
     }
 

@@ -40,7 +40,7 @@ impl Capture<'_> {
             tensors: self.tensors.mark(),
             existing: self.existing.mark(),
             own: self.own.mark(),
-            writes: self.writes.mark(self.py),
+            writes: self.writes.all(self.py),
             calling: self.calling.mark(),
             layers: self.layers.mark(),
             facts: self.facts.mark(),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use dynamlir_guards::SourceId;
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyType};
 
 use super::{
     Capture, Tracked,
@@ -102,13 +102,30 @@ impl<'py> Capture<'py> {
     }
 
     /// Where a value was reached: noted on the value itself, or for its object.
+    /// A number that is computed has no place: it is guarded to be what it is.
     pub fn source(&self, value: &Tracked<'py>) -> Option<SourceId> {
+        if let Some(computed) = value.source.filter(|source| self.is_computed(*source)) {
+            self.guards.settle(computed);
+            return None;
+        }
         value.source.or_else(|| self.source_of(&value.object))
     }
 
     /// Where the existing objects were first reached.
     pub(crate) fn existing_sources(&self) -> Vec<SourceId> {
         self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
+    }
+
+    /// Where the existing objects of exactly this class were first reached.
+    pub(crate) fn existing_of(&self, class: &Bound<'py, PyType>) -> Vec<SourceId> {
+        let is_one = |object: &Py<PyAny>| object.bind(self.py).get_type().is(class);
+        self.existing.known.borrow().iter().filter(|(_, (object, _))| is_one(object)).map(|(_, (_, source))| *source).collect()
+    }
+
+    /// The existing object that was first reached at a source.
+    pub(crate) fn existing_at(&self, source: SourceId) -> Option<Bound<'py, PyAny>> {
+        let known = self.existing.known.borrow();
+        known.iter().find(|(_, (_, first))| *first == source).map(|(_, (object, _))| object.bind(self.py).clone())
     }
 
     /// Says where an existing object was reached; where it was reached first.

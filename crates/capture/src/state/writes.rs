@@ -6,22 +6,20 @@ use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
 
-/// An attribute of an existing object as the frame has left it.
+use super::Tracked;
+
+/// A write to an attribute of an existing object.
 pub(crate) struct Written {
     pub owner: Py<PyAny>,
     pub source: SourceId,
     pub name: String,
-    /// None for a deleted one.
-    pub value: Option<Py<PyAny>>,
-    /// What the object itself stores under the name.
-    pub before: Option<Py<PyAny>>,
-    /// The Python lines of the latest write.
+    /// What was set, and where it came from; None where the attribute was deleted.
+    pub value: Option<(Py<PyAny>, Option<SourceId>)>,
+    /// The Python lines of the write.
     pub location: Vec<Line>,
-    /// Whether it was deleted in between: set again it is the last of all.
-    pub deleted: bool,
 }
 
-/// What was written, each attribute once, in the order of the first writes.
+/// What was written, in the order of the program. An attribute that is set again keeps its place, as in a dict.
 #[derive(Default)]
 pub struct Writes(RefCell<Vec<Written>>);
 
@@ -29,9 +27,9 @@ pub struct Writes(RefCell<Vec<Written>>);
 pub(crate) type WritesNow = Vec<(usize, String, usize)>;
 
 impl Writes {
-    /// Looks at one attribute that was written, if it was.
+    /// Looks at the latest write to an attribute, if there was one.
     pub(crate) fn find<R>(&self, owner: &Bound<'_, PyAny>, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
-        self.0.borrow().iter().find(|entry| entry.owner.is(owner) && entry.name == name).map(look)
+        self.0.borrow().iter().rev().find(|entry| entry.owner.is(owner) && entry.name == name).map(look)
     }
 
     /// Looks at the first that this is true of.
@@ -39,31 +37,30 @@ impl Writes {
         self.0.borrow().iter().find_map(look)
     }
 
-    /// Notes that an attribute that was written before is written again; false if it was not.
-    pub(crate) fn rewrite(&self, owner: &Bound<'_, PyAny>, name: &str, value: Option<&Py<PyAny>>, location: Vec<Line>) -> bool {
+    /// Notes a write.
+    pub(crate) fn push(&self, written: Written) {
         let mut list = self.0.borrow_mut();
-        let Some(entry) = list.iter_mut().find(|entry| entry.owner.is(owner) && entry.name == name) else { return false };
-        entry.deleted |= value.is_none();
-        let former = std::mem::replace(&mut entry.value, value.map(|value| value.clone_ref(owner.py())));
-        entry.location = location;
+        let same = |entry: &&mut Written| entry.owner.as_ptr() == written.owner.as_ptr() && entry.name == written.name;
+        let known = list.iter_mut().rev().find(same).filter(|entry| entry.value.is_some() && written.value.is_some());
+        let Some(known) = known else {
+            list.push(written);
+            return;
+        };
+        let former = std::mem::replace(known, written);
+        // What is dropped may run Python code, which may come back here.
         drop(list);
         drop(former);
-        true
-    }
-
-    /// Notes the first write of an attribute.
-    pub(crate) fn push(&self, written: Written) {
-        self.0.borrow_mut().push(written);
     }
 
     /// What they are now.
     pub(crate) fn now(&self) -> WritesNow {
         let address = |object: &Py<PyAny>| object.as_ptr() as usize;
-        let list = self.0.borrow();
-        list.iter().map(|entry| (address(&entry.owner), entry.name.clone(), entry.value.as_ref().map_or(0, address))).collect()
+        let value = |entry: &Written| entry.value.as_ref().map_or(0, |(value, _)| address(value));
+        self.0.borrow().iter().map(|entry| (address(&entry.owner), entry.name.clone(), value(entry))).collect()
     }
 
-    pub(super) fn mark(&self, py: Python<'_>) -> Vec<Written> {
+    /// All of them, in order.
+    pub(crate) fn all(&self, py: Python<'_>) -> Vec<Written> {
         self.0.borrow().iter().map(|entry| entry.clone_ref(py)).collect()
     }
 
@@ -74,16 +71,18 @@ impl Writes {
 }
 
 impl Written {
+    /// What was set.
+    pub(crate) fn tracked<'py>(&self, py: Python<'py>) -> Option<Tracked<'py>> {
+        self.value.as_ref().map(|(value, source)| Tracked { object: value.bind(py).clone(), source: *source })
+    }
+
     fn clone_ref(&self, py: Python<'_>) -> Self {
-        let copy = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
         Self {
             owner: self.owner.clone_ref(py),
             source: self.source,
             name: self.name.clone(),
-            value: copy(&self.value),
-            before: copy(&self.before),
+            value: self.value.as_ref().map(|(value, source)| (value.clone_ref(py), *source)),
             location: self.location.clone(),
-            deleted: self.deleted,
         }
     }
 }

@@ -1,0 +1,136 @@
+//! Numbers that the frame computes from numbers that existed before.
+//!
+//! `self.step + 1` that is only written back says nothing of `self.step` but that it is an integer: what is computed carries the
+//! computation as its source. Where a value decides something, what is asked is guarded if the number has changed since an earlier
+//! capture; else, and where it goes anywhere that its source is not followed, the numbers are guarded to be what they were.
+
+use dynamlir_frame::Recipe;
+use dynamlir_guards::{Computed, Constant, Operand, Predicate, Relation, Source, SourceId};
+use dynamlir_interpreter::BinaryOp;
+use pyo3::{
+    basic::CompareOp,
+    prelude::*,
+    types::{PyBool, PyFloat, PyInt},
+};
+
+use crate::{
+    outputs::Outputs,
+    state::{Capture, Outcome, Tracked},
+};
+
+/// Computations within one another beyond which numbers are taken for what they are.
+const DEEPEST: usize = 16;
+
+/// Operators that raise for no numbers, by their names in `operator`.
+const TOTAL: &[(&str, BinaryOp)] = &[
+    ("add", BinaryOp::Add),
+    ("and_", BinaryOp::And),
+    ("mul", BinaryOp::Multiply),
+    ("or_", BinaryOp::Or),
+    ("sub", BinaryOp::Subtract),
+    ("xor", BinaryOp::Xor),
+];
+
+/// Those that raise for a right operand of zero alone.
+const DIVIDING: &[(&str, BinaryOp)] = &[("floordiv", BinaryOp::FloorDivide), ("mod", BinaryOp::Remainder)];
+
+const COMPARING: &[(&str, &str, CompareOp)] = &[
+    ("eq", "==", CompareOp::Eq),
+    ("ge", ">=", CompareOp::Ge),
+    ("gt", ">", CompareOp::Gt),
+    ("le", "<=", CompareOp::Le),
+    ("lt", "<", CompareOp::Lt),
+    ("ne", "!=", CompareOp::Ne),
+];
+
+impl<'py> Capture<'py> {
+    /// `lhs op rhs` of numbers, by the operator's name; None where it is something else, or may raise.
+    pub(crate) fn computed(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let name = crate::calls::in_place(name).unwrap_or(name);
+        let find = |table: &[(&str, BinaryOp)]| table.iter().find(|(known, _)| *known == name).map(|(_, op)| *op);
+        let divides = || rhs.source.is_none() && rhs.object.is_truthy().unwrap_or(false);
+        let Some(op) = find(TOTAL).or_else(|| find(DIVIDING).filter(|_| divides())) else { return Ok(None) };
+        let floats = lhs.object.is_exact_instance_of::<PyFloat>() && rhs.object.is_exact_instance_of::<PyFloat>();
+        let of_bits = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
+        if !(is_int(lhs) && is_int(rhs) || floats && !of_bits) {
+            return Ok(None);
+        }
+        let deep = |value: &Tracked<'py>| value.source.is_some_and(|source| self.guards.computations(source) >= DEEPEST);
+        if lhs.source.is_none() && rhs.source.is_none() || deep(lhs) || deep(rhs) {
+            return Ok(None);
+        }
+        let object = dynamlir_interpreter::semantics::binary_op(op, false, &lhs.object, &rhs.object)?;
+        let computed = Computed { op, left: self.operand(lhs)?, right: self.operand(rhs)? };
+        Ok(Some(Tracked { object, source: Some(self.guards.source(Source::Computed(computed.into()))) }))
+    }
+
+    /// What comparing numbers of which one has changed gives now, which is guarded; None where it is something else.
+    pub(crate) fn compared_numbers(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let Some((_, operator, op)) = COMPARING.iter().find(|(known, ..)| *known == name) else { return Ok(None) };
+        let is_number = |value: &Tracked<'py>| is_int(value) || value.object.is_exact_instance_of::<PyFloat>();
+        if !is_number(lhs) || !is_number(rhs) || !(self.changes(lhs) || self.changes(rhs)) {
+            return Ok(None);
+        }
+        let outcome = lhs.object.rich_compare(&rhs.object, *op)?.is_truthy()?;
+        let predicate = Predicate { operator, left: self.operand(lhs)?, right: self.operand(rhs)?, outcome };
+        self.guards.relate(Relation::Compares(predicate));
+        self.layers.note_unrepeatable();
+        Ok(Some(Tracked::new(PyBool::new(self.py, outcome).to_owned().into_any())))
+    }
+
+    /// Whether a number that has changed is true, which is guarded; None for another value.
+    pub(crate) fn truth_of_number(&self, value: &Tracked<'py>) -> Outcome<Option<bool>> {
+        if value.source.is_none() || !is_int(value) {
+            return Ok(None);
+        }
+        let zero = Tracked::new(PyInt::new(self.py, 0).into_any());
+        self.compared_numbers("ne", value, &zero)?.map(|outcome| Ok(outcome.object.is_truthy()?)).transpose()
+    }
+
+    /// How to compute a number again; None for what is not computed.
+    pub(crate) fn computation(&self, source: SourceId, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        let Source::Computed(computed) = self.guards.get(source) else { return Ok(None) };
+        let mut operand = |operand: &Operand| match operand {
+            Operand::Constant(constant) => Ok(Recipe::Constant(constant.object().clone_ref(self.py))),
+            Operand::Reached(source, was) => {
+                self.recipe(&Tracked { object: was.object().bind(self.py).clone(), source: Some(*source) }, outputs)
+            }
+        };
+        Ok(Some(Recipe::Computed(computed.op, Box::new([operand(&computed.left)?, operand(&computed.right)?]))))
+    }
+
+    /// Whether a number is computed.
+    pub(crate) fn is_computed(&self, source: SourceId) -> bool {
+        matches!(self.guards.get(source), Source::Computed(_))
+    }
+
+    fn operand(&self, value: &Tracked<'py>) -> Outcome<Operand> {
+        let constant = self.guarded(Constant::new(&value.object).map_err(Into::into))?;
+        let Some(constant) = constant else { unreachable!("numbers are constants") };
+        Ok(match value.source {
+            Some(source) => {
+                self.pin_type(&value.object, source)?;
+                Operand::Reached(source, constant)
+            }
+            None => Operand::Constant(constant),
+        })
+    }
+
+    /// Whether a number is another one than in an earlier capture, or is computed from such.
+    fn changes(&self, value: &Tracked<'py>) -> bool {
+        let (Some(source), Ok(Some(now))) = (value.source, Constant::new(&value.object)) else { return false };
+        self.has_changed(source, &now)
+    }
+
+    fn has_changed(&self, source: SourceId, now: &Constant) -> bool {
+        if let Source::Computed(computed) = self.guards.get(source) {
+            return computed.reached().any(|(source, was)| self.has_changed(source, was));
+        }
+        let (Some(floats), Some(now)) = (&self.floats, now.number()) else { return false };
+        floats.is_number(&self.guards.expression(source), now)
+    }
+}
+
+fn is_int(value: &Tracked<'_>) -> bool {
+    value.object.is_exact_instance_of::<PyInt>()
+}
