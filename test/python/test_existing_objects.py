@@ -39,7 +39,7 @@ def test_a_descriptor_that_writes_to_itself():
         function = compile_(lambda x: x * holder.k)
         return [function(X) for _ in range(3)]
 
-    alike(world)
+    alike(world, "side-effect")
 
 
 def test_a_descriptor_of_a_class_whose_instance_the_frame_makes():
@@ -48,7 +48,7 @@ def test_a_descriptor_of_a_class_whose_instance_the_frame_makes():
         function = compile_(lambda x: x * holder().k)
         return [function(X) for _ in range(3)]
 
-    alike(world)
+    alike(world, "side-effect")
 
 
 def test_a_capture_that_ends_has_not_run_the_descriptor():

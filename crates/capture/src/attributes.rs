@@ -15,7 +15,7 @@ use pyo3::{
 
 use crate::{
     asked::is_context,
-    graph_break::reason,
+    graph_break::{GraphBreak, reason},
     lookups::{is_generic, is_immutable},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
@@ -343,7 +343,12 @@ impl<'py> Capture<'py> {
 
 /// A name as Rust text.
 pub(crate) fn text(name: &Bound<'_, PyString>) -> Outcome<String> {
-    Ok(name.to_str()?.to_owned())
+    let text = name.to_str().map_err(|error| {
+        // Of a name that is not text in UTF-8 no source is made.
+        let (message, location) = (error.to_string(), Vec::new());
+        Halt::Break(GraphBreak { reason: reason::UNGUARDABLE, message, location })
+    });
+    text.map(str::to_owned)
 }
 
 /// What a class finds under a name along its MRO, unbound.

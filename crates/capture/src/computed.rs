@@ -87,16 +87,16 @@ impl<'py> Capture<'py> {
         self.compared_numbers("ne", value, &zero)?.map(|outcome| Ok(outcome.object.is_truthy()?)).transpose()
     }
 
-    /// How to compute a number again; None for what is not computed.
-    pub(crate) fn computation(&self, source: SourceId, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
-        let Source::Computed(computed) = self.guards.get(source) else { return Ok(None) };
+    /// How to compute a number again.
+    pub(crate) fn computation(&self, source: SourceId, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let Source::Computed(computed) = self.guards.get(source) else { return Ok(Recipe::Input(self.guards.collect(source))) };
         let mut operand = |operand: &Operand| match operand {
             Operand::Constant(constant) => Ok(Recipe::Constant(constant.object().clone_ref(self.py))),
             Operand::Reached(source, was) => {
                 self.recipe(&Tracked { object: was.object().bind(self.py).clone(), source: Some(*source) }, outputs)
             }
         };
-        Ok(Some(Recipe::Computed(computed.op, Box::new([operand(&computed.left)?, operand(&computed.right)?]))))
+        Ok(Recipe::Computed(computed.op, Box::new([operand(&computed.left)?, operand(&computed.right)?])))
     }
 
     /// Whether a number is computed.
@@ -122,7 +122,7 @@ impl<'py> Capture<'py> {
         self.has_changed(source, &now)
     }
 
-    fn has_changed(&self, source: SourceId, now: &Constant) -> bool {
+    pub(crate) fn has_changed(&self, source: SourceId, now: &Constant) -> bool {
         if let Source::Computed(computed) = self.guards.get(source) {
             return computed.reached().any(|(source, was)| self.has_changed(source, was));
         }

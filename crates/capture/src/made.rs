@@ -11,8 +11,9 @@ use pyo3::{
 use crate::{
     attributes::{ClassAttr, classify, lookup, text},
     consulted,
+    graph_break::reason,
     identity::is_named,
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Outcome, Tracked, type_name},
 };
 
 /// Whether Python code may put something into a class.
@@ -192,6 +193,9 @@ impl<'py> Capture<'py> {
     /// has for that is guarded.
     pub(crate) fn before_store(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
         self.own(owner)?;
+        if name.to_str().is_ok_and(|name| name == "__dict__") {
+            return self.break_graph(reason::SIDE_EFFECT, format!("sets the __dict__ of a {}, which may be shared", type_name(owner)));
+        }
         let class = owner.get_type();
         if is_changeable(&class) {
             self.class_entry(&class, &text(name)?)?;

@@ -11,6 +11,7 @@ use crate::{
     consulted,
     effects::Effect,
     graph_break::reason,
+    kinds::Kind,
     made::is_changeable,
     state::{Capture, Outcome, Tracked},
 };
@@ -58,7 +59,12 @@ impl<'py> Capture<'py> {
         let object = &callable.object;
         match effect {
             Effect::Special(special) => self.call_special(callable, special, args, kwargs),
-            Effect::Torch => self.torch_call(object, args, kwargs),
+            Effect::Torch => {
+                if matches!(self.effects.kinds.of(object), Kind::Overload) {
+                    self.refuse_operator_after_writes(object)?;
+                }
+                self.torch_call(object, args, kwargs)
+            }
             Effect::SetsState => self.state_call(object, args, kwargs),
             Effect::Outside => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;

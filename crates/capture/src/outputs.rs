@@ -47,10 +47,15 @@ impl<'py> Capture<'py> {
                 outputs.fakes.len() - 1
             })));
         }
-        if let Some(source) = value.source
-            && let Some(recipe) = self.computation(source, outputs)?
-        {
-            return Ok(recipe);
+        if let Some(source) = value.source.filter(|source| self.is_computed(*source)) {
+            // One object wherever it is stored. No object is at such an address.
+            let key = usize::MAX - source.index();
+            if let Some(number) = outputs.seen.get(&key) {
+                return Ok(Recipe::Kept(*number));
+            }
+            let number = outputs.seen.len();
+            outputs.seen.insert(key, number);
+            return Ok(Recipe::Keep(number, Box::new(self.computation(source, outputs)?)));
         }
         if let Some(source) = self.source(value) {
             return Ok(Recipe::Input(self.guards.collect(source)));

@@ -4,7 +4,7 @@
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_graph::Line;
-use dynamlir_guards::{Relation, SourceId};
+use dynamlir_guards::{Relation, Source, SourceId};
 use pyo3::{
     intern,
     prelude::*,
@@ -14,6 +14,7 @@ use pyo3::{
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     graph_break::{GraphBreak, reason},
+    identity::is_named,
     outputs::Outputs,
     state::{Capture, Halt, Outcome, Tracked, Written, type_name},
 };
@@ -44,15 +45,17 @@ impl<'py> Capture<'py> {
         let slot = match classify(&owner.get_type(), &key)? {
             ClassAttr::Data(descriptor) if kind::is_member_descriptor(&descriptor) && value.is_some() => true,
             ClassAttr::Data(descriptor) if sets_in_python(&descriptor, value.is_some())? => {
-                // Its code is interpreted; what that writes is noted.
+                // Its code is interpreted; what that writes is noted. The class of the owner has had its say.
+                let slot = if value.is_some() { "__set__" } else { "__delete__" };
+                let Some(slot) = lookup(&descriptor.get_type(), slot)? else { return self.refuse_write(source, &key, "") };
                 let set = match value {
                     Some(value) => {
                         self.guard_value(value)?;
-                        owner.setattr(name, &value.object)
+                        slot.call1((&descriptor, owner, &value.object))
                     }
-                    None => owner.delattr(name),
+                    None => slot.call1((&descriptor, owner)),
                 };
-                return self.returned(set.map(|()| self.py.None().into_bound(self.py))).map(|_| ());
+                return self.returned(set).map(|_| ());
             }
             ClassAttr::Data(_) => return self.refuse_write(source, &key, ""),
             _ => false,
@@ -99,28 +102,64 @@ impl<'py> Capture<'py> {
         if dict.as_ref().is_some_and(|dict| self.existing.snapshots.borrow().contains(&(dict.as_ptr() as usize))) {
             return self.refuse_write(source, &key, " after looking at all that it holds");
         }
-        if value.is_none() {
-            let stored = self.guards.attr(source, &key);
-            if !self.is_stored(owner, dict.as_ref(), name)? {
+        if self.writes.is_closed() {
+            return self.refuse_write(source, &key, " after a torch.autograd.Function, whose backward runs later");
+        }
+        let now = match &dict {
+            Some(dict) if !slot => dict.get_item(name)?,
+            _ => None,
+        };
+        let stored = self.guards.attr(source, &key);
+        match (self.written_attr(owner, &key), value) {
+            (Overlay::Deleted, None) => return self.refuse_write(source, &key, " twice: it is deleted already"),
+            (Overlay::Untouched, None) if now.is_none() => {
                 // It raises, in words of its own.
                 let raised = self.py.get_type::<PyAny>().call_method1("__delattr__", (owner, name));
                 self.guards.absent(stored);
                 return self.returned(raised).map(|_| ());
             }
-            self.guards.present(stored);
-        }
-        if !slot
-            && let Some(value) = value.filter(|value| value.source.is_none() && self.torch.is_primitive(&value.object))
-            && matches!(self.written_attr(owner, &key), Overlay::Untouched)
-            && dict.as_ref().map(|dict| dict.get_item(name)).transpose()?.flatten().is_some_and(|now| now.is(&value.object))
-            && self.guarded(self.guards.equals(self.guards.attr(source, &key), &value.object))?
-        {
+            (Overlay::Untouched, None) => self.guards.present(stored),
             // It is there already.
-            return Ok(());
+            (Overlay::Untouched, Some(value))
+                if value.source.is_none()
+                    && self.torch.is_primitive(&value.object)
+                    && now.as_ref().is_some_and(|now| now.is(&value.object))
+                    && self.guarded(self.guards.equals(stored, &value.object))? =>
+            {
+                return Ok(());
+            }
+            _ => {}
+        }
+        if now.is_some_and(|now| self.is_watched(&now)) {
+            return self.refuse_write(source, &key, ", of which somebody notices when it is gone");
         }
         let value = value.map(|value| (value.object.clone().unbind(), value.source));
-        self.writes.push(Written { owner: owner.clone().unbind(), source, name: key, value, location: self.location() });
+        let storage = dict.filter(|_| !slot).map_or_else(|| owner.as_ptr() as usize, |dict| dict.as_ptr() as usize);
+        self.writes.push(Written { owner: owner.clone().unbind(), storage, source, name: key, value, location: self.location() });
         Ok(())
+    }
+
+    /// Ends the capture at an operator of the user's, whose code runs before what the frame has written is.
+    pub(crate) fn refuse_operator_after_writes(&self, operator: &Bound<'py, PyAny>) -> Outcome<()> {
+        const OF_TORCH: &[&str] = &["aten", "prim", "prims", "torchvision"];
+        if self.writes.is_empty() || OF_TORCH.contains(&operator.getattr("namespace")?.extract()?) {
+            return Ok(());
+        }
+        self.break_graph(reason::SIDE_EFFECT, format!("{} may read what was written before it", operator.str()?))
+    }
+
+    /// Whether the death of an object may be noticed, which would come later than in plain Python: by a finalizer or a weak reference.
+    /// Torch itself refers to tensors.
+    fn is_watched(&self, object: &Bound<'py, PyAny>) -> bool {
+        if self.torch.is_primitive(object) || self.torch.is_tensor(object) {
+            return false;
+        }
+        let finalized = lookup(&object.get_type(), "__del__").is_ok_and(|found| found.is_some());
+        let referred = || {
+            let count = self.py.import("weakref").and_then(|module| module.call_method1("getweakrefcount", (object,)));
+            count.and_then(|count| count.extract::<usize>()).is_ok_and(|count| count > 0)
+        };
+        finalized || dynamlir_interpreter::suspended(referred)
     }
 
     /// Whether attributes of an existing object are stored in its dict, and looked up there: what reads them consults what was written.
@@ -139,24 +178,19 @@ impl<'py> Capture<'py> {
         Ok(true)
     }
 
-    /// Whether an existing object holds something under a name, as far as the frame knows.
-    fn is_stored(&self, owner: &Bound<'py, PyAny>, dict: Option<&Bound<'py, PyDict>>, name: &Bound<'py, PyString>) -> Outcome<bool> {
-        match self.written_attr(owner, name.to_str()?) {
-            Overlay::Untouched => Ok(dict.is_some_and(|dict| dict.contains(name).unwrap_or(false))),
-            Overlay::Deleted => Ok(false),
-            Overlay::Set(_) => Ok(true),
-        }
-    }
-
     /// Whether the frame has written to an existing object, which itself is not touched.
     pub(crate) fn is_written(&self, owner: &Bound<'py, PyAny>) -> bool {
-        self.writes.find_map(|entry| entry.owner.is(owner).then_some(())).is_some()
+        !self.writes.is_empty() && {
+            let storage = instance_dict(owner).map(|dict| dict.as_ptr() as usize);
+            let is_it = |entry: &Written| entry.owner.is(owner) || storage == Some(entry.storage);
+            self.writes.find_map(|entry| is_it(entry).then_some(())).is_some()
+        }
     }
 
     /// The existing object that the frame has written to and whose `__dict__` this is.
     pub(crate) fn written_in(&self, dict: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let owns = |owner: &Bound<'py, PyAny>| instance_dict(owner).is_some_and(|own| own.is(dict));
-        self.writes.find_map(|entry| Some(entry.owner.bind(self.py)).filter(|owner| owns(owner)).cloned())
+        let storage = dict.as_ptr() as usize;
+        self.writes.find_map(|entry| (entry.storage == storage).then(|| entry.owner.bind(self.py).clone()))
     }
 
     /// Ends the capture where C code would look into a `__dict__` without what the frame has written.
@@ -169,7 +203,13 @@ impl<'py> Capture<'py> {
 
     /// What the frame has written to an attribute of an existing object, if it has.
     pub(crate) fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
-        let Some(value) = self.writes.find(owner, key, |entry| entry.tracked(self.py)) else { return Overlay::Untouched };
+        if self.writes.is_empty() {
+            return Overlay::Untouched;
+        }
+        let dict = instance_dict(owner).map(|dict| dict.as_ptr() as usize);
+        let places = dict.into_iter().chain([owner.as_ptr() as usize]);
+        let found = places.into_iter().find_map(|storage| self.writes.find(storage, key, |entry| entry.tracked(self.py)));
+        let Some(value) = found else { return Overlay::Untouched };
         // It may be something of the frame's own, which can change.
         self.layers.note_unrepeatable();
         value.map_or(Overlay::Deleted, Overlay::Set)
@@ -186,6 +226,14 @@ impl<'py> Capture<'py> {
                 // Set back to what it was, whatever that is.
                 continue;
             }
+            if let Some((value, _)) = &written.value
+                && let Some(was) = self.guards.equal_to(stored)
+                && self.has_changed(stored, &was)
+                && !was.object().bind(self.py).is(value)
+            {
+                let message = format!("writes {}, of which Python needs the value", self.guards.expression(stored));
+                return Err(at(Halt::Break(GraphBreak { reason: reason::SIDE_EFFECT, message, location: Vec::new() }), &written.location));
+            }
             self.guards.written(written.source);
             let owner = Recipe::Input(self.guards.collect(written.source));
             let name = PyString::intern(self.py, &written.name).unbind();
@@ -201,20 +249,39 @@ impl<'py> Capture<'py> {
         Ok(steps)
     }
 
-    /// Guards that what was written is not another existing object of its class, whose attributes may have been read.
+    /// Guards that what was written is not what was read under another name: the dict of another object, or that dict itself.
     fn tell_written_apart(&self, writes: &[Written]) -> Outcome<()> {
-        let mut classes: Vec<Bound<'py, PyType>> = Vec::new();
+        let is_module = |object: &Bound<'py, PyAny>| self.torch.is_module(object);
         for written in writes {
-            let class = written.owner.bind(self.py).get_type();
-            if !classes.iter().any(|known| known.is(&class)) {
-                classes.push(class);
+            let (owner, of_module) = (written.owner.bind(self.py), is_module(written.owner.bind(self.py)));
+            let dict = |source: SourceId| self.guards.source(Source::GetAttr(source, "__dict__".into()));
+            // Of modules there are many, and nobody shares what they store.
+            let others = self.existing_where(|object, source| {
+                let alike = if of_module { object.get_type().is(owner.get_type()) } else { !is_module(object) };
+                source != written.source && alike && instance_dict(object).is_some() && !is_named(object)
+            });
+            let dicts = self.existing_where(|object, source| match self.guards.get(source) {
+                Source::GetAttr(_, name) if &*name == "__dict__" => false,
+                Source::Attr(owner, _) if self.existing_at(owner).is_some_and(|owner| is_module(&owner)) => false,
+                _ => object.is_exact_instance_of::<PyDict>(),
+            });
+            let shares = |source: &SourceId| {
+                let other = self.existing_at(*source);
+                other.is_some_and(|other| {
+                    let dict = instance_dict(&other).map_or(0, |dict| dict.as_ptr() as usize);
+                    [dict, other.as_ptr() as usize].contains(&written.storage)
+                })
+            };
+            if let Some(other) = others.iter().chain(&dicts).find(|source| shares(source)) {
+                let message = format!(" which {} shares", self.guards.expression(*other));
+                return self.refuse_write(written.source, &written.name, &message).map_err(|halt| at(halt, &written.location));
             }
-        }
-        for class in classes {
-            let mut sources = self.existing_of(&class);
-            sources.sort_unstable();
-            if sources.len() > 1 {
-                self.guards.relate(Relation::Distinct(sources));
+            if others.is_empty() && dicts.is_empty() {
+                continue;
+            }
+            let place = if instance_dict(owner).is_some() { dict(written.source) } else { written.source };
+            for other in others.into_iter().map(dict).chain(dicts) {
+                self.guards.relate(Relation::Distinct(vec![place.min(other), place.max(other)]));
             }
         }
         Ok(())

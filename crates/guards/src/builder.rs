@@ -345,6 +345,16 @@ impl GuardBuilder {
         }
     }
 
+    /// The constant that what is here is guarded to be.
+    #[must_use]
+    pub fn equal_to(&self, id: SourceId) -> Option<Constant> {
+        let state = self.state.borrow();
+        state.guards.iter().find_map(|(known, guard)| match guard {
+            Guard::Equals(constant) if *known == id => Some(constant.clone()),
+            _ => None,
+        })
+    }
+
     /// The numbers that are guarded by their values: the expressions that reach them, and [`Constant::number`].
     #[must_use]
     pub fn numbers(&self) -> Vec<(String, u64)> {

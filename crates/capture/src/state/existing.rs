@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use dynamlir_guards::SourceId;
-use pyo3::{prelude::*, types::PyType};
+use pyo3::prelude::*;
 
 use super::{
     Capture, Tracked,
@@ -116,10 +116,13 @@ impl<'py> Capture<'py> {
         self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
     }
 
-    /// Where the existing objects of exactly this class were first reached.
-    pub(crate) fn existing_of(&self, class: &Bound<'py, PyType>) -> Vec<SourceId> {
-        let is_one = |object: &Py<PyAny>| object.bind(self.py).get_type().is(class);
-        self.existing.known.borrow().iter().filter(|(_, (object, _))| is_one(object)).map(|(_, (_, source))| *source).collect()
+    /// Where those existing objects were first reached of which this is true.
+    pub(crate) fn existing_where(&self, wanted: impl Fn(&Bound<'py, PyAny>, SourceId) -> bool) -> Vec<SourceId> {
+        let list = |(_, (object, source)): (&usize, &(Py<PyAny>, SourceId))| (object.bind(self.py).clone(), *source);
+        let known: Vec<_> = self.existing.known.borrow().iter().map(list).collect();
+        let mut found: Vec<_> = known.into_iter().filter(|(object, source)| wanted(object, *source)).map(|(_, source)| source).collect();
+        found.sort_unstable();
+        found
     }
 
     /// The existing object that was first reached at a source.

@@ -1,6 +1,6 @@
 //! Attributes of existing objects that the frame has set or deleted. The objects themselves are not touched.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
@@ -11,6 +11,8 @@ use super::Tracked;
 /// A write to an attribute of an existing object.
 pub(crate) struct Written {
     pub owner: Py<PyAny>,
+    /// The address of what stores it: the owner's dict, which objects may share, or the owner, of a slot.
+    pub storage: usize,
     pub source: SourceId,
     pub name: String,
     /// What was set, and where it came from; None where the attribute was deleted.
@@ -21,26 +23,45 @@ pub(crate) struct Written {
 
 /// What was written, in the order of the program. An attribute that is set again keeps its place, as in a dict.
 #[derive(Default)]
-pub struct Writes(RefCell<Vec<Written>>);
+pub struct Writes {
+    list: RefCell<Vec<Written>>,
+    /// Whether a `backward` was recorded, which runs later and may read what is written from now on.
+    closed: Cell<bool>,
+}
 
 /// Writes as they are now, to be compared with what they are later: owner, name, value.
 pub(crate) type WritesNow = Vec<(usize, String, usize)>;
 
 impl Writes {
-    /// Looks at the latest write to an attribute, if there was one.
-    pub(crate) fn find<R>(&self, owner: &Bound<'_, PyAny>, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
-        self.0.borrow().iter().rev().find(|entry| entry.owner.is(owner) && entry.name == name).map(look)
+    /// Looks at the latest write to an attribute that is stored at this address, if there was one.
+    pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
+        self.list.borrow().iter().rev().find(|entry| entry.storage == storage && entry.name == name).map(look)
+    }
+
+    /// Whether nothing was written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.borrow().is_empty()
+    }
+
+    /// Says that a `backward` was recorded.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+    }
+
+    /// Whether a `backward` was recorded.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 
     /// Looks at the first that this is true of.
     pub(crate) fn find_map<R>(&self, look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
-        self.0.borrow().iter().find_map(look)
+        self.list.borrow().iter().find_map(look)
     }
 
     /// Notes a write.
     pub(crate) fn push(&self, written: Written) {
-        let mut list = self.0.borrow_mut();
-        let same = |entry: &&mut Written| entry.owner.as_ptr() == written.owner.as_ptr() && entry.name == written.name;
+        let mut list = self.list.borrow_mut();
+        let same = |entry: &&mut Written| entry.storage == written.storage && entry.name == written.name;
         let known = list.iter_mut().rev().find(same).filter(|entry| entry.value.is_some() && written.value.is_some());
         let Some(known) = known else {
             list.push(written);
@@ -56,16 +77,17 @@ impl Writes {
     pub(crate) fn now(&self) -> WritesNow {
         let address = |object: &Py<PyAny>| object.as_ptr() as usize;
         let value = |entry: &Written| entry.value.as_ref().map_or(0, |(value, _)| address(value));
-        self.0.borrow().iter().map(|entry| (address(&entry.owner), entry.name.clone(), value(entry))).collect()
+        self.list.borrow().iter().map(|entry| (address(&entry.owner), entry.name.clone(), value(entry))).collect()
     }
 
     /// All of them, in order.
     pub(crate) fn all(&self, py: Python<'_>) -> Vec<Written> {
-        self.0.borrow().iter().map(|entry| entry.clone_ref(py)).collect()
+        self.list.borrow().iter().map(|entry| entry.clone_ref(py)).collect()
     }
 
-    pub(super) fn roll_back(&self, to: Vec<Written>) {
-        let former = self.0.replace(to);
+    pub(super) fn roll_back(&self, (list, closed): (Vec<Written>, bool)) {
+        self.closed.set(closed);
+        let former = self.list.replace(list);
         drop(former);
     }
 }
@@ -79,6 +101,7 @@ impl Written {
     fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
             owner: self.owner.clone_ref(py),
+            storage: self.storage,
             source: self.source,
             name: self.name.clone(),
             value: self.value.as_ref().map(|(value, source)| (value.clone_ref(py), *source)),
