@@ -5,7 +5,7 @@ use dynamlir_guards::Source;
 use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
+    types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -177,7 +177,10 @@ impl<'py> Capture<'py> {
     /// Those numbers among the arguments of a Python function that become parameters of its frame, with their slots: there they keep
     /// their sources.
     fn carried(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, Tracked<'py>)>> {
-        let is_number = |value: &Tracked<'py>| value.source.is_some() && self.torch.is_primitive(&value.object);
+        let is_number = |value: &Tracked<'py>| {
+            let object = &value.object;
+            value.source.is_some() && (object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PyFloat>())
+        };
         if !args.iter().chain(kwargs.iter().map(|(_, value)| value)).any(is_number) {
             return Ok(Vec::new());
         }
