@@ -7,6 +7,7 @@ import linecache
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -381,3 +382,38 @@ def test_captures_of_two_threads_leave_no_hook_that_swallows(dropped, monkeypatc
 
     Last()
     assert dropped == [KeyboardInterrupt]
+
+
+TABLE = """
+import builtins, sys
+import dynamlir, torch
+
+genuine, asked = builtins.__import__, []
+
+
+def interrupted(name, *rest):
+    if name == "dynamlir.capture.transforms" and not asked:
+        asked.append(name)
+        builtins.__import__ = genuine
+        raise KeyboardInterrupt
+    return genuine(name, *rest)
+
+
+compiled = dynamlir.compile(lambda x: torch.func.grad(lambda y: (y * y).sum())(x), fullgraph=True)
+x = torch.ones(3)
+builtins.__import__ = interrupted
+try:
+    compiled(x)
+except KeyboardInterrupt:
+    pass
+else:
+    sys.exit("it was swallowed")
+assert asked
+assert torch.equal(compiled(x), 2 * x)
+"""
+
+
+def test_an_interruption_while_the_table_of_c_functions_is_made() -> None:
+    """The first capture of a process makes it: what is interrupted is made again, whole."""
+    done = subprocess.run([sys.executable, "-c", TABLE], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -275,7 +275,7 @@ impl<'py> Capture<'py> {
             }
             return self.write_attr(&owner.object, source, name, value);
         }
-        self.before_store(&owner.object, name)?;
+        self.before_store(&owner.object, name, value)?;
         let result = if let Some(value) = value {
             self.guard_value(value)?;
             owner.object.setattr(name, &value.object)
@@ -295,7 +295,7 @@ impl<'py> Capture<'py> {
             self.pin_type(&owner.object, source)?;
             return self.write_attr(&owner.object, source, name, value);
         }
-        self.before_store(&owner.object, name)?;
+        self.before_store(&owner.object, name, value)?;
         let object = self.py.get_type::<PyAny>();
         match value {
             Some(value) => {

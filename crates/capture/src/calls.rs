@@ -154,7 +154,7 @@ impl<'py> Capture<'py> {
 
     /// Calls Python code through the frame hook, which interprets it.
     pub(crate) fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
-        let carried = self.carried(callable, args, kwargs)?;
+        let carried = Self::carried(callable, args, kwargs)?;
         for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
             if !carried.iter().any(|(_, carried)| carried.source == value.source) {
                 self.guard_value(value)?;
@@ -176,7 +176,7 @@ impl<'py> Capture<'py> {
 
     /// Those numbers among the arguments of a Python function that become parameters of its frame, with their slots: there they keep
     /// their sources.
-    fn carried(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, Tracked<'py>)>> {
+    fn carried(callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, Tracked<'py>)>> {
         let is_number = |value: &Tracked<'py>| {
             let object = &value.object;
             value.source.is_some() && (object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PyFloat>())

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use dynamlir_cpython_abi::{kind, types};
 use pyo3::{
-    exceptions::PyBaseException,
+    exceptions::{PyAttributeError, PyBaseException, PyImportError},
     prelude::*,
     types::{PyFunction, PyString, PyType},
 };
@@ -170,8 +170,8 @@ impl Effects {
         for row in FUNCTIONS {
             for (module, names) in row.names {
                 for name in *names {
-                    table.add(py, module, name, row.effect);
-                    if let Some(object) = find(py, module, name) {
+                    table.add(py, module, name, row.effect)?;
+                    if let Some(object) = find(py, module, name)? {
                         table.specials.insert(address(&object), row.claim.specials());
                     }
                 }
@@ -179,23 +179,23 @@ impl Effects {
         }
         table.add_numpy(py)?;
         for (module, name, special) in SPECIAL {
-            table.add(py, module, name, Effect::Special(*special));
+            table.add(py, module, name, Effect::Special(*special))?;
         }
         for (why, names) in REFUSED {
             for (module, name) in *names {
-                table.add_path(py, module, name, Effect::Refused(why));
+                table.add(py, module, name, Effect::Refused(why))?;
             }
         }
-        table.add_path(py, "builtins", "str.maketrans", Effect::Data);
+        table.add(py, "builtins", "str.maketrans", Effect::Data)?;
         // Its Python only prepares what the engine is given, and what that runs is recorded.
         for (module, name) in NODES {
-            table.add_path(py, module, name, Effect::Torch);
+            table.add(py, module, name, Effect::Torch)?;
         }
         for name in OPERATORS {
-            table.add(py, "operator", name, Effect::Special(Special::Operator(name)));
+            table.add(py, "operator", name, Effect::Special(Special::Operator(name)))?;
         }
         for (module, name, mutators) in TYPES {
-            if let Some(object) = find(py, module, name) {
+            if let Some(object) = find(py, module, name)? {
                 table.types.insert(address(&object), mutators);
                 table.alive.push(object.unbind());
             }
@@ -226,13 +226,16 @@ impl Effects {
             table.alive.push(slot.unbind());
         }
         for (module, class, name, special) in MEMBERS {
-            if let Some(raw) = find(py, module, class).and_then(|class| class.getattr("__dict__").ok()?.get_item(*name).ok()) {
+            let Some(class) = find(py, module, class)? else { continue };
+            let members = class.getattr("__dict__")?;
+            if members.contains(*name)? {
+                let raw = members.get_item(*name)?;
                 table.functions.insert(address(&raw), Effect::Special(*special));
                 table.alive.push(raw.unbind());
             }
         }
         for name in DESCRIPTORS {
-            if let Some(object) = find(py, "types", name) {
+            if let Some(object) = find(py, "types", name)? {
                 table.descriptors.insert(address(&object));
                 table.alive.push(object.unbind());
             }
@@ -251,7 +254,7 @@ impl Effects {
         }
         table.tensor_base = address(&torch.getattr("TensorBase")?);
         for name in TORCH_NAMESPACES {
-            if let Ok(module) = torch.getattr(*name) {
+            if let Some(module) = torch.getattr_opt(*name)? {
                 table.namespaces.push(address(&module));
                 table.alive.push(module.unbind());
             }
@@ -259,17 +262,18 @@ impl Effects {
         Ok(table)
     }
 
-    fn add(&mut self, py: Python<'_>, module: &str, name: &str, effect: Effect) {
-        if let Some(object) = find(py, module, name) {
+    fn add(&mut self, py: Python<'_>, module: &str, path: &str, effect: Effect) -> PyResult<()> {
+        if let Some(object) = find(py, module, path)? {
             self.functions.insert(address(&object), effect);
             self.alive.push(object.unbind());
         }
+        Ok(())
     }
 
     /// Functions of numpy that compute a number from numbers: those that numpy itself has, not what `frompyfunc` makes.
     fn add_numpy(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Ok(numpy) = py.import("numpy") else { return Ok(()) };
-        let ufunc = numpy.getattr("ufunc")?;
+        let Some(ufunc) = find(py, "numpy", "ufunc")? else { return Ok(()) };
+        let numpy = py.import("numpy")?;
         for value in numpy.dict().values() {
             if value.get_type().is(&ufunc) {
                 self.functions.insert(address(&value), Effect::Numbers);
@@ -277,7 +281,7 @@ impl Effects {
             }
         }
         for name in NUMPY {
-            self.add(py, "numpy", name, Effect::Numbers);
+            self.add(py, "numpy", name, Effect::Numbers)?;
         }
         Ok(())
     }
@@ -286,15 +290,6 @@ impl Effects {
     pub fn is_of_tensors(&self, descriptor: &Bound<'_, PyAny>) -> bool {
         let own = || descriptor.getattr("__objclass__").is_ok_and(|class| address(&class) == self.tensor_base);
         kind::is_class_member(descriptor) && own()
-    }
-
-    /// As `add`, by a name with dots: `Logger._log`.
-    fn add_path(&mut self, py: Python<'_>, module: &str, path: &str, effect: Effect) {
-        let found = py.import(module).map(Bound::into_any).and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
-        if let Ok(object) = found {
-            self.functions.insert(address(&object), effect);
-            self.alive.push(object.unbind());
-        }
     }
 
     /// What calling this C function, method, slot or type means; `None` when the table does not know it.
@@ -405,6 +400,13 @@ pub fn claims() -> Vec<(&'static str, String, Effect, Claim)> {
     claims
 }
 
-fn find<'py>(py: Python<'py>, module: &str, name: &str) -> Option<Bound<'py, PyAny>> {
-    py.import(module).ok()?.getattr(name).ok()
+/// What a module has under a name, which may have dots; None where this Python or torch has no such module or name. An interruption
+/// is raised: a table without what it has interrupted would be wrong for good.
+fn find<'py>(py: Python<'py>, module: &str, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = py.import(module).map(Bound::into_any).and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
+    match found {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_instance_of::<PyImportError>(py) || error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -191,10 +191,11 @@ impl<'py> Capture<'py> {
 
     /// Before an attribute of an object of the frame's own is set or deleted: it must be the frame's own indeed, and what its class
     /// has for that is guarded.
-    pub(crate) fn before_store(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
+    pub(crate) fn before_store(&self, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         self.own(owner)?;
-        if name.to_str().is_ok_and(|name| name == "__dict__") {
-            return self.break_graph(reason::SIDE_EFFECT, format!("sets the __dict__ of a {}, which may be shared", type_name(owner)));
+        let is_foreign = |value: &Tracked<'py>| self.source(value).is_some() || !self.is_young(&value.object);
+        if name.to_str().is_ok_and(|name| name == "__dict__") && value.is_some_and(is_foreign) {
+            return self.break_graph(reason::SIDE_EFFECT, format!("a {} that stores in a dict that existed before", type_name(owner)));
         }
         let class = owner.get_type();
         if is_changeable(&class) {
