@@ -197,3 +197,16 @@ def test_what_was_set_back_is_not_written() -> None:
     for mode in ("slow", ["any"], None):
         thing = Thing(mode=mode)
         assert torch.equal(compiled(X, thing), X * 2) and thing.mode is mode
+
+
+def test_a_number_that_is_given_twice_is_what_it_was_where_it_is_no_parameter() -> None:
+    def scaled(by: int, *rest: int, **more: int) -> Any:
+        return rest, more
+
+    def function(x: torch.Tensor, thing: Any) -> Any:
+        return x, scaled(thing.n, thing.n), scaled(thing.m, other=thing.m)
+
+    compiled = dynamlir.compile(function)
+    for n in (1, 2, 3):
+        thing = Thing(n=n, m=10 * n)
+        assert compiled(X, thing)[1:] == function(X, thing)[1:]

@@ -155,8 +155,8 @@ impl<'py> Capture<'py> {
     /// Calls Python code through the frame hook, which interprets it.
     pub(crate) fn enter(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let carried = Self::carried(callable, args, kwargs)?;
-        for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
-            if !carried.iter().any(|(_, carried)| carried.source == value.source) {
+        for (at, value) in args.iter().chain(kwargs.iter().map(|(_, value)| value)).enumerate() {
+            if !carried.iter().any(|(place, ..)| *place == at) {
                 self.guard_value(value)?;
             }
         }
@@ -164,19 +164,19 @@ impl<'py> Capture<'py> {
             args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|arg| arg.object.clone().into()).collect();
         let names = if kwargs.is_empty() { None } else { Some(PyTuple::new(self.py, kwargs.iter().map(|(name, _)| name))?) };
         self.calling.entering.set(callable.as_ptr() as usize);
-        let sources = carried.iter().filter_map(|(slot, value)| Some((*slot, value.source?))).collect();
+        let sources = carried.iter().filter_map(|(_, slot, value)| Some((*slot, value.source?))).collect();
         let outer = self.calling.carried.replace(Some((callable.as_ptr() as usize, sources)));
         let result = semantics::call(callable, &values, names.as_ref());
         if self.calling.carried.replace(outer).is_some() {
             // No frame of the function's has taken them.
-            carried.iter().try_for_each(|(_, value)| self.guard_value(value))?;
+            carried.iter().try_for_each(|(.., value)| self.guard_value(value))?;
         }
         self.returned(result)
     }
 
-    /// Those numbers among the arguments of a Python function that become parameters of its frame, with their slots: there they keep
-    /// their sources.
-    fn carried(callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, Tracked<'py>)>> {
+    /// Those numbers among the arguments of a Python function that become parameters of its frame, where they keep their sources: with
+    /// their places among the arguments, and their slots. Others, in `*args` say, do not.
+    fn carried(callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, usize, Tracked<'py>)>> {
         let is_number = |value: &Tracked<'py>| {
             let object = &value.object;
             value.source.is_some() && (object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PyFloat>())
@@ -188,12 +188,12 @@ impl<'py> Capture<'py> {
         let number = |name: &str| code.getattr(name)?.extract::<usize>();
         let (positional, only, keyword) = (number("co_argcount")?, number("co_posonlyargcount")?, number("co_kwonlyargcount")?);
         let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
-        let slots = args.iter().enumerate().filter(|(slot, _)| *slot < positional);
-        let named = kwargs.iter().filter_map(|(name, value)| {
+        let slots = args.iter().enumerate().filter(|(slot, _)| *slot < positional).map(|(slot, value)| (slot, slot, value));
+        let named = kwargs.iter().enumerate().filter_map(|(at, (name, value))| {
             let slot = names.iter().position(|known| known == name)?;
-            (only..positional + keyword).contains(&slot).then_some((slot, value))
+            (only..positional + keyword).contains(&slot).then_some((args.len() + at, slot, value))
         });
-        Ok(slots.chain(named).filter(|(_, value)| is_number(value)).map(|(slot, value)| (slot, value.clone())).collect())
+        Ok(slots.chain(named).filter(|(.., value)| is_number(value)).map(|(at, slot, value)| (at, slot, value.clone())).collect())
     }
 
     /// The result of C or Python code that may have interpreted frames beneath it.

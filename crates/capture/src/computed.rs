@@ -5,15 +5,15 @@
 //! capture; else, and where it goes anywhere that its source is not followed, the numbers are guarded to be what they were.
 
 use dynamlir_frame::Recipe;
-use dynamlir_guards::{Computed, Constant, Operand, Predicate, Relation, Source, SourceId};
+use dynamlir_guards::{Computed, Constant, Operand, Predicate, Relation, Source, SourceId, compare};
 use dynamlir_interpreter::BinaryOp;
 use pyo3::{
-    basic::CompareOp,
     prelude::*,
     types::{PyBool, PyFloat, PyInt},
 };
 
 use crate::{
+    numbers::COMPARING,
     outputs::Outputs,
     state::{Capture, Outcome, Tracked},
 };
@@ -33,15 +33,6 @@ const TOTAL: &[(&str, BinaryOp)] = &[
 
 /// Those that raise for a right operand of zero alone.
 const DIVIDING: &[(&str, BinaryOp)] = &[("floordiv", BinaryOp::FloorDivide), ("mod", BinaryOp::Remainder)];
-
-const COMPARING: &[(&str, &str, CompareOp)] = &[
-    ("eq", "==", CompareOp::Eq),
-    ("ge", ">=", CompareOp::Ge),
-    ("gt", ">", CompareOp::Gt),
-    ("le", "<=", CompareOp::Le),
-    ("lt", "<", CompareOp::Lt),
-    ("ne", "!=", CompareOp::Ne),
-];
 
 impl<'py> Capture<'py> {
     /// `lhs op rhs` of numbers, by the operator's name; None where it is something else, or may raise.
@@ -66,12 +57,12 @@ impl<'py> Capture<'py> {
 
     /// What comparing numbers of which one has changed gives now, which is guarded; None where it is something else.
     pub(crate) fn compared_numbers(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
-        let Some((_, operator, op)) = COMPARING.iter().find(|(known, ..)| *known == name) else { return Ok(None) };
+        let Some((_, operator, _)) = COMPARING.iter().find(|(known, ..)| *known == name) else { return Ok(None) };
         let is_number = |value: &Tracked<'py>| is_int(value) || value.object.is_exact_instance_of::<PyFloat>();
         if !is_number(lhs) || !is_number(rhs) || !(self.changes(lhs) || self.changes(rhs)) {
             return Ok(None);
         }
-        let outcome = lhs.object.rich_compare(&rhs.object, *op)?.is_truthy()?;
+        let outcome = compare(&lhs.object, operator, &rhs.object)?;
         let predicate = Predicate { operator, left: self.operand(lhs)?, right: self.operand(rhs)?, outcome };
         self.guards.relate(Relation::Compares(predicate));
         self.layers.note_unrepeatable();

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use dynamlir_cpython_abi::{kind, types};
 use pyo3::{
-    exceptions::{PyAttributeError, PyBaseException, PyImportError},
+    exceptions::PyBaseException,
     prelude::*,
     types::{PyFunction, PyString, PyType},
 };
@@ -23,7 +23,10 @@ use self::{
     functions::FUNCTIONS,
     table::{DESCRIPTORS, EXAMPLES, MEMBERS, NUMPY, OPERATORS, REFUSED, SPECIAL, TORCH_NAMESPACES, TYPES},
 };
-use crate::kinds::{Kind, Kinds};
+use crate::{
+    kinds::{Kind, Kinds},
+    refusals::interruption_behind,
+};
 
 /// What calling a C function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,7 +409,6 @@ fn find<'py>(py: Python<'py>, module: &str, path: &str) -> PyResult<Option<Bound
     let found = py.import(module).map(Bound::into_any).and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
     match found {
         Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_instance_of::<PyImportError>(py) || error.is_instance_of::<PyAttributeError>(py) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => interruption_behind(py, &error).map_or(Ok(None), Err),
     }
 }

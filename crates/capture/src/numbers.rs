@@ -23,6 +23,10 @@ use crate::{
 /// Methods of containers that keep what they are given.
 const KEEPS: &[&str] = &["__setitem__", "append", "appendleft", "get", "insert", "setdefault"];
 
+/// Comparisons by their names in `operator`: as they are written, and with the operands the other way round.
+pub(crate) const COMPARING: &[(&str, &str, &str)] =
+    &[("lt", "<", ">"), ("le", "<=", ">="), ("eq", "==", "=="), ("ne", "!=", "!="), ("ge", ">=", "<="), ("gt", ">", "<")];
+
 impl<'py> Capture<'py> {
     /// The number that stands for what was found at a source; None where that is no float, or one that has not changed.
     pub(crate) fn number_at(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyAny>>> {
@@ -132,9 +136,7 @@ impl<'py> Capture<'py> {
     /// Comparing a float that changes with a constant: what it gives is guarded, not the value. None where it is not such a comparison.
     pub(crate) fn compare_number(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         const EXACT: i64 = 1 << 53;
-        const OPERATORS: &[(&str, &str, &str)] =
-            &[("lt", "<", ">"), ("le", "<=", ">="), ("eq", "==", "=="), ("ne", "!=", "!="), ("ge", ">=", "<="), ("gt", ">", "<")];
-        let Some((_, straight, turned)) = OPERATORS.iter().find(|(known, _, _)| *known == name) else { return Ok(None) };
+        let Some((_, straight, turned)) = COMPARING.iter().find(|(known, _, _)| *known == name) else { return Ok(None) };
         let (number, operator, constant) = match (self.torch.is_number(&lhs.object), self.torch.is_number(&rhs.object)) {
             (true, false) => (lhs, *straight, rhs),
             (false, true) => (rhs, *turned, lhs),

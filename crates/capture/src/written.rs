@@ -103,7 +103,7 @@ impl<'py> Capture<'py> {
             return self.refuse_write(source, &key, " after looking at all that it holds");
         }
         if self.writes.is_closed() {
-            return self.refuse_write(source, &key, " after a torch.autograd.Function, whose backward runs later");
+            return self.refuse_write(source, &key, " after what backward runs later, a torch.autograd.Function or a checkpoint");
         }
         let now = match &dict {
             Some(dict) if !slot => dict.get_item(name)?,
@@ -130,7 +130,9 @@ impl<'py> Capture<'py> {
             }
             _ => {}
         }
-        if now.is_some_and(|now| self.is_watched(&now)) {
+        if let Some(now) = now
+            && self.is_watched(&now)?
+        {
             return self.refuse_write(source, &key, ", of which somebody notices when it is gone");
         }
         let value = value.map(|value| (value.object.clone().unbind(), value.source));
@@ -150,16 +152,15 @@ impl<'py> Capture<'py> {
 
     /// Whether the death of an object may be noticed, which would come later than in plain Python: by a finalizer or a weak reference.
     /// Torch itself refers to tensors.
-    fn is_watched(&self, object: &Bound<'py, PyAny>) -> bool {
+    fn is_watched(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
         if self.torch.is_primitive(object) || self.torch.is_tensor(object) {
-            return false;
+            return Ok(false);
         }
-        let finalized = lookup(&object.get_type(), "__del__").is_ok_and(|found| found.is_some());
-        let referred = || {
-            let count = self.py.import("weakref").and_then(|module| module.call_method1("getweakrefcount", (object,)));
-            count.and_then(|count| count.extract::<usize>()).is_ok_and(|count| count > 0)
-        };
-        finalized || dynamlir_interpreter::suspended(referred)
+        if lookup(&object.get_type(), "__del__")?.is_some() {
+            return Ok(true);
+        }
+        let count = dynamlir_interpreter::suspended(|| self.py.import("weakref")?.call_method1("getweakrefcount", (object,)))?;
+        Ok(count.extract::<usize>()? > 0)
     }
 
     /// Whether attributes of an existing object are stored in its dict, and looked up there: what reads them consults what was written.

@@ -31,6 +31,8 @@ kinds! {
     is_async_generator = PyAsyncGen_Type;
     /// Whether an object is a code object.
     is_code = PyCode_Type;
+    /// Whether an object is a frame.
+    is_frame = PyFrame_Type;
     /// Whether an object is a closure cell.
     is_cell = PyCell_Type;
     /// Whether an object is a function of C's, or a method of C's that is bound to an object.

@@ -28,6 +28,22 @@ pub enum Operand {
     Constant(Constant),
 }
 
+/// What Python's operator of this name gives: `<`, `<=`, `==`, `!=`, `>=` or `>`.
+///
+/// # Errors
+/// What comparing raised.
+pub fn compare(left: &Bound<'_, PyAny>, operator: &str, right: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let operator = match operator {
+        "<" => CompareOp::Lt,
+        "<=" => CompareOp::Le,
+        "==" => CompareOp::Eq,
+        "!=" => CompareOp::Ne,
+        ">=" => CompareOp::Ge,
+        _ => CompareOp::Gt,
+    };
+    left.rich_compare(right, operator)?.is_truthy()
+}
+
 /// What comparing two numbers gives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Predicate {
@@ -59,15 +75,7 @@ impl Predicate {
     ) -> PyResult<bool> {
         let mut operand = |operand: &Operand| computed.value(py, operand, value);
         let (Some(left), Some(right)) = (operand(&self.left)?, operand(&self.right)?) else { return Ok(false) };
-        let operator = match self.operator {
-            "<" => CompareOp::Lt,
-            "<=" => CompareOp::Le,
-            "==" => CompareOp::Eq,
-            "!=" => CompareOp::Ne,
-            ">=" => CompareOp::Ge,
-            _ => CompareOp::Gt,
-        };
-        Ok(left.rich_compare(right, operator)?.is_truthy()? == self.outcome)
+        Ok(compare(&left, self.operator, &right)? == self.outcome)
     }
 
     /// As Python.

@@ -27,7 +27,7 @@ mod tree;
 
 pub use builder::{Checkpoint, GuardBuilder};
 pub use check::Remembered;
-pub use computed::{Computed, Operand, Predicate};
+pub use computed::{Computed, Operand, Predicate, compare};
 pub use constant::Constant;
 pub use explain::{Failure, Texts};
 pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};

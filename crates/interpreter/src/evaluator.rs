@@ -119,7 +119,6 @@ pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOn
     let abi = abi(py)?;
     let table = version_table(abi.version()).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))?;
     let _hook = install(py)?;
-    run::frame_class(py).map_err(|error| Refusal::Probe(error.to_string()))?;
     let evaluator = Rc::new(Evaluator {
         abi,
         table,

@@ -2,11 +2,10 @@
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
-use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, types};
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, kind, types};
 use pyo3::{
     exceptions::PyGeneratorExit,
     prelude::*,
-    sync::PyOnceLock,
     types::{PyInt, PyTuple},
 };
 
@@ -68,21 +67,13 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     }
 }
 
-/// The class of frames. Looked up before any frame is evaluated here: an `__import__` in Python would come back.
-pub(crate) fn frame_class(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    CLASS.get_or_try_init(py, || py.import("types")?.getattr("FrameType").map(Bound::unbind))
-}
-
 /// Whether C code starts this frame to handle a signal: it passes the frame that it interrupts, as an argument of its own or among
 /// the others.
 fn handles_signal(frame: &Frame<'_>) -> bool {
-    let Ok(class) = frame_class(frame.py()) else { return false };
-    let is_frame = |object: &Bound<'_, PyAny>| object.get_type().is(class);
     frame.next_unit() == 0
         && (0..frame.locals_count().min(3)).filter_map(|slot| frame.local(slot)).any(|object| match object.cast_exact::<PyTuple>() {
-            Ok(items) => items.len() == 2 && items.get_item(1).is_ok_and(|item| is_frame(&item)),
-            Err(_) => is_frame(&object),
+            Ok(items) => items.len() == 2 && items.get_item(1).is_ok_and(|item| kind::is_frame(&item)),
+            Err(_) => kind::is_frame(&object),
         })
 }
 
