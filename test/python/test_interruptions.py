@@ -72,15 +72,19 @@ class Handler:
     """A handler that is not a function. With `ours` it waits until code of dynamlir's runs.
 
     TorchDynamo's own code may be left with a mode still set, and none of that is ours to mend. Nor is that `linecache`,
-    which fake modes ask for the stack, takes any `OSError` for a file that is not there.
+    which fake modes ask for the stack, takes any `OSError` for a file that is not there, nor that a handler of
+    `logging`'s drops any `Exception` raised while it formats a record (pytest's handler for files says nothing at all).
     """
+
+    # Files of the standard library whose code takes what a signal handler raises for a failure of its own.
+    SWALLOWING = (linecache.__file__, logging.__file__)
 
     def __init__(self, kind, hits, ours=False):
         """`hits` is given the stack at each exception raised, so that a failure names who swallowed it."""
         self.kind, self.hits, self.ours = kind, hits, ours
 
     def __call__(self, number=0, frame=None):
-        if (self.ours and not runs_ours(frame)) or passes(frame, linecache.__file__):
+        if (self.ours and not runs_ours(frame)) or passes(frame, self.SWALLOWING):
             signal.setitimer(signal.ITIMER_REAL, 0.001)
             return
         self.hits.append("".join(traceback.format_stack(frame, limit=12)))
