@@ -437,11 +437,12 @@ def prints(x):
     return x + 1
 
 
-COUNTER = [0]
+class Counter:
+    value = 0
 
 
 def counts(x):
-    COUNTER[0] = 1
+    Counter.value = 1
     return x + 1
 
 

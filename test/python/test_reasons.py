@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import io
 import itertools
@@ -24,9 +25,12 @@ from dynamlir import native, places, reasons
 from torch import Tensor
 
 X = torch.tensor([0.5, -1.0, 2.0])
-KEPT: list[Any] = []
-TABLE: dict[str, Any] = {}
-NUMBER = 0
+KEPT = {1, 2, 3}
+QUEUE = collections.deque([1, 2])
+
+
+class Options:
+    level = 1
 
 
 @pytest.fixture(autouse=True)
@@ -197,39 +201,40 @@ def test_dynamo_finds_the_same_size() -> None:
 # -- writes
 
 
-def writes_list(x: Tensor) -> Tensor:
-    KEPT.append(1)
+def writes_set(x: Tensor) -> Tensor:
+    KEPT.intersection_update({1, 2})
     return x + 1
 
 
-def writes_dict(x: Tensor) -> Tensor:
-    TABLE["a"] = 1
+def writes_deque(x: Tensor) -> Tensor:
+    QUEUE.rotate(1)
     return x + 1
 
 
-def writes_global(x: Tensor) -> Tensor:
-    global NUMBER; NUMBER = 2  # fmt: skip  # noqa: E702
+def writes_class(x: Tensor) -> Tensor:
+    Options.level = 2
     return x + 1
 
 
-@pytest.mark.parametrize("function", [writes_list, writes_dict, writes_global])
+@pytest.mark.parametrize("function", [writes_set, writes_deque, writes_class])
 def test_writes_to_what_existed_say_where(function: Callable[..., Any]) -> None:
     event = plain(function, X)
     assert event.reason == "side-effect" and "Return the new value" in event.hint
     check_line(event, function)
 
 
-def test_writes_to_enclosing_variables_say_where() -> None:
+def test_deleted_enclosing_variables_say_where() -> None:
     total = 0
 
-    def adds(x: Tensor) -> Tensor:
+    def forgets(x: Tensor) -> Tensor:
         nonlocal total
-        total += 1
+        del total
+        total = 1
         return x + total * 0
 
-    event = plain(adds, X)
-    assert event.reason == "side-effect" and total == 2
-    check_line(event, adds, below=2)
+    event = plain(forgets, X)
+    assert event.reason == "side-effect" and total == 1
+    check_line(event, forgets, below=2)
 
 
 @pytest.mark.parametrize("seed", [torch.manual_seed, torch.random.manual_seed, torch.random.set_rng_state])

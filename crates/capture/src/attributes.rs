@@ -15,6 +15,7 @@ use pyo3::{
 
 use crate::{
     asked::is_context,
+    changed::Item,
     graph_break::{GraphBreak, reason},
     lookups::{is_generic, is_immutable},
     state::{Capture, Halt, Outcome, Tracked, type_name},
@@ -93,10 +94,7 @@ impl<'py> Capture<'py> {
         }
         match self.written_attr(owner, &key) {
             Overlay::Set(value) => return Ok(value),
-            Overlay::Deleted => {
-                let message = format!("reads {}.{key} after deleting it", self.guards.expression(source));
-                return self.break_graph(reason::SIDE_EFFECT, message);
-            }
+            Overlay::Deleted => return self.refuse_deleted(source, &key),
             Overlay::Untouched => {}
         }
         let stored = self.guards.attr(source, &key);
@@ -186,7 +184,18 @@ impl<'py> Capture<'py> {
             for table in TABLES {
                 let member = self.guards.source(Source::Member(source, table, key.into()));
                 let values = instance_dict(owner).map(|dict| dict.get_item(table.attribute())).transpose()?.flatten();
-                let value = match values.as_ref().and_then(|values| values.cast::<PyDict>().ok()) {
+                let values = values.as_ref().and_then(|values| values.cast::<PyDict>().ok());
+                let changed = match values {
+                    Some(values) => self.changed_item(values, &Tracked::new(name.clone().into_any()))?,
+                    None => None,
+                };
+                match changed {
+                    None => {}
+                    Some(Item::Set(value)) => return Ok(value),
+                    Some(Item::In(copy)) if copy.contains(name)? => return self.wrap_untracked(copy.get_item(name)?),
+                    Some(Item::Gone | Item::In(_)) => continue,
+                }
+                let value = match values {
                     Some(values) => values.get_item(name)?,
                     None => None,
                 };

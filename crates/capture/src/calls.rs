@@ -306,8 +306,12 @@ impl<'py> Capture<'py> {
             // Other types make something new. What is written in Python is looked into.
             && lookup(&lhs.object.get_type(), &format!("__{name}__"))?.is_some_and(|own| !own.is_exact_instance_of::<PyFunction>())
         {
+            if self.can_change(&lhs.object) {
+                return self.change(&lhs.object, source, &format!("__{name}__"), std::slice::from_ref(rhs), &Vec::new());
+            }
             return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
+        self.refuse_changed_within([&lhs.object, &rhs.object])?;
         let (left, right) = (self.readable(lhs)?, self.readable(rhs)?);
         for value in [lhs, rhs] {
             if let Some(source) = self.source_of(&value.object) {

@@ -11,6 +11,7 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    changed::Item,
     consulted,
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
@@ -28,6 +29,13 @@ impl<'py> Capture<'py> {
         }
         self.guard_value(key)?;
         self.guard_value(container)?;
+        match self.changed_item(&container.object, key)? {
+            None => {}
+            Some(Item::Set(value)) => return Ok(value),
+            Some(Item::Gone) => return self.missing_item(container, key),
+            Some(Item::In(copy)) if self.is_default_missing(&copy, &key.object)? => return self.missing_item(container, key),
+            Some(Item::In(copy)) => return self.get_item(&Tracked::new(copy), key),
+        }
         self.settle_key(&container.object, key)?;
         let Some(source) = self.source_of(&container.object) else {
             let found = container.object.get_item(&key.object).map_err(Halt::from);
@@ -69,16 +77,11 @@ impl<'py> Capture<'py> {
                     Overlay::Untouched => {}
                 }
             }
-            return match dict.get_item(&key.object)? {
-                Some(value) => self.wrap(value, item),
-                None if lookup(&object.get_type(), "__missing__")?.is_some() => {
-                    self.break_graph(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(source)))
-                }
-                None => {
-                    self.guards.absent(item);
-                    Err(Halt::Raise(PyKeyError::new_err((key.object.clone().unbind(),))))
-                }
-            };
+            if let Some(value) = dict.get_item(&key.object)? {
+                return self.wrap(value, item);
+            }
+            self.guards.absent(item);
+            return self.missing_item(container, key);
         }
         self.pin_type(object, source)?;
         self.guard_contents(object, source)?;
@@ -94,11 +97,35 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
     }
 
+    /// What an existing dict gives for a key that it does not have: an error, or what a `defaultdict` makes and puts there.
+    fn missing_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let dict = &container.object;
+        let source = self.source_of(dict).filter(|_| lookup(&dict.get_type(), "__missing__").is_ok_and(|found| found.is_some()));
+        let Some(source) = source else { return Err(Halt::Raise(PyKeyError::new_err((key.object.clone().unbind(),)))) };
+        self.pin_factory(dict, source)?;
+        if !self.has_defaults(dict)? {
+            return Err(Halt::Raise(PyKeyError::new_err((key.object.clone().unbind(),))));
+        }
+        let factory = self.part(dict, "default_factory")?;
+        let made = self.call(&factory, &[], &Vec::new())?;
+        self.set_item(container, key, Some(&made))?;
+        Ok(made)
+    }
+
+    /// Whether a dict would put a default in for a key.
+    fn is_default_missing(&self, dict: &Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
+        Ok(self.has_defaults(dict)? && self.torch.is_primitive(key) && !dict.contains(key)?)
+    }
+
     /// What an existing dict holds under an existing tensor, such as an optimizer's state: dicts compare tensors by identity. Guarded is
     /// that the tensor is the key at this position.
     fn item_of_tensor(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         let (Ok(dict), Some((real, place))) = (container.object.cast::<PyDict>(), self.real_of(&key.object)) else { return Ok(None) };
         let Some(source) = self.source(container).filter(|_| self.torch.is_container(dict)) else { return Ok(None) };
+        if self.is_changed(dict) {
+            return self
+                .break_graph(reason::SIDE_EFFECT, format!("looks a tensor up in {} after changing it", self.guards.expression(source)));
+        }
         self.pin_type(dict, source)?;
         let Some((at, value)) = dict.iter().enumerate().find_map(|(at, (key, value))| key.is(&real).then_some((at, value))) else {
             // It is there once it was put there.
@@ -159,6 +186,13 @@ impl<'py> Capture<'py> {
             {
                 return Ok(());
             }
+            if self.can_change(&container.object) {
+                let (method, args) = match value {
+                    Some(value) => ("__setitem__", vec![key.clone(), value.clone()]),
+                    None => ("__delitem__", vec![key.clone()]),
+                };
+                return self.change(&container.object, source, method, &args, &Vec::new()).map(|_| ());
+            }
             return self.break_graph(reason::SIDE_EFFECT, format!("changes {}", self.guards.expression(source)));
         }
         self.own(&container.object)?;
@@ -177,7 +211,10 @@ impl<'py> Capture<'py> {
     /// Whether an existing dict holds this very tensor under this name already, so that storing it changes nothing. That is guarded.
     fn is_there(&self, container: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<bool> {
         let (Ok(dict), Some((real, _))) = (container.object.cast_exact::<PyDict>(), self.real_of(&value.object)) else { return Ok(false) };
-        if !key.object.is_exact_instance_of::<PyString>() || !dict.get_item(&key.object)?.is_some_and(|known| known.is(&real)) {
+        if self.is_changed(dict)
+            || !key.object.is_exact_instance_of::<PyString>()
+            || !dict.get_item(&key.object)?.is_some_and(|known| known.is(&real))
+        {
             return Ok(false);
         }
         self.refuse_written(dict)?;
@@ -193,6 +230,16 @@ impl<'py> Capture<'py> {
         }
         self.refuse_numbers("`in` looks for", [&item.object])?;
         self.guard_value(item)?;
+        if container.object.is_instance_of::<PyDict>() {
+            match self.changed_item(&container.object, item)? {
+                None => {}
+                Some(Item::Set(_)) => return Ok(true),
+                Some(Item::Gone) => return Ok(false),
+                Some(Item::In(copy)) => return self.contains(&Tracked::new(copy), item),
+            }
+        } else if let Some(copy) = self.changed(&container.object)? {
+            return self.contains(&Tracked::new(copy), item);
+        }
         if let Some(source) = self.source_of(&container.object)
             && container.object.is_instance_of::<PyDict>()
             && self.torch.is_container(&container.object)
@@ -288,6 +335,9 @@ impl<'py> Capture<'py> {
         if let Some(outcome) = self.truth_of_number(value)? {
             return Ok(outcome);
         }
+        if let Some(copy) = self.changed(&value.object)? {
+            return Ok(copy.is_truthy()?);
+        }
         self.guard_value(value)?;
         if self.source_of(&value.object).is_none()
             && let Some(class) = self.class_at(&value.object)?
@@ -369,6 +419,9 @@ impl<'py> Capture<'py> {
     /// The items of a sequence, exactly `count` of them, for unpacking.
     pub fn unpack(&self, value: &Tracked<'py>, count: usize) -> Outcome<Vec<Tracked<'py>>> {
         let object = &value.object;
+        if let Some(copy) = self.changed(object)? {
+            return self.unpack(&Tracked::new(copy), count);
+        }
         if let Some(source) = self.source_of(object)
             && (object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>())
         {
@@ -423,6 +476,9 @@ impl<'py> Capture<'py> {
     /// What `**kwargs` stands for in a call.
     pub(crate) fn spread_mapping(&self, callable: &Bound<'py, PyAny>, kwargs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &kwargs.object;
+        if let Some(copy) = self.changed(object)? {
+            return self.spread_mapping(callable, &Tracked::new(copy));
+        }
         if object.is_exact_instance_of::<PyDict>() || self.source_of(object).is_none() {
             return Ok(Tracked { object: semantics::keyword_dict(callable, object)?, source: kwargs.source });
         }

@@ -203,7 +203,7 @@ impl<'py> Capture<'py> {
 }
 
 /// What C code finds in a container, a view of a dict or an exception.
-fn found_in<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+pub(crate) fn found_in<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if let Some(items) = elements(value) {
         return Ok(items);
     }

@@ -251,14 +251,19 @@ impl Kinds {
         if !function.is_exact_instance_of::<PyFunction>() {
             return false;
         }
-        let Ok(globals) = function.getattr(intern!(py, "__globals__")) else { return false };
-        if self.torch.contains(&address(&globals)) {
+        function.getattr(intern!(py, "__globals__")).is_ok_and(|globals| self.is_of_torch(&globals))
+    }
+
+    /// Whether a dict is what one of torch's modules holds.
+    pub fn is_of_torch(&self, globals: &Bound<'_, PyAny>) -> bool {
+        let py = globals.py();
+        if self.torch.contains(&address(globals)) {
             return true;
         }
         // Modules that were imported later.
         let Ok(name) = globals.get_item(intern!(py, "__name__")).and_then(|name| Ok(name.cast_into::<PyString>()?)) else { return false };
         let module = if name.to_string_lossy().starts_with("torch.") { imported(py, &name).ok().flatten() } else { None };
-        module.and_then(|module| module.getattr(intern!(py, "__dict__")).ok()).is_some_and(|dict| dict.is(&globals))
+        module.and_then(|module| module.getattr(intern!(py, "__dict__")).ok()).is_some_and(|dict| dict.is(globals))
     }
 
     /// What is known of a Python function.

@@ -16,6 +16,7 @@ use pyo3::{
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     state::{Capture, Halt, Outcome, Tracked},
+    written::Overlay,
 };
 
 /// `Py_TPFLAGS_IMMUTABLETYPE`
@@ -143,6 +144,11 @@ impl<'py> Capture<'py> {
             && !["__dict__", "__class__"].contains(&key.as_str())
         {
             return self.data_attr(module, source, name, descriptor);
+        }
+        match self.written_attr(module, &key) {
+            Overlay::Set(value) => return Ok(value),
+            Overlay::Deleted => return self.refuse_deleted(source, &key),
+            Overlay::Untouched => {}
         }
         let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
             instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)

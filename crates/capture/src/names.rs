@@ -21,6 +21,41 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
+    /// A global name or a builtin.
+    pub(crate) fn load_global(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
+        if let Some(written) = self.written_global(frame, name)? {
+            return Ok(written);
+        }
+        let object = match semantics::load_global(frame, name) {
+            Ok(object) => object,
+            Err(error) => return self.missing_name(frame, name, error),
+        };
+        match self.global_source(frame, name)? {
+            Some(source) => self.wrap(object, source),
+            None => self.wrap_untracked(object),
+        }
+    }
+
+    /// What a cell in a slot of a frame holds; None for nothing.
+    pub(crate) fn load_deref(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<Tracked<'py>>> {
+        if let Some(written) = self.written_cell(cell) {
+            return Ok(Some(written));
+        }
+        let object = semantics::cell_get(cell)?;
+        let source = self.cell_source(frame, slot, cell)?;
+        let Some(object) = object else {
+            // It may be filled later.
+            if let Some(source) = source {
+                self.guards.absent(source);
+            }
+            return Ok(None);
+        };
+        match source {
+            Some(source) => self.wrap(object, source).map(Some),
+            None => self.wrap_untracked(object).map(Some),
+        }
+    }
+
     /// Where a global of a frame is reached; None for code that is run without a function.
     pub(crate) fn global_source(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Option<SourceId>> {
         let key: Rc<str> = name.to_str()?.into();
@@ -40,7 +75,7 @@ impl<'py> Capture<'py> {
     }
 
     /// What a name raises that is nowhere, as long as that is so.
-    pub(crate) fn missing_name<T>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, error: PyErr) -> Outcome<T> {
+    fn missing_name<T>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, error: PyErr) -> Outcome<T> {
         if error.is_instance_of::<PyNameError>(self.py) {
             match self.global_source(frame, name)? {
                 Some(source) => self.guards.absent(source),
@@ -77,7 +112,11 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.handed_cell(cell) {
             return Ok(Some(source));
         }
-        self.free_source(frame, slot - first_free)
+        let source = self.free_source(frame, slot - first_free)?;
+        if let Some(source) = source.filter(|source| !self.existing.cells.borrow().contains(source)) {
+            self.existing.cells.borrow_mut().insert(source, cell.as_ptr() as usize);
+        }
+        Ok(source)
     }
 
     /// Notes where the cells are reached that a frame hands to a function it makes of `code`.

@@ -16,6 +16,9 @@ use crate::{
     state::{Capture, Outcome, Tracked},
 };
 
+/// Methods that store what they are given, and look at nothing of it.
+const STORING: &[&str] = &["append", "appendleft", "insert", "isinstance", "setdefault", "__setitem__"];
+
 impl<'py> Capture<'py> {
     /// Arguments for C code: existing containers as guarded copies, primitives guarded.
     pub(crate) fn native_arguments(
@@ -42,6 +45,11 @@ impl<'py> Capture<'py> {
             self.pin_native(&callable.object, source)?;
         }
         self.refuse_numbers_in_c(&callable.object, effect, args, kwargs)?;
+        let name: String = callable.object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
+        if !STORING.contains(&name.as_str()) {
+            let bound = receiver(&callable.object);
+            self.refuse_changed_within(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object).chain(&bound))?;
+        }
         let given = args.iter().chain(kwargs.iter().map(|(_, value)| value));
         given.fold(self.call_by_effect(callable, effect, args, kwargs), |called, value| {
             let called = self.or_lacking(called, &value.object, consulted::METHODS);
@@ -84,14 +92,15 @@ impl<'py> Capture<'py> {
                         None => return self.break_graph(reason::C_FUNCTION, describe(object)),
                     },
                 };
-                self.own(&target)?;
                 let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-                self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
-                self.note_compared(object, &name, args)?;
-                let (args, kwargs) = self.called_back(&name, args, kwargs)?;
-                let bound = usize::from(receiver(object).is_none());
-                let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(&name, at >= bound, arg)).collect::<Outcome<Vec<_>>>()?;
-                self.natively(&name, || self.enter(object, &args, &kwargs))
+                if let Some(source) =
+                    self.source_of(&target).filter(|_| self.can_change(&target) && target.hasattr(&*name).is_ok_and(|it| it))
+                {
+                    let rest = if receiver(object).is_some() { args } else { &args[1..] };
+                    return self.change(&target, source, &name, rest, kwargs);
+                }
+                self.own(&target)?;
+                self.mutate(object, &name, args, kwargs)
             }
             Effect::Refused(why) => self.break_graph(why, describe(object)),
             Effect::Pure => self.call_pure(object, args, kwargs),
@@ -106,6 +115,22 @@ impl<'py> Capture<'py> {
             Effect::Data if self.all_data(args, kwargs) => self.call_on_data(object, args, kwargs),
             Effect::Data => self.break_graph(reason::C_FUNCTION, describe(object)),
         }
+    }
+
+    /// A call of a method that changes its object, which is the frame's own.
+    pub(crate) fn mutate(
+        &self,
+        object: &Bound<'py, PyAny>,
+        name: &str,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        self.guard_beneath(object, name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
+        self.note_compared(object, name, args)?;
+        let (args, kwargs) = self.called_back(name, args, kwargs)?;
+        let bound = usize::from(receiver(object).is_none());
+        let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(name, at >= bound, arg)).collect::<Outcome<Vec<_>>>()?;
+        self.natively(name, || self.enter(object, &args, &kwargs))
     }
 
     /// A call of a function that looks at nothing but data: what it returns is new.

@@ -302,46 +302,28 @@ impl Policy for CapturePolicy {
 
     fn load_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        let object = match semantics::load_global(frame, name) {
-            Ok(object) => object,
-            Err(error) => return capture.run(capture.missing_name(frame, name, error)),
-        };
-        let source = capture.run(capture.global_source(frame, name))?;
-        match source {
-            Some(source) => capture.give(capture.wrap(object, source)),
-            None => capture.give(capture.wrap_untracked(object)),
-        }
+        capture.give(capture.load_global(frame, name))
     }
 
-    fn store_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, _value: &Value<'py>) -> Run<()> {
-        self.at(frame.py()).refuse(reason::SIDE_EFFECT, format!("sets the global {name}"))
+    fn store_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Run<()> {
+        let capture = self.at(frame.py());
+        capture.run(capture.write_global(frame, name, Some(&capture.tracked(value))))
     }
 
     fn delete_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<()> {
-        self.at(frame.py()).refuse(reason::SIDE_EFFECT, format!("deletes the global {name}"))
+        let capture = self.at(frame.py());
+        capture.run(capture.write_global(frame, name, None))
     }
 
     fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Run<Option<Value<'py>>> {
         let capture = self.at(frame.py());
-        let object = semantics::cell_get(cell)?;
-        let source = capture.run(capture.cell_source(frame, slot, cell))?;
-        let Some(object) = object else {
-            // It may be filled later.
-            if let Some(source) = source {
-                capture.guards.absent(source);
-            }
-            return Ok(None);
-        };
-        match source {
-            Some(source) => capture.give(capture.wrap(object, source)).map(Some),
-            None => capture.give(capture.wrap_untracked(object)).map(Some),
-        }
+        Ok(capture.run(capture.load_deref(frame, slot, cell))?.map(|tracked| capture.value(tracked)))
     }
 
     fn store_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>, value: Option<&Value<'py>>) -> Run<()> {
         let capture = self.at(frame.py());
-        if capture.run(capture.cell_source(frame, slot, cell))?.is_some() {
-            return capture.refuse(reason::SIDE_EFFECT, "sets a variable of an enclosing function");
+        if let Some(content) = capture.run(capture.cell_source(frame, slot, cell))? {
+            return capture.run(capture.write_cell(cell, content, value.map(|value| capture.tracked(value)).as_ref()));
         }
         escape_each(self, value)?;
         if let Some(value) = value {
@@ -368,6 +350,8 @@ impl Policy for CapturePolicy {
         let positional = capture.run(capture.unpack(&capture.tracked(args), args.get().len()?))?;
         let mut named: Keywords<'py> = Vec::new();
         if let Some(kwargs) = kwargs {
+            let changed = capture.run(capture.changed(kwargs.get()))?.map(Value::new);
+            let kwargs = changed.as_ref().unwrap_or(kwargs);
             let dict = kwargs.get();
             for (key, _) in dict.cast::<PyDict>().map_err(PyErr::from)?.iter() {
                 let value = capture.run(capture.get_item(&capture.tracked(kwargs), &Tracked::new(key.clone())))?;
@@ -554,12 +538,16 @@ impl Policy for CapturePolicy {
     }
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
+        let capture = self.at(frame.py());
+        if capture.run(capture.written_global(frame, name))?.is_some() {
+            return capture.refuse(reason::SIDE_EFFECT, format!("reads the global {name} in the body of a class after setting it"));
+        }
         let object = semantics::load_name(frame, name)?;
         // The body of a class has names of its own, and else those of its module.
         if frame.globals().get_item(name).is_ok_and(|global| global.is(&object)) {
             return self.load_global(frame, name);
         }
-        self.at(frame.py()).give(self.at(frame.py()).wrap_untracked(object))
+        capture.give(capture.wrap_untracked(object))
     }
 
     fn import_name<'py>(

@@ -73,6 +73,8 @@ pub struct Captured {
     pub tensors: Vec<usize>,
     /// What comes after the graph.
     pub epilogue: Epilogue,
+    /// Of that, what is done to what existed, in words.
+    pub effects: Vec<(String, Vec<Line>)>,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
 }
@@ -157,7 +159,7 @@ const MOST_ATTEMPTS: usize = 6;
 
 /// Floats that have changed are numbers of the graph, unless that is why it ends: those that Python looks at are constants from then on.
 fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Result<Result<Captured, Broken>, Ended> {
-    let first = whole(tables, subject, true)?;
+    let first = whole(tables, subject, Manner::default())?;
     let (Err(Broken { numbers, blamed, .. }), Some(floats)) = (&first, subject.floats) else { return Ok(first) };
     if numbers.is_empty() {
         return Ok(first);
@@ -168,7 +170,7 @@ fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Resul
         }
         return numbered(tables, subject, attempts - 1);
     }
-    match whole(tables, Subject { floats: None, ..subject }, true)? {
+    match whole(tables, Subject { floats: None, ..subject }, Manner::default())? {
         Ok(captured) => {
             for place in numbers {
                 floats.specialize(place.clone());
@@ -180,19 +182,28 @@ fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Resul
     }
 }
 
-/// With `repeats`, calls of modules that were seen before may be repeated. A frame that asks for gradients cannot have that: what is
-/// repeated has results without the history that the engine goes through. That is seen on the way, so it is captured once more.
-fn whole(tables: &Tables, subject: Subject<'_, '_>, repeats: bool) -> Result<Result<Captured, Broken>, Ended> {
+/// How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
+#[derive(Clone, Copy, Default)]
+struct Manner {
+    /// Whether calls of modules that were seen before are interpreted nevertheless. What is repeated has results without the history
+    /// that the engine goes through for gradients.
+    interprets_all: bool,
+    /// Whether C code is given a copy of each container, since the frame changes one that C code has looked at.
+    copies_containers: bool,
+}
+
+fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
     let Subject { function, args, kwargs, steps, floats, reads } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
     session.setattr("reads_numbers", reads)?;
-    if !repeats {
+    if manner.interprets_all {
         session.setattr("repeats", false)?;
     }
     let entered = Entered::new(&session)?;
-    let state = State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some(), floats.cloned())?;
+    let state =
+        State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some(), floats.cloned(), manner.copies_containers)?;
     let reports = Reports::listen(py)?;
     let outcome = attempt(py, &state, function, args, kwargs, steps.map(|steps| steps.clone_ref(py)));
     Capture::new(py, state.clone()).settle_compared();
@@ -212,16 +223,21 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, repeats: bool) -> Result<Res
     state.guards.torch_state(torch_state);
     match outcome {
         Ok((epilogue, kept)) => {
+            let effects = Capture::new(py, state.clone()).effects_in_words();
             let (graph, inputs) = finish(&state, &kept);
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, session: session.unbind() }))
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session: session.unbind() }))
         }
-        Err(_) if repeats && session.getattr("wants_histories")?.is_truthy()? => {
+        Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
             state.graph.take();
-            whole(tables, subject, false)
+            whole(tables, subject, Manner { interprets_all: true, ..manner })
+        }
+        Err(_) if !manner.copies_containers && state.wants_copies.get() => {
+            state.graph.take();
+            whole(tables, subject, Manner { copies_containers: true, ..manner })
         }
         Err(found) => {
             state.graph.take();

@@ -3,7 +3,7 @@
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    types::{PyDict, PyList, PySet, PyTuple},
 };
 
 use crate::{
@@ -25,9 +25,19 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The guarded copy of an existing container.
+    /// The guarded copy of an existing container; of one that the frame has changed the copy that stands for it.
     pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_written(container)?;
+        let Some(copy) = self.changed(container)? else { return self.snapshot_as_it_was(container, source) };
+        if copy.is_exact_instance_of::<PySet>() {
+            // Its order is that in which it was filled.
+            return self.break_graph(reason::SIDE_EFFECT, format!("looks at all of {} after changing it", self.guards.expression(source)));
+        }
+        Ok(copy)
+    }
+
+    /// The guarded copy of an existing container, as it was before the frame.
+    pub(crate) fn snapshot_as_it_was(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let key = container.as_ptr() as usize;
         if let Some(known) = self.existing.snapshots.borrow().get(&key) {
             return Ok(known.bind(self.py).clone());
@@ -71,7 +81,8 @@ impl<'py> Capture<'py> {
         };
         // Where no tensor was replaced the container itself will do, and stays the same object for `is`. A dict with defaults is
         // written by who looks into it.
-        let made = if same_items(container, &made) && !self.has_defaults(container)? { container.clone() } else { made };
+        let itself = !self.copies_containers && same_items(container, &made) && !self.has_defaults(container)?;
+        let made = if itself { container.clone() } else { made };
         if !made.is(container) {
             self.existing.originals.borrow_mut().insert(made.as_ptr() as usize, (container.clone().unbind(), source));
         }
@@ -80,12 +91,12 @@ impl<'py> Capture<'py> {
     }
 
     /// Whether a look for a key that a dict does not have puts it there, and no Python does that.
-    fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> PyResult<bool> {
+    pub(crate) fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> PyResult<bool> {
         Ok(self.effects.kinds.default_factory(dict)?.is_some_and(|factory| !factory.is_none()))
     }
 
     /// Guards what an existing `defaultdict` makes its defaults with, which decides whether there are any.
-    fn pin_factory(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+    pub(crate) fn pin_factory(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let Some(factory) = self.effects.kinds.default_factory(object)? else { return Ok(()) };
         let at = self.guards.source(Source::GetAttr(source, "default_factory".into()));
         self.pin(&factory, at)
@@ -109,6 +120,7 @@ impl<'py> Capture<'py> {
             let copy = copy.bind(self.py);
             if self.has_defaults(copy)?
                 && let Some((original, source)) = self.existing.originals.borrow().get(&(copy.as_ptr() as usize))
+                && !self.is_changed(original.bind(self.py))
                 && copy.len()? != original.bind(self.py).len()?
             {
                 return self.break_graph(reason::SIDE_EFFECT, format!("a default is put into {}", self.guards.expression(*source)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, Plain, Run};
-use dynamlir_graph::Graph;
+use dynamlir_graph::{Graph, Line};
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
 use pyo3::prelude::*;
 
@@ -22,6 +22,8 @@ pub struct WholeFrame {
     pub guards: Arc<Texts>,
     /// Where the inputs come from, as Python expressions.
     pub sources: Vec<String>,
+    /// What the call does to what existed once the graph has run, as Python statements, each with the lines that ask for it.
+    pub effects: Vec<(String, Vec<Line>)>,
     /// The tensors that the graph is given.
     pub inputs: Vec<Py<PyAny>>,
     /// The session, with the finished recording.
@@ -77,13 +79,14 @@ impl Captured {
     /// # Errors
     /// When something cannot be guarded.
     pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
-        let Self { graph, guards, inputs, tensors, epilogue, session } = self;
+        let Self { graph, guards, inputs, tensors, epilogue, effects, session } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
         let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
         let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
         let inputs = inputs.into_iter().map(|input| input.real).collect();
         let guards = guards.build(py)?;
-        Ok((WholeFrame { graph, guards: guards.texts(), sources, inputs, session }, EntryParts { guards, tensors, numbers, epilogue }))
+        let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session };
+        Ok((frame, EntryParts { guards, tensors, numbers, epilogue }))
     }
 }
 

@@ -122,6 +122,9 @@ impl<'py> Capture<'py> {
                 rows(&value.object)
             }
             (Special::Len, [value]) => {
+                if let Some(copy) = self.changed(&value.object)? {
+                    return Ok(Tracked::new(copy.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
+                }
                 if let Some(source) = self.source_of(&value.object)
                     && self.torch.is_container(&value.object)
                 {

@@ -32,7 +32,7 @@ use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, 
 pub use tensors::Input;
 pub(crate) use {
     journal::{Journal, Mark},
-    writes::{WritesNow, Written},
+    writes::{Kind as WrittenKind, WritesNow, Written},
 };
 
 /// An object, and where it was reached if it existed before the frame.
@@ -105,6 +105,10 @@ pub struct State {
     pub(crate) returned: RefCell<Option<SourceId>>,
     /// How deep a value is looked into.
     pub(crate) nesting: Rc<Cell<usize>>,
+    /// Whether C code is given a copy of each container, since one is changed after it was looked at.
+    pub(crate) copies_containers: bool,
+    /// Whether that would help.
+    pub(crate) wants_copies: Cell<bool>,
     /// What is known of floats that change; None where they are all constants.
     pub(crate) floats: Option<Arc<Floats>>,
     locations: Locations,
@@ -133,6 +137,7 @@ impl State {
         torch: Rc<Torch>,
         stepped: bool,
         floats: Option<Arc<Floats>>,
+        copies_containers: bool,
     ) -> PyResult<Rc<Self>> {
         Ok(Rc::new(Self {
             ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
@@ -152,6 +157,8 @@ impl State {
             facts: Facts::new(session.py()),
             returned: RefCell::default(),
             nesting: Rc::default(),
+            copies_containers,
+            wants_copies: Cell::default(),
             floats,
             locations: Locations::default(),
         }))

@@ -33,6 +33,7 @@ pub struct Torch {
     primitives: HashSet<usize>,
     numpy: HashSet<usize>,
     containers: HashSet<usize>,
+    changeable: HashSet<usize>,
 }
 
 /// Types whose values have no identity that matters: compared by value, guarded only where they decide something.
@@ -49,6 +50,9 @@ const NUMPY: &[(&str, &[&str])] =
 /// Types that C code may look through.
 const CONTAINERS: &[(&str, &[&str])] =
     &[("builtins", &["list", "tuple", "dict", "set", "frozenset"]), ("collections", &["OrderedDict", "defaultdict"])];
+
+/// Those, and others, that may be changed.
+const CHANGEABLE: &[(&str, &[&str])] = &[("builtins", &["list", "dict", "set"]), ("collections", &["OrderedDict", "defaultdict", "deque"])];
 
 /// Torch's own namespaces that look an operator up when it is first asked for, and keep it.
 const LAZY: &[(&str, &[&str])] = &[("torch._ops", &["_Ops", "_OpNamespace", "OpOverloadPacket"])];
@@ -109,6 +113,7 @@ impl Torch {
             primitives: addresses(py, PRIMITIVES)?,
             numpy: if py.import("numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
             containers: addresses(py, CONTAINERS)?,
+            changeable: addresses(py, CHANGEABLE)?,
         })
     }
 
@@ -161,6 +166,11 @@ impl Torch {
     /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.
     pub fn is_container(&self, value: &Bound<'_, PyAny>) -> bool {
         self.containers.contains(&(value.get_type_ptr() as usize))
+    }
+
+    /// Whether changes to a value can be noted: exactly a list, dict, set, deque, or one of the dicts of `collections`.
+    pub fn is_changeable_container(&self, value: &Bound<'_, PyAny>) -> bool {
+        self.changeable.contains(&(value.get_type_ptr() as usize))
     }
 
     /// Whether a value is exactly a `weakref.ref`.

@@ -16,7 +16,7 @@ use crate::{
     graph_break::{GraphBreak, reason},
     identity::is_named,
     outputs::Outputs,
-    state::{Capture, Halt, Outcome, Tracked, Written, type_name},
+    state::{Capture, Halt, Outcome, Tracked, Written, WrittenKind, type_name},
 };
 
 /// What the frame did to an attribute of an existing object.
@@ -24,6 +24,22 @@ pub(crate) enum Overlay<'py> {
     Untouched,
     Deleted,
     Set(Tracked<'py>),
+}
+
+/// What the frame writes to.
+pub(crate) struct Place<'a, 'py> {
+    pub kind: WrittenKind,
+    /// The object, the cell, or the dict of globals.
+    pub owner: &'a Bound<'py, PyAny>,
+    /// Where that is reached.
+    pub source: SourceId,
+    /// Where what is stored is reached.
+    pub stored: SourceId,
+    /// The address of what stores it.
+    pub storage: usize,
+    pub name: String,
+    /// What is stored now.
+    pub now: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> Capture<'py> {
@@ -82,7 +98,17 @@ impl<'py> Capture<'py> {
     }
 
     fn refuse_write<T>(&self, owner: SourceId, key: &str, why: &str) -> Outcome<T> {
-        self.break_graph(reason::SIDE_EFFECT, format!("writes {}.{key}{why}", self.guards.expression(owner)))
+        self.refuse_place(self.guards.attr(owner, key), why)
+    }
+
+    /// Ends the capture at a look at an attribute that the frame has deleted.
+    pub(crate) fn refuse_deleted<T>(&self, owner: SourceId, key: &str) -> Outcome<T> {
+        self.break_graph(reason::SIDE_EFFECT, format!("reads {}.{key} after deleting it", self.guards.expression(owner)))
+    }
+
+    /// Ends the capture at a write to what is stored there.
+    pub(crate) fn refuse_place<T>(&self, stored: SourceId, why: &str) -> Outcome<T> {
+        self.break_graph(reason::SIDE_EFFECT, format!("writes {}{why}", self.guards.expression(stored)))
     }
 
     /// Notes a write to what an object stores: in a slot, or in its dict.
@@ -99,11 +125,11 @@ impl<'py> Capture<'py> {
         if !slot && dict.is_none() {
             return self.refuse_write(source, &key, "");
         }
+        if dict.as_ref().is_some_and(|dict| self.is_changed(dict)) {
+            return self.refuse_write(source, &key, ", whose dict was changed");
+        }
         if dict.as_ref().is_some_and(|dict| self.existing.snapshots.borrow().contains(&(dict.as_ptr() as usize))) {
             return self.refuse_write(source, &key, " after looking at all that it holds");
-        }
-        if self.writes.is_closed() {
-            return self.refuse_write(source, &key, " after what backward runs later, a torch.autograd.Function or a checkpoint");
         }
         let now = match &dict {
             Some(dict) if !slot => dict.get_item(name)?,
@@ -119,25 +145,35 @@ impl<'py> Capture<'py> {
                 return self.returned(raised).map(|_| ());
             }
             (Overlay::Untouched, None) => self.guards.present(stored),
-            // It is there already.
-            (Overlay::Untouched, Some(value))
-                if value.source.is_none()
-                    && self.torch.is_primitive(&value.object)
-                    && now.as_ref().is_some_and(|now| now.is(&value.object))
-                    && self.guarded(self.guards.equals(stored, &value.object))? =>
-            {
-                return Ok(());
-            }
             _ => {}
+        }
+        let storage = dict.filter(|_| !slot).map_or_else(|| owner.as_ptr() as usize, |dict| dict.as_ptr() as usize);
+        self.note(Place { kind: WrittenKind::Attribute, owner, source, stored, storage, name: key, now }, value)
+    }
+
+    /// Notes a write.
+    pub(crate) fn note(&self, place: Place<'_, 'py>, value: Option<&Tracked<'py>>) -> Outcome<()> {
+        let Place { kind, owner, source, stored, storage, name, now } = place;
+        if self.writes.is_closed() {
+            return self.refuse_place(stored, " after what backward runs later, a torch.autograd.Function or a checkpoint");
+        }
+        if let (Overlay::Untouched, Some(value)) = (self.written_at(storage, &name), value)
+            && value.source.is_none()
+            && self.torch.is_primitive(&value.object)
+            && now.as_ref().is_some_and(|now| now.is(&value.object))
+            && self.guarded(self.guards.equals(stored, &value.object))?
+        {
+            // It is there already.
+            return Ok(());
         }
         if let Some(now) = now
             && self.is_watched(&now)?
         {
-            return self.refuse_write(source, &key, ", of which somebody notices when it is gone");
+            return self.refuse_place(stored, ", of which somebody notices when it is gone");
         }
         let value = value.map(|value| (value.object.clone().unbind(), value.source));
-        let storage = dict.filter(|_| !slot).map_or_else(|| owner.as_ptr() as usize, |dict| dict.as_ptr() as usize);
-        self.writes.push(Written { owner: owner.clone().unbind(), storage, source, name: key, value, location: self.location() });
+        let (owner, location) = (owner.clone().unbind(), self.location());
+        self.writes.push(Written { kind, owner, storage, source, stored, name, key: None, value, location });
         Ok(())
     }
 
@@ -152,7 +188,7 @@ impl<'py> Capture<'py> {
 
     /// Whether the death of an object may be noticed, which would come later than in plain Python: by a finalizer or a weak reference.
     /// Torch itself refers to tensors.
-    fn is_watched(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
+    pub(crate) fn is_watched(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
         if self.torch.is_primitive(object) || self.torch.is_tensor(object) {
             return Ok(false);
         }
@@ -165,8 +201,11 @@ impl<'py> Capture<'py> {
 
     /// Whether attributes of an existing object are stored in its dict, and looked up there: what reads them consults what was written.
     fn stores_plainly(&self, owner: &Bound<'py, PyAny>) -> Outcome<bool> {
-        if owner.is_instance_of::<PyModule>() || owner.is_instance_of::<PyType>() || owner.is_instance_of::<PyFunction>() {
+        if owner.is_instance_of::<PyType>() || owner.is_instance_of::<PyFunction>() {
             return Ok(false);
+        }
+        if owner.is_instance_of::<PyModule>() {
+            return Ok(self.is_writable_module(owner));
         }
         let generic = self.py.get_type::<PyAny>();
         for slot in ["__getattribute__", "__setattr__", "__delattr__"] {
@@ -208,9 +247,13 @@ impl<'py> Capture<'py> {
             return Overlay::Untouched;
         }
         let dict = instance_dict(owner).map(|dict| dict.as_ptr() as usize);
-        let places = dict.into_iter().chain([owner.as_ptr() as usize]);
-        let found = places.into_iter().find_map(|storage| self.writes.find(storage, key, |entry| entry.tracked(self.py)));
-        let Some(value) = found else { return Overlay::Untouched };
+        let mut places = dict.into_iter().chain([owner.as_ptr() as usize]).map(|storage| self.written_at(storage, key));
+        places.find(|overlay| !matches!(overlay, Overlay::Untouched)).unwrap_or(Overlay::Untouched)
+    }
+
+    /// What the frame has written to what is stored at an address under a name, if it has.
+    pub(crate) fn written_at(&self, storage: usize, key: &str) -> Overlay<'py> {
+        let Some(value) = self.writes.find(storage, key, |entry| entry.tracked(self.py)) else { return Overlay::Untouched };
         // It may be something of the frame's own, which can change.
         self.layers.note_unrepeatable();
         value.map_or(Overlay::Deleted, Overlay::Set)
@@ -221,9 +264,14 @@ impl<'py> Capture<'py> {
         let writes = self.writes.all(self.py);
         let mut steps = Vec::with_capacity(writes.len() + 1);
         for written in &writes {
-            let stored = self.guards.attr(written.source, &written.name);
-            let same = |other: &&Written| other.owner.is(&written.owner) && other.name == written.name;
-            if written.value.as_ref().is_some_and(|(_, source)| *source == Some(stored)) && writes.iter().filter(same).count() == 1 {
+            let stored = written.stored;
+            // Other items of a container may come in between.
+            let same = |other: &&Written| other.storage == written.storage && (other.name == written.name || other.key.is_some());
+            let is_place = written.kind != WrittenKind::Call || written.key.is_some();
+            if is_place
+                && written.value.as_ref().is_some_and(|(_, source)| *source == Some(stored))
+                && writes.iter().filter(same).count() == 1
+            {
                 // Set back to what it was, whatever that is.
                 continue;
             }
@@ -236,14 +284,18 @@ impl<'py> Capture<'py> {
                 return Err(at(Halt::Break(GraphBreak { reason: reason::SIDE_EFFECT, message, location: Vec::new() }), &written.location));
             }
             self.guards.written(written.source);
+            if matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
+                steps.extend(self.change_steps(written, outputs).map_err(|halt| at(halt, &written.location))?);
+                continue;
+            }
             let owner = Recipe::Input(self.guards.collect(written.source));
             let name = PyString::intern(self.py, &written.name).unbind();
-            steps.push(match written.tracked(self.py) {
-                Some(value) => {
-                    let value = self.recipe(&value, outputs).map_err(|halt| at(halt, &written.location))?;
-                    AfterGraph::StoreAttribute { owner, name, value }
-                }
-                None => AfterGraph::DeleteAttribute { owner, name },
+            let value = written.tracked(self.py).map(|value| self.recipe(&value, outputs)).transpose();
+            steps.push(match (written.kind, value.map_err(|halt| at(halt, &written.location))?) {
+                (WrittenKind::Global, Some(value)) => AfterGraph::StoreGlobal { globals: owner, name, value },
+                (WrittenKind::Global, None) => AfterGraph::DeleteGlobal { globals: owner, name },
+                (_, Some(value)) => AfterGraph::StoreAttribute { owner, name, value },
+                (_, None) => AfterGraph::DeleteAttribute { owner, name },
             });
         }
         self.tell_written_apart(&writes)?;
@@ -254,12 +306,22 @@ impl<'py> Capture<'py> {
     fn tell_written_apart(&self, writes: &[Written]) -> Outcome<()> {
         let is_module = |object: &Bound<'py, PyAny>| self.torch.is_module(object);
         for written in writes {
+            if matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
+                self.tell_containers_apart(written);
+                continue;
+            }
+            if kind::is_cell(written.owner.bind(self.py)) {
+                self.tell_cells_apart(written);
+                continue;
+            }
             let (owner, of_module) = (written.owner.bind(self.py), is_module(written.owner.bind(self.py)));
             let dict = |source: SourceId| self.guards.source(Source::GetAttr(source, "__dict__".into()));
             // Of modules there are many, and nobody shares what they store.
             let others = self.existing_where(|object, source| {
                 let alike = if of_module { object.get_type().is(owner.get_type()) } else { !is_module(object) };
-                source != written.source && alike && instance_dict(object).is_some() && !is_named(object)
+                // What globals are is guarded.
+                let may_share = written.kind == WrittenKind::Attribute && !owner.is_instance_of::<PyModule>();
+                may_share && source != written.source && alike && instance_dict(object).is_some() && !is_named(object)
             });
             let dicts = self.existing_where(|object, source| match self.guards.get(source) {
                 Source::GetAttr(_, name) if &*name == "__dict__" => false,
@@ -275,7 +337,7 @@ impl<'py> Capture<'py> {
             };
             if let Some(other) = others.iter().chain(&dicts).find(|source| shares(source)) {
                 let message = format!(" which {} shares", self.guards.expression(*other));
-                return self.refuse_write(written.source, &written.name, &message).map_err(|halt| at(halt, &written.location));
+                return self.refuse_place(written.stored, &message).map_err(|halt| at(halt, &written.location));
             }
             if others.is_empty() && dicts.is_empty() {
                 continue;

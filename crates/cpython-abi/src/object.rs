@@ -16,6 +16,17 @@ pub fn attributes_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyD
     Ok(dict.cast_into::<PyDict>()?)
 }
 
+/// `object.__setattr__(object, name, value)`, or `object.__delattr__(object, name)` without a value. Borrows all.
+///
+/// # Errors
+/// What Python raised.
+pub fn set_generic_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let value = value.map_or(std::ptr::null_mut(), Bound::as_ptr);
+    // SAFETY: all are alive, or the value is NULL; nothing is stolen.
+    let failed = unsafe { ffi::PyObject_GenericSetAttr(object.as_ptr(), name.as_ptr(), value) } != 0;
+    if failed { Err(PyErr::fetch(object.py())) } else { Ok(()) }
+}
+
 /// `format(value, spec)`; no spec is the empty one. Borrows both; returns a new reference.
 pub fn format<'py>(value: &Bound<'py, PyAny>, spec: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let spec = spec.map_or(std::ptr::null_mut(), Bound::as_ptr);

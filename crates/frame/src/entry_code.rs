@@ -40,6 +40,8 @@ pub enum Named {
     Held(usize),
     /// One of Python's own, whose name the function uses for something else.
     Builtin(&'static str),
+    /// The globals of the function itself, in which it sets names.
+    Globals,
 }
 
 /// An entry's code, and the names that it needs.
@@ -51,11 +53,11 @@ pub struct EntryCode {
 }
 
 impl EntryCode {
-    /// Puts what the names stand for into a dict of globals.
+    /// Puts what the names stand for into a dict of globals. `own` are the globals of the function that was compiled.
     ///
     /// # Errors
     /// When something is gone.
-    pub fn install(&self, globals: &Bound<'_, PyDict>, entry: &Entry) -> PyResult<()> {
+    pub fn install(&self, globals: &Bound<'_, PyDict>, own: &Bound<'_, PyDict>, entry: &Entry) -> PyResult<()> {
         let py = globals.py();
         for (name, named) in &self.names {
             let object = match (named, &entry.run) {
@@ -63,6 +65,7 @@ impl EntryCode {
                 (Named::Graph, Run::Plain(_)) => return Err(gone()),
                 (Named::Object(object), _) => object.bind(py).clone(),
                 (Named::Held(place), _) => reach::held(py, &entry.guards, *place).ok_or_else(gone)?,
+                (Named::Globals, _) => own.clone().into_any(),
                 (Named::Builtin(name), _) => py.import("builtins")?.getattr(*name)?,
             };
             globals.set_item(name, object)?;
@@ -194,6 +197,14 @@ impl<'py> Scribe<'_, 'py> {
         }
     }
 
+    /// The globals of the function.
+    fn own_globals(&mut self) -> PyResult<Expr> {
+        match self.names.iter().find(|(_, named)| matches!(named, Named::Globals)) {
+            Some((known, _)) => Ok(Expr::Global(known.clone())),
+            None => self.name("__globals", Named::Globals),
+        }
+    }
+
     /// This very object, or a literal that is the same.
     fn object(&mut self, object: &Bound<'py, PyAny>) -> PyResult<Expr> {
         if let Some(value) = literal(object)? {
@@ -205,7 +216,7 @@ impl<'py> Scribe<'_, 'py> {
         }
         if let Ok(class) = object.cast::<PyType>() {
             let home = self.py.import("builtins")?;
-            for name in ["object", "dict", "list", "tuple"] {
+            for name in ["object", "dict", "list", "set", "tuple"] {
                 if home.getattr(name)?.is(class) {
                     return self.builtin(name);
                 }
@@ -228,7 +239,13 @@ impl<'py> Scribe<'_, 'py> {
         steps.iter().flat_map(AfterGraph::recipes).for_each(|recipe| inputs_of(recipe, &mut places));
         for place in places {
             let reached = self.input(place)?;
-            if matches!(reached, Expr::Local(_) | Expr::Global(_)) || self.before.contains_key(&place) {
+            let stays = match &reached {
+                Expr::Local(_) => true,
+                // The function's own are among what may be written.
+                Expr::Global(name) => self.names.iter().any(|(known, _)| known == name),
+                _ => false,
+            };
+            if stays || self.before.contains_key(&place) {
                 continue;
             }
             let name = self.local("before")?;
@@ -252,10 +269,33 @@ impl<'py> Scribe<'_, 'py> {
                     let delete = self.builtin("object")?.attr("__delattr__").call(given);
                     self.body.push(Statement::Do(delete));
                 }
+                AfterGraph::StoreGlobal { globals, name, value } => {
+                    let value = self.value(value)?;
+                    let (base, key) = (self.value(globals)?, self.object(name.bind(self.py).as_any())?);
+                    self.body.push(Statement::SetItem { base, key, value });
+                }
+                AfterGraph::DeleteGlobal { globals, name } => {
+                    let given = vec![self.value(globals)?, self.object(name.bind(self.py).as_any())?];
+                    let delete = self.builtin("dict")?.attr("__delitem__").call(given);
+                    self.body.push(Statement::Do(delete));
+                }
+                AfterGraph::Call { function, given } => {
+                    let given = self.values(given)?;
+                    let call = self.method(function)?.call(given);
+                    self.body.push(Statement::Do(call));
+                }
                 AfterGraph::Return(recipe) => return self.value(recipe),
             }
         }
         Err(unwritable("an entry without a result"))
+    }
+
+    /// A method of a class: `list.append`.
+    fn method(&mut self, recipe: &Recipe) -> PyResult<Expr> {
+        let Recipe::Constant(method) = recipe else { return self.value(recipe) };
+        let method = method.bind(self.py);
+        let name: String = method.getattr("__name__")?.extract()?;
+        Ok(self.object(&method.getattr("__objclass__")?)?.attr(&name))
     }
 
     /// A value of the result; what needs statements of its own has them put before.

@@ -3,7 +3,12 @@
 //! All steps draw from one [`Supply`]: an object that one of them makes is the same object for the others. The last step gives what
 //! the call returns.
 
-use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyString};
+use dynamlir_cpython_abi::object::set_generic_attribute;
+use pyo3::{
+    exceptions::PyRuntimeError,
+    prelude::*,
+    types::{PyDict, PyString, PyTuple},
+};
 
 use crate::{
     graph::Objects,
@@ -29,6 +34,29 @@ pub enum AfterGraph {
         /// The name.
         name: Py<PyString>,
     },
+    /// Puts a value under a name into a dict of globals, as `global name; name = value` does.
+    StoreGlobal {
+        /// The dict.
+        globals: Recipe,
+        /// The name.
+        name: Py<PyString>,
+        /// What is stored.
+        value: Recipe,
+    },
+    /// Takes a name out of a dict of globals.
+    DeleteGlobal {
+        /// The dict.
+        globals: Recipe,
+        /// The name.
+        name: Py<PyString>,
+    },
+    /// Calls a method of a builtin container, which takes no code of the user's to do what it does.
+    Call {
+        /// The method of the class.
+        function: Recipe,
+        /// The container, and what the method is given.
+        given: Vec<Recipe>,
+    },
     /// Makes what the call returns, and ends it.
     Return(Recipe),
 }
@@ -36,11 +64,12 @@ pub enum AfterGraph {
 impl AfterGraph {
     /// What it makes, in order.
     pub fn recipes(&self) -> impl Iterator<Item = &Recipe> {
-        let (first, second) = match self {
-            Self::StoreAttribute { owner, value, .. } => (owner, Some(value)),
-            Self::DeleteAttribute { owner: recipe, .. } | Self::Return(recipe) => (recipe, None),
+        let parts: Vec<_> = match self {
+            Self::StoreAttribute { owner, value, .. } | Self::StoreGlobal { globals: owner, value, .. } => vec![owner, value],
+            Self::DeleteAttribute { owner: recipe, .. } | Self::DeleteGlobal { globals: recipe, .. } | Self::Return(recipe) => vec![recipe],
+            Self::Call { function, given } => std::iter::once(function).chain(given).collect(),
         };
-        std::iter::once(first).chain(second)
+        parts.into_iter()
     }
 }
 
@@ -89,11 +118,17 @@ impl Epilogue {
             match step {
                 AfterGraph::StoreAttribute { owner, name, value } => {
                     let (owner, value) = (owner.make(py, supply)?, value.make(py, supply)?);
-                    py.get_type::<PyAny>().call_method1(pyo3::intern!(py, "__setattr__"), (owner, name, value))?;
+                    set_generic_attribute(&owner, name.bind(py), Some(&value))?;
                 }
-                AfterGraph::DeleteAttribute { owner, name } => {
-                    let owner = owner.make(py, supply)?;
-                    py.get_type::<PyAny>().call_method1(pyo3::intern!(py, "__delattr__"), (owner, name))?;
+                AfterGraph::DeleteAttribute { owner, name } => set_generic_attribute(&owner.make(py, supply)?, name.bind(py), None)?,
+                AfterGraph::StoreGlobal { globals, name, value } => {
+                    let (globals, value) = (globals.make(py, supply)?, value.make(py, supply)?);
+                    globals.cast::<PyDict>()?.set_item(name, value)?;
+                }
+                AfterGraph::DeleteGlobal { globals, name } => globals.make(py, supply)?.cast::<PyDict>()?.del_item(name)?,
+                AfterGraph::Call { function, given } => {
+                    let given = given.iter().map(|part| part.make(py, supply)).collect::<PyResult<Vec<_>>>()?;
+                    function.make(py, supply)?.call1(PyTuple::new(py, given)?)?;
                 }
                 AfterGraph::Return(recipe) => return recipe.make(py, supply),
             }
@@ -105,7 +140,6 @@ impl Epilogue {
 #[cfg(test)]
 mod tests {
     use dynamlir_cpython_abi::number::BinaryOp;
-    use pyo3::types::{PyDict, PyTuple};
 
     use super::*;
 
@@ -147,6 +181,29 @@ mod tests {
                 owner.getattr("__dict__")?.call_method0("keys")?.try_iter()?.map(|key| key?.extract()).collect::<PyResult<_>>()?;
             assert_eq!(order, ["made", "kept", "last"]);
             assert_eq!(owner.getattr("last")?.extract::<i32>()?, 2);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn globals_and_containers_are_changed() -> PyResult<()> {
+        Python::initialize();
+        Python::attach(|py| {
+            let (globals, list) = (PyDict::new(py), py.eval(c"[0]", None, None)?);
+            globals.set_item("gone", 1)?;
+            let name = |text: &str| PyString::new(py, text).unbind();
+            let append = || Recipe::Constant(list.get_type().getattr("append").map_or_else(|_| py.None(), Bound::unbind));
+            let epilogue = Epilogue::new(vec![
+                AfterGraph::StoreGlobal { globals: Recipe::Input(0), name: name("made"), value: Recipe::Input(1) },
+                AfterGraph::DeleteGlobal { globals: Recipe::Input(0), name: name("gone") },
+                AfterGraph::Call { function: append(), given: vec![Recipe::Input(1), Recipe::Output(0)] },
+                AfterGraph::Call { function: append(), given: vec![Recipe::Input(1), Recipe::Input(1)] },
+                AfterGraph::Return(Recipe::Input(1)),
+            ]);
+            let (inputs, outputs) = ([Some(globals.clone().into_any()), Some(list.clone())], [py.Ellipsis().into_bound(py)]);
+            let returned = epilogue.take(py, &mut Supply { inputs: &inputs, outputs: &outputs, kept: Vec::new() })?;
+            assert!(returned.is(&list) && list.len()? == 3 && list.get_item(1)?.is(&outputs[0]) && list.get_item(2)?.is(&list));
+            assert!(globals.get_item("made")?.is_some_and(|made| made.is(&list)) && !globals.contains("gone")?);
             Ok(())
         })
     }

@@ -350,7 +350,9 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Steps to a child and checks it.
     fn descend(&mut self, child: usize, from: &Spot<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
         let description = self.node(child);
-        if recorder.records() && description.parent.is_some_and(|parent| self.node(parent).changes) {
+        // The class of what is written to stays what it is.
+        let may_change = !matches!(description.step, Step::Type) && description.parent.is_some_and(|parent| self.node(parent).changes);
+        if recorder.records() && may_change {
             recorder.expose(from);
             leaves.push(Leaf::Subtree(child));
             let from = Spot::unproven(from.object().clone());

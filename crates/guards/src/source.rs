@@ -68,6 +68,8 @@ pub enum Source {
     Global(Name),
     /// A builtin of the frame's function. The name must not be a global: guard [`Source::Global`] as absent, too.
     Builtin(Name),
+    /// The frame's function itself, for those who write to what it reaches. Prints as `F`.
+    Function,
     /// What a free variable of the frame's function holds; `index` counts `co_freevars`.
     Free {
         /// Position in the function's closure.
@@ -127,10 +129,14 @@ pub enum Source {
         /// The variable's name.
         name: Name,
     },
+    /// A cell of a function's closure itself, by its position.
+    ClosureCell(SourceId, u32),
     /// What a cell object holds.
     Cell(SourceId),
     /// `base.__code__` of a function.
     Code(SourceId),
+    /// `base.__globals__` of a function, as a whole.
+    Globals(SourceId),
     /// A global of a function other than the frame's: `base.__globals__[name]`.
     GlobalOf(SourceId, Name),
     /// A builtin of a function other than the frame's.
@@ -172,8 +178,10 @@ macro_rules! step {
             | Source::Remembers($base, _)
             | Source::Remembered($base, _)
             | Source::Closure { base: $base, .. }
+            | Source::ClosureCell($base, _)
             | Source::Cell($base)
             | Source::Code($base)
+            | Source::Globals($base)
             | Source::GlobalOf($base, _)
             | Source::BuiltinOf($base, _)
             | Source::MethodFunction($base)
@@ -190,8 +198,8 @@ impl Source {
     #[must_use]
     pub fn base(&self) -> Option<SourceId> {
         match self {
-            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } | Self::Computed(_) => None,
             step!(base) => Some(*base),
+            _ => None,
         }
     }
 }
@@ -201,7 +209,7 @@ impl Source {
     pub(crate) fn moved(&self, numbers: &HashMap<SourceId, SourceId>) -> Self {
         let mut moved = self.clone();
         match &mut moved {
-            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Free { .. } | Self::Held { .. } => {}
+            Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Function | Self::Free { .. } | Self::Held { .. } => {}
             Self::Computed(computed) => {
                 let computed = Arc::make_mut(computed);
                 for operand in [&mut computed.left, &mut computed.right] {
@@ -278,6 +286,7 @@ impl Sources {
             Source::Local { name, .. } => format!("L['{name}']"),
             Source::Global(name) => format!("G['{name}']"),
             Source::Builtin(name) => format!("B['{name}']"),
+            Source::Function => "F".to_owned(),
             Source::Free { name, .. } => format!("C['{name}']"),
             Source::Held { name, .. } => name.to_string(),
             Source::TypeAttr(b, name) => format!("___lookup({}, '{name}')", base(b)),
@@ -295,8 +304,10 @@ impl Sources {
             Source::Remembers(b, given) => format!("___remembers({}, {given})", base(b)),
             Source::Remembered(b, given) => format!("___remembered({}, {given})", base(b)),
             Source::Closure { base: b, index, .. } => format!("{}.__closure__[{index}].cell_contents", base(b)),
+            Source::ClosureCell(b, index) => format!("{}.__closure__[{index}]", base(b)),
             Source::Cell(b) => format!("{}.cell_contents", base(b)),
             Source::Code(b) => format!("{}.__code__", base(b)),
+            Source::Globals(b) => format!("{}.__globals__", base(b)),
             Source::GlobalOf(b, name) => format!("{}.__globals__['{name}']", base(b)),
             Source::BuiltinOf(b, name) => format!("{}.__builtins__['{name}']", base(b)),
             Source::MethodFunction(b) => format!("{}.__func__", base(b)),

@@ -330,6 +330,8 @@ impl<'a> Builder<'a, '_> {
                 self.tree.locals.push((slot, node));
                 node
             }
+            Source::Function => FUNCTION,
+            Source::Globals(_) => self.child(base, Key::Only("globals"), || Step::Globals),
             Source::Global(name) | Source::GlobalOf(_, name) => {
                 let globals = self.child(base, Key::Only("globals"), || Step::Globals);
                 self.named(globals, name)
@@ -342,6 +344,10 @@ impl<'a> Builder<'a, '_> {
                 let closure = self.child(base, Key::Only("closure"), || Step::Closure);
                 let cell = self.index(closure, *index);
                 self.child(cell, Key::Only("cell"), || Step::Cell)
+            }
+            Source::ClosureCell(_, index) => {
+                let closure = self.child(base, Key::Only("closure"), || Step::Closure);
+                self.index(closure, *index)
             }
             Source::Held { id, .. } => {
                 let pin = self.pins.pin(state.held[id.0 as usize].bind(py))?;

@@ -10,7 +10,7 @@ use dynamlir_capture::{
     graph_break::GraphBreak,
 };
 use dynamlir_cpython_abi::collector;
-use dynamlir_graph::{Argument, Kind};
+use dynamlir_graph::{Argument, Kind, Line};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySlice, PyTuple},
@@ -142,6 +142,12 @@ impl CapturedFrame {
     #[getter]
     fn sources(&self) -> Vec<String> {
         self.0.sources.clone()
+    }
+
+    /// What the call does to what existed once the graph has run: statements, each with the lines that ask for it, innermost first.
+    #[getter]
+    fn effects(&self) -> Vec<(String, Vec<Line>)> {
+        self.0.effects.clone()
     }
 
     /// The session, with the finished recording.

@@ -116,9 +116,10 @@ impl CacheEntry {
     fn globals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let guards = self.guards.get();
         let function = of(guards.owner.bind(py))?.function().bind(py);
-        let globals = function.getattr("__globals__")?.cast_into::<PyDict>()?.copy()?;
+        let own = function.getattr("__globals__")?.cast_into::<PyDict>()?;
+        let globals = own.copy()?;
         if let Some((written, _)) = written(&guards.entry, function)? {
-            written.install(&globals, &guards.entry)?;
+            written.install(&globals, &own, &guards.entry)?;
         }
         Ok(globals)
     }

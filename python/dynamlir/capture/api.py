@@ -131,6 +131,9 @@ class Compiler:
         if (log := logs.logger("bytecode")).isEnabledFor(logging.DEBUG):
             log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
             log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
+        if (log := logs.logger("side_effects")).isEnabledFor(logging.INFO):
+            for statement, traceback in frame.effects:
+                log.info("%s: %s%s", self.name, statement, places.described(tuple(traceback)))
         if (log := logs.logger("cache")).isEnabledFor(logging.INFO):
             log.info("%s: a new entry, with %d guards", self.name, len(frame.code_parts))
             log.debug("%s", "\n".join(frame.code_parts))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch.fx
 
-from .. import native, progress, reasons, report
+from .. import native, places, progress, reasons, report
 from ..options import resolve as resolve_options
 from . import sharing
 from .api import entry_point, forward_of
@@ -32,6 +32,8 @@ class Explanation:
     capture_seconds: float
     tables: tuple[str, ...] = ()
     """Each graph as a table: opcode, name, target, args, kwargs."""
+    effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
+    """What the call does to what existed before it, once its graph has run: (statement, traceback)."""
     _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -88,6 +90,8 @@ class Explanation:
         for reason, traceback in self.break_reasons:
             lines.append(f"break: {reason}")
             lines += [f"  {file}:{line} in {function}" for file, line, function in traceback]
+        for statement, traceback in self.effects:
+            lines.append(f"after the graph: {statement}{places.described(traceback)}")
         if self.eager_ops is None:
             lines.append("operations outside of graphs: not known, since only a run of the call would tell")
         return "\n".join(lines)
@@ -123,6 +127,7 @@ def explain(model: Any) -> Callable[..., Explanation]:
                 return report.CompileReport(graph=captured.name, eager=event)
 
         guards = tuple(frame.code_parts)
-        return Explanation((captured.module,), (), guards, tuple(lines), seconds, (frame.table,), compile_it)
+        effects = tuple((statement, tuple(traceback)) for statement, traceback in frame.effects)
+        return Explanation((captured.module,), (), guards, tuple(lines), seconds, (frame.table,), effects, compile_it)
 
     return run

@@ -22,6 +22,8 @@ pub struct Existing {
     pub(crate) snapshots: RefCell<Journal<usize, Py<PyAny>>>,
     /// The other way round: the container that a copy stands for, by the address of the copy, and where it was reached.
     pub(crate) originals: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// Copies that stand for containers which the frame has changed, by address of the original.
+    pub(crate) changed: RefCell<Journal<usize, Py<PyAny>>>,
     /// Those whose contents are guarded, by address; whether they hold tensors.
     pub(crate) looked_into: RefCell<Journal<usize, bool>>,
     /// Where the class of existing objects is reached, by its address: through the first of them, whose
@@ -31,6 +33,8 @@ pub struct Existing {
     pub(crate) specials: RefCell<Set<(usize, usize)>>,
     /// Those that C code has compared with others by identity.
     compared: RefCell<Set<SourceId>>,
+    /// The addresses of cells of existing functions, which keep them alive, by where their contents are reached.
+    pub(crate) cells: RefCell<Journal<SourceId, usize>>,
 }
 
 /// How far [`Existing`] is.
@@ -39,10 +43,12 @@ pub(super) struct ExistingMark {
     known: Mark,
     snapshots: Mark,
     originals: Mark,
+    changed: Mark,
     looked_into: Mark,
     classes: Mark,
     specials: Mark,
     compared: Mark,
+    cells: Mark,
 }
 
 impl Existing {
@@ -51,10 +57,12 @@ impl Existing {
             known: self.known.borrow().mark(),
             snapshots: self.snapshots.borrow().mark(),
             originals: self.originals.borrow().mark(),
+            changed: self.changed.borrow().mark(),
             looked_into: self.looked_into.borrow().mark(),
             classes: self.classes.borrow().mark(),
             specials: self.specials.borrow().mark(),
             compared: self.compared.borrow().mark(),
+            cells: self.cells.borrow().mark(),
         }
     }
 
@@ -62,11 +70,13 @@ impl Existing {
         let known = self.known.borrow_mut().roll_back(to.known);
         let snapshots = self.snapshots.borrow_mut().roll_back(to.snapshots);
         let originals = self.originals.borrow_mut().roll_back(to.originals);
+        let changed = self.changed.borrow_mut().roll_back(to.changed);
         let _ = self.looked_into.borrow_mut().roll_back(to.looked_into);
         let _ = self.classes.borrow_mut().roll_back(to.classes);
         let _ = self.specials.borrow_mut().roll_back(to.specials);
         let _ = self.compared.borrow_mut().roll_back(to.compared);
-        drop((known, snapshots, originals));
+        let _ = self.cells.borrow_mut().roll_back(to.cells);
+        drop((known, snapshots, originals, changed));
     }
 
     /// Says that C code has compared an object with others by identity.

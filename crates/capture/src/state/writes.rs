@@ -1,4 +1,5 @@
-//! Attributes of existing objects that the frame has set or deleted. The objects themselves are not touched.
+//! What the frame has done to what existed: attributes of objects, global names and variables of enclosing functions that it has set or
+//! deleted, and containers that it has changed. Nothing of it is touched.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,20 +9,48 @@ use pyo3::prelude::*;
 
 use super::Tracked;
 
-/// A write to an attribute of an existing object.
+/// How something is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As an attribute of an object, or as what a cell contains.
+    Attribute,
+    /// Under a name in the globals of functions.
+    Global,
+    /// By a method of a container, which is called with what was given.
+    Call,
+    /// All that a container holds, which its copy has.
+    Contents,
+}
+
+impl Kind {
+    /// Whether something is stored under a name.
+    fn is_named(self) -> bool {
+        matches!(self, Self::Attribute | Self::Global)
+    }
+}
+
+/// A write to what existed.
 pub(crate) struct Written {
+    pub kind: Kind,
+    /// The object, the cell, the dict of globals, or the container.
     pub owner: Py<PyAny>,
-    /// The address of what stores it: the owner's dict, which objects may share, or the owner, of a slot.
+    /// The address of what stores it: the owner's dict, which objects may share, or else the owner.
     pub storage: usize,
+    /// Where the owner is reached.
     pub source: SourceId,
+    /// Where what is stored is reached.
+    pub stored: SourceId,
+    /// The name; of a container the method.
     pub name: String,
-    /// What was set, and where it came from; None where the attribute was deleted.
+    /// What was set, and where it came from; None where it was deleted. The last argument of a method.
     pub value: Option<(Py<PyAny>, Option<SourceId>)>,
+    /// What the method of a container is given before that.
+    pub key: Option<Py<PyAny>>,
     /// The Python lines of the write.
     pub location: Vec<Line>,
 }
 
-/// What was written, in the order of the program. An attribute that is set again keeps its place, as in a dict.
+/// What was written, in the order of the program. What is set again keeps its place, as in a dict.
 #[derive(Default)]
 pub struct Writes {
     list: RefCell<Vec<Written>>,
@@ -33,9 +62,10 @@ pub struct Writes {
 pub(crate) type WritesNow = Vec<(usize, String, usize)>;
 
 impl Writes {
-    /// Looks at the latest write to an attribute that is stored at this address, if there was one.
+    /// Looks at the latest write to what is stored at this address under a name, if there was one.
     pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
-        self.list.borrow().iter().rev().find(|entry| entry.storage == storage && entry.name == name).map(look)
+        let list = self.list.borrow();
+        list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(look)
     }
 
     /// Whether nothing was written.
@@ -53,15 +83,49 @@ impl Writes {
         self.closed.get()
     }
 
-    /// Looks at the first that this is true of.
+    /// Looks at the first of what is stored under a name that this is true of.
     pub(crate) fn find_map<R>(&self, look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
-        self.list.borrow().iter().find_map(look)
+        self.list.borrow().iter().filter(|entry| entry.kind.is_named()).find_map(look)
+    }
+
+    /// What was done to the container at this address.
+    pub(crate) fn changes(&self, py: Python<'_>, container: usize) -> Vec<Written> {
+        let list = self.list.borrow();
+        list.iter().filter(|entry| !entry.kind.is_named() && entry.storage == container).map(|entry| entry.clone_ref(py)).collect()
+    }
+
+    /// Whether any container was changed.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.list.borrow().iter().any(|entry| !entry.kind.is_named())
+    }
+
+    /// Whether anything was done to the container at this address.
+    pub(crate) fn has_changed(&self, container: usize) -> bool {
+        self.list.borrow().iter().any(|entry| !entry.kind.is_named() && entry.storage == container)
+    }
+
+    /// Has what a container holds in the end stand for what was done to it.
+    pub(crate) fn settle_contents(&self, contents: Written) {
+        let mut list = self.list.borrow_mut();
+        let at = list.iter().position(|entry| !entry.kind.is_named() && entry.storage == contents.storage).unwrap_or(list.len());
+        let (mut kept, mut dropped) = (Vec::with_capacity(list.len() + 1), Vec::new());
+        let is_its = |entry: &Written| !entry.kind.is_named() && entry.storage == contents.storage;
+        for entry in list.drain(..) {
+            if is_its(&entry) { dropped.push(entry) } else { kept.push(entry) }
+        }
+        kept.insert(at, contents);
+        *list = kept;
+        // What is dropped may run Python code, which may come back here.
+        drop(list);
+        drop(dropped);
     }
 
     /// Notes a write.
     pub(crate) fn push(&self, written: Written) {
         let mut list = self.list.borrow_mut();
-        let same = |entry: &&mut Written| entry.storage == written.storage && entry.name == written.name;
+        let same = |entry: &&mut Written| {
+            entry.kind.is_named() && written.kind.is_named() && entry.storage == written.storage && entry.name == written.name
+        };
         let known = list.iter_mut().rev().find(same).filter(|entry| entry.value.is_some() && written.value.is_some());
         let Some(known) = known else {
             list.push(written);
@@ -100,10 +164,13 @@ impl Written {
 
     fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
+            kind: self.kind,
             owner: self.owner.clone_ref(py),
             storage: self.storage,
             source: self.source,
+            stored: self.stored,
             name: self.name.clone(),
+            key: self.key.as_ref().map(|key| key.clone_ref(py)),
             value: self.value.as_ref().map(|(value, source)| (value.clone_ref(py), *source)),
             location: self.location.clone(),
         }

@@ -58,6 +58,7 @@ impl<'py> Scribe<'_, 'py> {
             [(Hop::Function, _), (Hop::Attribute(table), _), (Hop::Key(name), _), rest @ ..] if table == "__builtins__" => {
                 (self.global(name)?, rest)
             }
+            [(Hop::Function, _), (Hop::Attribute(table), _)] if table == "__globals__" => (self.own_globals()?, &route[route.len()..]),
             [(Hop::Function, _), (Hop::Attribute(table), _), (Hop::Index(at), _), (Hop::Attribute(_), _), rest @ ..]
                 if table == "__closure__" =>
             {

@@ -1,0 +1,423 @@
+//! Changes to existing containers: `log.append(x)`, `cache["k"] = x`, `del table[key]`.
+//!
+//! The container itself is not touched. A change that reads nothing of it is only noted and guards nothing: the call does it once its
+//! graph has run. Where the container is read after that, or a change depends on what is there, a copy with fakes stands for it from
+//! then on, all of whose contents are guarded. C code works on the copy, and what that holds in the end is put into the container.
+
+use std::collections::HashSet;
+
+use dynamlir_frame::{AfterGraph, Recipe};
+use dynamlir_guards::{Relation, Source, SourceId};
+use pyo3::{
+    exceptions::PyKeyError,
+    prelude::*,
+    types::{PyDict, PyInt, PyList, PySet, PySlice, PyTuple},
+};
+
+use crate::{
+    calls::Keywords,
+    graph_break::reason,
+    inside::found_in,
+    outputs::Outputs,
+    state::{Capture, Outcome, Tracked, Written, WrittenKind, type_name},
+};
+
+/// What the frame has done to an item of an existing container.
+pub(crate) enum Item<'py> {
+    Set(Tracked<'py>),
+    Gone,
+    /// Whatever it has done: the copy that stands for the container knows.
+    In(Bound<'py, PyAny>),
+}
+
+/// The dicts in which modules keep what they are made of. No two modules share them.
+const OF_MODULES: &[&str] = &["_buffers", "_modules", "_non_persistent_buffers_set", "_parameters"];
+
+impl<'py> Capture<'py> {
+    /// Whether changes to an existing object can be noted.
+    pub(crate) fn can_change(&self, object: &Bound<'py, PyAny>) -> bool {
+        self.torch.is_changeable_container(object)
+    }
+
+    /// `container.method(*args, **kwargs)`, where that changes an existing container.
+    pub(crate) fn change(
+        &self,
+        container: &Bound<'py, PyAny>,
+        source: SourceId,
+        method: &str,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        if self.writes.is_closed() {
+            return self.refuse_change(source, " after what backward runs later, a torch.autograd.Function or a checkpoint");
+        }
+        let is_attributes = matches!(self.guards.get(source), Source::GetAttr(_, name) if &*name == "__dict__");
+        if is_attributes || self.written_in(container).is_some() {
+            return self.refuse_change(source, ", which holds attributes");
+        }
+        self.pin_type(container, source)?;
+        self.layers.note_unrepeatable();
+        if kwargs.is_empty()
+            && let Some(result) = self.change_unseen(container, source, method, args)?
+        {
+            return Ok(result);
+        }
+        self.change_copy(container, source, method, args, kwargs)
+    }
+
+    fn refuse_change<T>(&self, source: SourceId, why: &str) -> Outcome<T> {
+        self.break_graph(reason::SIDE_EFFECT, format!("changes {}{why}", self.guards.expression(source)))
+    }
+
+    /// A change that depends on no more of the container than one item; None for others.
+    fn change_unseen(
+        &self,
+        container: &Bound<'py, PyAny>,
+        source: SourceId,
+        method: &str,
+        args: &[Tracked<'py>],
+    ) -> Outcome<Option<Tracked<'py>>> {
+        let list = container.is_exact_instance_of::<PyList>();
+        let (dict, set) = (container.is_instance_of::<PyDict>(), container.is_exact_instance_of::<PySet>());
+        let deque = !list && !dict && !set;
+        let known = |key: &Tracked<'py>| self.torch.is_primitive(&key.object);
+        let this = Tracked { object: container.clone(), source: Some(source) };
+        let none = || Some(Tracked::new(self.py.None().into_bound(self.py)));
+        let note = |method: &str, value: Option<&Tracked<'py>>| self.note_change((container, source), source, method, None, value);
+        match (method, args) {
+            ("append", [value]) if list || deque => note(method, Some(value))?,
+            ("appendleft", [value]) if deque => note(method, Some(value))?,
+            ("add" | "discard", [value]) if set && known(value) => note(method, Some(value))?,
+            ("clear", []) => {
+                let held = if let Ok(dict) = container.cast::<PyDict>() { dict.values().into_any() } else { container.clone() };
+                for value in held.try_iter()? {
+                    self.refuse_watched(source, &value?)?;
+                }
+                note(method, None)?;
+            }
+            ("extend" | "__iadd__" | "extendleft", [values]) if (list || deque) && !values.object.is(container) => {
+                let each = if method == "extendleft" { "appendleft" } else { "append" };
+                for value in self.unpack_any(values, None)? {
+                    note(each, Some(&value))?;
+                }
+            }
+            ("update" | "__ior__", [values]) if set && !values.object.is(container) => {
+                let values = self.unpack_any(values, None)?;
+                if !values.iter().all(known) {
+                    return self.refuse_change(source, " by what is neither text nor a number");
+                }
+                for value in values {
+                    note("add", Some(&value))?;
+                }
+            }
+            ("update" | "__ior__", [values]) if dict && !values.object.is(container) && values.object.is_exact_instance_of::<PyDict>() => {
+                let keys = self.unpack_any(values, None)?;
+                if !keys.iter().all(known) {
+                    return Ok(None);
+                }
+                for key in keys {
+                    let value = self.get_item(values, &key)?;
+                    self.put(&this, source, &key, &value)?;
+                }
+            }
+            ("__setitem__", [key, value]) if dict && known(key) => self.put(&this, source, key, value)?,
+            ("__setitem__", [key, value]) if list && self.only_grows(container) && has_index(container, &key.object)? => {
+                let index: u32 = key.object.extract()?;
+                let stored = self.guards.source(Source::Index(source, index));
+                self.guards.present(stored);
+                self.refuse_watched(source, &container.get_item(index)?)?;
+                self.note_change((container, source), stored, method, Some(key), Some(value))?;
+            }
+            ("__delitem__" | "pop", [key]) | ("pop", [key, _]) if dict && known(key) => {
+                if !self.contains(&this, key)? {
+                    return match args {
+                        [_, default] => Ok(Some(default.clone())),
+                        _ => Err(PyKeyError::new_err((key.object.clone().unbind(),)).into()),
+                    };
+                }
+                let value = self.get_item(&this, key)?;
+                self.refuse_watched(source, &value.object)?;
+                self.note_change((container, source), source, "__delitem__", Some(key), None)?;
+                return Ok(if method == "pop" { Some(value) } else { none() });
+            }
+            ("setdefault", [key, default @ ..]) if dict && known(key) => {
+                if self.contains(&this, key)? {
+                    return self.get_item(&this, key).map(Some);
+                }
+                let default = default.first().cloned().or_else(none).unwrap_or_else(|| this.clone());
+                self.put(&this, source, key, &default)?;
+                return Ok(Some(default));
+            }
+            _ => return Ok(None),
+        }
+        Ok(if matches!(method, "__iadd__" | "__ior__") { Some(this) } else { none() })
+    }
+
+    /// Whether each item that a list had before the frame is where it was.
+    fn only_grows(&self, list: &Bound<'py, PyAny>) -> bool {
+        let address = list.as_ptr() as usize;
+        let keeps = |written: &Written| matches!(written.name.as_str(), "append" | "__setitem__");
+        !self.existing.changed.borrow().contains(&address) && self.writes.changes(self.py, address).iter().all(keeps)
+    }
+
+    /// `dict[key] = value`, of a key that is text or a number.
+    fn put(&self, dict: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<()> {
+        self.guard_value(key)?;
+        let stored = self.guarded(self.guards.item(source, &key.object))?;
+        if self.changed_item(&dict.object, key)?.is_none()
+            && let Some(now) = dict.object.cast::<PyDict>().map_err(PyErr::from)?.get_item(&key.object)?
+        {
+            let is_same = value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
+            if is_same && self.guarded(self.guards.equals(stored, &value.object))? {
+                // It is there already.
+                return Ok(());
+            }
+            self.refuse_watched(source, &now)?;
+        }
+        self.note_change((&dict.object, source), stored, "__setitem__", Some(key), Some(value))
+    }
+
+    fn refuse_watched(&self, container: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.is_watched(value)? { self.refuse_change(container, ", and somebody notices when what it held is gone") } else { Ok(()) }
+    }
+
+    /// Notes a change to a container. A copy that stands for it is changed now.
+    fn note_change(
+        &self,
+        (container, source): (&Bound<'py, PyAny>, SourceId),
+        stored: SourceId,
+        method: &str,
+        key: Option<&Tracked<'py>>,
+        value: Option<&Tracked<'py>>,
+    ) -> Outcome<()> {
+        if let Some(key) = key {
+            self.guard_value(key)?;
+        }
+        let written = Written {
+            kind: WrittenKind::Call,
+            owner: container.clone().unbind(),
+            storage: container.as_ptr() as usize,
+            source,
+            stored,
+            name: method.to_owned(),
+            key: key.map(|key| key.object.clone().unbind()),
+            value: value.map(|value| (value.object.clone().unbind(), value.source)),
+            location: self.location(),
+        };
+        // What iterates over it is to see the change.
+        if self.existing.snapshots.borrow().contains(&(container.as_ptr() as usize)) {
+            let copy = self.copy_to_change(container, source)?;
+            self.apply(&copy, &written)?;
+            if copy.is_exact_instance_of::<PyList>() || copy.is_instance_of::<PyDict>() {
+                self.settle(container, source);
+                return Ok(());
+            }
+        }
+        self.writes.push(written);
+        Ok(())
+    }
+
+    /// Does a change to a copy.
+    fn apply(&self, copy: &Bound<'py, PyAny>, written: &Written) -> Outcome<()> {
+        if let Some(value) = written.tracked(self.py) {
+            self.guard_value(&value)?;
+        }
+        let given = written.key.iter().chain(written.value.as_ref().map(|(value, _)| value)).map(|value| value.clone_ref(self.py));
+        let given = PyTuple::new(self.py, given.collect::<Vec<_>>())?;
+        dynamlir_interpreter::suspended(|| copy.call_method1(written.name.as_str(), given))?;
+        Ok(())
+    }
+
+    /// A change that depends on what is in the container.
+    fn change_copy(
+        &self,
+        container: &Bound<'py, PyAny>,
+        source: SourceId,
+        method: &str,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Tracked<'py>> {
+        if !container.is_exact_instance_of::<PyList>() && !container.is_instance_of::<PyDict>() {
+            return self.refuse_change(source, &format!(" by {method}, which depends on what is in it"));
+        }
+        let copy = self.copy_to_change(container, source)?;
+        for value in copy.try_iter()? {
+            self.refuse_watched(source, &value?)?;
+        }
+        let result = self.mutate(&copy.getattr(method)?, method, args, kwargs);
+        self.settle(container, source);
+        result
+    }
+
+    /// Has what the copy of a container holds in the end stand for all that was done to it.
+    fn settle(&self, container: &Bound<'py, PyAny>, source: SourceId) {
+        self.writes.settle_contents(Written {
+            kind: WrittenKind::Contents,
+            owner: container.clone().unbind(),
+            storage: container.as_ptr() as usize,
+            source,
+            stored: source,
+            name: String::new(),
+            key: None,
+            value: None,
+            location: self.location(),
+        });
+    }
+
+    /// The copy that stands for a container which the frame has changed or is about to.
+    fn copy_to_change(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        let address = container.as_ptr() as usize;
+        if let Some(known) = self.existing.changed.borrow().get(&address) {
+            return Ok(known.bind(self.py).clone());
+        }
+        if !self.torch.is_container(container) {
+            return self.break_graph(reason::SIDE_EFFECT, format!("reads {} after changing it", self.guards.expression(source)));
+        }
+        let was_seen = self.existing.snapshots.borrow().contains(&address);
+        let mut copy = self.snapshot_as_it_was(container, source)?;
+        if copy.is(container) {
+            if was_seen {
+                // What C code has been given is the container itself, and may be looking at it still.
+                self.wants_copies.set(true);
+                return self.refuse_change(source, " after C code has looked at it");
+            }
+            copy = dynamlir_interpreter::suspended(|| container.call_method0("copy"))?;
+            self.existing.originals.borrow_mut().insert(copy.as_ptr() as usize, (container.clone().unbind(), source));
+            self.existing.snapshots.borrow_mut().insert(address, copy.clone().unbind());
+        }
+        self.existing.changed.borrow_mut().insert(address, copy.clone().unbind());
+        for written in self.writes.changes(self.py, address) {
+            self.apply(&copy, &written)?;
+        }
+        Ok(copy)
+    }
+
+    /// The copy that stands for an existing container, if the frame has changed that.
+    pub(crate) fn changed(&self, container: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        if !self.is_changed(container) {
+            return Ok(None);
+        }
+        // It may be something of the frame's own, which can change.
+        self.layers.note_unrepeatable();
+        match self.source_of(container) {
+            Some(source) => self.copy_to_change(container, source).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the frame has changed an existing container.
+    pub(crate) fn is_changed(&self, container: &Bound<'py, PyAny>) -> bool {
+        !self.writes.is_empty() && self.writes.has_changed(container.as_ptr() as usize)
+    }
+
+    /// What the frame has done to the item of an existing container; None if nothing.
+    pub(crate) fn changed_item(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<Option<Item<'py>>> {
+        if !self.is_changed(container) {
+            return Ok(None);
+        }
+        self.layers.note_unrepeatable();
+        let address = container.as_ptr() as usize;
+        let by_key = container.is_instance_of::<PyDict>() && self.torch.is_primitive(&key.object);
+        let by_index = container.is_exact_instance_of::<PyList>() && has_index(container, &key.object)?;
+        if (by_key || by_index) && !self.existing.changed.borrow().contains(&address) {
+            for written in self.writes.changes(self.py, address).iter().rev() {
+                match (written.name.as_str(), &written.key) {
+                    ("append", None) => {}
+                    ("__setitem__" | "__delitem__", Some(at)) => {
+                        if at.bind(self.py).eq(&key.object)? {
+                            return Ok(Some(written.tracked(self.py).map_or(Item::Gone, Item::Set)));
+                        }
+                    }
+                    _ => return self.changed(container).map(|copy| copy.map(Item::In)),
+                }
+            }
+            return Ok(None);
+        }
+        self.changed(container).map(|copy| copy.map(Item::In))
+    }
+
+    /// Ends the capture where C code would look into a container that the frame has changed, within something else that it is given.
+    pub(crate) fn refuse_changed_within<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
+    where
+        'py: 'a,
+    {
+        if !self.writes.has_calls() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        let mut waiting = Vec::new();
+        for value in values {
+            if self.source_of(value).is_none() && !self.torch.is_primitive(value) && !self.torch.is_fake(value) {
+                waiting.extend(found_in(value)?);
+            }
+        }
+        while let Some(value) = waiting.pop() {
+            if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
+                continue;
+            }
+            if self.is_changed(&value) {
+                return self.break_graph(reason::SIDE_EFFECT, format!("C code looks into a {} that was changed", type_name(&value)));
+            }
+            if self.source_of(&value).is_none() {
+                waiting.extend(found_in(&value)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps after the graph that change a container.
+    pub(crate) fn change_steps(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
+        let container = written.owner.bind(self.py);
+        let target = || Recipe::Input(self.guards.collect(written.source));
+        let method = |name: &str| -> PyResult<Recipe> { Ok(Recipe::Constant(container.get_type().getattr(name)?.unbind())) };
+        if written.kind == WrittenKind::Call {
+            let mut given = vec![target()];
+            if let Some(key) = &written.key {
+                given.push(self.recipe(&Tracked::new(key.bind(self.py).clone()), outputs)?);
+            }
+            if let Some(value) = written.tracked(self.py) {
+                given.push(self.recipe(&value, outputs)?);
+            }
+            return Ok(vec![AfterGraph::Call { function: method(&written.name)?, given }]);
+        }
+        let Some(copy) = self.changed(container)? else { return Ok(Vec::new()) };
+        if let Ok(list) = copy.cast_exact::<PyList>() {
+            let whole = PySlice::full(self.py).into_any().unbind();
+            let items = list.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>()?;
+            let given = vec![target(), Recipe::Constant(whole), Recipe::List(items)];
+            return Ok(vec![AfterGraph::Call { function: method("__setitem__")?, given }]);
+        }
+        let mut steps = vec![AfterGraph::Call { function: method("clear")?, given: vec![target()] }];
+        for pair in copy.call_method0("items")?.try_iter()? {
+            let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
+            let given = vec![target(), self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?];
+            steps.push(AfterGraph::Call { function: method("__setitem__")?, given });
+        }
+        Ok(steps)
+    }
+
+    /// Guards that a container which was changed is none of the others that were met.
+    pub(crate) fn tell_containers_apart(&self, written: &Written) {
+        let container = written.owner.bind(self.py);
+        let others = self.existing_where(|object, source| {
+            let of_module = match self.guards.get(source) {
+                Source::Attr(_, name) => OF_MODULES.contains(&&*name) || name.ends_with("_hooks"),
+                _ => false,
+            };
+            object.get_type().is(container.get_type()) && !object.is(container) && !of_module
+        });
+        if !others.is_empty() {
+            let mut all: Vec<_> = others.into_iter().chain([written.source]).collect();
+            all.sort_unstable();
+            all.dedup();
+            self.guards.relate(Relation::Distinct(all));
+        }
+    }
+}
+
+/// Whether a list had an item at an index before the frame, counted from its beginning.
+fn has_index(list: &Bound<'_, PyAny>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let index = index.cast_exact::<PyInt>().ok().and_then(|index| index.extract::<u32>().ok());
+    let length = list.len()?;
+    Ok(index.is_some_and(|index| (index as usize) < length))
+}

@@ -1,0 +1,462 @@
+"""Containers that a function changes and that existed before: the call leaves them as plain Python would have."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from worlds import X, alike
+from written import Thing, entries
+
+pytestmark = pytest.mark.native
+
+CALLS = 8
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    dynamlir.reset()
+    with torch.no_grad():
+        yield
+
+
+def told(value: Any) -> Any:
+    """A value with its classes, its order and its tensors as numbers."""
+    if isinstance(value, torch.Tensor):
+        return "tensor", value.tolist()
+    if isinstance(value, dict):
+        return type(value).__name__, [(told(key), told(item)) for key, item in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        return type(value).__name__, [told(item) for item in value]
+    if isinstance(value, Thing):
+        return told(vars(value))
+    return type(value).__name__, value if isinstance(value, (int, float, str, bool, type(None))) else None
+
+
+def follow(function: Callable[..., Any], make: Callable[[], Any], calls: int = CALLS) -> int:
+    """How many entries several calls need that change a container; each leaves it as a plain call does."""
+    ours, theirs = make(), make()
+    compiled = dynamlir.compile(function)
+    for at in range(calls):
+        x = X + at
+        results, raised = [], []
+        for call, world in ((compiled, ours), (function, theirs)):
+            try:
+                results.append(told(call(x, world)))
+            except Exception as error:
+                raised.append((type(error), str(error)))
+        assert len(results) in (0, 2) and results[1:] == results[:1] and raised[1:] == raised[:1], (results, raised)
+        assert told(ours) == told(theirs), at
+    assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
+    return entries(compiled)
+
+
+# -- changes that read nothing: one entry, whatever the container holds
+
+
+def test_a_log_that_grows() -> None:
+    def function(x: torch.Tensor, log: list[Any]) -> torch.Tensor:
+        log.append(x.mean())
+        log += [x, "text"]
+        log.extend((1, 2.5))
+        return x + 1
+
+    assert follow(function, list) == 1
+
+
+def test_a_dict_by_its_keys() -> None:
+    def function(x: torch.Tensor, table: dict[Any, Any]) -> Any:
+        table["x"] = x * 2
+        table[3] = table["x"] + 1
+        table["new"] = [table[3]]
+        table.update({"more": 1, "x": x})
+        before = table.pop("gone", None)
+        table["gone"] = x
+        del table[3]
+        return (
+            table["x"] is x,
+            "new" in table,
+            3 in table,
+            before is None,
+            table.get("more"),
+            table.setdefault("more", 7),
+        )
+
+    assert follow(function, lambda: {"kept": 1, 3: "three"}) <= 2
+
+
+def test_a_counter_in_a_dict() -> None:
+    def function(x: torch.Tensor, table: dict[str, Any]) -> torch.Tensor:
+        table["steps"] += 1
+        table["total"] = table["total"] + table["steps"]
+        return x * 2
+
+    assert follow(function, lambda: {"steps": 0, "total": 10}) == 1
+
+
+def test_a_counter_in_a_list() -> None:
+    def function(x: torch.Tensor, counts: list[int]) -> torch.Tensor:
+        counts[1] += 2
+        counts.append(counts[1] * 3)
+        return x
+
+    assert follow(function, lambda: [0, 5]) == 1
+
+
+def test_a_cache_by_index() -> None:
+    """The keys of the layers, as caches of transformers keep them."""
+
+    def function(x: torch.Tensor, cache: list[torch.Tensor]) -> torch.Tensor:
+        for layer in range(2):
+            cache[layer] = torch.cat([cache[layer][1:], x[:1]])
+        return cache[0] + cache[1]
+
+    assert follow(function, lambda: [torch.zeros(3), torch.ones(3)]) == 1
+
+
+def test_sets_and_deques() -> None:
+    def function(x: torch.Tensor, world: Thing) -> torch.Tensor:
+        world.seen.add("a")
+        world.seen.update(["b", 3])
+        world.seen.discard("z")
+        world.last.append(x)
+        world.last.appendleft(x + 1)
+        world.last.extend([1, 2])
+        return x
+
+    assert follow(function, lambda: Thing(seen={"q"}, last=collections.deque(maxlen=5))) == 1
+
+
+def test_a_dict_with_defaults() -> None:
+    def function(x: torch.Tensor, table: Any) -> torch.Tensor:
+        table["log"].append(x)
+        table["count"].append(len(table["count"]))
+        return x
+
+    assert follow(function, lambda: collections.defaultdict(list), 3) <= 3
+
+    def counts(x: torch.Tensor, table: Any) -> torch.Tensor:
+        table["n"] += 1
+        return x
+
+    assert follow(counts, lambda: collections.defaultdict(int)) <= 3
+
+
+def test_values_keep_their_identity() -> None:
+    def function(x: torch.Tensor, log: list[Any]) -> Any:
+        made = [x * 2]
+        log.append(made)
+        log.append(made)
+        log.append(log)
+        made.append(x)
+        return made
+
+    compiled = dynamlir.compile(function)
+    for call in (compiled, compiled, function):
+        log: list[Any] = [0]
+        made = call(X, log)
+        assert log[1] is log[2] is made and log[3] is log and made[1] is X and len(log) == 4
+    assert not dynamlir.counters()["fallbacks"]
+
+
+# -- changes that depend on what is there, and reads after changes
+
+
+def test_a_window() -> None:
+    def function(x: torch.Tensor, losses: list[Any]) -> Any:
+        losses.append(x.sum())
+        if len(losses) > 3:
+            losses.pop(0)
+        return sum(losses), len(losses)
+
+    assert follow(function, list) <= 4
+
+
+def test_methods_of_lists() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        numbers, names = world.numbers, world.names
+        numbers.sort(key=lambda value: -value)
+        numbers.insert(1, 7)
+        numbers.reverse()
+        numbers.remove(3)
+        numbers[0:1] = [9, 8]
+        del numbers[-1]
+        numbers *= 2
+        names.sort()
+        last = names.pop()
+        names.insert(0, last)
+        names[-1] = "end"
+        names.clear()
+        names.append("again")
+        return (
+            numbers.index(9),
+            numbers.count(8),
+            [number + 1 for number in numbers],
+            [*names, last],
+            sorted(numbers)[:2],
+            x,
+        )
+
+    assert follow(function, lambda: Thing(numbers=[3, 1, 2, 3], names=["b", "a", "c"]), 1) == 1
+
+
+def test_methods_of_dicts() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        table, ordered = world.table, world.ordered
+        table.update(a=1, b=x)
+        last = table.popitem()
+        table |= {"c": 2}
+        ordered.move_to_end("first")
+        ordered["third"] = x
+        first = next(iter(ordered))
+        pairs = [(key, value) for key, value in table.items()]
+        return last[0], first, list(table), len(table), pairs, {**table}, bool(table), dict(ordered).keys() & {"first"}
+
+    make = lambda: Thing(table={"z": 0}, ordered=collections.OrderedDict(first=1, second=2))  # noqa: E731
+    assert follow(function, make, 1) == 1
+
+
+def test_iterating_sees_what_is_changed_meanwhile() -> None:
+    def function(x: torch.Tensor, queue: list[int]) -> Any:
+        seen = []
+        for item in queue:
+            seen.append(item)
+            if item < 4:
+                queue.append(item + 2)
+        return x * len(seen), seen
+
+    assert follow(function, lambda: [1, 2], 1) == 1
+
+
+def test_a_dict_that_changes_its_size_meanwhile() -> None:
+    def function(x: torch.Tensor, table: dict[int, int]) -> Any:
+        for key in table:
+            table[key + 10] = 1
+        return x
+
+    def world(compile_: Any) -> Any:
+        table = {1: 1}
+        try:
+            compile_(function)(X, table)
+        except RuntimeError as error:
+            return str(error), table
+        return table
+
+    alike(world, "raised")
+
+
+def test_lists_within_lists() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        inner = world.outer[0]
+        inner.append(5)
+        pair = (inner, x)
+        return len(world.outer[0]), pair[0][-1], [len(part) for part in world.outer], sum(world.outer[0])
+
+    assert follow(function, lambda: Thing(outer=[[1], [2, 3]]), 1) == 1
+
+
+def test_c_code_that_looks_into_what_holds_it_runs_plain() -> None:
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, log: list[int]) -> Any:
+            log.append(3)
+            return x, str([log]), max([log, [0]]), [log] == [[1, 3]], list(map(len, [log]))
+
+        log = [1]
+        return compile_(function)(X, log), log
+
+    alike(world, "side-effect")
+
+
+def test_missing_keys_and_empty_lists_raise_as_ever() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        told = []
+        for action in (
+            lambda: world.table.pop("no"),
+            lambda: world.table.__delitem__("no"),
+            world.empty.pop,
+            lambda: world.empty.remove(1),
+        ):
+            try:
+                action()
+            except (KeyError, IndexError, ValueError) as error:
+                told.append(str(error))
+        world.table["n"] = len(told)
+        return told, x
+
+    assert follow(function, lambda: Thing(table={"a": 1}, empty=[]), 1) == 1
+
+
+# -- aliases
+
+
+def test_two_containers_that_are_one_at_another_call() -> None:
+    def function(x: torch.Tensor, one: list[int], other: list[int]) -> Any:
+        one.append(1)
+        return x * len(other)
+
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        one: list[int] = []
+        assert torch.equal(compiled(X, one, [5, 6]), X * 2) and one == [1]
+        same: list[int] = []
+        assert torch.equal(compiled(X, same, same), X) and same == [1]
+
+
+def test_a_dict_that_is_read_may_be_the_one_that_was_changed() -> None:
+    def function(x: torch.Tensor, one: dict[str, int], other: dict[str, int]) -> Any:
+        one["n"] = 5
+        return x * other["n"]
+
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        one, other = {"n": 1}, {"n": 2}
+        assert torch.equal(compiled(X, one, other), X * 2) and one == {"n": 5} and other == {"n": 2}
+        both = {"n": 3}
+        assert torch.equal(compiled(X, both, both), X * 5) and both == {"n": 5}
+
+
+def test_the_dict_of_an_object_is_its_attributes() -> None:
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, thing: Any) -> Any:
+            vars(thing).update(a=1)
+            thing.b = 2
+            return x, thing.a, thing.b
+
+        thing = Thing()
+        return compile_(function)(X, thing), vars(thing)
+
+    alike(world, "side-effect")
+
+
+# -- modules
+
+
+def test_buffers_parameters_and_modules_are_assigned() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(2))
+            self.weight = torch.nn.Parameter(torch.ones(2))
+            self.log: list[Any] = []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.mean = self.mean * 0.5 + x
+            self.log.append(self.mean)
+            return self.mean * self.weight
+
+    ours, theirs = Model(), Model()
+    theirs.load_state_dict(ours.state_dict())
+    compiled = dynamlir.compile(ours)
+    for at in range(5):
+        torch.testing.assert_close(compiled(X + at), theirs(X + at))
+        torch.testing.assert_close(ours.mean, theirs.mean)
+        assert ours.log[-1] is ours.mean and len(ours.log) == len(theirs.log)
+    assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
+
+
+def test_a_buffer_is_registered() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not hasattr(self, "first"):
+                self.register_buffer("first", x * 1)
+            return x - self.first
+
+    ours, theirs = Model(), Model()
+    compiled = dynamlir.compile(ours)
+    for at in range(3):
+        torch.testing.assert_close(compiled(X + at), theirs(X + at))
+        assert list(dict(ours.named_buffers())) == ["first"]
+
+
+def test_layers_that_keep_what_they_saw() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+            self.cache: dict[str, Any] = {}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache["input"] = x
+            self.cache["calls"] = self.cache.get("calls", 0) + 1
+            return self.linear(x)
+
+    model = torch.nn.Sequential(*(Layer() for _ in range(4)))
+    theirs = copy.deepcopy(model)
+    compiled = dynamlir.compile(model)
+    for at in range(4):
+        torch.testing.assert_close(compiled(X + at), theirs(X + at))
+        for ours, plain in zip(model, theirs):
+            torch.testing.assert_close(ours.cache["input"], plain.cache["input"])
+            assert ours.cache["calls"] == plain.cache["calls"]
+    assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
+    assert entries(compiled) <= 3
+
+
+# -- who notices
+
+
+def test_what_dies_with_its_container_is_noticed_as_ever() -> None:
+    def world(compile_: Any) -> Any:
+        gone = []
+
+        class Noisy:
+            def __del__(self) -> None:
+                gone.append("gone")
+
+        def function(x: torch.Tensor, held: list[Any], table: dict[str, Any]) -> Any:
+            held.clear()
+            first = len(gone)
+            table["noisy"] = 1
+            return x, first, len(gone)
+
+        return compile_(function)(X, [Noisy()], {"noisy": Noisy()}), gone
+
+    alike(world, "side-effect")
+
+
+def test_an_entry_as_python() -> None:
+    def function(x: torch.Tensor, log: list[Any], table: dict[str, Any]) -> torch.Tensor:
+        log.append(x * 2)
+        table["x"] = log
+        return x + 1
+
+    compiled = dynamlir.compile(function)
+    compiled(X, [], {})
+    entry = compiled._cache[0]
+    text = dynamlir.decompile(entry.code)
+    assert "list.append(log, " in text and "dict.__setitem__(table, 'x', log)" in text
+    log: list[Any] = []
+    table: dict[str, Any] = {}
+    assert torch.equal(entry.function(X, log, table), X + 1)
+    assert torch.equal(log[0], X * 2) and table["x"] is log
+
+
+def test_what_is_done_afterwards_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: torch.Tensor, log: list[Any], thing: Any) -> torch.Tensor:
+        y = x * 2
+        log.append(y)
+        thing.steps += 1
+        thing.table["x"] = [y, log]
+        del thing.old
+        return x + 1
+
+    def world() -> tuple[Any, ...]:
+        return X, [], Thing(steps=0, table={}, old=1)
+
+    explanation = dynamlir.explain(function)(*world())
+    first = function.__code__.co_firstlineno
+    assert [(statement, traceback[0][1] - first) for statement, traceback in explanation.effects] == [
+        ("L['log'].append(mul_0)", 2),
+        ("L['thing'].steps = (L['thing'].steps + 1)", 3),
+        ("L['thing'].table['x'] = a new list", 4),
+        ("del L['thing'].old", 5),
+    ]
+    assert "after the graph: L['log'].append(mul_0) at " in str(explanation)
+    with caplog.at_level("INFO", logger="dynamlir.side_effects"):
+        dynamlir.compile(function)(*world())
+    assert sum("L['log'].append(mul_0)" in record.getMessage() for record in caplog.records) == 1
