@@ -126,6 +126,10 @@ class Grammar:
             "thing.log += [{value}]",
             "{list}.extend(list({sized})[:2])",
             "{list}.reverse()",
+            "{list}.extend(len({list}) for _ in range(2))",
+            "{list}.sort(key=lambda item: (type(item).__name__, len({list})))",
+            "{dict}.update(a={value}, k={value})",
+            "{list}.remove({value})",
             "{list}.clear()",
             "{list}[1:] = [{value}]",
             "del {list}[6:]",
@@ -178,6 +182,12 @@ class Grammar:
             "y = torch.stack([x, y]).sum(0)",
             "x.add_(1)",
             "r.append(dict({dict}))",
+            "r[:1] = {list}",
+            "r.append({value} in [{list}, {value}])",
+            "r.append('%s' % (list(map(type, {list})),))",
+            "r.append([q for q in filter(None, [{list}, {list}])])",
+            "r.append([len(q) for q in [{list}, {sized}]])",
+            "r.append(max([{list}, {list}], key=len) is {list})",
             "r.append([*{list}, 1][:5])",
         )
 

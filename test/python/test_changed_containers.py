@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-import copy
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +11,7 @@ import dynamlir
 import pytest
 import torch
 from worlds import X, alike
-from written import Thing, entries
+from written import Thing, either, entries
 
 pytestmark = pytest.mark.native
 
@@ -291,132 +291,108 @@ def test_missing_keys_and_empty_lists_raise_as_ever() -> None:
     assert follow(function, lambda: Thing(table={"a": 1}, empty=[]), 1) == 1
 
 
-# -- aliases
+def test_what_is_stepped_may_look_at_the_container() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        def generate() -> Iterator[int]:
+            yield 1
+            raise ValueError(len(world.log))
+
+        world.log.extend(len(world.log) for _ in range(3))
+        try:
+            world.log.extend(generate())
+        except ValueError as error:
+            return x + 1, str(error)
+        return x
+
+    assert follow(function, lambda: Thing(log=[7]), 1) == 1
 
 
-def test_two_containers_that_are_one_at_another_call() -> None:
-    def function(x: torch.Tensor, one: list[int], other: list[int]) -> Any:
-        one.append(1)
-        return x * len(other)
+def test_a_key_that_looks_at_its_list() -> None:
+    def function(x: torch.Tensor, numbers: list[int]) -> Any:
+        seen: list[int] = []
+        numbers.sort(key=lambda value: (seen.append(len(numbers)), -value)[1])
+        return x, seen
+
+    assert follow(function, lambda: [1, 3, 2], 1) == 1
+
+
+def test_slices_of_own_lists_are_what_the_changed_list_holds() -> None:
+    def function(x: torch.Tensor, world: Thing) -> Any:
+        own = [1, 2]
+        own[:1] = world.log
+        world.log.append(5)
+        world.other[:] = world.log
+        return x, own
 
     compiled = dynamlir.compile(function)
-    for _ in range(2):
-        one: list[int] = []
-        assert torch.equal(compiled(X, one, [5, 6]), X * 2) and one == [1]
-        same: list[int] = []
-        assert torch.equal(compiled(X, same, same), X) and same == [1]
+    for log in ([1], [4], [4, 6]):
+        ours, theirs = Thing(log=[*log], other=[2]), Thing(log=[*log], other=[2])
+        assert told((compiled(X, ours), ours)) == told((function(X, theirs), theirs))
 
 
-def test_a_dict_that_is_read_may_be_the_one_that_was_changed() -> None:
-    def function(x: torch.Tensor, one: dict[str, int], other: dict[str, int]) -> Any:
-        one["n"] = 5
-        return x * other["n"]
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda log, own: f"{[log]}",
+        lambda log, own: "%s" % {"a": log},  # noqa: UP031
+        lambda log, own: [1, 2, 4] in [log],
+        lambda log, own: log in [own, [1, 2, 4]],
+        lambda log, own: [1, 2, 4] in (part for part in [log, own]),
+        lambda log, own: ("a", [1, 2, 4]) in {"a": log}.items(),
+        lambda log, own: [[1, 2, 4], own].remove(log),
+        lambda log, own: list(filter(None, [log, own])),
+        lambda log, own: json.dumps({"a": log}),
+        lambda log, own: max([own, log], key=len) is log,
+        lambda log, own: [log] == [[1, 2, 4]],
+    ],
+)
+def test_looks_at_what_holds_a_changed_list(look: Callable[..., Any]) -> None:
+    """Right, captured or not."""
+
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, log: list[int]) -> Any:
+            log.append(4)
+            return x, look(log, [0])
+
+        log = [1, 2]
+        return compile_(function)(X, log), log
+
+    either(world)
+
+
+def test_keys_that_are_nan_run_plain() -> None:
+    nan = float("nan")
+
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, table: dict[float, int], key: float) -> Any:
+            table[key] = 1
+            return x, key in table, table.get(key)
+
+        compiled = compile_(function)
+        return [compiled(X, {nan: 3}, key)[1:] for key in (nan, float("nan"))]
+
+    alike(world, "unguardable", "side-effect")
+
+
+def test_a_caller_may_be_iterating_over_the_dict() -> None:
+    def function(x: torch.Tensor, table: dict[str, int], key: str) -> torch.Tensor:
+        count = len(list(table.items()))
+        table[key] = count
+        return x + 1
 
     compiled = dynamlir.compile(function)
-    for _ in range(2):
-        one, other = {"n": 1}, {"n": 2}
-        assert torch.equal(compiled(X, one, other), X * 2) and one == {"n": 5} and other == {"n": 2}
-        both = {"n": 3}
-        assert torch.equal(compiled(X, both, both), X * 5) and both == {"n": 5}
+    for make in (dict, collections.OrderedDict):
+        table = make(a=1, b=2, c=3)
+        del table["a"]
+        seen = []
+        for key in table:
+            seen.append(key)
+            compiled(X, table, key)
+        assert seen == ["b", "c"] and table == {"b": 2, "c": 2}
+    assert not dynamlir.counters()["fallbacks"]
 
 
-def test_the_dict_of_an_object_is_its_attributes() -> None:
-    def world(compile_: Any) -> Any:
-        def function(x: torch.Tensor, thing: Any) -> Any:
-            vars(thing).update(a=1)
-            thing.b = 2
-            return x, thing.a, thing.b
-
-        thing = Thing()
-        return compile_(function)(X, thing), vars(thing)
-
-    alike(world, "side-effect")
-
-
-# -- modules
-
-
-def test_buffers_parameters_and_modules_are_assigned() -> None:
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("mean", torch.zeros(2))
-            self.weight = torch.nn.Parameter(torch.ones(2))
-            self.log: list[Any] = []
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.mean = self.mean * 0.5 + x
-            self.log.append(self.mean)
-            return self.mean * self.weight
-
-    ours, theirs = Model(), Model()
-    theirs.load_state_dict(ours.state_dict())
-    compiled = dynamlir.compile(ours)
-    for at in range(5):
-        torch.testing.assert_close(compiled(X + at), theirs(X + at))
-        torch.testing.assert_close(ours.mean, theirs.mean)
-        assert ours.log[-1] is ours.mean and len(ours.log) == len(theirs.log)
-    assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
-
-
-def test_a_buffer_is_registered() -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if not hasattr(self, "first"):
-                self.register_buffer("first", x * 1)
-            return x - self.first
-
-    ours, theirs = Model(), Model()
-    compiled = dynamlir.compile(ours)
-    for at in range(3):
-        torch.testing.assert_close(compiled(X + at), theirs(X + at))
-        assert list(dict(ours.named_buffers())) == ["first"]
-
-
-def test_layers_that_keep_what_they_saw() -> None:
-    class Layer(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(2, 2)
-            self.cache: dict[str, Any] = {}
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.cache["input"] = x
-            self.cache["calls"] = self.cache.get("calls", 0) + 1
-            return self.linear(x)
-
-    model = torch.nn.Sequential(*(Layer() for _ in range(4)))
-    theirs = copy.deepcopy(model)
-    compiled = dynamlir.compile(model)
-    for at in range(4):
-        torch.testing.assert_close(compiled(X + at), theirs(X + at))
-        for ours, plain in zip(model, theirs):
-            torch.testing.assert_close(ours.cache["input"], plain.cache["input"])
-            assert ours.cache["calls"] == plain.cache["calls"]
-    assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
-    assert entries(compiled) <= 3
-
-
-# -- who notices
-
-
-def test_what_dies_with_its_container_is_noticed_as_ever() -> None:
-    def world(compile_: Any) -> Any:
-        gone = []
-
-        class Noisy:
-            def __del__(self) -> None:
-                gone.append("gone")
-
-        def function(x: torch.Tensor, held: list[Any], table: dict[str, Any]) -> Any:
-            held.clear()
-            first = len(gone)
-            table["noisy"] = 1
-            return x, first, len(gone)
-
-        return compile_(function)(X, [Noisy()], {"noisy": Noisy()}), gone
-
-    alike(world, "side-effect")
+# -- what is told
 
 
 def test_an_entry_as_python() -> None:

@@ -95,7 +95,7 @@ impl<'py> Capture<'py> {
         match self.written_attr(owner, &key) {
             Overlay::Set(value) => return Ok(value),
             Overlay::Deleted => return self.refuse_deleted(source, &key),
-            Overlay::Untouched => {}
+            Overlay::Untouched => self.refuse_changed_attributes(owner)?,
         }
         let stored = self.guards.attr(source, &key);
         if self.torch.is_lazy(owner) {
@@ -186,8 +186,12 @@ impl<'py> Capture<'py> {
                 let values = instance_dict(owner).map(|dict| dict.get_item(table.attribute())).transpose()?.flatten();
                 let values = values.as_ref().and_then(|values| values.cast::<PyDict>().ok());
                 let changed = match values {
-                    Some(values) => self.changed_item(values, &Tracked::new(name.clone().into_any()))?,
-                    None => None,
+                    Some(values) if self.is_changed(values) => {
+                        // That this is the dict which was changed is guarded.
+                        self.wrap(values.clone().into_any(), self.guards.attr(source, table.attribute()))?;
+                        self.changed_item(values, &Tracked::new(name.clone().into_any()))?
+                    }
+                    _ => None,
                 };
                 match changed {
                     None => {}

@@ -4,22 +4,22 @@
 //! graph has run. Where the container is read after that, or a change depends on what is there, a copy with fakes stands for it from
 //! then on, all of whose contents are guarded. C code works on the copy, and what that holds in the end is put into the container.
 
-use std::collections::HashSet;
+mod apart;
+mod looks;
+mod steps;
 
-use dynamlir_frame::{AfterGraph, Recipe};
-use dynamlir_guards::{Relation, Source, SourceId};
+use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyDict, PyInt, PyList, PySet, PySlice, PyTuple},
+    types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyRange, PySet, PyString, PyTuple},
 };
 
 use crate::{
+    attributes::instance_dict,
     calls::Keywords,
     graph_break::reason,
-    inside::found_in,
-    outputs::Outputs,
-    state::{Capture, Outcome, Tracked, Written, WrittenKind, type_name},
+    state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };
 
 /// What the frame has done to an item of an existing container.
@@ -29,9 +29,6 @@ pub(crate) enum Item<'py> {
     /// Whatever it has done: the copy that stands for the container knows.
     In(Bound<'py, PyAny>),
 }
-
-/// The dicts in which modules keep what they are made of. No two modules share them.
-const OF_MODULES: &[&str] = &["_buffers", "_modules", "_non_persistent_buffers_set", "_parameters"];
 
 impl<'py> Capture<'py> {
     /// Whether changes to an existing object can be noted.
@@ -55,12 +52,24 @@ impl<'py> Capture<'py> {
         if is_attributes || self.written_in(container).is_some() {
             return self.refuse_change(source, ", which holds attributes");
         }
+        if container.is_exact_instance_of::<PyDict>() {
+            let holds = self.existing_where(|object, _| instance_dict(object).is_some_and(|dict| dict.is(container)));
+            if let Some(object) = holds.first() {
+                return self.refuse_change(source, &format!(", the attributes of {}", self.guards.expression(*object)));
+            }
+        }
         self.pin_type(container, source)?;
         self.layers.note_unrepeatable();
-        if kwargs.is_empty()
-            && let Some(result) = self.change_unseen(container, source, method, args)?
+        let named = method == "update" && container.is_instance_of::<PyDict>() && (args.is_empty() || self.is_still(&args[0], container));
+        if (kwargs.is_empty() || named)
+            && let Some(result) =
+                if named && args.is_empty() { Some(None) } else { self.change_unseen(container, source, method, args)?.map(Some) }
         {
-            return Ok(result);
+            let this = Tracked { object: container.clone(), source: Some(source) };
+            for (name, value) in kwargs {
+                self.put(&this, source, &Tracked::new(PyString::new(self.py, name).into_any()), value)?;
+            }
+            return Ok(result.unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))));
         }
         self.change_copy(container, source, method, args, kwargs)
     }
@@ -80,7 +89,7 @@ impl<'py> Capture<'py> {
         let list = container.is_exact_instance_of::<PyList>();
         let (dict, set) = (container.is_instance_of::<PyDict>(), container.is_exact_instance_of::<PySet>());
         let deque = !list && !dict && !set;
-        let known = |key: &Tracked<'py>| self.torch.is_primitive(&key.object);
+        let known = |key: &Tracked<'py>| self.torch.is_primitive(&key.object) && !is_nan(&key.object);
         let this = Tracked { object: container.clone(), source: Some(source) };
         let none = || Some(Tracked::new(self.py.None().into_bound(self.py)));
         let note = |method: &str, value: Option<&Tracked<'py>>| self.note_change((container, source), source, method, None, value);
@@ -95,13 +104,15 @@ impl<'py> Capture<'py> {
                 }
                 note(method, None)?;
             }
-            ("extend" | "__iadd__" | "extendleft", [values]) if (list || deque) && !values.object.is(container) => {
+            // What is stepped must not look at the container, nor raise.
+            ("extend" | "__iadd__" | "extendleft", [values]) if (list || deque) && self.is_still(values, container) => {
                 let each = if method == "extendleft" { "appendleft" } else { "append" };
                 for value in self.unpack_any(values, None)? {
                     note(each, Some(&value))?;
                 }
             }
-            ("update" | "__ior__", [values]) if set && !values.object.is(container) => {
+            // A set that takes in a set or a dict makes room for all of it at once, which decides on its order.
+            ("update", [values]) if set && self.is_still(values, container) && is_sequence(&values.object) => {
                 let values = self.unpack_any(values, None)?;
                 if !values.iter().all(known) {
                     return self.refuse_change(source, " by what is neither text nor a number");
@@ -110,7 +121,9 @@ impl<'py> Capture<'py> {
                     note("add", Some(&value))?;
                 }
             }
-            ("update" | "__ior__", [values]) if dict && !values.object.is(container) && values.object.is_exact_instance_of::<PyDict>() => {
+            ("update" | "__ior__", [values])
+                if dict && self.is_still(values, container) && values.object.is_exact_instance_of::<PyDict>() =>
+            {
                 let keys = self.unpack_any(values, None)?;
                 if !keys.iter().all(known) {
                     return Ok(None);
@@ -151,6 +164,14 @@ impl<'py> Capture<'py> {
             _ => return Ok(None),
         }
         Ok(if matches!(method, "__iadd__" | "__ior__") { Some(this) } else { none() })
+    }
+
+    /// Whether stepping through a value runs nothing that could look at the container, or raise.
+    fn is_still(&self, values: &Tracked<'py>, container: &Bound<'py, PyAny>) -> bool {
+        let object = &values.object;
+        let builtin =
+            self.torch.is_container(object) || object.is_exact_instance_of::<PyRange>() || object.is_exact_instance_of::<PyString>();
+        builtin && !object.is(container)
     }
 
     /// Whether each item that a list had before the frame is where it was.
@@ -244,9 +265,9 @@ impl<'py> Capture<'py> {
         for value in copy.try_iter()? {
             self.refuse_watched(source, &value?)?;
         }
-        let result = self.mutate(&copy.getattr(method)?, method, args, kwargs);
+        // What is called back sees the copy.
         self.settle(container, source);
-        result
+        self.mutate(&copy.getattr(method)?, method, args, kwargs)
     }
 
     /// Has what the copy of a container holds in the end stand for all that was done to it.
@@ -291,128 +312,18 @@ impl<'py> Capture<'py> {
         }
         Ok(copy)
     }
+}
 
-    /// The copy that stands for an existing container, if the frame has changed that.
-    pub(crate) fn changed(&self, container: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
-        if !self.is_changed(container) {
-            return Ok(None);
-        }
-        // It may be something of the frame's own, which can change.
-        self.layers.note_unrepeatable();
-        match self.source_of(container) {
-            Some(source) => self.copy_to_change(container, source).map(Some),
-            None => Ok(None),
-        }
+/// Whether a key is `nan`, or a tuple that has one: it is found by what object it is, which nobody guards.
+pub(crate) fn is_nan(key: &Bound<'_, PyAny>) -> bool {
+    if let Ok(items) = key.cast_exact::<PyTuple>() {
+        return items.iter().any(|item| is_nan(&item));
     }
+    key.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan())
+}
 
-    /// Whether the frame has changed an existing container.
-    pub(crate) fn is_changed(&self, container: &Bound<'py, PyAny>) -> bool {
-        !self.writes.is_empty() && self.writes.has_changed(container.as_ptr() as usize)
-    }
-
-    /// What the frame has done to the item of an existing container; None if nothing.
-    pub(crate) fn changed_item(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<Option<Item<'py>>> {
-        if !self.is_changed(container) {
-            return Ok(None);
-        }
-        self.layers.note_unrepeatable();
-        let address = container.as_ptr() as usize;
-        let by_key = container.is_instance_of::<PyDict>() && self.torch.is_primitive(&key.object);
-        let by_index = container.is_exact_instance_of::<PyList>() && has_index(container, &key.object)?;
-        if (by_key || by_index) && !self.existing.changed.borrow().contains(&address) {
-            for written in self.writes.changes(self.py, address).iter().rev() {
-                match (written.name.as_str(), &written.key) {
-                    ("append", None) => {}
-                    ("__setitem__" | "__delitem__", Some(at)) => {
-                        if at.bind(self.py).eq(&key.object)? {
-                            return Ok(Some(written.tracked(self.py).map_or(Item::Gone, Item::Set)));
-                        }
-                    }
-                    _ => return self.changed(container).map(|copy| copy.map(Item::In)),
-                }
-            }
-            return Ok(None);
-        }
-        self.changed(container).map(|copy| copy.map(Item::In))
-    }
-
-    /// Ends the capture where C code would look into a container that the frame has changed, within something else that it is given.
-    pub(crate) fn refuse_changed_within<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
-    where
-        'py: 'a,
-    {
-        if !self.writes.has_calls() {
-            return Ok(());
-        }
-        let mut seen = HashSet::new();
-        let mut waiting = Vec::new();
-        for value in values {
-            if self.source_of(value).is_none() && !self.torch.is_primitive(value) && !self.torch.is_fake(value) {
-                waiting.extend(found_in(value)?);
-            }
-        }
-        while let Some(value) = waiting.pop() {
-            if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
-                continue;
-            }
-            if self.is_changed(&value) {
-                return self.break_graph(reason::SIDE_EFFECT, format!("C code looks into a {} that was changed", type_name(&value)));
-            }
-            if self.source_of(&value).is_none() {
-                waiting.extend(found_in(&value)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The steps after the graph that change a container.
-    pub(crate) fn change_steps(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
-        let container = written.owner.bind(self.py);
-        let target = || Recipe::Input(self.guards.collect(written.source));
-        let method = |name: &str| -> PyResult<Recipe> { Ok(Recipe::Constant(container.get_type().getattr(name)?.unbind())) };
-        if written.kind == WrittenKind::Call {
-            let mut given = vec![target()];
-            if let Some(key) = &written.key {
-                given.push(self.recipe(&Tracked::new(key.bind(self.py).clone()), outputs)?);
-            }
-            if let Some(value) = written.tracked(self.py) {
-                given.push(self.recipe(&value, outputs)?);
-            }
-            return Ok(vec![AfterGraph::Call { function: method(&written.name)?, given }]);
-        }
-        let Some(copy) = self.changed(container)? else { return Ok(Vec::new()) };
-        if let Ok(list) = copy.cast_exact::<PyList>() {
-            let whole = PySlice::full(self.py).into_any().unbind();
-            let items = list.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>()?;
-            let given = vec![target(), Recipe::Constant(whole), Recipe::List(items)];
-            return Ok(vec![AfterGraph::Call { function: method("__setitem__")?, given }]);
-        }
-        let mut steps = vec![AfterGraph::Call { function: method("clear")?, given: vec![target()] }];
-        for pair in copy.call_method0("items")?.try_iter()? {
-            let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
-            let given = vec![target(), self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?];
-            steps.push(AfterGraph::Call { function: method("__setitem__")?, given });
-        }
-        Ok(steps)
-    }
-
-    /// Guards that a container which was changed is none of the others that were met.
-    pub(crate) fn tell_containers_apart(&self, written: &Written) {
-        let container = written.owner.bind(self.py);
-        let others = self.existing_where(|object, source| {
-            let of_module = match self.guards.get(source) {
-                Source::Attr(_, name) => OF_MODULES.contains(&&*name) || name.ends_with("_hooks"),
-                _ => false,
-            };
-            object.get_type().is(container.get_type()) && !object.is(container) && !of_module
-        });
-        if !others.is_empty() {
-            let mut all: Vec<_> = others.into_iter().chain([written.source]).collect();
-            all.sort_unstable();
-            all.dedup();
-            self.guards.relate(Relation::Distinct(all));
-        }
-    }
+fn is_sequence(value: &Bound<'_, PyAny>) -> bool {
+    !value.is_instance_of::<PyDict>() && !value.is_instance_of::<PySet>() && !value.is_instance_of::<PyFrozenSet>()
 }
 
 /// Whether a list had an item at an index before the frame, counted from its beginning.

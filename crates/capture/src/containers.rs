@@ -11,7 +11,7 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    changed::Item,
+    changed::{Item, is_nan},
     consulted,
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
@@ -29,6 +29,7 @@ impl<'py> Capture<'py> {
         }
         self.guard_value(key)?;
         self.guard_value(container)?;
+        self.refuse_nan(container, key)?;
         match self.changed_item(&container.object, key)? {
             None => {}
             Some(Item::Set(value)) => return Ok(value),
@@ -95,6 +96,14 @@ impl<'py> Capture<'py> {
         }
         let found = object.get_item(&key.object).map_err(Halt::from);
         self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
+    }
+
+    /// Ends the capture where `nan` is looked for among what existed.
+    fn refuse_nan(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<()> {
+        if is_nan(&key.object) && self.source_of(&container.object).is_some() {
+            return self.break_graph(reason::UNGUARDABLE, "a look for nan, which is found by what object it is");
+        }
+        Ok(())
     }
 
     /// What an existing dict gives for a key that it does not have: an error, or what a `defaultdict` makes and puts there.
@@ -201,7 +210,8 @@ impl<'py> Capture<'py> {
         match value {
             Some(value) => {
                 self.guard_value(value)?;
-                container.object.set_item(&key.object, &value.object)?;
+                let value = if key.object.is_instance_of::<PySlice>() { self.readable(value)? } else { value.object.clone() };
+                container.object.set_item(&key.object, value)?;
             }
             None => container.object.del_item(&key.object)?,
         }
@@ -230,6 +240,8 @@ impl<'py> Capture<'py> {
         }
         self.refuse_numbers("`in` looks for", [&item.object])?;
         self.guard_value(item)?;
+        self.refuse_changed(&item.object)?;
+        self.refuse_nan(container, item)?;
         if container.object.is_instance_of::<PyDict>() {
             match self.changed_item(&container.object, item)? {
                 None => {}
@@ -296,6 +308,7 @@ impl<'py> Capture<'py> {
         }
         for found in container.try_iter()? {
             let found = found?;
+            self.refuse_changed(&found)?;
             self.guard_inside([&found, item], consulted::COMPARED)?;
             self.compared([&found, item])?;
             if found.is(item) || self.natively("contains", || found.eq(item))? {
@@ -496,6 +509,7 @@ impl<'py> Capture<'py> {
             other => other?,
         };
         let mut items = Vec::new();
+        self.refuse_changed_beneath(&iterator.object)?;
         // Not asked for an iterator again: it need not have an `__iter__`.
         for item in iterator.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
             items.push(self.wrap_untracked(item?)?);

@@ -178,6 +178,7 @@ impl<'py> Capture<'py> {
     {
         let mut seen = HashSet::new();
         let mut waiting: Vec<_> = values.into_iter().filter(|value| !self.torch.is_primitive(value)).cloned().collect();
+        self.refuse_changed_within(&waiting)?;
         while let Some(value) = waiting.pop() {
             if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
                 continue;

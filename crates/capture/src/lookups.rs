@@ -148,7 +148,7 @@ impl<'py> Capture<'py> {
         match self.written_attr(module, &key) {
             Overlay::Set(value) => return Ok(value),
             Overlay::Deleted => return self.refuse_deleted(source, &key),
-            Overlay::Untouched => {}
+            Overlay::Untouched => self.refuse_changed_attributes(module)?,
         }
         let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
             instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)

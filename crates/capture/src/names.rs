@@ -26,6 +26,7 @@ impl<'py> Capture<'py> {
         if let Some(written) = self.written_global(frame, name)? {
             return Ok(written);
         }
+        self.refuse_changed(&frame.globals())?;
         let object = match semantics::load_global(frame, name) {
             Ok(object) => object,
             Err(error) => return self.missing_name(frame, name, error),
@@ -64,6 +65,7 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let Some(owner) = self.globals_owner(frame)? else {
+            self.existing.globals.get_or_init(|| frame.globals().unbind());
             return Ok(Some(if is_global { self.guards.global(&key) } else { self.guards.builtin(&key) }));
         };
         let global = self.guards.source(Source::GlobalOf(owner, (&*key).into()));

@@ -2,7 +2,7 @@
 
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyList, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyList, PySlice, PyTuple, PyType},
 };
 
 use crate::{
@@ -26,6 +26,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        self.refuse_changed_within(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object))?;
         let given: Vec<_> = args.iter().map(|arg| self.readable(arg)).collect::<Outcome<_>>()?;
         let keywords = PyDict::new(self.py);
         for (name, value) in kwargs {
@@ -129,7 +130,8 @@ impl<'py> Capture<'py> {
         self.note_compared(object, name, args)?;
         let (args, kwargs) = self.called_back(name, args, kwargs)?;
         let bound = usize::from(receiver(object).is_none());
-        let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(name, at >= bound, arg)).collect::<Outcome<Vec<_>>>()?;
+        let sliced = name == "__setitem__" && args.iter().any(|arg| arg.object.is_instance_of::<PySlice>());
+        let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(name, at >= bound, sliced, arg)).collect::<Outcome<Vec<_>>>()?;
         self.natively(name, || self.enter(object, &args, &kwargs))
     }
 
@@ -151,7 +153,7 @@ impl<'py> Capture<'py> {
 
     /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is
     /// stored.
-    fn taken_in(&self, name: &str, counts: bool, arg: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+    fn taken_in(&self, name: &str, counts: bool, sliced: bool, arg: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         const ITERATED: &[&str] = &[
             "__iadd__",
             "__iand__",
@@ -167,7 +169,8 @@ impl<'py> Capture<'py> {
             "symmetric_difference_update",
             "update",
         ];
-        if counts && ITERATED.contains(&name) { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
+        let looked_into = ITERATED.contains(&name) || name == "remove" || sliced;
+        if counts && looked_into { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
     }
 
     /// Ends the capture where a `defaultdict` would call C code that nobody knows.

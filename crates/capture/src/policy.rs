@@ -382,6 +382,7 @@ impl Policy for CapturePolicy {
 
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
         let capture = self.at(iterator.get().py());
+        capture.run(capture.refuse_changed_beneath(iterator.get()))?;
         let next = semantics::next(iterator.get());
         if capture.graph_break.borrow().is_some() {
             return Err(abort());

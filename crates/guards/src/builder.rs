@@ -15,8 +15,8 @@ use pyo3::{
 };
 
 use crate::{
-    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, Name, Relation, Source, SourceId, Sources, TensorMatch, check::ordered_keys,
-    held::Held, registered::Answer,
+    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch,
+    check::ordered_keys, held::Held, registered::Answer,
 };
 
 /// Collects sources and guards of one capture.
@@ -115,6 +115,41 @@ impl GuardBuilder {
     /// A free variable of the frame's function.
     pub fn free(&self, index: usize, name: &str) -> SourceId {
         self.source(Source::Free { index: index as u32, name: name.into() })
+    }
+
+    /// The tables of modules of which members were looked up: the module, and which of its tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<(SourceId, ModuleTable)> {
+        let state = self.state.borrow();
+        let mut found: Vec<_> = state
+            .sources
+            .iter()
+            .filter_map(|source| match source {
+                Source::Member(module, table, _) => Some((*module, *table)),
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable_by_key(|(module, table)| (*module, table.attribute()));
+        found.dedup();
+        found
+    }
+
+    /// The functions whose globals were looked up; None for the captured one.
+    #[must_use]
+    pub fn readers_of_globals(&self) -> Vec<Option<SourceId>> {
+        let state = self.state.borrow();
+        let mut found: Vec<_> = state
+            .sources
+            .iter()
+            .filter_map(|source| match source {
+                Source::Global(_) => Some(None),
+                Source::GlobalOf(function, _) => Some(Some(*function)),
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// What an instance stores under a name.

@@ -260,6 +260,11 @@ impl Sources {
         self.depths[id.index()] as usize
     }
 
+    /// All of them, bases first.
+    pub fn iter(&self) -> impl Iterator<Item = &Source> {
+        self.list.iter()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

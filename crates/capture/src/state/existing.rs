@@ -1,6 +1,6 @@
 //! Objects that existed before the frame: where they were reached, and what was looked into.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
@@ -35,6 +35,8 @@ pub struct Existing {
     compared: RefCell<Set<SourceId>>,
     /// The addresses of cells of existing functions, which keep them alive, by where their contents are reached.
     pub(crate) cells: RefCell<Journal<SourceId, usize>>,
+    /// The globals of the captured function, once one of them was looked up.
+    pub(crate) globals: OnceCell<Py<PyAny>>,
 }
 
 /// How far [`Existing`] is.

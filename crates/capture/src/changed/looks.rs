@@ -1,0 +1,127 @@
+//! What reads a container that the frame has changed: one item of it, the copy that stands for it, or C code that would miss the change.
+
+use std::collections::HashSet;
+
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList},
+};
+
+use super::{Item, has_index};
+use crate::{
+    attributes::{instance_dict, lookup},
+    graph_break::reason,
+    inside::found_in,
+    state::{Capture, Outcome, Tracked, type_name},
+};
+
+impl<'py> Capture<'py> {
+    /// The copy that stands for an existing container, if the frame has changed that.
+    pub(crate) fn changed(&self, container: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        if !self.is_changed(container) {
+            return Ok(None);
+        }
+        // It may be something of the frame's own, which can change.
+        self.layers.note_unrepeatable();
+        match self.source_of(container) {
+            Some(source) => self.copy_to_change(container, source).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the frame has changed an existing container.
+    pub(crate) fn is_changed(&self, container: &Bound<'py, PyAny>) -> bool {
+        !self.writes.is_empty() && self.writes.has_changed(container.as_ptr() as usize)
+    }
+
+    /// Ends the capture where a container is looked into without its copy, and the frame has changed it.
+    pub(crate) fn refuse_changed(&self, container: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.is_changed(container) {
+            return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} that was changed", type_name(container)));
+        }
+        Ok(())
+    }
+
+    /// As [`Self::refuse_changed`], of the dict of an object's attributes.
+    pub(crate) fn refuse_changed_attributes(&self, owner: &Bound<'py, PyAny>) -> Outcome<()> {
+        if !self.writes.has_calls() {
+            return Ok(());
+        }
+        instance_dict(owner).map_or(Ok(()), |dict| self.refuse_changed(&dict))
+    }
+
+    /// Ends the capture where an iterator is stepped whose C code looks into a container that the frame has changed.
+    pub(crate) fn refuse_changed_beneath(&self, iterator: &Bound<'py, PyAny>) -> Outcome<()> {
+        const LOOKING: &[&str] = &["accumulate", "chain", "compress", "filter", "filterfalse", "groupby", "starmap"];
+        if !self.writes.has_calls() {
+            return Ok(());
+        }
+        let (mut seen, mut waiting) = (HashSet::new(), vec![iterator.clone()]);
+        while let Some(value) = waiting.pop() {
+            let class = value.get_type();
+            if lookup(&class, "__next__")?.is_none() || !seen.insert(value.as_ptr() as usize) {
+                continue;
+            }
+            if LOOKING.contains(&class.name()?.to_str()?) {
+                self.refuse_changed_within([&value])?;
+            }
+            waiting.extend(found_in(&value)?);
+        }
+        Ok(())
+    }
+
+    /// What the frame has done to the item of an existing container; None if nothing.
+    pub(crate) fn changed_item(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<Option<Item<'py>>> {
+        if !self.is_changed(container) {
+            return Ok(None);
+        }
+        self.layers.note_unrepeatable();
+        let address = container.as_ptr() as usize;
+        let by_key = container.is_instance_of::<PyDict>() && self.torch.is_primitive(&key.object);
+        let by_index = container.is_exact_instance_of::<PyList>() && has_index(container, &key.object)?;
+        if (by_key || by_index) && !self.existing.changed.borrow().contains(&address) {
+            for written in self.writes.changes(self.py, address).iter().rev() {
+                match (written.name.as_str(), &written.key) {
+                    ("append", None) => {}
+                    ("__setitem__" | "__delitem__", Some(at)) => {
+                        if at.bind(self.py).is(&key.object) || at.bind(self.py).eq(&key.object)? {
+                            return Ok(Some(written.tracked(self.py).map_or(Item::Gone, Item::Set)));
+                        }
+                    }
+                    _ => return self.changed(container).map(|copy| copy.map(Item::In)),
+                }
+            }
+            return Ok(None);
+        }
+        self.changed(container).map(|copy| copy.map(Item::In))
+    }
+
+    /// Ends the capture where C code would look into a container that the frame has changed, within something else that it is given.
+    pub(crate) fn refuse_changed_within<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
+    where
+        'py: 'a,
+    {
+        if !self.writes.has_calls() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        let mut waiting = Vec::new();
+        for value in values {
+            if self.source_of(value).is_none() && !self.torch.is_primitive(value) && !self.torch.is_fake(value) {
+                waiting.extend(found_in(value)?);
+            }
+        }
+        while let Some(value) = waiting.pop() {
+            if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
+                continue;
+            }
+            if self.is_changed(&value) {
+                return self.break_graph(reason::SIDE_EFFECT, format!("C code looks into a {} that was changed", type_name(&value)));
+            }
+            if self.source_of(&value).is_none() {
+                waiting.extend(found_in(&value)?);
+            }
+        }
+        Ok(())
+    }
+}
