@@ -168,6 +168,8 @@ class Grammar:
             "r.append(list({dict}))",
             "r.append(list({dict}.items()))",
             "r.append({list} == [1, 2])",
+            "r.append({list} == [{list}, 1])",
+            "r.append(str({list})[:200])",
             "r.append({list} is {list})",
             "r.append([q for q in {list}])",
             "r.extend({list}[:4])",

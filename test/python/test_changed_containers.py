@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -260,18 +261,6 @@ def test_lists_within_lists() -> None:
     assert follow(function, lambda: Thing(outer=[[1], [2, 3]]), 1) == 1
 
 
-def test_c_code_that_looks_into_what_holds_it_runs_plain() -> None:
-    def world(compile_: Any) -> Any:
-        def function(x: torch.Tensor, log: list[int]) -> Any:
-            log.append(3)
-            return x, str([log]), max([log, [0]]), [log] == [[1, 3]], list(map(len, [log]))
-
-        log = [1]
-        return compile_(function)(X, log), log
-
-    alike(world, "side-effect")
-
-
 def test_missing_keys_and_empty_lists_raise_as_ever() -> None:
     def function(x: torch.Tensor, world: Thing) -> Any:
         told = []
@@ -328,6 +317,7 @@ def test_slices_of_own_lists_are_what_the_changed_list_holds() -> None:
     for log in ([1], [4], [4, 6]):
         ours, theirs = Thing(log=[*log], other=[2]), Thing(log=[*log], other=[2])
         assert told((compiled(X, ours), ours)) == told((function(X, theirs), theirs))
+    assert not dynamlir.counters()["fallbacks"]
 
 
 @pytest.mark.parametrize(
@@ -344,6 +334,10 @@ def test_slices_of_own_lists_are_what_the_changed_list_holds() -> None:
         lambda log, own: json.dumps({"a": log}),
         lambda log, own: max([own, log], key=len) is log,
         lambda log, own: [log] == [[1, 2, 4]],
+        lambda log, own: list(map(len, [log])),
+        lambda log, own: [*filter(None, [log])],
+        lambda log, own: (own.append(log), own == [0, [1, 2, 4]]),
+        lambda log, own: sorted([log, own]),
     ],
 )
 def test_looks_at_what_holds_a_changed_list(look: Callable[..., Any]) -> None:
@@ -356,6 +350,54 @@ def test_looks_at_what_holds_a_changed_list(look: Callable[..., Any]) -> None:
 
         log = [1, 2]
         return compile_(function)(X, log), log
+
+    either(world)
+
+
+def test_what_was_put_into_a_list_is_guarded_where_c_code_looks_at_it() -> None:
+    def function(x: torch.Tensor, log: list[Any], other: list[int]) -> Any:
+        log.append(other)
+        same = log == [[1]]
+        other.append(5)
+        return x, same, log == [[1, 5]]
+
+    def world(compile_: Any) -> Any:
+        compiled = compile_(function)
+        return [compiled(X, [], [number])[1:] for number in (1, 2, 1)]
+
+    either(world)
+
+
+def test_defaults_that_c_code_puts_in_are_not_lost() -> None:
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, table: Any) -> Any:
+            table["a"] = 1
+            table[(1, "k")].append(x)
+            return x, operator.itemgetter("b")(table), "%(c)s" % table  # noqa: UP031
+
+        table: Any = collections.defaultdict(list)
+        compiled = compile_(function)
+        return [compiled(X, table) for _ in range(3)], table
+
+    either(world)
+
+
+def test_a_lazy_iterator_over_what_is_changed_before_it_is_stepped() -> None:
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, log: list[int]) -> Any:
+            lazy = filter(None, [log])
+            log.append(1)
+            return x, [*lazy]
+
+        return compile_(function)(X, []), compile_(lambda x, log: taken(x, *spread(log)))(X, [])
+
+    def spread(log: list[int]) -> Any:
+        lazy = filter(None, [log])
+        log.append(2)
+        return lazy
+
+    def taken(x: torch.Tensor, *rest: Any) -> Any:
+        return x, rest
 
     either(world)
 
@@ -429,7 +471,7 @@ def test_what_is_done_afterwards_is_told(caplog: pytest.LogCaptureFixture) -> No
     assert [(statement, traceback[0][1] - first) for statement, traceback in explanation.effects] == [
         ("L['log'].append(mul_0)", 2),
         ("L['thing'].steps = (L['thing'].steps + 1)", 3),
-        ("L['thing'].table['x'] = a new list", 4),
+        ("L['thing'].table['x'] = a list", 4),
         ("del L['thing'].old", 5),
     ]
     assert "after the graph: L['log'].append(mul_0) at " in str(explanation)

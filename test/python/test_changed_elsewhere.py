@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dynamlir
@@ -36,6 +37,24 @@ def test_the_attributes_of_an_object_under_another_name() -> None:
     for aliased in (False, True, False):
         thing = Thing(a=2)
         assert torch.equal(compiled(X, thing, vars(thing) if aliased else {}), X * (5 if aliased else 2))
+
+
+def test_the_attributes_and_tables_of_a_module_under_another_name() -> None:
+    def attribute(x: torch.Tensor, module: Any, table: dict[str, Any]) -> torch.Tensor:
+        table["a"] = 5
+        return x * module.a
+
+    def item(x: torch.Tensor, module: Any, table: dict[str, Any]) -> torch.Tensor:
+        table["b"] = x * 2
+        return module._buffers["b"] + 1
+
+    calls = [dynamlir.compile(attribute), dynamlir.compile(item)]
+    for aliased in (False, True, False):
+        module: Any = torch.nn.Module()
+        module.a = 2
+        module.register_buffer("b", torch.zeros(2))
+        assert torch.equal(calls[0](X, module, vars(module) if aliased else {}), X * (5 if aliased else 2))
+        assert torch.equal(calls[1](X, module, module._buffers if aliased else {}), X * 3 if aliased else X)
 
 
 def test_globals_as_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,20 +200,37 @@ def test_layers_that_keep_what_they_saw() -> None:
 # -- who notices
 
 
-def test_what_dies_with_its_container_is_noticed_as_ever() -> None:
+class Noisy:
+    """Tells when it dies."""
+
+    def __init__(self, gone: list[str]) -> None:
+        self.gone = gone
+
+    def __del__(self) -> None:
+        self.gone.append("gone")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held.values.clear(),
+        lambda held: held.values.pop(),
+        lambda held: held.values.__setitem__(0, 1),
+        lambda held: held.table.__setitem__("noisy", 1),
+        lambda held: held.table.update(noisy=2),
+        lambda held: held.table.pop("noisy") and None,
+        lambda held: held.queue.append(1),
+    ],
+)
+def test_what_dies_with_its_container_is_noticed_as_ever(change: Callable[..., Any]) -> None:
     def world(compile_: Any) -> Any:
-        gone = []
+        gone: list[str] = []
+        held = Thing(values=[Noisy(gone)], table={"noisy": Noisy(gone)}, queue=collections.deque([Noisy(gone)], 1))
 
-        class Noisy:
-            def __del__(self) -> None:
-                gone.append("gone")
+        def function(x: torch.Tensor, held: Any) -> Any:
+            change(held)
+            return x, len(gone)
 
-        def function(x: torch.Tensor, held: list[Any], table: dict[str, Any]) -> Any:
-            held.clear()
-            first = len(gone)
-            table["noisy"] = 1
-            return x, first, len(gone)
-
-        return compile_(function)(X, [Noisy()], {"noisy": Noisy()}), gone
+        return compile_(function)(X, held), len(gone)
 
     alike(world, "side-effect")

@@ -12,6 +12,7 @@ import operator
 import pytest
 import torch
 from worlds import X, alike
+from written import either
 
 pytestmark = pytest.mark.native
 
@@ -121,7 +122,7 @@ def test_a_descriptor_that_counts_what_is_set():
         lambda made: type(made).inner.registry.append(1),
     ],
 )
-def test_what_a_class_holds_is_not_written(change):
+def test_what_a_class_holds_is_written_as_ever(change):
     def world(compile_):
         inner = type("Inner", (), {"registry": []})
         kind = type("Kind", (), {"registry": [], "table": {}, "inner": inner})
@@ -134,10 +135,10 @@ def test_what_a_class_holds_is_not_written(change):
         compiled = compile_(function)
         return [compiled(X) for _ in range(3)], kind.registry, kind.table, inner.registry
 
-    alike(world, "side-effect")
+    either(world)
 
 
-def test_what_a_base_of_the_frames_own_class_holds_is_not_written():
+def test_what_a_base_of_the_frames_own_class_holds_is_written_as_ever():
     def world(compile_):
         base = type("Base", (), {"registry": []})
 
@@ -152,7 +153,7 @@ def test_what_a_base_of_the_frames_own_class_holds_is_not_written():
         compiled = compile_(function)
         return compiled(X), compiled(X), base.registry
 
-    alike(world, "side-effect")
+    either(world)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_a_method_of_the_frames_own_object_is_guarded():
 # -- copies, and containers that take in what existed
 
 
-def test_what_a_shallow_copy_shares_is_not_written():
+def test_what_a_shallow_copy_shares_is_written_as_ever():
     def world(compile_):
         class Config:
             def __init__(self):
@@ -228,7 +229,7 @@ def test_what_a_shallow_copy_shares_is_not_written():
         compiled = compile_(function)
         return [compiled(X) for _ in range(3)], config.history
 
-    alike(world, "side-effect")
+    either(world)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_what_a_shallow_copy_shares_is_not_written():
     ],
 )
 @pytest.mark.parametrize("tensors", [False, True])
-def test_elements_are_the_very_objects_and_not_written(take, tensors):
+def test_elements_are_the_very_objects_and_written_as_ever(take, tensors):
     def world(compile_):
         values = [[X], [X, X]] if tensors else [[1], [1, 2]]
 
@@ -277,7 +278,7 @@ def test_elements_are_the_very_objects_and_not_written(take, tensors):
         result = compile_(lambda x: (x + 1, take(values)))(X)
         return [any(item is value for value in values) for item in result[1]]
 
-    alike(world, "side-effect")
+    either(world)
     alike(reads)
     alike(returned)
 
@@ -341,7 +342,7 @@ def test_c_functions_that_c_code_calls_are_looked_at():
         lambda log: list(iter(functools.partial(log.pop), 1)),
     ],
 )
-def test_what_c_code_calls_writes_nothing(call):
+def test_what_c_code_calls_writes_as_ever(call):
     def world(compile_):
         log = [1, 2, 3]
 
@@ -352,4 +353,4 @@ def test_what_c_code_calls_writes_nothing(call):
         compiled = compile_(function)
         return compiled(X), compiled(X), log
 
-    alike(world, "side-effect", "c-function", "unguardable")
+    either(world)

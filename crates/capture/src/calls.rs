@@ -5,7 +5,7 @@ use dynamlir_guards::Source;
 use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType},
+    types::{PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PySet, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -269,7 +269,14 @@ impl<'py> Capture<'py> {
             all.extend_from_slice(args);
             return self.call(&Tracked::new(call), &all, kwargs);
         }
-        if kind.is_subclass_of::<PyDict>()? || kind.is_subclass_of::<PyList>()? || kind.is_subclass_of::<PyTuple>()? {
+        let builtin = [
+            self.py.get_type::<PyDict>(),
+            self.py.get_type::<PyFrozenSet>(),
+            self.py.get_type::<PyList>(),
+            self.py.get_type::<PySet>(),
+            self.py.get_type::<PyTuple>(),
+        ];
+        if builtin.iter().any(|base| kind.is_subclass(base).unwrap_or(false)) {
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(object.call(given, Some(&keywords)));
         }

@@ -12,7 +12,7 @@ use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyRange, PySet, PyString, PyTuple},
+    types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PyRange, PySet, PyString, PyTuple},
 };
 
 use crate::{
@@ -52,7 +52,12 @@ impl<'py> Capture<'py> {
         if is_attributes || self.written_in(container).is_some() {
             return self.refuse_change(source, ", which holds attributes");
         }
-        if container.is_exact_instance_of::<PyDict>() {
+        if let Source::Attr(owner, _) = self.guards.get(source)
+            && self.existing_at(owner).is_some_and(|owner| owner.is_instance_of::<PyModule>() && !self.is_writable_module(&owner))
+        {
+            return self.refuse_change(source, ", which others look at");
+        }
+        if container.is_exact_instance_of::<PyDict>() && !self.is_changed(container) {
             let holds = self.existing_where(|object, _| instance_dict(object).is_some_and(|dict| dict.is(container)));
             if let Some(object) = holds.first() {
                 return self.refuse_change(source, &format!(", the attributes of {}", self.guards.expression(*object)));
@@ -89,24 +94,31 @@ impl<'py> Capture<'py> {
         let list = container.is_exact_instance_of::<PyList>();
         let (dict, set) = (container.is_instance_of::<PyDict>(), container.is_exact_instance_of::<PySet>());
         let deque = !list && !dict && !set;
-        let known = |key: &Tracked<'py>| self.torch.is_primitive(&key.object) && !is_nan(&key.object);
+        let known = |key: &Tracked<'py>| self.torch.is_primitive(&key.object) && !is_nan(&key.object) && key.object.hash().is_ok();
         let this = Tracked { object: container.clone(), source: Some(source) };
-        let none = || Some(Tracked::new(self.py.None().into_bound(self.py)));
+        let none = || Tracked::new(self.py.None().into_bound(self.py));
         let note = |method: &str, value: Option<&Tracked<'py>>| self.note_change((container, source), source, method, None, value);
         match (method, args) {
-            ("append", [value]) if list || deque => note(method, Some(value))?,
-            ("appendleft", [value]) if deque => note(method, Some(value))?,
-            ("add" | "discard", [value]) if set && known(value) => note(method, Some(value))?,
-            ("clear", []) => {
-                let held = if let Ok(dict) = container.cast::<PyDict>() { dict.values().into_any() } else { container.clone() };
-                for value in held.try_iter()? {
-                    self.refuse_watched(source, &value?)?;
+            ("append", [value]) if list => note(method, Some(value))?,
+            ("append" | "appendleft", [value]) if deque => {
+                self.refuse_watched_drop(container, source)?;
+                note(method, Some(value))?;
+            }
+            ("add" | "discard", [value]) if set && known(value) => {
+                // Another type may have a hash of its own, or none.
+                if let Some(at) = value.source {
+                    self.pin_type(&value.object, at)?;
                 }
+                note(method, Some(value))?;
+            }
+            ("clear", []) => {
+                self.refuse_watched_in(container, source)?;
                 note(method, None)?;
             }
             // What is stepped must not look at the container, nor raise.
             ("extend" | "__iadd__" | "extendleft", [values]) if (list || deque) && self.is_still(values, container) => {
                 let each = if method == "extendleft" { "appendleft" } else { "append" };
+                self.refuse_watched_drop(container, source)?;
                 for value in self.unpack_any(values, None)? {
                     note(each, Some(&value))?;
                 }
@@ -151,19 +163,19 @@ impl<'py> Capture<'py> {
                 let value = self.get_item(&this, key)?;
                 self.refuse_watched(source, &value.object)?;
                 self.note_change((container, source), source, "__delitem__", Some(key), None)?;
-                return Ok(if method == "pop" { Some(value) } else { none() });
+                return Ok(Some(if method == "pop" { value } else { none() }));
             }
             ("setdefault", [key, default @ ..]) if dict && known(key) => {
                 if self.contains(&this, key)? {
                     return self.get_item(&this, key).map(Some);
                 }
-                let default = default.first().cloned().or_else(none).unwrap_or_else(|| this.clone());
+                let default = default.first().cloned().unwrap_or_else(none);
                 self.put(&this, source, key, &default)?;
                 return Ok(Some(default));
             }
             _ => return Ok(None),
         }
-        Ok(if matches!(method, "__iadd__" | "__ior__") { Some(this) } else { none() })
+        Ok(Some(if matches!(method, "__iadd__" | "__ior__") { this } else { none() }))
     }
 
     /// Whether stepping through a value runs nothing that could look at the container, or raise.
@@ -178,17 +190,22 @@ impl<'py> Capture<'py> {
     fn only_grows(&self, list: &Bound<'py, PyAny>) -> bool {
         let address = list.as_ptr() as usize;
         let keeps = |written: &Written| matches!(written.name.as_str(), "append" | "__setitem__");
-        !self.existing.changed.borrow().contains(&address) && self.writes.changes(self.py, address).iter().all(keeps)
+        !self.existing.changed.borrow().contains(&address) && self.writes.changes(address).iter().all(|written| keeps(written))
     }
 
     /// `dict[key] = value`, of a key that is text or a number.
     fn put(&self, dict: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<()> {
         self.guard_value(key)?;
         let stored = self.guarded(self.guards.item(source, &key.object))?;
-        if self.changed_item(&dict.object, key)?.is_none()
-            && let Some(now) = dict.object.cast::<PyDict>().map_err(PyErr::from)?.get_item(&key.object)?
-        {
-            let is_same = value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
+        let changed = self.changed_item(&dict.object, key)?;
+        let holder = match &changed {
+            None => Some(&dict.object),
+            Some(Item::In(copy)) => Some(copy),
+            Some(Item::Set(_) | Item::Gone) => None,
+        };
+        let now = holder.map(|holder| holder.cast::<PyDict>()?.get_item(&key.object)).transpose()?.flatten();
+        if let Some(now) = now {
+            let is_same = changed.is_none() && value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
             if is_same && self.guarded(self.guards.equals(stored, &value.object))? {
                 // It is there already.
                 return Ok(());
@@ -200,6 +217,23 @@ impl<'py> Capture<'py> {
 
     fn refuse_watched(&self, container: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.is_watched(value)? { self.refuse_change(container, ", and somebody notices when what it held is gone") } else { Ok(()) }
+    }
+
+    /// As [`Self::refuse_watched`], of all that a container holds.
+    fn refuse_watched_in(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let held = if let Ok(dict) = container.cast::<PyDict>() { dict.values().into_any() } else { container.clone() };
+        for value in held.try_iter()? {
+            self.refuse_watched(source, &value?)?;
+        }
+        Ok(())
+    }
+
+    /// The same of what a deque of limited length drops when something is added.
+    fn refuse_watched_drop(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match container.getattr_opt("maxlen")? {
+            Some(limit) if !limit.is_none() => self.refuse_watched_in(container, source),
+            _ => Ok(()),
+        }
     }
 
     /// Notes a change to a container. A copy that stands for it is changed now.
@@ -262,9 +296,7 @@ impl<'py> Capture<'py> {
             return self.refuse_change(source, &format!(" by {method}, which depends on what is in it"));
         }
         let copy = self.copy_to_change(container, source)?;
-        for value in copy.try_iter()? {
-            self.refuse_watched(source, &value?)?;
-        }
+        self.refuse_watched_in(&copy, source)?;
         // What is called back sees the copy.
         self.settle(container, source);
         self.mutate(&copy.getattr(method)?, method, args, kwargs)
@@ -307,19 +339,32 @@ impl<'py> Capture<'py> {
             self.existing.snapshots.borrow_mut().insert(address, copy.clone().unbind());
         }
         self.existing.changed.borrow_mut().insert(address, copy.clone().unbind());
-        for written in self.writes.changes(self.py, address) {
+        for written in self.writes.changes(address) {
             self.apply(&copy, &written)?;
+        }
+        if self.has_defaults(&copy)? {
+            // C code that looks for a key puts a default into it.
+            self.settle(container, source);
         }
         Ok(copy)
     }
 }
 
-/// Whether a key is `nan`, or a tuple that has one: it is found by what object it is, which nobody guards.
+/// Whether a key is `nan`, or holds one: it is found by what object it is, which nobody guards.
 pub(crate) fn is_nan(key: &Bound<'_, PyAny>) -> bool {
-    if let Ok(items) = key.cast_exact::<PyTuple>() {
-        return items.iter().any(|item| is_nan(&item));
+    let mut waiting = vec![key.clone()];
+    while let Some(value) = waiting.pop() {
+        if let Ok(items) = value.cast_exact::<PyTuple>() {
+            waiting.extend(items.iter());
+        } else if let Ok(items) = value.cast_exact::<PyFrozenSet>() {
+            waiting.extend(items.iter());
+        } else if value.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan())
+            || value.cast_exact::<PyComplex>().is_ok_and(|number| number.real().is_nan() || number.imag().is_nan())
+        {
+            return true;
+        }
     }
-    key.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan())
+    false
 }
 
 fn is_sequence(value: &Bound<'_, PyAny>) -> bool {

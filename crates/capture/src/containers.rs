@@ -462,6 +462,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn spread_arguments(&self, callable: &Bound<'py, PyAny>, args: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &args.object;
         let unknown = self.source_of(object).is_none() && !self.torch.is_fake(object);
+        self.refuse_changed_beneath(object)?;
         if object.is_exact_instance_of::<PyTuple>() || unknown || lookup(&object.get_type(), "__iter__")?.is_none() {
             let tuple = semantics::argument_tuple(callable, object).map_err(Halt::from);
             return Ok(Tracked { object: self.or_lacking(tuple, object, consulted::ITERATED)?, source: args.source });

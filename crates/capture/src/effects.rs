@@ -337,13 +337,13 @@ impl Effects {
         let name = name.extract::<String>().ok()?;
         for base in types::mro(kind.cast::<PyType>().ok()?).ok()? {
             let base = base.into_any();
-            if address(&base) == self.tensor_base {
-                return Some(Effect::Torch);
-            }
             // A method with an entry of its own, such as `object.__setattr__`, bound to an object.
             let raw = base.getattr("__dict__").and_then(|dict| dict.get_item(&name)).ok();
             if let Some(effect) = raw.and_then(|raw| self.functions.get(&address(&raw))) {
                 return Some(*effect);
+            }
+            if address(&base) == self.tensor_base {
+                return Some(Effect::Torch);
             }
             if let Some(mutators) = self.types.get(&address(&base)) {
                 let known = base.getattr("__dict__").and_then(|dict| dict.contains(&name)).unwrap_or(false);

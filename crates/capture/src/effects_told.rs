@@ -1,14 +1,23 @@
-//! What a call does to what existed, as Python statements, for people.
+//! What a call does to what existed, in words.
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_graph::Line;
+use pyo3::types::PyAnyMethods;
 
-use crate::state::{Capture, Tracked, Written, WrittenKind, type_name};
+use crate::{
+    state::{Capture, Tracked, Written, WrittenKind, type_name},
+    written::is_set_back,
+};
+
+/// Longer text is not shown.
+const LONGEST: usize = 40;
 
 impl<'py> Capture<'py> {
     /// All that the call does once the graph has run, in order, each with the lines that ask for it.
     pub(crate) fn effects_in_words(&self) -> Vec<(String, Vec<Line>)> {
-        self.writes.all(self.py).iter().map(|written| (self.in_words(written), written.location.clone())).collect()
+        let writes = self.writes.all();
+        let done = writes.iter().filter(|written| !is_set_back(written, &writes));
+        done.map(|written| (self.in_words(written), written.location.clone())).collect()
     }
 
     fn in_words(&self, written: &Written) -> String {
@@ -16,7 +25,7 @@ impl<'py> Capture<'py> {
         let value = written.tracked(self.py).map(|value| self.value_in_words(&value));
         let place = match written.kind {
             WrittenKind::Attribute | WrittenKind::Global => self.guards.expression(written.stored),
-            WrittenKind::Contents => return format!("{owner}[:] = what it holds after all changes"),
+            WrittenKind::Contents => return format!("{owner} holds what all changes have left in it"),
             WrittenKind::Call => match &written.key {
                 Some(key) => format!("{owner}[{}]", self.value_in_words(&Tracked::new(key.bind(self.py).clone()))),
                 None => return format!("{owner}.{}({})", written.name, value.unwrap_or_default()),
@@ -36,9 +45,10 @@ impl<'py> Capture<'py> {
         if let Some(source) = value.source.or_else(|| self.source_of(&value.object)) {
             return self.guards.expression(source);
         }
-        if self.torch.is_primitive(&value.object) {
+        let is_short = value.object.len().map_or(true, |length| length < LONGEST);
+        if self.torch.is_primitive(&value.object) && is_short {
             return shown::repr(&value.object).map_or_else(|_| type_name(&value.object), |text| text.to_string());
         }
-        format!("a new {}", type_name(&value.object).trim_start_matches("builtins."))
+        format!("a {}", type_name(&value.object).trim_start_matches("builtins."))
     }
 }

@@ -186,9 +186,9 @@ impl<'py> Capture<'py> {
             self.pin_specials(&value, specials)?;
             if let Some(source) = self.source_of(&value) {
                 if self.torch.is_container(&value) {
-                    self.snapshot(&value, source)?;
+                    let held = self.snapshot(&value, source)?;
                     if whole {
-                        waiting.extend(found_in(&value)?);
+                        waiting.extend(found_in(&held)?);
                     }
                 } else if !whole {
                     self.guard_element(&value, source)?;

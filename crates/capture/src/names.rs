@@ -27,6 +27,7 @@ impl<'py> Capture<'py> {
             return Ok(written);
         }
         self.refuse_changed(&frame.globals())?;
+        self.refuse_changed(&frame.builtins())?;
         let object = match semantics::load_global(frame, name) {
             Ok(object) => object,
             Err(error) => return self.missing_name(frame, name, error),
@@ -111,10 +112,10 @@ impl<'py> Capture<'py> {
         if slot < first_free {
             return Ok(None);
         }
-        if let Some(source) = self.handed_cell(cell) {
-            return Ok(Some(source));
-        }
-        let source = self.free_source(frame, slot - first_free)?;
+        let source = match self.handed_cell(cell) {
+            Some(source) => Some(source),
+            None => self.free_source(frame, slot - first_free)?,
+        };
         if let Some(source) = source.filter(|source| !self.existing.cells.borrow().contains(source)) {
             self.existing.cells.borrow_mut().insert(source, cell.as_ptr() as usize);
         }
@@ -189,6 +190,8 @@ impl<'py> Capture<'py> {
             None => Source::Builtin("__import__".into()),
         };
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
+        self.refuse_changed(&frame.builtins())?;
+        self.refuse_changed(&self.py.import("sys")?.getattr("modules")?)?;
         // A module that is imported for the first time makes real tensors, and stays imported even if the capture ends.
         let module = match self.outside(|| semantics::import_name(frame, name, fromlist, level)) {
             Ok(module) => module,

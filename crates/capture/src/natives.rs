@@ -6,6 +6,7 @@ use pyo3::{
 };
 
 use crate::{
+    attributes::lookup,
     callbacks,
     calls::{Keywords, describe, receiver},
     consulted,
@@ -16,8 +17,8 @@ use crate::{
     state::{Capture, Outcome, Tracked},
 };
 
-/// Methods that store what they are given, and look at nothing of it.
-const STORING: &[&str] = &["append", "appendleft", "insert", "isinstance", "setdefault", "__setitem__"];
+/// Functions that do not look into what they are given.
+const NOT_LOOKING: &[&str] = &["append", "appendleft", "insert", "isinstance", "setdefault", "__setitem__"];
 
 impl<'py> Capture<'py> {
     /// Arguments for C code: existing containers as guarded copies, primitives guarded.
@@ -46,8 +47,8 @@ impl<'py> Capture<'py> {
             self.pin_native(&callable.object, source)?;
         }
         self.refuse_numbers_in_c(&callable.object, effect, args, kwargs)?;
-        let name: String = callable.object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-        if !STORING.contains(&name.as_str()) {
+        let name = || callable.object.getattr("__name__").and_then(|name| name.extract::<String>()).unwrap_or_default();
+        if self.writes.has_changes() && !NOT_LOOKING.contains(&name().as_str()) {
             let bound = receiver(&callable.object);
             self.refuse_changed_within(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object).chain(&bound))?;
         }
@@ -94,8 +95,8 @@ impl<'py> Capture<'py> {
                     },
                 };
                 let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
-                if let Some(source) =
-                    self.source_of(&target).filter(|_| self.can_change(&target) && target.hasattr(&*name).is_ok_and(|it| it))
+                if let Some(source) = self.source_of(&target).filter(|_| self.can_change(&target))
+                    && is_method_of(object, &target, &name)?
                 {
                     let rest = if receiver(object).is_some() { args } else { &args[1..] };
                     return self.change(&target, source, &name, rest, kwargs);
@@ -154,7 +155,7 @@ impl<'py> Capture<'py> {
     /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is
     /// stored.
     fn taken_in(&self, name: &str, counts: bool, sliced: bool, arg: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        const ITERATED: &[&str] = &[
+        const LOOKED_INTO: &[&str] = &[
             "__iadd__",
             "__iand__",
             "__init__",
@@ -166,11 +167,11 @@ impl<'py> Capture<'py> {
             "extend",
             "extendleft",
             "intersection_update",
+            "remove",
             "symmetric_difference_update",
             "update",
         ];
-        let looked_into = ITERATED.contains(&name) || name == "remove" || sliced;
-        if counts && looked_into { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
+        if counts && (sliced || LOOKED_INTO.contains(&name)) { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
     }
 
     /// Ends the capture where a `defaultdict` would call C code that nobody knows.
@@ -255,5 +256,18 @@ impl<'py> Capture<'py> {
             }
         }
         self.returned(result)
+    }
+}
+
+/// Whether a method, bound or not, is what the class of its object has under the name: `dict.clear` is not that of an `OrderedDict`.
+fn is_method_of(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
+    let Some(found) = lookup(&object.get_type(), name)? else { return Ok(false) };
+    if receiver(method).is_none() {
+        return Ok(found.is(method));
+    }
+    // Slots that are bound have the class, other methods that are have its name.
+    match method.getattr_opt("__objclass__")? {
+        Some(class) => Ok(class.is(&found.getattr("__objclass__")?)),
+        None => found.getattr("__qualname__")?.eq(method.getattr("__qualname__")?),
     }
 }

@@ -67,12 +67,6 @@ impl<'py> Capture<'py> {
         self.run(outcome).map(|tracked| self.value(tracked))
     }
 
-    /// Ends the capture from a place that returns to the interpreter.
-    fn refuse<T>(&self, reason: &'static str, message: impl Into<String>) -> Run<T> {
-        let location = self.location();
-        Err(self.unwind(Halt::Break(GraphBreak { reason, message: message.into(), location })))
-    }
-
     /// Whether an operand needs the capture's care: it existed before, has a source, or is a tensor.
     fn concerns(&self, value: &Value<'py>) -> bool {
         value.source.is_some() || self.torch.is_fake(value.get()) || self.source_of(value.get()).is_some()
@@ -194,6 +188,7 @@ impl Policy for CapturePolicy {
             capture.run(capture.refuse_numbers("an operator looks into", [rhs.get()].into_iter().filter(|_| name == "mod")))?;
             capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
+            capture.run(capture.refuse_changed_beneath(rhs.get()))?;
             let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
             if made.is_exact_instance_of::<PyDict>() {
                 capture.note_new(&made);
@@ -540,15 +535,15 @@ impl Policy for CapturePolicy {
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        if capture.run(capture.written_global(frame, name))?.is_some() {
-            return capture.refuse(reason::SIDE_EFFECT, format!("reads the global {name} in the body of a class after setting it"));
-        }
-        let object = semantics::load_name(frame, name)?;
         // The body of a class has names of its own, and else those of its module.
-        if frame.globals().get_item(name).is_ok_and(|global| global.is(&object)) {
+        let is_own = match frame.namespace() {
+            Some(namespace) => namespace.contains(name)?,
+            None => false,
+        };
+        if !is_own {
             return self.load_global(frame, name);
         }
-        capture.give(capture.wrap_untracked(object))
+        capture.give(capture.wrap_untracked(semantics::load_name(frame, name)?))
     }
 
     fn import_name<'py>(

@@ -403,7 +403,7 @@ impl<'py> Capture<'py> {
             (Some(object), None) => !template.part.contains(*b) && outside(b, object),
             (None, None) => false,
         });
-        let untouched = self.writes.now().iter().all(|(owner, ..)| !seen.contains(owner));
+        let untouched = self.writes.now().1.iter().all(|(owner, ..)| !seen.contains(owner));
         tensors && objects && same && untouched
     }
 

@@ -21,7 +21,10 @@ impl<'py> Capture<'py> {
             Some(source) if self.guard_contents(&value.object, source)? => {
                 self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
             }
-            _ => Ok(value.object.clone()),
+            _ => {
+                self.refuse_changed_beneath(&value.object)?;
+                Ok(value.object.clone())
+            }
         }
     }
 

@@ -22,7 +22,7 @@ pub struct WholeFrame {
     pub guards: Arc<Texts>,
     /// Where the inputs come from, as Python expressions.
     pub sources: Vec<String>,
-    /// What the call does to what existed once the graph has run, as Python statements, each with the lines that ask for it.
+    /// What the call does to what existed once the graph has run, in words, each with the lines that ask for it.
     pub effects: Vec<(String, Vec<Line>)>,
     /// The tensors that the graph is given.
     pub inputs: Vec<Py<PyAny>>,

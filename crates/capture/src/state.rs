@@ -93,7 +93,7 @@ pub struct State {
     pub(crate) existing: Existing,
     /// Objects that the frame has made.
     pub(crate) own: Own,
-    /// What it has written to existing objects.
+    /// What it has done to what existed.
     pub(crate) writes: Writes,
     /// The call that is being made.
     pub(crate) calling: Calling,

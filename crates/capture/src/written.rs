@@ -1,6 +1,8 @@
 //! Writes to existing objects. They are noted, and what reads the attributes consults the notes; the call does them once its graph
 //! has run, in the order of the program.
 
+use std::rc::Rc;
+
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_graph::Line;
@@ -15,8 +17,10 @@ use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     graph_break::{GraphBreak, reason},
     identity::is_named,
+    made::is_changeable,
     outputs::Outputs,
     state::{Capture, Halt, Outcome, Tracked, Written, WrittenKind, type_name},
+    written_names::is_dunder,
 };
 
 /// What the frame did to an attribute of an existing object.
@@ -52,14 +56,14 @@ impl<'py> Capture<'py> {
         value: Option<&Tracked<'py>>,
     ) -> Outcome<()> {
         let key = text(name)?;
-        if !self.stores_plainly(owner)? {
+        if !self.stores_plainly(owner)? || owner.is_instance_of::<PyModule>() && is_dunder(&key) {
             return self.refuse_write(source, &key, "");
         }
         for entry in [intern!(self.py, "__getattribute__"), intern!(self.py, "__setattr__"), intern!(self.py, "__delattr__"), name] {
             self.pin_class_entry(owner, source, entry)?;
         }
         let slot = match classify(&owner.get_type(), &key)? {
-            ClassAttr::Data(descriptor) if kind::is_member_descriptor(&descriptor) && value.is_some() => true,
+            ClassAttr::Data(descriptor) if value.is_some() && is_slot(&descriptor)? => true,
             ClassAttr::Data(descriptor) if sets_in_python(&descriptor, value.is_some())? => {
                 // Its code is interpreted; what that writes is noted. The class of the owner has had its say.
                 let slot = if value.is_some() { "__set__" } else { "__delete__" };
@@ -88,7 +92,8 @@ impl<'py> Capture<'py> {
         value: Option<&Tracked<'py>>,
     ) -> Outcome<()> {
         let key = text(name)?;
-        if value.is_none() || !self.stores_plainly(owner)? || matches!(classify(&owner.get_type(), &key)?, ClassAttr::Data(_)) {
+        let decides = owner.is_instance_of::<PyModule>() && is_dunder(&key);
+        if value.is_none() || decides || !self.stores_plainly(owner)? || matches!(classify(&owner.get_type(), &key)?, ClassAttr::Data(_)) {
             return self.refuse_write(source, &key, "");
         }
         for entry in [intern!(self.py, "__getattribute__"), name] {
@@ -261,20 +266,13 @@ impl<'py> Capture<'py> {
 
     /// What was written to existing objects, as steps after the graph.
     pub fn replayed(&self, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
-        let writes = self.writes.all(self.py);
+        let writes = self.writes.all();
         let mut steps = Vec::with_capacity(writes.len() + 1);
         for written in &writes {
-            let stored = written.stored;
-            // Other items of a container may come in between.
-            let same = |other: &&Written| other.storage == written.storage && (other.name == written.name || other.key.is_some());
-            let is_place = written.kind != WrittenKind::Call || written.key.is_some();
-            if is_place
-                && written.value.as_ref().is_some_and(|(_, source)| *source == Some(stored))
-                && writes.iter().filter(same).count() == 1
-            {
-                // Set back to what it was, whatever that is.
+            if is_set_back(written, &writes) {
                 continue;
             }
+            let stored = written.stored;
             if let Some((value, _)) = &written.value
                 && let Some(was) = self.guards.equal_to(stored)
                 && self.has_changed(stored, &was)
@@ -303,11 +301,11 @@ impl<'py> Capture<'py> {
     }
 
     /// Guards that what was written is not what was read under another name: the dict of another object, or that dict itself.
-    fn tell_written_apart(&self, writes: &[Written]) -> Outcome<()> {
+    fn tell_written_apart(&self, writes: &[Rc<Written>]) -> Outcome<()> {
         let is_module = |object: &Bound<'py, PyAny>| self.torch.is_module(object);
+        self.tell_containers_apart(writes);
         for written in writes {
             if matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
-                self.tell_containers_apart(written);
                 continue;
             }
             if kind::is_cell(written.owner.bind(self.py)) {
@@ -319,9 +317,7 @@ impl<'py> Capture<'py> {
             // Of modules there are many, and nobody shares what they store.
             let others = self.existing_where(|object, source| {
                 let alike = if of_module { object.get_type().is(owner.get_type()) } else { !is_module(object) };
-                // What globals are is guarded.
-                let may_share = written.kind == WrittenKind::Attribute && !owner.is_instance_of::<PyModule>();
-                may_share && source != written.source && alike && instance_dict(object).is_some() && !is_named(object)
+                source != written.source && alike && instance_dict(object).is_some() && !is_named(object)
             });
             let dicts = self.existing_where(|object, source| match self.guards.get(source) {
                 Source::GetAttr(_, name) if &*name == "__dict__" => false,
@@ -351,6 +347,12 @@ impl<'py> Capture<'py> {
     }
 }
 
+/// Whether a data descriptor is what `__slots__` makes. Those of C's classes may be for reading only.
+fn is_slot(descriptor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let of_class = || Ok(descriptor.getattr("__objclass__")?.cast_into::<PyType>().is_ok_and(|class| is_changeable(&class)));
+    if kind::is_member_descriptor(descriptor) { of_class() } else { Ok(false) }
+}
+
 /// Whether setting, or else deleting, what a data descriptor stands for calls Python code and nothing else.
 fn sets_in_python(descriptor: &Bound<'_, PyAny>, sets: bool) -> PyResult<bool> {
     if kind::is_property(descriptor) {
@@ -358,6 +360,14 @@ fn sets_in_python(descriptor: &Bound<'_, PyAny>, sets: bool) -> PyResult<bool> {
     }
     let slot = lookup(&descriptor.get_type(), if sets { "__set__" } else { "__delete__" })?;
     Ok(slot.is_some_and(|slot| slot.is_exact_instance_of::<PyFunction>()))
+}
+
+/// Whether something is set back to what it was, whatever that is.
+pub(crate) fn is_set_back(written: &Written, writes: &[Rc<Written>]) -> bool {
+    // Other items of a container may come in between.
+    let same = |other: &&Rc<Written>| other.storage == written.storage && (other.name == written.name || other.key.is_some());
+    let is_place = written.kind != WrittenKind::Call || written.key.is_some();
+    is_place && written.value.as_ref().is_some_and(|(_, source)| *source == Some(written.stored)) && writes.iter().filter(same).count() == 1
 }
 
 /// The same end of a capture, at these lines.

@@ -33,10 +33,11 @@ impl<'py> Capture<'py> {
             // Torch's functions that are not looked into may read it.
             return refuse(" of torch's");
         }
-        if key.starts_with("__") && key.ends_with("__") {
+        if is_dunder(&key) {
             return refuse(", by which Python itself finds something");
         }
         let globals = frame.globals();
+        self.refuse_changed(&globals)?;
         let owner = self.globals_owner(frame)?;
         let stored = match owner {
             Some(owner) => self.guards.source(Source::GlobalOf(owner, key.as_str().into())),
@@ -133,8 +134,17 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Whether a module may be written to: one of torch's is read by functions of torch's that are not looked into.
+    /// Whether a module, or what it holds, may be written to. One of torch's is read by functions of torch's that are not looked into,
+    /// `builtins` and `sys` by Python itself.
     pub(crate) fn is_writable_module(&self, module: &Bound<'py, PyAny>) -> bool {
-        module.is_exact_instance_of::<PyModule>() && instance_dict(module).is_some_and(|dict| !self.effects.kinds.is_of_torch(&dict))
+        let name = module.getattr(intern!(self.py, "__name__")).and_then(|name| name.extract::<String>());
+        module.is_exact_instance_of::<PyModule>()
+            && name.is_ok_and(|name| !["builtins", "sys"].contains(&name.as_str()))
+            && instance_dict(module).is_some_and(|dict| !self.effects.kinds.is_of_torch(&dict))
     }
+}
+
+/// Whether a name is one by which Python itself finds something.
+pub(crate) fn is_dunder(name: &str) -> bool {
+    name.starts_with("__") && name.ends_with("__")
 }

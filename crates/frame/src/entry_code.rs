@@ -101,6 +101,7 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
         kept: HashMap::new(),
         before: HashMap::new(),
         results: String::new(),
+        sets_globals: epilogue.steps().iter().any(|step| matches!(step, AfterGraph::StoreGlobal { .. } | AfterGraph::DeleteGlobal { .. })),
     };
     epilogue.steps().iter().flat_map(AfterGraph::recipes).for_each(|recipe| repeated(recipe, &mut scribe.again));
     let inputs = tensors.iter().map(|&place| scribe.input(place)).collect::<PyResult<_>>()?;
@@ -147,6 +148,8 @@ struct Scribe<'a, 'py> {
     before: HashMap<usize, String>,
     /// The variable that holds the graph's results.
     results: String,
+    /// Whether it sets global names: then they are read where they are set.
+    sets_globals: bool,
 }
 
 impl<'py> Scribe<'_, 'py> {
@@ -279,9 +282,9 @@ impl<'py> Scribe<'_, 'py> {
                     let delete = self.builtin("dict")?.attr("__delitem__").call(given);
                     self.body.push(Statement::Do(delete));
                 }
-                AfterGraph::Call { function, given } => {
+                AfterGraph::Call { method, given } => {
                     let given = self.values(given)?;
-                    let call = self.method(function)?.call(given);
+                    let call = self.method(method.bind(self.py))?.call(given);
                     self.body.push(Statement::Do(call));
                 }
                 AfterGraph::Return(recipe) => return self.value(recipe),
@@ -291,9 +294,7 @@ impl<'py> Scribe<'_, 'py> {
     }
 
     /// A method of a class: `list.append`.
-    fn method(&mut self, recipe: &Recipe) -> PyResult<Expr> {
-        let Recipe::Constant(method) = recipe else { return self.value(recipe) };
-        let method = method.bind(self.py);
+    fn method(&mut self, method: &Bound<'py, PyAny>) -> PyResult<Expr> {
         let name: String = method.getattr("__name__")?.extract()?;
         Ok(self.object(&method.getattr("__objclass__")?)?.attr(&name))
     }

@@ -50,10 +50,10 @@ pub enum AfterGraph {
         /// The name.
         name: Py<PyString>,
     },
-    /// Calls a method of a builtin container, which takes no code of the user's to do what it does.
+    /// Calls a method of a builtin container. No code of the user's runs in it.
     Call {
-        /// The method of the class.
-        function: Recipe,
+        /// The method, as the class has it.
+        method: Py<PyAny>,
         /// The container, and what the method is given.
         given: Vec<Recipe>,
     },
@@ -67,7 +67,7 @@ impl AfterGraph {
         let parts: Vec<_> = match self {
             Self::StoreAttribute { owner, value, .. } | Self::StoreGlobal { globals: owner, value, .. } => vec![owner, value],
             Self::DeleteAttribute { owner: recipe, .. } | Self::DeleteGlobal { globals: recipe, .. } | Self::Return(recipe) => vec![recipe],
-            Self::Call { function, given } => std::iter::once(function).chain(given).collect(),
+            Self::Call { given, .. } => given.iter().collect(),
         };
         parts.into_iter()
     }
@@ -126,9 +126,9 @@ impl Epilogue {
                     globals.cast::<PyDict>()?.set_item(name, value)?;
                 }
                 AfterGraph::DeleteGlobal { globals, name } => globals.make(py, supply)?.cast::<PyDict>()?.del_item(name)?,
-                AfterGraph::Call { function, given } => {
+                AfterGraph::Call { method, given } => {
                     let given = given.iter().map(|part| part.make(py, supply)).collect::<PyResult<Vec<_>>>()?;
-                    function.make(py, supply)?.call1(PyTuple::new(py, given)?)?;
+                    method.bind(py).call1(PyTuple::new(py, given)?)?;
                 }
                 AfterGraph::Return(recipe) => return recipe.make(py, supply),
             }
@@ -192,12 +192,12 @@ mod tests {
             let (globals, list) = (PyDict::new(py), py.eval(c"[0]", None, None)?);
             globals.set_item("gone", 1)?;
             let name = |text: &str| PyString::new(py, text).unbind();
-            let append = || Recipe::Constant(list.get_type().getattr("append").map_or_else(|_| py.None(), Bound::unbind));
+            let append = || list.get_type().getattr("append").map_or_else(|_| py.None(), Bound::unbind);
             let epilogue = Epilogue::new(vec![
                 AfterGraph::StoreGlobal { globals: Recipe::Input(0), name: name("made"), value: Recipe::Input(1) },
                 AfterGraph::DeleteGlobal { globals: Recipe::Input(0), name: name("gone") },
-                AfterGraph::Call { function: append(), given: vec![Recipe::Input(1), Recipe::Output(0)] },
-                AfterGraph::Call { function: append(), given: vec![Recipe::Input(1), Recipe::Input(1)] },
+                AfterGraph::Call { method: append(), given: vec![Recipe::Input(1), Recipe::Output(0)] },
+                AfterGraph::Call { method: append(), given: vec![Recipe::Input(1), Recipe::Input(1)] },
                 AfterGraph::Return(Recipe::Input(1)),
             ]);
             let (inputs, outputs) = ([Some(globals.clone().into_any()), Some(list.clone())], [py.Ellipsis().into_bound(py)]);

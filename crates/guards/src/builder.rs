@@ -134,6 +134,17 @@ impl GuardBuilder {
         found
     }
 
+    /// What attributes were looked up of, in order.
+    #[must_use]
+    pub fn readers_of_attributes(&self) -> Vec<SourceId> {
+        let state = self.state.borrow();
+        let owner = |source: &Source| if let Source::Attr(owner, _) = source { Some(*owner) } else { None };
+        let mut found: Vec<_> = state.sources.iter().filter_map(owner).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// The functions whose globals were looked up; None for the captured one.
     #[must_use]
     pub fn readers_of_globals(&self) -> Vec<Option<SourceId>> {

@@ -198,8 +198,14 @@ impl Source {
     #[must_use]
     pub fn base(&self) -> Option<SourceId> {
         match self {
+            Self::Local { .. }
+            | Self::Global(_)
+            | Self::Builtin(_)
+            | Self::Function
+            | Self::Free { .. }
+            | Self::Held { .. }
+            | Self::Computed(_) => None,
             step!(base) => Some(*base),
-            _ => None,
         }
     }
 }

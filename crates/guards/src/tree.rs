@@ -133,6 +133,9 @@ pub(crate) const FUNCTION: usize = 0;
 /// Subtrees with at least this many nodes get a segment of their own: what changes in one is verified there only.
 const SEGMENT: usize = 48;
 
+/// The same below what changes at each call, where no other segment has them.
+const SMALL: usize = 4;
+
 struct Builder<'a, 'py> {
     py: Python<'py>,
     pins: &'a Pins,
@@ -239,7 +242,8 @@ impl Tree {
             let is_local = self.locals.iter().any(|(_, local)| *local == node);
             // No other segment has what is below such a node.
             let below_changing = self.nodes[node].parent.is_some_and(|parent| self.nodes[parent].changes);
-            if is_local || (sizes[node] >= SEGMENT && (below_changing || self.nodes[node].children.iter().any(stores))) {
+            let large = sizes[node] >= SEGMENT && self.nodes[node].children.iter().any(stores);
+            if is_local || large || (sizes[node] >= SMALL && below_changing) {
                 self.nodes[node].segment = Some(self.segments);
                 self.segments += 1;
             }

@@ -144,7 +144,7 @@ impl CapturedFrame {
         self.0.sources.clone()
     }
 
-    /// What the call does to what existed once the graph has run: statements, each with the lines that ask for it, innermost first.
+    /// What the call does to what existed once the graph has run, in words, each with the lines that ask for it, innermost first.
     #[getter]
     fn effects(&self) -> Vec<(String, Vec<Line>)> {
         self.0.effects.clone()

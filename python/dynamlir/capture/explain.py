@@ -33,7 +33,7 @@ class Explanation:
     tables: tuple[str, ...] = ()
     """Each graph as a table: opcode, name, target, args, kwargs."""
     effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
-    """What the call does to what existed before it, once its graph has run: (statement, traceback)."""
+    """What the call does to what existed before it, once its graph has run: (in words, traceback)."""
     _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property

@@ -1,6 +1,9 @@
 //! What a container that the frame has changed must not be at another call: another one that the frame has looked into.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
 
 use dynamlir_guards::{Relation, Source, SourceId};
 use pyo3::{prelude::*, types::PyDict};
@@ -8,50 +11,66 @@ use pyo3::{prelude::*, types::PyDict};
 use crate::{
     attributes::instance_dict,
     identity::is_named,
-    state::{Capture, Written},
+    state::{Capture, Written, WrittenKind},
 };
 
 /// The dicts in which modules keep what they are made of. No two modules share them.
 const OF_MODULES: &[&str] = &["_buffers", "_modules", "_non_persistent_buffers_set", "_parameters"];
 
 impl<'py> Capture<'py> {
-    /// Guards that a container which was changed is none of the others that were met, nor what holds attributes, globals or the parts of
-    /// a module that were looked at.
-    pub(crate) fn tell_containers_apart(&self, written: &Written) {
-        let container = written.owner.bind(self.py);
-        let is_module = |source: SourceId| self.existing_at(source).is_some_and(|owner| self.torch.is_module(&owner));
-        let of_module = |source: SourceId| match self.guards.get(source) {
-            Source::Attr(owner, name) => (OF_MODULES.contains(&&*name) || name.ends_with("_hooks")) && is_module(owner),
-            _ => false,
-        };
-        let own = of_module(written.source);
-        let alike = |object: &Bound<'py, PyAny>, source: SourceId| {
-            object.get_type().is(container.get_type()) && !object.is(container) && !of_module(source)
-        };
-        let mut others = self.existing_where(alike);
-        if container.is_exact_instance_of::<PyDict>() && !own {
-            others.extend(self.dicts_behind(container));
+    /// Guards that the containers which were changed are none of the others that were met, nor what holds attributes, globals or the parts
+    /// of a module that were looked at.
+    pub(crate) fn tell_containers_apart(&self, writes: &[Rc<Written>]) {
+        // By class, and whether they are of modules, of which there are many.
+        let mut groups: BTreeMap<(usize, bool), BTreeMap<usize, SourceId>> = BTreeMap::new();
+        for written in writes.iter().filter(|written| matches!(written.kind, WrittenKind::Call | WrittenKind::Contents)) {
+            let class = written.owner.bind(self.py).get_type_ptr() as usize;
+            groups.entry((class, self.is_of_module(written.source))).or_default().insert(written.storage, written.source);
         }
-        if !others.is_empty() {
-            let mut all: Vec<_> = others.into_iter().chain([written.source]).collect();
+        for ((class, of_module), mut all) in groups {
+            for (object, source) in self.existing_objects() {
+                if object.get_type_ptr() as usize == class && !(of_module && self.is_of_module(source)) {
+                    all.entry(object.as_ptr() as usize).or_insert(source);
+                }
+            }
+            if class == self.py.get_type::<PyDict>().as_ptr() as usize && !of_module {
+                for (address, source) in self.dicts_behind() {
+                    all.entry(address).or_insert(source);
+                }
+            }
+            let mut all: Vec<_> = all.into_values().collect();
             all.sort_unstable();
-            all.dedup();
-            self.guards.relate(Relation::Distinct(all));
+            if all.len() > 1 {
+                self.guards.relate(Relation::Distinct(all));
+            }
         }
     }
 
-    /// The dicts that were looked into without being met themselves: of attributes, of globals, of the parts of modules. Each once, and
-    /// without the one that was changed.
-    fn dicts_behind(&self, changed: &Bound<'py, PyAny>) -> Vec<SourceId> {
+    /// Whether what is reached there is one of the containers that a module keeps its parts in.
+    fn is_of_module(&self, source: SourceId) -> bool {
+        match self.guards.get(source) {
+            Source::Attr(owner, name) if OF_MODULES.contains(&&*name) || name.ends_with("_hooks") => {
+                self.existing_at(owner).is_some_and(|owner| self.torch.is_module(&owner))
+            }
+            _ => false,
+        }
+    }
+
+    /// The dicts that were looked into without being met themselves, by their addresses: of attributes, of globals, of the parts of
+    /// modules.
+    fn dicts_behind(&self) -> HashMap<usize, SourceId> {
         let mut found = HashMap::new();
         let mut add = |dict: Option<Bound<'py, PyAny>>, source: SourceId| {
-            if let Some(dict) = dict {
+            if let Some(dict) = dict.filter(|dict| !self.effects.kinds.is_of_torch(dict)) {
                 found.entry(dict.as_ptr() as usize).or_insert(source);
             }
         };
-        for source in self.existing_where(|object, _| !is_named(object) && !self.torch.is_module(object)) {
-            let dict = self.existing_at(source).and_then(|object| instance_dict(&object)).map(Bound::into_any);
-            add(dict, self.guards.source(Source::GetAttr(source, "__dict__".into())));
+        let read = self.guards.readers_of_attributes();
+        for (object, source) in self.existing_objects() {
+            let is_holder = !is_named(&object) && !self.torch.is_module(&object);
+            if is_holder || read.binary_search(&source).is_ok() {
+                add(instance_dict(&object).map(Bound::into_any), self.guards.source(Source::GetAttr(source, "__dict__".into())));
+            }
         }
         for (module, table) in self.guards.tables() {
             let dict = self.existing_at(module).and_then(|module| instance_dict(&module)?.get_item(table.attribute()).ok().flatten());
@@ -62,15 +81,9 @@ impl<'py> Capture<'py> {
                 Some(function) => self.existing_at(function).and_then(|function| function.getattr("__globals__").ok()),
                 None => self.existing.globals.get().map(|globals| globals.bind(self.py).clone()),
             };
-            if globals.as_ref().is_some_and(|globals| self.effects.kinds.is_of_torch(globals)) {
-                continue;
-            }
             let function = function.unwrap_or_else(|| self.guards.source(Source::Function));
             add(globals, self.guards.source(Source::Globals(function)));
         }
-        found.remove(&(changed.as_ptr() as usize));
-        let mut found: Vec<_> = found.into_values().collect();
-        found.sort_unstable();
         found
     }
 }

@@ -44,7 +44,7 @@ impl<'py> Capture<'py> {
 
     /// As [`Self::refuse_changed`], of the dict of an object's attributes.
     pub(crate) fn refuse_changed_attributes(&self, owner: &Bound<'py, PyAny>) -> Outcome<()> {
-        if !self.writes.has_calls() {
+        if !self.writes.has_changes() {
             return Ok(());
         }
         instance_dict(owner).map_or(Ok(()), |dict| self.refuse_changed(&dict))
@@ -53,7 +53,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture where an iterator is stepped whose C code looks into a container that the frame has changed.
     pub(crate) fn refuse_changed_beneath(&self, iterator: &Bound<'py, PyAny>) -> Outcome<()> {
         const LOOKING: &[&str] = &["accumulate", "chain", "compress", "filter", "filterfalse", "groupby", "starmap"];
-        if !self.writes.has_calls() {
+        if !self.writes.has_changes() {
             return Ok(());
         }
         let (mut seen, mut waiting) = (HashSet::new(), vec![iterator.clone()]);
@@ -80,7 +80,7 @@ impl<'py> Capture<'py> {
         let by_key = container.is_instance_of::<PyDict>() && self.torch.is_primitive(&key.object);
         let by_index = container.is_exact_instance_of::<PyList>() && has_index(container, &key.object)?;
         if (by_key || by_index) && !self.existing.changed.borrow().contains(&address) {
-            for written in self.writes.changes(self.py, address).iter().rev() {
+            for written in self.writes.changes(address).iter().rev() {
                 match (written.name.as_str(), &written.key) {
                     ("append", None) => {}
                     ("__setitem__" | "__delitem__", Some(at)) => {
@@ -101,13 +101,19 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
-        if !self.writes.has_calls() {
+        if !self.writes.has_changes() {
             return Ok(());
         }
         let mut seen = HashSet::new();
         let mut waiting = Vec::new();
         for value in values {
-            if self.source_of(value).is_none() && !self.torch.is_primitive(value) && !self.torch.is_fake(value) {
+            if let Some(copy) = self.existing.changed.borrow().get(&(value.as_ptr() as usize)) {
+                waiting.extend(found_in(copy.bind(self.py))?);
+            } else if self.is_changed(value) {
+                // What was put into it; what it held is not looked into before there is a copy.
+                let put = self.writes.changes(value.as_ptr() as usize);
+                waiting.extend(put.iter().filter_map(|written| Some(written.tracked(self.py)?.object)));
+            } else if self.source_of(value).is_none() && !self.torch.is_primitive(value) && !self.torch.is_fake(value) {
                 waiting.extend(found_in(value)?);
             }
         }

@@ -1,5 +1,7 @@
 //! The steps after the graph that change containers.
 
+use std::collections::{HashMap, HashSet};
+
 use dynamlir_frame::{AfterGraph, Recipe};
 use pyo3::{
     prelude::*,
@@ -18,7 +20,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn change_steps(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
         let container = written.owner.bind(self.py);
         let target = || Recipe::Input(self.guards.collect(written.source));
-        let method = |name: &str| -> PyResult<Recipe> { Ok(Recipe::Constant(container.get_type().getattr(name)?.unbind())) };
+        let method = |name: &str| -> PyResult<Py<PyAny>> { Ok(container.get_type().getattr(name)?.unbind()) };
         if written.kind == WrittenKind::Call {
             let mut given = vec![target()];
             if let Some(key) = &written.key {
@@ -27,37 +29,39 @@ impl<'py> Capture<'py> {
             if let Some(value) = written.tracked(self.py) {
                 given.push(self.recipe(&value, outputs)?);
             }
-            return Ok(vec![AfterGraph::Call { function: method(&written.name)?, given }]);
+            return Ok(vec![AfterGraph::Call { method: method(&written.name)?, given }]);
         }
         let Some(copy) = self.changed(container)? else { return Ok(Vec::new()) };
         if let Ok(list) = copy.cast_exact::<PyList>() {
             let whole = PySlice::full(self.py).into_any().unbind();
             let items = list.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>()?;
             let given = vec![target(), Recipe::Constant(whole), Recipe::List(items)];
-            return Ok(vec![AfterGraph::Call { function: method("__setitem__")?, given }]);
+            return Ok(vec![AfterGraph::Call { method: method("__setitem__")?, given }]);
         }
         // What stays as it is is left alone: somebody may be iterating over it.
         let before: Vec<Pair<'py>> = pairs(container)?;
         let after: Vec<Pair<'py>> = pairs(&copy)?;
-        let had = |key: &Bound<'py, PyAny>| before.iter().find(|(known, _)| known.is(key)).map(|(_, value)| value);
-        let stays = before.iter().filter(|(key, _)| after.iter().any(|(known, _)| known.is(key))).map(|(key, _)| key);
-        let in_order = stays.clone().zip(&after).all(|(key, (known, _))| key.is(known));
+        let address = |object: &Bound<'py, PyAny>| object.as_ptr() as usize;
+        let had: HashMap<usize, &Bound<'py, PyAny>> = before.iter().map(|(key, value)| (address(key), value)).collect();
+        let has: HashSet<usize> = after.iter().map(|(key, _)| address(key)).collect();
+        let (stays, gone): (Vec<_>, Vec<_>) = before.iter().map(|(key, _)| key).partition(|key| has.contains(&address(key)));
+        let in_order = stays.iter().zip(&after).all(|(key, (known, _))| key.is(known));
         let mut steps = Vec::new();
         if in_order {
-            for (key, _) in before.iter().filter(|(key, _)| !after.iter().any(|(known, _)| known.is(key))) {
+            for key in gone {
                 let given = vec![target(), self.recipe(&Tracked::new(key.clone()), outputs)?];
-                steps.push(AfterGraph::Call { function: method("__delitem__")?, given });
+                steps.push(AfterGraph::Call { method: method("__delitem__")?, given });
             }
         } else {
-            steps.push(AfterGraph::Call { function: method("clear")?, given: vec![target()] });
+            steps.push(AfterGraph::Call { method: method("clear")?, given: vec![target()] });
         }
         for (key, value) in &after {
-            if in_order && had(key).is_some_and(|was| self.stands_for(value, was)) {
+            if in_order && had.get(&address(key)).is_some_and(|was| self.stands_for(value, was)) {
                 continue;
             }
             let given =
                 vec![target(), self.recipe(&Tracked::new(key.clone()), outputs)?, self.recipe(&Tracked::new(value.clone()), outputs)?];
-            steps.push(AfterGraph::Call { function: method("__setitem__")?, given });
+            steps.push(AfterGraph::Call { method: method("__setitem__")?, given });
         }
         Ok(steps)
     }

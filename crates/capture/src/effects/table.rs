@@ -77,6 +77,8 @@ pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (reason::AUTOGRAD, &[("torch.autograd", "backward")]),
+    // They call Python for each element, which fakes do not have.
+    (reason::C_FUNCTION, &[("torch._C", "TensorBase.apply_"), ("torch._C", "TensorBase.map_"), ("torch._C", "TensorBase.map2_")]),
     (
         reason::RANDOM_STATE,
         &[

@@ -4,6 +4,8 @@
 //! undone: objects that the frame made and has changed since, and the thread's state, which must be as it was. The frames that were
 //! interpreted since must have returned, or raised what was handled.
 
+use std::rc::Rc;
+
 use dynamlir_guards::Checkpoint as GuardsMark;
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
@@ -20,7 +22,7 @@ pub(crate) struct Checkpoint {
     tensors: TensorsMark,
     existing: ExistingMark,
     own: OwnMark,
-    writes: (Vec<Written>, bool),
+    writes: (Vec<Rc<Written>>, bool),
     calling: CallingMark,
     layers: LayersMark,
     facts: FactsMark,
@@ -40,7 +42,7 @@ impl Capture<'_> {
             tensors: self.tensors.mark(),
             existing: self.existing.mark(),
             own: self.own.mark(),
-            writes: (self.writes.all(self.py), self.writes.is_closed()),
+            writes: (self.writes.all(), self.writes.is_closed()),
             calling: self.calling.mark(),
             layers: self.layers.mark(),
             facts: self.facts.mark(),

@@ -128,10 +128,15 @@ impl<'py> Capture<'py> {
         self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
     }
 
+    /// The existing objects, and where they were first reached.
+    pub(crate) fn existing_objects(&self) -> Vec<(Bound<'py, PyAny>, SourceId)> {
+        let known = self.existing.known.borrow();
+        known.iter().map(|(_, (object, source))| (object.bind(self.py).clone(), *source)).collect()
+    }
+
     /// Where those existing objects were first reached of which this is true.
     pub(crate) fn existing_where(&self, wanted: impl Fn(&Bound<'py, PyAny>, SourceId) -> bool) -> Vec<SourceId> {
-        let list = |(_, (object, source)): (&usize, &(Py<PyAny>, SourceId))| (object.bind(self.py).clone(), *source);
-        let known: Vec<_> = self.existing.known.borrow().iter().map(list).collect();
+        let known = self.existing_objects();
         let mut found: Vec<_> = known.into_iter().filter(|(object, source)| wanted(object, *source)).map(|(_, source)| source).collect();
         found.sort_unstable();
         found

@@ -1,7 +1,10 @@
 //! What the frame has done to what existed: attributes of objects, global names and variables of enclosing functions that it has set or
 //! deleted, and containers that it has changed. Nothing of it is touched.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
@@ -53,19 +56,23 @@ pub(crate) struct Written {
 /// What was written, in the order of the program. What is set again keeps its place, as in a dict.
 #[derive(Default)]
 pub struct Writes {
-    list: RefCell<Vec<Written>>,
+    list: RefCell<Vec<Rc<Written>>>,
+    /// How many of them are changes to containers.
+    changes: Cell<usize>,
+    /// How often anything was noted.
+    noted: Cell<usize>,
     /// Whether a `backward` was recorded, which runs later and may read what is written from now on.
     closed: Cell<bool>,
 }
 
-/// Writes as they are now, to be compared with what they are later: owner, name, value.
-pub(crate) type WritesNow = Vec<(usize, String, usize)>;
+/// Writes as they are now, to be compared with what they are later: how often anything was noted, and owners, names and values.
+pub(crate) type WritesNow = (usize, Vec<(usize, String, usize)>);
 
 impl Writes {
     /// Looks at the latest write to what is stored at this address under a name, if there was one.
     pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
         let list = self.list.borrow();
-        list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(look)
+        list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(|entry| look(entry))
     }
 
     /// Whether nothing was written.
@@ -84,37 +91,38 @@ impl Writes {
     }
 
     /// Looks at the first of what is stored under a name that this is true of.
-    pub(crate) fn find_map<R>(&self, look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
-        self.list.borrow().iter().filter(|entry| entry.kind.is_named()).find_map(look)
-    }
-
-    /// What was done to the container at this address.
-    pub(crate) fn changes(&self, py: Python<'_>, container: usize) -> Vec<Written> {
-        let list = self.list.borrow();
-        list.iter().filter(|entry| !entry.kind.is_named() && entry.storage == container).map(|entry| entry.clone_ref(py)).collect()
+    pub(crate) fn find_map<R>(&self, mut look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
+        self.list.borrow().iter().filter(|entry| entry.kind.is_named()).find_map(|entry| look(entry))
     }
 
     /// Whether any container was changed.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.list.borrow().iter().any(|entry| !entry.kind.is_named())
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.get() > 0
+    }
+
+    /// What was done to the container at this address, in order.
+    pub(crate) fn changes(&self, container: usize) -> Vec<Rc<Written>> {
+        if !self.has_changes() {
+            return Vec::new();
+        }
+        self.list.borrow().iter().filter(|entry| entry.changes(container)).cloned().collect()
     }
 
     /// Whether anything was done to the container at this address.
     pub(crate) fn has_changed(&self, container: usize) -> bool {
-        self.list.borrow().iter().any(|entry| !entry.kind.is_named() && entry.storage == container)
+        self.has_changes() && self.list.borrow().iter().any(|entry| entry.changes(container))
     }
 
     /// Has what a container holds in the end stand for what was done to it.
     pub(crate) fn settle_contents(&self, contents: Written) {
         let mut list = self.list.borrow_mut();
-        let at = list.iter().position(|entry| !entry.kind.is_named() && entry.storage == contents.storage).unwrap_or(list.len());
-        let (mut kept, mut dropped) = (Vec::with_capacity(list.len() + 1), Vec::new());
-        let is_its = |entry: &Written| !entry.kind.is_named() && entry.storage == contents.storage;
-        for entry in list.drain(..) {
-            if is_its(&entry) { dropped.push(entry) } else { kept.push(entry) }
-        }
-        kept.insert(at, contents);
+        let container = contents.storage;
+        let at = list.iter().position(|entry| entry.changes(container)).unwrap_or(list.len());
+        let (dropped, mut kept): (Vec<_>, Vec<_>) = std::mem::take(&mut *list).into_iter().partition(|entry| entry.changes(container));
+        kept.insert(at, Rc::new(contents));
         *list = kept;
+        self.changes.set(self.changes.get() + 1 - dropped.len());
+        self.noted.set(self.noted.get() + 1);
         // What is dropped may run Python code, which may come back here.
         drop(list);
         drop(dropped);
@@ -122,16 +130,20 @@ impl Writes {
 
     /// Notes a write.
     pub(crate) fn push(&self, written: Written) {
+        self.noted.set(self.noted.get() + 1);
         let mut list = self.list.borrow_mut();
-        let same = |entry: &&mut Written| {
-            entry.kind.is_named() && written.kind.is_named() && entry.storage == written.storage && entry.name == written.name
-        };
+        if !written.kind.is_named() {
+            self.changes.set(self.changes.get() + 1);
+            list.push(Rc::new(written));
+            return;
+        }
+        let same = |entry: &&mut Rc<Written>| entry.kind.is_named() && entry.storage == written.storage && entry.name == written.name;
         let known = list.iter_mut().rev().find(same).filter(|entry| entry.value.is_some() && written.value.is_some());
         let Some(known) = known else {
-            list.push(written);
+            list.push(Rc::new(written));
             return;
         };
-        let former = std::mem::replace(known, written);
+        let former = std::mem::replace(known, Rc::new(written));
         // What is dropped may run Python code, which may come back here.
         drop(list);
         drop(former);
@@ -141,16 +153,18 @@ impl Writes {
     pub(crate) fn now(&self) -> WritesNow {
         let address = |object: &Py<PyAny>| object.as_ptr() as usize;
         let value = |entry: &Written| entry.value.as_ref().map_or(0, |(value, _)| address(value));
-        self.list.borrow().iter().map(|entry| (address(&entry.owner), entry.name.clone(), value(entry))).collect()
+        let writes = self.list.borrow().iter().map(|entry| (address(&entry.owner), entry.name.clone(), value(entry))).collect();
+        (self.noted.get(), writes)
     }
 
     /// All of them, in order.
-    pub(crate) fn all(&self, py: Python<'_>) -> Vec<Written> {
-        self.list.borrow().iter().map(|entry| entry.clone_ref(py)).collect()
+    pub(crate) fn all(&self) -> Vec<Rc<Written>> {
+        self.list.borrow().clone()
     }
 
-    pub(super) fn roll_back(&self, (list, closed): (Vec<Written>, bool)) {
+    pub(super) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, bool)) {
         self.closed.set(closed);
+        self.changes.set(list.iter().filter(|entry| !entry.kind.is_named()).count());
         let former = self.list.replace(list);
         drop(former);
     }
@@ -162,17 +176,8 @@ impl Written {
         self.value.as_ref().map(|(value, source)| Tracked { object: value.bind(py).clone(), source: *source })
     }
 
-    fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self {
-            kind: self.kind,
-            owner: self.owner.clone_ref(py),
-            storage: self.storage,
-            source: self.source,
-            stored: self.stored,
-            name: self.name.clone(),
-            key: self.key.as_ref().map(|key| key.clone_ref(py)),
-            value: self.value.as_ref().map(|(value, source)| (value.clone_ref(py), *source)),
-            location: self.location.clone(),
-        }
+    /// Whether it is a change to the container at this address.
+    fn changes(&self, container: usize) -> bool {
+        !self.kind.is_named() && self.storage == container
     }
 }

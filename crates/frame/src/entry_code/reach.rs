@@ -72,6 +72,9 @@ impl<'py> Scribe<'_, 'py> {
     /// A global of the function, or a builtin.
     fn global(&mut self, name: &Bound<'py, PyAny>) -> PyResult<Expr> {
         let text = name.cast::<PyString>()?.to_str()?.to_owned();
+        if self.sets_globals && self.globals.contains(name)? {
+            return Ok(self.own_globals()?.item(Expr::Const(Const::Str(text))));
+        }
         let is_keyword = self.py.import("keyword")?.call_method1("iskeyword", (name,))?.is_truthy()?;
         if name.call_method0("isidentifier")?.is_truthy()? && !is_keyword && !self.like.slots().contains(&text.as_str()) {
             return Ok(Expr::Global(text));
