@@ -207,6 +207,11 @@ impl<'py> Capture<'py> {
     }
 
     fn instance_recipe(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let module = class.getattr("__module__").and_then(|module| module.extract::<String>());
+        if module.is_ok_and(|module| module.starts_with("dynamlir.")) {
+            let message = format!("a {}, which stands for something of torch's while a frame is captured", type_name(object));
+            return self.break_graph(reason::OUTPUT, message);
+        }
         let kind = self.class_recipe(class)?;
         let Layout { base, slots } = Layout::of(class)?;
         if slots {
