@@ -507,10 +507,13 @@ def _(x: torch.Tensor) -> torch.Tensor:
 STATE = Thing(n=0)
 
 
-def test_an_operator_of_the_users_reads_what_was_written_before_it() -> None:
+@pytest.mark.parametrize(
+    "operator", [scaled, torch.ops.dynamlir_written.scaled, torch.ops.dynamlir_written.scaled.default]
+)
+def test_an_operator_of_the_users_reads_what_was_written_before_it(operator: Any) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         STATE.n += 1
-        return scaled(x)
+        return operator(x)
 
     def world(compile_: Any) -> Any:
         STATE.n = 0

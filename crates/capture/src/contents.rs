@@ -156,4 +156,22 @@ impl<'py> Capture<'py> {
         let fakes = items.map(|(at, item)| Ok(self.wrap(item, self.guards.source(Source::Index(source, at as u32)))?.object));
         Ok(Some(PyTuple::new(self.py, fakes.collect::<Outcome<Vec<_>>>()?)?))
     }
+
+    /// An existing instance of a subclass of dict as the dict of Python's own that it is for C, with fakes: what its class says of looks
+    /// into it is for those who ask it.
+    pub(crate) fn plain_dict(&self, object: &Bound<'py, PyDict>, source: SourceId) -> Outcome<Bound<'py, PyDict>> {
+        self.guard_contents(object, source)?;
+        let ordered = self.py.import("collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
+        let base = if object.is_instance(&ordered)? { ordered } else { self.py.get_type::<PyDict>() };
+        let plain = base.call0()?.cast_into::<PyDict>().map_err(PyErr::from)?;
+        // An `OrderedDict` has an order of its own.
+        for (at, key) in base.getattr("__iter__")?.call1((object,))?.try_iter()?.enumerate() {
+            let key = key?;
+            let Some(value) = object.get_item(&key)? else { continue };
+            let from = self.guards.item(source, &key);
+            let value = self.wrap(value, from.unwrap_or_else(|_| self.guards.source(Source::DictValue(source, at as u32))))?;
+            plain.as_any().set_item(key, value.object)?;
+        }
+        Ok(plain)
+    }
 }

@@ -20,6 +20,9 @@ use crate::{
 /// Functions that do not look into what they are given.
 const NOT_LOOKING: &[&str] = &["append", "appendleft", "insert", "isinstance", "setdefault", "__setitem__"];
 
+/// Methods of dicts that hand out what is in them, and ask nothing of the class that their object is of.
+const OF_PLAIN_DICTS: &[&str] = &["get", "items", "values"];
+
 impl<'py> Capture<'py> {
     /// Arguments for C code: existing containers as guarded copies, primitives guarded.
     pub(crate) fn native_arguments(
@@ -223,6 +226,13 @@ impl<'py> Capture<'py> {
         {
             let why = if name == "bool" { reason::DATA_DEPENDENT_BRANCH } else { reason::DATA_DEPENDENT };
             return self.break_graph(why, format!("{name}() of a tensor"));
+        }
+        if OF_PLAIN_DICTS.contains(&name.as_str())
+            && let Some(target) = receiver(object)
+            && let (Ok(dict), Some(source)) = (target.cast::<PyDict>(), self.source_of(&target))
+            && !self.torch.is_container(dict)
+        {
+            return self.call_pure(&self.plain_dict(dict, source)?.getattr(&name)?, args, kwargs);
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
         self.guard_beneath(object, &name, args, false)?;

@@ -184,11 +184,20 @@ impl<'py> Capture<'py> {
 
     /// Ends the capture at an operator of the user's, whose code runs before what the frame has written is.
     pub(crate) fn refuse_operator_after_writes(&self, operator: &Bound<'py, PyAny>) -> Outcome<()> {
-        const OF_TORCH: &[&str] = &["aten", "prim", "prims", "torchvision"];
-        if self.writes.is_empty() || OF_TORCH.contains(&operator.getattr("namespace")?.extract()?) {
+        const OF_LIBRARIES: &[&str] = &["aten", "prim", "prims", "torchvision", "transformers"];
+        if self.writes.is_empty() {
             return Ok(());
         }
-        self.break_graph(reason::SIDE_EFFECT, format!("{} may read what was written before it", operator.str()?))
+        // An operator with overloads that have not been told apart would look for one called `namespace`.
+        let named = dynamlir_interpreter::suspended(|| {
+            let name = operator.getattr_opt("_qualified_op_name")?;
+            Ok::<_, PyErr>((name.map_or_else(|| operator.call_method0("name"), Ok)?.extract::<String>()?, operator.str()?))
+        });
+        let (name, shown) = named?;
+        if name.split_once("::").is_some_and(|(namespace, _)| OF_LIBRARIES.contains(&namespace)) {
+            return Ok(());
+        }
+        self.break_graph(reason::SIDE_EFFECT, format!("{shown} may read what was written before it"))
     }
 
     /// Whether the death of an object may be noticed, which would come later than in plain Python: by a finalizer or a weak reference.
