@@ -275,7 +275,7 @@ impl<'py> Capture<'py> {
     /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.
     pub fn store_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
-            return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+            return self.write_tensor(&owner.object, name, value);
         }
         if let Some(source) = self.source(owner) {
             let slot = if value.is_some() { "__setattr__" } else { "__delattr__" };
@@ -302,7 +302,7 @@ impl<'py> Capture<'py> {
     /// `object.__setattr__` and `object.__delattr__`, past those of the class.
     pub fn store_generic_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
-            return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
+            return self.write_tensor(&owner.object, name, value);
         }
         if let Some(source) = self.source(owner) {
             self.pin_type(&owner.object, source)?;

@@ -50,6 +50,7 @@ mod specials;
 pub mod state;
 mod stores;
 mod switches;
+mod tensor_writes;
 mod tensors;
 pub mod torch;
 mod wrapped;

@@ -157,9 +157,14 @@ impl<'py> Capture<'py> {
     }
 
     /// What Dynamo has kept to itself here, if it is how an optimizer of torch's makes its state: for its own ways with optimizers it
-    /// disables that in all their classes, as soon as it has compiled anything.
+    /// disables that in all their classes, as soon as it has compiled anything. Or how one clears its gradients, which torch keeps out of
+    /// Dynamo's graphs alone.
     fn disabled_by_torch(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = self.py;
+        if let Some(own) = self.torch.wrapped_by_disable(object) {
+            let clears = self.effects.kinds.is_torch(&own) && own.getattr(intern!(py, "__qualname__"))?.eq("Optimizer.zero_grad")?;
+            return Ok(clears.then_some(own));
+        }
         if object.getattr_opt(intern!(py, "_torchdynamo_disable"))?.is_none() {
             return Ok(None);
         }

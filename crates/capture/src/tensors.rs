@@ -214,6 +214,11 @@ impl<'py> Capture<'py> {
         if CONTENTS.contains(&name) && !(matches!(name, "item" | "__float__") && args.len() == 1 && self.may_be_read(&args[0].object)?) {
             return self.break_graph(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
         }
+        if name == "requires_grad_"
+            && let Some(result) = self.requires_grad_in_place(args, &kwargs.to_vec())?
+        {
+            return Ok(result);
+        }
         if ESCAPES.contains(&name) && name != "cpu" {
             return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
         }
@@ -375,6 +380,12 @@ impl<'py> Capture<'py> {
         if self.torch.is_number(fake) && key != "__class__" {
             return self.needs_value(fake, "an attribute of");
         }
+        if matches!(key.as_str(), "_grad" | "grad" | "requires_grad")
+            && let Some((real, _)) = self.real_of(fake)
+            && let Some(written) = self.written_to_tensor(&real, &key)
+        {
+            return Ok(written);
+        }
         match key.as_str() {
             "__class__" => return self.class_of(&Tracked::new(fake.clone())),
             "is_leaf" | "output_nr" | "retains_grad" => {
@@ -403,7 +414,7 @@ impl<'py> Capture<'py> {
                 }
                 return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}"));
             }
-            "cpu" => {}
+            "cpu" | "requires_grad_" => {}
             _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
         }
@@ -460,7 +471,7 @@ impl<'py> Capture<'py> {
     }
 
     /// A method or another descriptor of a class of tensors: somebody may patch it.
-    fn pin_member(&self, class: &Bound<'py, PyType>, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
+    pub(crate) fn pin_member(&self, class: &Bound<'py, PyType>, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
         let label: String = class.fully_qualified_name()?.extract()?;
         let at = self.guards.type_attr(self.guarded(self.guards.hold(class, &label))?, key);
         if self.torch.is_primitive(member) {

@@ -313,8 +313,10 @@ impl<'py> Capture<'py> {
     fn tell_written_apart(&self, writes: &[Rc<Written>]) -> Outcome<()> {
         let is_module = |object: &Bound<'py, PyAny>| self.torch.is_module(object);
         self.tell_containers_apart(writes);
+        self.tell_tensors_apart(writes);
         for written in writes {
-            if matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
+            let of_tensor = self.torch.is_tensor(written.owner.bind(self.py));
+            if of_tensor || matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
                 continue;
             }
             if kind::is_cell(written.owner.bind(self.py)) {

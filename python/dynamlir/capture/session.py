@@ -27,6 +27,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
+from . import tensor_writes
 from .functions import Application
 
 
@@ -52,6 +53,8 @@ class Session:
         """Whether the frame asks for gradients of what was repeated, whose results have no history of their own."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
+        self.stale: list[tensor_writes.Stale] = []
+        """In which tensors the frame has set what later operations depend on."""
         self._state = ThreadState()
         self.autocast_cache = self._state.cache
         """Whether autocast keeps casts, as the frame sees it."""
@@ -140,7 +143,7 @@ class Session:
 
     def checkpoint(self) -> tuple[Grown, Checkpoint]:
         """How far the capture is, for `roll_back`."""
-        own = Grown.of(self, ["inputs", "repeated"], ["foreign", "autocast_cache", "_setter"])
+        own = Grown.of(self, ["inputs", "repeated", "stale"], ["foreign", "autocast_cache", "_setter"])
         return own, Checkpoint.of(self.recorder)
 
     def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
@@ -190,6 +193,22 @@ class Session:
     def note_repeated(self, module: torch.nn.Module) -> None:
         """Say of which module a call was not interpreted."""
         self.repeated.append(type(module).__name__)
+
+    def check_grad(self, fake: torch.Tensor, value: torch.Tensor | None) -> None:
+        """Raise what torch does where ``fake.grad = value`` is wrong."""
+        tensor_writes.check_grad(fake, value)
+
+    def check_data(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """`Fallback` unless ``fake.data = value`` changes nothing but the contents."""
+        tensor_writes.check_data(fake, value, self.inference)
+
+    def may_require_grad(self, fake: torch.Tensor) -> bool:
+        """Whether torch lets it be set whether a leaf requires a gradient."""
+        return (fake.is_floating_point() or fake.is_complex()) and not (fake.is_inference() or self.inference)
+
+    def note_stale(self, fake: torch.Tensor, regard: tensor_writes.Regard, location: Location) -> None:
+        """Say that the frame has set something of a tensor; see `tensor_writes.Stale`."""
+        self.stale.append(tensor_writes.Stale(fake, len(self.recording.ops), regard, location))
 
     def described(self, fake: FakeTensor, others: Sequence[torch.Tensor]) -> str | None:
         """All by which Python could tell a tensor that the frame made from another, in words; None if that is too much.
@@ -262,6 +281,7 @@ class Session:
         if self.foreign and self.recording.mutates_inputs:
             raise Fallback("thread-state", "an inference tensor is written outside of inference mode")
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
+        tensor_writes.refuse_uses(self.recorder, self.stale)
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
         bases = self.recorder.bases(outputs)
