@@ -38,5 +38,8 @@ def settle(met: list[Met], fakes: Iterable[torch.Tensor]) -> None:
 
 def _name(tensor: torch.Tensor) -> str:
     """The name of a history that a function in Python has made; empty for others."""
-    history = tensor.grad_fn if tensor.requires_grad else None
+    try:
+        history = tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:  # a view that was made with grad mode off, of what was written since: torch has none for it
+        return ""
     return history.name() if isinstance(history, torch.autograd.function.BackwardCFunction) else ""

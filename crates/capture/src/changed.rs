@@ -215,6 +215,15 @@ impl<'py> Capture<'py> {
         self.note_change((&dict.object, source), stored, "__setitem__", Some(key), Some(value))
     }
 
+    /// Puts a default into a dict under a tensor that existed before the frame, such as the state of an optimizer.
+    pub(crate) fn put_default(&self, dict: &Bound<'py, PyAny>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<()> {
+        if self.writes.is_closed() {
+            return self.refuse_change(source, " after what backward runs later, a torch.autograd.Function or a checkpoint");
+        }
+        self.layers.note_unrepeatable();
+        self.note_change((dict, source), source, "__setitem__", Some(key), Some(value))
+    }
+
     fn refuse_watched(&self, container: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.is_watched(value)? { self.refuse_change(container, ", and somebody notices when what it held is gone") } else { Ok(()) }
     }

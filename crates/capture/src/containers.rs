@@ -131,14 +131,20 @@ impl<'py> Capture<'py> {
     fn item_of_tensor(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         let (Ok(dict), Some((real, place))) = (container.object.cast::<PyDict>(), self.real_of(&key.object)) else { return Ok(None) };
         let Some(source) = self.source(container).filter(|_| self.torch.is_container(dict)) else { return Ok(None) };
-        if self.is_changed(dict) {
-            return self
-                .break_graph(reason::SIDE_EFFECT, format!("looks a tensor up in {} after changing it", self.guards.expression(source)));
+        if self.is_changed(dict)
+            && let Some(value) = self.put_under_tensor(dict, source, &real)?
+        {
+            return Ok(Some(value));
         }
         self.pin_type(dict, source)?;
         let Some((at, value)) = dict.iter().enumerate().find_map(|(at, (key, value))| key.is(&real).then_some((at, value))) else {
             // It is there once it was put there.
             self.guards.length(source, dict.len());
+            if dict.is_empty() && self.has_defaults(dict)? {
+                self.pin_factory(dict, source)?;
+                let made = self.call(&self.part(dict, "default_factory")?, &[], &Vec::new())?;
+                return self.put_default(dict, source, key, &made).map(|()| Some(made));
+            }
             return self.break_graph(reason::SIDE_EFFECT, format!("looks a tensor up that is not in {}", self.guards.expression(source)));
         };
         self.guards.relate(Relation::Same(place, self.guards.source(Source::DictKey(source, at as u32))));

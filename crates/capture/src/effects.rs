@@ -106,6 +106,10 @@ pub enum Special {
     Checkpoint,
     /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
     Transform(&'static str),
+    /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called
+    Gradients(&'static str),
+    /// `dynamlir.capture.gradients.reached`
+    Reached,
     /// `ContextVar.get`
     ContextVarGet,
     /// `itertools.chain.from_iterable`

@@ -21,6 +21,7 @@ mod effects_told;
 mod entered;
 mod finalizers;
 mod given;
+mod gradients;
 pub mod graph_break;
 mod identity;
 mod indirect;

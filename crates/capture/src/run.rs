@@ -302,6 +302,7 @@ fn attempt<'py>(
     let returned = Tracked { source: state.returned.take(), object: value };
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
         steps.push(AfterGraph::Return(capture.recipe(&returned, &mut outputs)?));
+        capture.use_up(&mut outputs, &mut steps)?;
         Ok(steps)
     });
     let epilogue = match steps {

@@ -161,6 +161,11 @@ impl<'py> Capture<'py> {
                 let instead = py.import("dynamlir.capture.transforms")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
+            (Special::Gradients(name), _) => {
+                let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;
+                self.call(&Tracked::new(instead), args, kwargs)
+            }
+            (Special::Reached, [outputs, inputs, retain_graph, differs]) => self.reached(outputs, inputs, [retain_graph, differs]),
             (Special::Checkpoint, _) => self.checkpointed(&callable.object, args, kwargs),
             (Special::AutocastCache, _) => Ok(Tracked::new(self.session().getattr("autocast_cache")?)),
             (Special::Handled, []) => self.handled_exception(&callable.object),
@@ -292,6 +297,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::FunctionApply
             | Special::Checkpoint
             | Special::Transform(_)
+            | Special::Gradients(_)
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

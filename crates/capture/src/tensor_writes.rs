@@ -126,9 +126,10 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards that tensors which were written to are none of the others that were met.
+    /// Guards that tensors which were written to, or under which something was put into a dict, are none of the others that were met.
     pub(crate) fn tell_tensors_apart(&self, writes: &[Rc<Written>]) {
-        if writes.iter().any(|written| self.torch.is_tensor(written.owner.bind(self.py))) {
+        let concerns = |object: &Py<PyAny>| self.torch.is_tensor(object.bind(self.py));
+        if writes.iter().any(|written| concerns(&written.owner) || written.key.as_ref().is_some_and(concerns)) {
             let inputs = self.tensors.inputs.borrow();
             let mut sources: Vec<_> = inputs.iter().filter(|input| !input.number).map(|input| input.source).collect();
             sources.sort_unstable();

@@ -414,7 +414,7 @@ impl<'py> Capture<'py> {
                 }
                 return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}"));
             }
-            "cpu" | "requires_grad_" => {}
+            "backward" | "cpu" | "requires_grad_" => {}
             _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
         }

@@ -50,7 +50,7 @@ pub enum AfterGraph {
         /// The name.
         name: Py<PyString>,
     },
-    /// Calls a method of a builtin container. No code of the user's runs in it.
+    /// Calls a method of a builtin container, or a function of ours. No code of the user's runs in it.
     Call {
         /// The method, as the class has it.
         method: Py<PyAny>,

@@ -27,7 +27,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import tensor_writes
+from . import gradients, tensor_writes
 from .functions import Application
 
 
@@ -51,6 +51,8 @@ class Session:
         """Whether the frame may read numbers from tensors, to be known when the graph is called."""
         self.wants_histories = False
         """Whether the frame asks for gradients of what was repeated, whose results have no history of their own."""
+        self.frees = False
+        """Whether the frame frees histories by computing gradients."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
         self.stale: list[tensor_writes.Stale] = []
@@ -143,7 +145,7 @@ class Session:
 
     def checkpoint(self) -> tuple[Grown, Checkpoint]:
         """How far the capture is, for `roll_back`."""
-        own = Grown.of(self, ["inputs", "repeated", "stale"], ["foreign", "autocast_cache", "_setter"])
+        own = Grown.of(self, ["inputs", "repeated", "stale"], ["foreign", "frees", "autocast_cache", "_setter"])
         return own, Checkpoint.of(self.recorder)
 
     def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
@@ -205,6 +207,23 @@ class Session:
     def may_require_grad(self, fake: torch.Tensor) -> bool:
         """Whether torch lets it be set whether a leaf requires a gradient."""
         return (fake.is_floating_point() or fake.is_complex()) and not (fake.is_inference() or self.inference)
+
+    def leaves(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None, retain_graph: bool
+    ) -> list[torch.Tensor]:
+        """The leaves whose gradients `backward` of these outputs gives; see `gradients.leaves`."""
+        if self.repeated:
+            self.wants_histories = True
+            raise Fallback("autograd", "backward through modules whose calls were repeated", self.recorder.location)
+        found = gradients.leaves(outputs, inputs)
+        if not found:
+            raise Fallback("autograd", "backward to no leaf", self.recorder.location)
+        self.frees |= not retain_graph
+        return found
+
+    def is_used_up(self, fake: torch.Tensor) -> bool:
+        """Whether the frame has freed what gradients of an output need."""
+        return gradients.is_used_up(fake)
 
     def note_stale(self, fake: torch.Tensor, regard: tensor_writes.Regard, location: Location) -> None:
         """Say that the frame has set something of a tensor; see `tensor_writes.Stale`."""

@@ -76,7 +76,6 @@ pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
             ("os", "write"),
         ],
     ),
-    (reason::AUTOGRAD, &[("torch.autograd", "backward")]),
     // They call Python for each element, which fakes do not have.
     (reason::C_FUNCTION, &[("torch._C", "TensorBase.apply_"), ("torch._C", "TensorBase.map_"), ("torch._C", "TensorBase.map2_")]),
     (
@@ -93,8 +92,12 @@ pub(super) const REFUSED: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Functions written in Python that are one node each.
-pub const NODES: &[(&str, &str)] =
-    &[("torch.autograd", "grad"), ("dynamlir.capture.transforms", "leaf"), ("dynamlir.capture.transforms", "settled")];
+pub const NODES: &[(&str, &str)] = &[
+    ("torch.autograd", "grad"),
+    ("dynamlir.capture.transforms", "leaf"),
+    ("dynamlir.capture.transforms", "settled"),
+    ("dynamlir.capture.gradients", "kept"),
+];
 
 pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "getattr", Special::GetAttr),
@@ -119,6 +122,9 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch.utils.checkpoint", "checkpoint", Special::Checkpoint),
     ("torch._functorch.eager_transforms", "grad_and_value_impl", Special::Transform("grad_and_value_impl")),
     ("torch._functorch.eager_transforms", "_vjp_with_argnums", Special::Transform("_vjp_with_argnums")),
+    ("torch.autograd", "backward", Special::Gradients("backward")),
+    ("dynamlir.capture.gradients", "reached", Special::Reached),
+    ("torch._C", "_group_tensors_by_device_and_dtype", Special::Gradients("grouped")),
     ("torch", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_autocast_cache_enabled", Special::AutocastCache),
@@ -143,6 +149,7 @@ pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     // Ranges for a profiler: there are none within a graph.
     ("torch.autograd.profiler", "record_function", "__enter__", Special::Itself),
     ("torch.autograd.profiler", "record_function", "__exit__", Special::Ignored),
+    ("torch", "Tensor", "backward", Special::Gradients("tensor_backward")),
     ("_thread", "RLock", "__enter__", Special::Lock),
     ("_thread", "RLock", "__exit__", Special::Unlock),
 ];

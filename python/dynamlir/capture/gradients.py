@@ -1,0 +1,137 @@
+"""`loss.backward()` within a captured function, and what a training step does next.
+
+The capture calls `tensor_backward` and `backward` in place of torch's functions of the same names, and looks into them:
+gradients are those of `torch.autograd.grad`, and what becomes of them in ``.grad`` is written as the program itself
+would write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import modes
+from ..fakes import Giving
+from ..reasons import Fallback
+
+
+def tensor_backward(
+    self: torch.Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False, inputs: Any = None
+) -> None:
+    """`torch.Tensor.backward`."""
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """`torch.autograd.backward`."""
+    outputs = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    tangents = (grad_tensors,) if isinstance(grad_tensors, torch.Tensor) else grad_tensors
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    differs = create_graph or torch.is_anomaly_enabled() or grad_variables is not None
+    leaves = reached(outputs, inputs, retain_graph, differs)
+    found = torch.autograd.grad(outputs, leaves, tangents, retain_graph, allow_unused=True)
+    given = () if tangents is None else tuple(tangent for tangent in tangents if tangent is not None)
+    with torch.no_grad():
+        for leaf, new in zip(leaves, found):
+            if new is None:
+                continue
+            if leaf.grad is None:
+                leaf.grad = kept(new, leaf, given)
+            else:
+                leaf.grad.add_(new)
+
+
+def grouped(
+    nested: Sequence[Sequence[Any]], with_indices: bool = False
+) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]]:
+    """`torch._C._group_tensors_by_device_and_dtype`, with which gradients are clipped and optimizers step."""
+    groups: dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]] = {}
+    for at, first in enumerate(nested[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in nested], [])
+        lists, indices = groups[key]
+        for own, given in zip(lists, nested):
+            if given:
+                own.append(given[at])
+        if with_indices:
+            indices.append(at)
+    return groups
+
+
+def reached(outputs: Any, inputs: Any, retain_graph: Any, differs: bool) -> list[torch.Tensor]:
+    """The leaves whose gradients these outputs give; the capture asks its session, see `leaves`."""
+    raise NotImplementedError("outside of a capture")
+
+
+def kept(new: torch.Tensor, leaf: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A gradient as a leaf gets its first one: laid out as the leaf is, in memory of its own."""
+    if any(new.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given):
+        raise Fallback("autograd", "a gradient shows the memory of what backward was given")
+    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
+        return new.clone(memory_format=torch.contiguous_format)
+    if all(size == 1 or one == other for size, one, other in zip(leaf.shape, leaf.stride(), new.stride())):
+        return new.clone()
+    return new.new_empty_strided(leaf.shape, leaf.stride()).copy_(new)
+
+
+def leaves(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
+    """The leaves that gradients of these fakes go to, or those among ``inputs``."""
+    found: dict[int, torch.Tensor] = {}
+    with modes.set_aside():  # the history of a view is made anew when it is looked at
+        waiting: list[Any] = []
+        for output in outputs:
+            if output.grad_fn is not None:
+                waiting.append(output.grad_fn)
+            elif output.requires_grad:
+                found[id(output)] = output
+        seen: set[Any] = set()
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            variable = getattr(node, "variable", None)
+            if variable is not None:
+                found[id(variable)] = variable
+            waiting += [further for further, _ in reversed(node.next_functions) if further is not None]
+        if inputs is None:
+            return list(found.values())
+        if any(not one.is_leaf or not one.requires_grad for one in inputs):
+            raise Fallback("autograd", "backward to what is no leaf")
+        return [one for one in dict.fromkeys(inputs) if id(one) in found]
+
+
+def is_used_up(fake: torch.Tensor) -> bool:
+    """Whether torch has freed what gradients of a tensor need."""
+    if not fake.requires_grad or fake.grad_fn is None:
+        return False
+    with modes.set_aside():
+        wanted = leaves([fake], None)
+        try:
+            torch.autograd.grad(fake, wanted, torch.empty_like(fake), retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            if "backward through the graph a second time" not in str(error):
+                raise
+            return True
+    return False
+
+
+def use_up(result: torch.Tensor) -> None:
+    """Give a tensor a history of which torch says that gradients were computed already."""
+    nothing, tangent = torch.empty(0), result.detach()
+    leaf = torch.empty(0, requires_grad=True)
+    with torch.enable_grad(), Giving() as giving:
+        giving.answer = result
+        leaf.exp()
+        giving.answer = nothing
+        torch.autograd.grad(result, leaf, tangent)
