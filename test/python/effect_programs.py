@@ -1,8 +1,8 @@
 """Random functions that change what existed before their call, run captured and plain in worlds of their own.
 
-A world is a module with globals, a list, a dict, a set, a deque, an object that may hold the same ones, and a function
-with variables of an enclosing one. Each program is called several times; after each call the results and all that can
-be reached of both worlds must be alike, down to which objects are the same.
+A world is a module with globals, a list, a dict, a set, a deque, an object that may hold the same ones, a function with
+variables of an enclosing one, and two tensors that have gradients. Each program is called several times; after each
+call the results and all that can be reached of both worlds must be alike, down to which objects are the same.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ class Thing:
     pass
 
 
+def number(*values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
 def make(aliased):
     log, table, names, queue, thing = [1, 2, "a"], {"a": 1, 3: "b"}, {"a", 5}, collections.deque([1], 4), Thing()
     thing.n, thing.log, thing.table, thing.inner = 0, (log if aliased else [0]), (table if aliased else {"k": 2}), [log]
-    n, kept = 0, None
+    n, kept, w, v = 0, None, number(1.0, 1.0), number(0.5, 2.0)
 
     def function(x):
         global COUNT, LATEST
@@ -43,7 +47,7 @@ TAIL = """
         return r, y
 
     def world():
-        return [log, table, names, queue, thing, n, kept, COUNT, LATEST]
+        return [log, table, names, queue, thing, n, kept, COUNT, LATEST, w, v]
 
     return function, world
 """
@@ -156,7 +160,20 @@ class Grammar:
             "thing.extra = {value}",
             "thing.inner = [{list}, {value}]",
             "thing.n = {number}",
+            "{leaf}.grad = {tensor}",
+            "{leaf}.grad = {leaf}.grad",
+            "{leaf}.grad.mul_(2)",
+            "{leaf}.data = y + 1",
+            "{leaf}.requires_grad_({condition} is True)",
+            "with torch.enable_grad(): ({leaf} * x).sin().sum().backward()",
+            "with torch.enable_grad(): ({leaf} + v).exp().sum().backward()",
         )
+
+    def leaf(self) -> str:
+        return self.pick("w", "w", "v", "(v if n % 2 else w)")
+
+    def tensor(self) -> str:
+        return self.pick("x", "y", "y * 2", "None", "{leaf}.grad")
 
     def look(self) -> str:
         return self.pick(
@@ -191,6 +208,10 @@ class Grammar:
             "r.append([len(q) for q in [{list}, {sized}]])",
             "r.append(max([{list}, {list}], key=len) is {list})",
             "r.append([*{list}, 1][:5])",
+            "r.append({leaf}.grad)",
+            "r.append({leaf}.grad is {tensor})",
+            "r.append({leaf}.requires_grad)",
+            "y = y + {leaf}",
         )
 
     def block(self, depth: int, indent: str) -> list[str]:
@@ -231,7 +252,8 @@ def told(value: Any, seen: dict[int, int]) -> Any:
         return "again", seen[id(value)]
     seen[id(value)] = len(seen)
     if isinstance(value, torch.Tensor):
-        return "tensor", [round(number, 4) for number in value.tolist()]
+        grad = told(value.grad, seen) if value.is_leaf else None
+        return "tensor", [float(f"{number:.6g}") for number in value.tolist()], value.requires_grad, grad
     if isinstance(value, dict):
         return "dict", [(told(key, seen), told(item, seen)) for key, item in value.items()]
     if isinstance(value, (list, tuple, set, collections.deque)):
@@ -255,7 +277,7 @@ def differs(seed: int) -> str | None:
         for call in range(CALLS):
             outcomes = []
             for function, world in worlds:
-                x = torch.arange(2.0) + call
+                x = torch.arange(2.0, dtype=torch.float64) + call
                 # What is returned and what is left may be the same objects.
                 seen: dict[int, int] = {}
                 keep: list[Any] = [x]

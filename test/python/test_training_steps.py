@@ -446,6 +446,24 @@ def test_a_step_is_one_graph(make: Callable[[], Any], optimizer: str, set_to_non
     assert not dynamlir.fallbacks(), dynamlir.explain_last()
 
 
+def test_its_entry_as_python_does_the_same() -> None:
+    def world(compile_: Any) -> Any:
+        torch.manual_seed(0)
+        model = mlp().double()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        given = optimizer, torch.ones(3, 4, dtype=torch.float64), torch.tensor([0, 1, 1]), True
+        compiled = compile_(train)
+        compiled(model, *given)
+        compiled(model, *given)
+        again = compiled if compiled is train else compiled._cache[-1].function
+        loss = again(model, *given)
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        return told([loss, [(p, p.grad) for p in model.parameters()]])
+
+    alike(world)
+
+
 # -- the state of an optimizer
 
 

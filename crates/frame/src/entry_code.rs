@@ -21,7 +21,7 @@ use dynamlir_guards::GuardSet;
 use pyo3::{
     exceptions::{PyNotImplementedError, PyReferenceError},
     prelude::*,
-    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType},
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -293,8 +293,11 @@ impl<'py> Scribe<'_, 'py> {
         Err(unwritable("an entry without a result"))
     }
 
-    /// A method of a class: `list.append`.
+    /// A method of a class: `list.append`; or a function.
     fn method(&mut self, method: &Bound<'py, PyAny>) -> PyResult<Expr> {
+        if method.is_exact_instance_of::<PyFunction>() {
+            return self.object(method);
+        }
         let name: String = method.getattr("__name__")?.extract()?;
         Ok(self.object(&method.getattr("__objclass__")?)?.attr(&name))
     }
