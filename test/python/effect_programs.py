@@ -29,7 +29,9 @@ class Thing:
 
 
 def number(*values):
-    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    made = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    made.grad = torch.ones_like(made)
+    return made
 
 
 def make(aliased):

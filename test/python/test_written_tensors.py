@@ -351,12 +351,16 @@ USES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "its history": lambda p, x: (p * x).sum(),
     "a view": lambda p, x: p.view(2) + 1,
     "its own": lambda p, x: p.add_(1) + 0,
+    "its own, later": lambda p, x: (p.add_(1), p.requires_grad_(not p.requires_grad), x * 2)[-1],
+    "back again": lambda p, x: (p * x, p.requires_grad_(not p.requires_grad), (p * x).sum())[-1],
 }
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("before", [False, True])
-def test_a_tensor_that_is_used_otherwise_than_it_was_is_left_to_python(use: str, before: bool) -> None:
+def test_a_tensor_that_is_used_otherwise_than_it_was(use: str, before: bool) -> None:
+    """What has a history by that is left to Python."""
+
     def function(p: Tensor, x: Tensor) -> Any:
         p.requires_grad_(not before)
         return USES[use](p, x)
@@ -366,13 +370,25 @@ def test_a_tensor_that_is_used_otherwise_than_it_was_is_left_to_python(use: str,
         for at in range(3):
             p = parameter(3.0, 4.0).requires_grad_(before)
             try:
-                seen.append(shown(compiled(p, X + at)))
+                result = compiled(p, X + at)
+                seen.append(shown(result))
+                if result.requires_grad:
+                    result.sum().backward()
             except RuntimeError as error:
                 seen.append(str(error))
             seen.append(told(p))
         return seen
 
-    alike(world, "side-effect", "raised")
+    dynamlir.reset()
+    assert plain_words(world(dynamlir.compile)) == plain_words(world(lambda function: function))
+    assert {event.reason for event in dynamlir.fallbacks()} <= {"side-effect", "raised", "autograd"}
+
+
+def plain_words(value: Any) -> Any:
+    """Values that can be compared."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    return [plain_words(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def test_a_view_that_was_there_before_is_left_to_python() -> None:
@@ -390,7 +406,37 @@ def test_a_view_that_was_there_before_is_left_to_python() -> None:
             compiled(p, X)
         return told(p)
 
-    alike(world, "side-effect")
+    alike(world, "raised")
+
+
+def test_a_part_is_frozen_for_a_while() -> None:
+    """As of two networks that are trained against each other; all of it is one graph."""
+
+    def function(made: torch.nn.Module, judge: torch.nn.Module, x: Tensor) -> Any:
+        judge.requires_grad_(False)
+        loss = judge(made(x)).square().sum()
+        loss.backward()
+        judge.requires_grad_(True)
+        return loss
+
+    def world(compile_: Any) -> Any:
+        torch.manual_seed(0)
+        parts = torch.nn.Linear(2, 3), torch.nn.Linear(3, 2)
+        compiled, seen = compile_(function), []
+        for at in range(3):
+            loss = compiled(*parts, X + at)
+            gradients = [own.grad is None for part in parts for own in part.parameters()]
+            seen.append(
+                (
+                    loss.requires_grad,
+                    round(loss.item(), 3),
+                    gradients,
+                    [round(own.grad.sum().item(), 3) for own in parts[0].parameters()],
+                )
+            )
+        return seen
+
+    alike(world)
 
 
 def test_whole_numbers_and_what_is_no_leaf() -> None:

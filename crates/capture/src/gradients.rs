@@ -43,8 +43,8 @@ impl<'py> Capture<'py> {
             let Some((real, source)) = self.real_of(&leaf) else {
                 return self.break_graph(reason::AUTOGRAD, "backward to a leaf that the function makes, or beyond what it is given");
             };
-            if ["data", "requires_grad"].into_iter().any(|name| self.written_to_tensor(&real, name).is_some()) {
-                return self.break_graph(reason::AUTOGRAD, "backward to a leaf that the function has changed");
+            if self.written_to_tensor(&real, "data").is_some() {
+                return self.break_graph(reason::AUTOGRAD, "backward to a leaf whose data the function has set");
             }
             for name in HOOKS {
                 let hooks = real.getattr(*name)?;

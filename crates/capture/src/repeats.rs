@@ -209,7 +209,8 @@ impl<'py> Capture<'py> {
             }
             fakes.push(object.clone());
             if self.real_of(object).is_some() {
-                let _ = write!(text, " input {} {}", node.index(), object.getattr(intern!(py, "_version"))?);
+                let (version, grad) = (object.getattr(intern!(py, "_version"))?, object.getattr(intern!(py, "requires_grad"))?);
+                let _ = write!(text, " input {} {version} {grad}", node.index());
                 return Ok(true);
             }
             let described = dynamlir_interpreter::suspended(|| self.session().call_method1(intern!(py, "described"), (object, &*fakes)))?;

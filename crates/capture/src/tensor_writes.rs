@@ -43,7 +43,7 @@ impl<'py> Capture<'py> {
         checked.map_err(|error| self.refused_by_torch(error))?;
         self.note_tensor(&real, source, name, value)?;
         if key == "data" {
-            self.note_use(fake, "data")?;
+            self.note_set(fake, "data")?;
         }
         Ok(())
     }
@@ -67,19 +67,11 @@ impl<'py> Capture<'py> {
         let refuse = |why: &str| self.break_graph(reason::TENSOR_ESCAPE, format!("sets whether {why} requires a gradient"));
         let Ok(wanted) = value.object.cast_exact::<PyBool>() else { return refuse("a tensor") };
         self.guard_value(value)?;
-        let was = fake.getattr(intern!(self.py, "requires_grad"))?.is_truthy()?;
-        let found = self.real_of(fake);
-        let now = match &found {
-            Some((real, _)) => match self.written_to_tensor(real, "requires_grad") {
-                Some(now) => now.object.is_truthy()?,
-                None => was,
-            },
-            None => was,
-        };
-        if now == wanted.is_true() {
+        // Of the fake it is set at once, so that later operations have the history that they have in eager.
+        if fake.getattr(intern!(self.py, "requires_grad"))?.is_truthy()? == wanted.is_true() {
             return Ok(());
         }
-        let Some((real, source)) = found else { return refuse("a tensor of the frame's own") };
+        let Some((real, source)) = self.real_of(fake) else { return refuse("a tensor of the frame's own") };
         let leaf = self.guards.source(Source::GetAttr(source, "is_leaf".into()));
         self.guarded(self.guards.equals(leaf, &real.getattr("is_leaf")?))?;
         if !real.getattr("is_leaf")?.is_truthy()? {
@@ -89,12 +81,12 @@ impl<'py> Capture<'py> {
             return refuse("a tensor of whole numbers, or of inference mode,");
         }
         self.note_tensor(&real, source, intern!(self.py, "requires_grad"), &Tracked::new(value.object.clone()))?;
-        self.note_use(fake, if wanted.is_true() == was { "as it was" } else { "requires_grad" })
+        self.note_set(fake, "requires_grad")
     }
 
-    /// Says in which regard a tensor is no longer what the graph takes it for, from here on.
-    fn note_use(&self, fake: &Bound<'py, PyAny>, regard: &str) -> Outcome<()> {
-        let noted = self.ask("note_stale", (fake, regard, PyList::new(self.py, self.location())?));
+    /// Says what was set of a tensor that existed before.
+    fn note_set(&self, fake: &Bound<'py, PyAny>, what: &str) -> Outcome<()> {
+        let noted = self.ask("note_set", (fake, what, PyList::new(self.py, self.location())?));
         noted.map(drop).map_err(|error| self.refused_by_torch(error))
     }
 

@@ -101,7 +101,7 @@ def leaves(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | Non
                 continue
             seen.add(node)
             variable = getattr(node, "variable", None)
-            if variable is not None:
+            if variable is not None and variable.requires_grad:
                 found[id(variable)] = variable
             waiting += [further for further, _ in reversed(node.next_functions) if further is not None]
         if inputs is None:

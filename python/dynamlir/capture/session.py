@@ -55,8 +55,8 @@ class Session:
         """Whether the frame frees histories by computing gradients."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
-        self.stale: list[tensor_writes.Stale] = []
-        """In which tensors the frame has set what later operations depend on."""
+        self.sets: list[tensor_writes.Set] = []
+        """What the frame has set of tensors, on which later operations depend."""
         self._state = ThreadState()
         self.autocast_cache = self._state.cache
         """Whether autocast keeps casts, as the frame sees it."""
@@ -145,7 +145,7 @@ class Session:
 
     def checkpoint(self) -> tuple[Grown, Checkpoint]:
         """How far the capture is, for `roll_back`."""
-        own = Grown.of(self, ["inputs", "repeated", "stale"], ["foreign", "frees", "autocast_cache", "_setter"])
+        own = Grown.of(self, ["inputs", "repeated", "sets"], ["foreign", "frees", "autocast_cache", "_setter"])
         return own, Checkpoint.of(self.recorder)
 
     def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
@@ -154,6 +154,7 @@ class Session:
         with modes.set_aside():
             if not recorder.put_back(self.recorder):
                 return False
+        tensor_writes.turn_back(self.sets[own.lengths["sets"] :])
         own.put_back(self)
         return True
 
@@ -225,9 +226,11 @@ class Session:
         """Whether the frame has freed what gradients of an output need."""
         return gradients.is_used_up(fake)
 
-    def note_stale(self, fake: torch.Tensor, regard: tensor_writes.Regard, location: Location) -> None:
-        """Say that the frame has set something of a tensor; see `tensor_writes.Stale`."""
-        self.stale.append(tensor_writes.Stale(fake, len(self.recording.ops), regard, location))
+    def note_set(self, fake: torch.Tensor, what: tensor_writes.What, location: Location) -> None:
+        """Say that the frame has set something of a tensor; see `tensor_writes.Set`."""
+        self.sets.append(tensor_writes.Set(fake, len(self.recording.ops), what, location))
+        if what == "requires_grad":
+            tensor_writes.turn(fake)
 
     def described(self, fake: FakeTensor, others: Sequence[torch.Tensor]) -> str | None:
         """All by which Python could tell a tensor that the frame made from another, in words; None if that is too much.
@@ -300,7 +303,7 @@ class Session:
         if self.foreign and self.recording.mutates_inputs:
             raise Fallback("thread-state", "an inference tensor is written outside of inference mode")
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
-        tensor_writes.refuse_uses(self.recorder, self.stale)
+        tensor_writes.settle(self.recorder, self.sets)
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
         bases = self.recorder.bases(outputs)

@@ -1,7 +1,7 @@
 """What a frame sets of tensors: their gradients, their data, whether they require a gradient.
 
-Torch does it after the graph. Until then the graph takes each tensor for what it was, so that later operations of the
-frame must not depend on it.
+Torch does it after the graph. Until then the graph takes each tensor for what it was, so that its operations must not
+depend on it. Whether a tensor requires a gradient is of account where the graph has gradients of its own.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from ..device import device_of
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
 
-Regard = Literal["data", "requires_grad", "as it was"]
+What = Literal["data", "requires_grad"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stale:
-    """A tensor of which something was set."""
+class Set:
+    """A tensor of which something was set. Whether it requires a gradient was set to what it was not before."""
 
     fake: torch.Tensor
     first: int
     """The first operation that comes later."""
-    regard: Regard
-    """What was set; or that whether it requires a gradient is as it was before."""
+    what: What
     location: Location
 
 
@@ -51,37 +50,47 @@ def check_data(fake: torch.Tensor, value: torch.Tensor, inference: bool) -> None
         raise Fallback("metadata-mutation", "the data of a tensor is set to what looks otherwise")
 
 
-def refuse_uses(recorder: OpRecorder, stale: Sequence[Stale]) -> None:
-    """`Fallback` where an operation depends on something that was set of a tensor before it."""
-    if not stale:
+def turn(fake: torch.Tensor) -> None:
+    """Let a fake require a gradient, or none, so that what follows has the history that it has in eager."""
+    with modes.set_aside():
+        fake.requires_grad_(not fake.requires_grad)
+
+
+def turn_back(sets: Sequence[Set]) -> None:
+    """Let fakes require a gradient as they did before."""
+    for event in sets:
+        if event.what == "requires_grad":
+            turn(event.fake)
+
+
+def settle(recorder: OpRecorder, sets: Sequence[Set]) -> None:
+    """Let fakes be as the graph takes them; `Fallback` where an operation depends on what was set before it."""
+    if not sets:
         return
-    ops, fakes = recorder.recording.ops, recorder.fakes()
+    turn_back(sets)
+    ops, is_training = recorder.recording.ops, recorder.recording.is_training
     uses: defaultdict[int, list[int]] = defaultdict(list)
-    writes: defaultdict[int | None, list[int]] = defaultdict(list)
     for at, op in enumerate(ops):
         for value in op.operands:
             uses[value].append(at)
-        for position in op.mutates:
-            writes[_storage(fakes.get(op.operands[position]))].append(at)
-    until: dict[int, int] = {}
-    for event in reversed(stale):
-        if event.regard == "as it was":
-            until[id(event.fake)] = event.first
-            continue
-        if event.regard == "data" and recorder.recording.is_training:
+    intervals: list[tuple[Set, int]] = []
+    turned: dict[int, Set] = {}
+    for event in sets:
+        if event.what == "data" and is_training:
             # What autograd has saved of it is another tensor for eager, where that is saved as it is.
             raise Fallback("autograd", "the data of a tensor is set, and outputs require a gradient", event.location)
-        found = uses[recorder.id_of(event.fake)]
-        end = len(ops)
-        if event.regard == "requires_grad":
-            # A leaf that has a gradient is written by nobody, through whatever shows its memory.
-            end = until.get(id(event.fake), end)
-            found = [at for at in found if ops[at].grad_enabled] + writes[_storage(event.fake)] + writes[None]
-        late = [at for at in found if event.first <= at < end]
+        if event.what == "requires_grad" and (began := turned.pop(id(event.fake), None)) is not None:
+            intervals.append((began, event.first))
+        elif event.what == "requires_grad":
+            turned[id(event.fake)] = event
+        else:
+            intervals.append((event, len(ops)))
+    intervals += [(event, len(ops)) for event in turned.values()]
+    for event, end in intervals:
+        late = [at for at in uses[recorder.id_of(event.fake)] if event.first <= at < end]
+        if event.what == "requires_grad":
+            # In a graph without gradients of its own histories are of no account.
+            late = [at for at in late if is_training and ops[at].grad_enabled]
         if late:
-            what = "its data" if event.regard == "data" else "whether it requires a gradient"
-            raise Fallback("side-effect", f"a tensor is used after {what} was set", ops[min(late)].location)
-
-
-def _storage(fake: torch.Tensor | None) -> int | None:
-    return None if fake is None else fake.untyped_storage()._cdata
+            what = "its data" if event.what == "data" else "whether it requires a gradient"
+            raise Fallback("side-effect", f"a tensor is used after {what} was set", ops[late[0]].location)
