@@ -209,6 +209,21 @@ def test_what_is_returned_has_a_history_that_is_used_up() -> None:
     alike(world)
 
 
+def test_gradients_that_are_asked_for_use_it_up_as_well() -> None:
+    def function(w: Tensor, x: Tensor) -> Any:
+        y = (x @ w).tanh().square().sum()
+        return y, torch.autograd.grad(y, w)
+
+    def world(compile_: Any) -> Any:
+        compiled, w = compile_(function), leaf(2, 2)
+        y, gradients = compiled(w, X)
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+        return told([y, gradients, w.grad])
+
+    alike(world)
+
+
 def test_what_is_returned_and_stored_is_one_object() -> None:
     class Log:
         loss: Any = None

@@ -19,11 +19,7 @@ const HOOKS: &[&str] = &["_backward_hooks", "_post_accumulate_grad_hooks"];
 
 impl<'py> Capture<'py> {
     /// The leaves whose gradients `backward` of these outputs gives: tensors that existed before the frame.
-    pub(crate) fn reached(&self, outputs: &Tracked<'py>, inputs: &Tracked<'py>, options: [&Tracked<'py>; 2]) -> Outcome<Tracked<'py>> {
-        let [retain_graph, differs] = options;
-        for option in options {
-            self.guard_value(option)?;
-        }
+    pub(crate) fn reached(&self, outputs: &Tracked<'py>, inputs: &Tracked<'py>, differs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.truth(differs)? {
             return self.break_graph(reason::AUTOGRAD, "backward with create_graph=True, with grad_variables, or in anomaly mode");
         }
@@ -36,7 +32,7 @@ impl<'py> Capture<'py> {
         } else {
             Some(PyList::new(self.py, self.unpack_any(inputs, None)?.into_iter().map(|one| one.object))?)
         };
-        let found = self.ask("leaves", (&outputs.object, inputs, self.truth(retain_graph)?));
+        let found = self.ask("leaves", (&outputs.object, inputs));
         let found = found.map_err(|error| self.refused_by_torch(error))?;
         for leaf in found.try_iter()? {
             let leaf = leaf?;

@@ -165,7 +165,7 @@ impl<'py> Capture<'py> {
                 let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
-            (Special::Reached, [outputs, inputs, retain_graph, differs]) => self.reached(outputs, inputs, [retain_graph, differs]),
+            (Special::Reached, [outputs, inputs, differs]) => self.reached(outputs, inputs, differs),
             (Special::Checkpoint, _) => self.checkpointed(&callable.object, args, kwargs),
             (Special::AutocastCache, _) => Ok(Tracked::new(self.session().getattr("autocast_cache")?)),
             (Special::Handled, []) => self.handled_exception(&callable.object),

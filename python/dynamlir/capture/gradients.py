@@ -37,7 +37,7 @@ def backward(
     tangents = (grad_tensors,) if isinstance(grad_tensors, torch.Tensor) else grad_tensors
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
     differs = create_graph or torch.is_anomaly_enabled() or grad_variables is not None
-    leaves = reached(outputs, inputs, retain_graph, differs)
+    leaves = reached(outputs, inputs, differs)
     found = torch.autograd.grad(outputs, leaves, tangents, retain_graph, allow_unused=True)
     given = () if tangents is None else tuple(tangent for tangent in tangents if tangent is not None)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def grouped(
     return groups
 
 
-def reached(outputs: Any, inputs: Any, retain_graph: Any, differs: bool) -> list[torch.Tensor]:
+def reached(outputs: Any, inputs: Any, differs: bool) -> list[torch.Tensor]:
     """The leaves whose gradients these outputs give; the capture asks its session, see `leaves`."""
     raise NotImplementedError("outside of a capture")
 
@@ -109,6 +109,18 @@ def leaves(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | Non
         if any(not one.is_leaf or not one.requires_grad for one in inputs):
             raise Fallback("autograd", "backward to what is no leaf")
         return [one for one in dict.fromkeys(inputs) if id(one) in found]
+
+
+def frees(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    **more: Any,
+) -> bool:
+    """Whether a call of `torch.autograd.grad` frees what gradients need."""
+    return not (create_graph if retain_graph is None else retain_graph)
 
 
 def is_used_up(fake: torch.Tensor) -> bool:

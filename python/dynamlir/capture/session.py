@@ -161,9 +161,11 @@ class Session:
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
         self.recorder.location = location
-        if target is torch.autograd.grad and self.repeated:
-            self.wants_histories = True
-            raise Fallback("autograd", "gradients of modules whose calls were repeated", location)
+        if target is torch.autograd.grad:
+            if self.repeated:
+                self.wants_histories = True
+                raise Fallback("autograd", "gradients of modules whose calls were repeated", location)
+            self.frees |= gradients.frees(*args, **kwargs)
         self.recorder.expected = True
         try:
             out = composites.run(self.recorder, target, args, kwargs)
@@ -209,9 +211,7 @@ class Session:
         """Whether torch lets it be set whether a leaf requires a gradient."""
         return (fake.is_floating_point() or fake.is_complex()) and not (fake.is_inference() or self.inference)
 
-    def leaves(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None, retain_graph: bool
-    ) -> list[torch.Tensor]:
+    def leaves(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
         """The leaves whose gradients `backward` of these outputs gives; see `gradients.leaves`."""
         if self.repeated:
             self.wants_histories = True
@@ -219,7 +219,6 @@ class Session:
         found = gradients.leaves(outputs, inputs)
         if not found:
             raise Fallback("autograd", "backward to no leaf", self.recorder.location)
-        self.frees |= not retain_graph
         return found
 
     def is_used_up(self, fake: torch.Tensor) -> bool:
