@@ -35,6 +35,8 @@ eager_random: bool
 memory_budget: float | None
 reproducers: str | None
 progress: bool
+graph_breaks: bool
+break_every: int | None
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,6 +156,17 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             "DYNAMLIR_PROGRESS",
             "Say on the terminal what is being compiled, and for how long, where that takes more than two seconds.",
             default=True,
+        ),
+        "graph_breaks": _flag(
+            "DYNAMLIR_GRAPH_BREAKS",
+            "What `compile` cannot capture whole is captured in pieces, with plain Python between; else the whole "
+            "call runs as plain Python.",
+            default=True,
+        ),
+        "break_every": _number(
+            None,
+            "DYNAMLIR_BREAK",
+            "For tests: each graph ends after so many instructions of its frame, as if Python had to run the next one.",
         ),
     }
 )

@@ -69,21 +69,27 @@ _ONCE = "(Said once; dynamlir.config.on_plain = 'error' raises, 'ignore' is sile
 _said: dict[tuple[object, str], object] = {}
 
 
-def tell(subject: Subject, event: reasons.Event) -> None:
-    """Says that ``subject`` is about to run as plain Python, or raises."""
+def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
+    """Says that ``subject`` is about to run as plain Python, or raises.
+
+    With ``breaks`` only a part of it does, between two graphs; that is said once for each place.
+    """
     action = config.on_plain
     if action == "error":
-        raise Unsupported(_text(subject, event))
+        raise Unsupported(_text(subject, event, breaks=breaks))
     if action == "ignore":
         return
     owner = subject.key if subject.key is not None else _caller(subject)
+    if breaks:
+        # It ends the graphs of all frames that are running.
+        owner = users_line(event.location) or owner
     key = (None if event.entry.cause == "process" else owner, event.reason)
     me = object()
     if _said.setdefault(key, me) is not me:
         return
     try:
         place = _place(subject, event)
-        text = f"{_text(subject, event, place)} {_ONCE}"
+        text = f"{_text(subject, event, place, breaks)} {_ONCE}"
         file, line = place or ("<unknown>", 1)
         warnings.warn_explicit(text, PlainRunWarning, file, line, _module_of(file))
     except BaseException:
@@ -97,14 +103,15 @@ def reset() -> None:
     config.touch()
 
 
-def _text(subject: Subject, event: reasons.Event, place: Place | None = None) -> str:
+def _text(subject: Subject, event: reasons.Event, place: Place | None = None, breaks: bool = False) -> str:
     """What has happened and what to do; at which line, where that is not the ``place`` that is shown anyway."""
     reason = event.entry
     detail = f" ({' '.join(event.message.split())})" if event.message else ""
     cause = users_line(event.location) or subject.place
     at = f" at {cause[0]}:{cause[1]}" if cause and cause != place else ""
     hint = f" {reason.hint}" if reason.hint else ""
-    return f"{subject.name} runs as plain Python: {reason.id}{at}{detail}. {reason.explanation}{hint}"
+    what = "is compiled in parts, with plain Python between" if breaks else "runs as plain Python"
+    return f"{subject.name} {what}: {reason.id}{at}{detail}. {reason.explanation}{hint}"
 
 
 def users_line(location: tuple[tuple[str, int, str], ...]) -> Place | None:

@@ -17,6 +17,7 @@ FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "native: needs the real extension module")
+    config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
     # Tests that are about something else run much of this plain, and on purpose; `pytest.warns` sees it all the same.
     config.addinivalue_line("filterwarnings", "ignore::dynamlir.PlainRunWarning")
@@ -44,6 +45,18 @@ def reproducers_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
             "place",
             lambda settings: place(settings) if config.reproducers or settings.dump else folder,
         )
+        yield
+
+
+@pytest.fixture(autouse=True)
+def whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of why a frame is not captured whole see one reason, and plain Python."""
+    import dynamlir
+
+    if request.node.get_closest_marker("whole") is None:
+        yield
+        return
+    with dynamlir.config.patch(graph_breaks=False):
         yield
 
 

@@ -450,6 +450,7 @@ def contents(x):
     return x * x.tolist()[0][1]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("function", "reason"),
     [

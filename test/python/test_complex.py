@@ -130,6 +130,7 @@ def test_a_module_with_complex_parameters() -> None:
         torch.testing.assert_close(compiled(X), model(X))
 
 
+@pytest.mark.whole
 @pytest.mark.native
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore::dynamlir.PlainRunWarning")

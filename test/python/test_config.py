@@ -37,6 +37,8 @@ def test_defaults() -> None:
         "memory_budget": None,
         "reproducers": None,
         "progress": True,
+        "graph_breaks": True,
+        "break_every": None,
     }
 
 

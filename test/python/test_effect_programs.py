@@ -42,6 +42,22 @@ def test_what_existed_is_left_as_by_plain_python() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("every", [1, 4])
+def test_breaks_between_do_not_change_that(every: int) -> None:
+    stop = time.monotonic() + SECONDS / 4
+    breaks = 0
+    with dynamlir.config.patch(break_every=every):
+        for seed in itertools.count():
+            if time.monotonic() > stop:
+                break
+            dynamlir.reset()
+            found = effect_programs.differs(seed)
+            assert found is None, f"seed {seed}\n{found}"
+            breaks += dynamlir.counters()["graph_breaks"]
+    assert breaks > 0
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An effect that is lost, or done twice."""
 

@@ -373,6 +373,7 @@ def test_what_cannot_be_written_says_so() -> None:
         _ = entry.code
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::dynamlir.PlainRunWarning")
 def test_an_entry_that_is_plain_python_has_the_functions_own_code() -> None:
     def f(x):

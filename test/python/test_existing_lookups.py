@@ -98,6 +98,7 @@ def test_missing_that_comes_later(look):
     assert compiled(X)[0] == expected
 
 
+@pytest.mark.whole
 def test_what_format_looks_into():
     held = types.SimpleNamespace(a=1)
     compiled = dynamlir.compile(lambda x: ("{q.a}".format(q=held), x + 1))

@@ -314,6 +314,7 @@ def test_what_a_dict_takes_in_is_guarded(fill):
 # -- what C code calls
 
 
+@pytest.mark.whole
 def test_c_functions_that_c_code_calls_are_looked_at():
     def world(compile_):
         out = io.StringIO()

@@ -454,6 +454,7 @@ def has(value: object, name: str) -> bool:
     return True
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_attributes_and_methods(kind):
     wrong = []

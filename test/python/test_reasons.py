@@ -24,6 +24,9 @@ import torch
 from dynamlir import native, places, reasons
 from torch import Tensor
 
+pytestmark = pytest.mark.whole
+
+
 X = torch.tensor([0.5, -1.0, 2.0])
 KEPT = {1, 2, 3}
 QUEUE = collections.deque([1, 2])

@@ -126,7 +126,7 @@ def test_an_explanation_tells_what_the_compiler_makes_of_the_graph() -> None:
 def test_an_explanation_of_a_branch() -> None:
     explanation = dynamlir.explain(branches)(X)
     assert explanation.eager_ops is None and "outside of graphs: not known" in str(explanation)
-    assert explanation.runs_plain and explanation.compiled is None and explanation.extern_ops == {}
+    assert not explanation.runs_plain and explanation.compiled is None and explanation.extern_ops == {}
     ((reason, traceback),) = explanation.break_reasons
     assert reason.startswith("data-dependent-branch") and traceback[0][0] == __file__
 

@@ -10,6 +10,9 @@ import dynamlir
 import pytest
 import torch
 
+pytestmark = pytest.mark.whole
+
+
 X = torch.ones(2, 2)
 DEVICES = ("cpu", "cuda", "mps")
 

@@ -153,6 +153,7 @@ def test_one_whose_attributes_the_frame_has_written_is_left_to_python() -> None:
     alike(world, "side-effect")
 
 
+@pytest.mark.whole
 def test_a_default_that_looking_puts_in_is_left_to_python() -> None:
     class Defaults(collections.defaultdict):
         pass

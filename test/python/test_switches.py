@@ -19,6 +19,8 @@ from torch._dynamo import mark_dynamic, mark_static, mark_static_address, maybe_
 from torch._dynamo.decorators import mark_unbacked
 from torch.compiler import set_stance
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(autouse=True)
 def fresh():

@@ -12,6 +12,8 @@ import torch
 from switched import A, B, is_compiled, only_reason, tells
 from torch import nn
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(autouse=True)
 def fresh():

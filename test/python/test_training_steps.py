@@ -285,6 +285,7 @@ def test_gradients_with_a_history_are_left_to_python() -> None:
         both(function, "autograd")
 
 
+@pytest.mark.whole
 def test_a_leaf_with_hooks_is_left_to_python() -> None:
     def function(w: Tensor, x: Tensor) -> Any:
         (x @ w).sum().backward()
@@ -340,6 +341,7 @@ def test_the_history_of_an_argument_is_left_to_python() -> None:
     alike(world, "autograd")
 
 
+@pytest.mark.whole
 def test_memory_of_a_tangent_is_left_to_python() -> None:
     def function(w: Tensor, t: Tensor) -> Any:
         w.view(4).backward(t)

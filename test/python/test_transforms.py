@@ -95,6 +95,7 @@ def test_what_does_not_depend_on_it_is_zero(door: Any) -> None:
     check(door, lambda x, w: grad(lambda y: w.sum() + 0 * y.detach().sum())(x), (3,), (2,))
 
 
+@pytest.mark.whole
 @DOORS
 def test_weights_of_a_module(door: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()

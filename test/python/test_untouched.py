@@ -69,22 +69,26 @@ def cases(expressions: list[str], expected: dict[str, str]) -> list[Any]:
     return [pytest.param(each, marks=marks.get(each, ())) for each in expressions]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("read", programs.entries("reads.txt"))
 def test_what_is_read_is_not_touched(read: str, silent: None) -> None:
     assert touched(f"y = y * ({read})") == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("write", cases(programs.WRITES, known.TOUCHED))
 def test_what_would_be_written_is_not(write: str, silent: None) -> None:
     assert touched(f"y = y + 1\n{write}") == []
 
 
+@pytest.mark.whole
 @drawn(60)
 @given(programs.bodies())
 def test_programs_that_read(silent: None, body: str) -> None:
     assert touched(body) == []
 
 
+@pytest.mark.whole
 @drawn(40)
 @given(programs.writing())
 def test_programs_that_write(silent: None, body: str) -> None:

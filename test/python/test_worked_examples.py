@@ -236,7 +236,9 @@ def test_001_exercise_5_breaks(capfd):
     compiled = dynamlir.compile(breaks)
     torch.testing.assert_close(compiled(A), breaks(A))
     assert capfd.readouterr().out == "torch.Size([3, 4])\n" * 2
-    assert reasons.counts() == {"print": 1}
+    # Up to the print, up to the branch, and the branch that was taken.
+    assert reasons.counts() == {"print": 1, "data-dependent": 1}
+    assert dynamlir.counters()["graphs"] == 3
 
 
 def test_001_exercise_6_cache_sizing():

@@ -25,6 +25,8 @@ impl<'py> Capture<'py> {
             if self.runs_code_when_it_dies(&object)? {
                 births.defuse(&object);
                 found.get_or_insert_with(|| type_name(&object));
+                let born = self.progress.born(object.as_ptr() as usize);
+                self.progress.doomed.set(self.progress.doomed.get().into_iter().chain(born).min());
             }
         }
         match found {

@@ -1,7 +1,7 @@
 //! Why a graph ends before its frame does.
 //!
-//! Today the frame then runs as plain Python from its beginning. The [kind](reason::Kind) of the reason says what could be
-//! done instead: capture what Python does there, or go on after it in another graph.
+//! The frame then goes on after it in another graph, or runs as plain Python from its beginning: the [kind](reason::Kind) of the reason
+//! says which.
 
 use dynamlir_graph::Line;
 use pyo3::PyErr;

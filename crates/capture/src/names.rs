@@ -110,7 +110,8 @@ impl<'py> Capture<'py> {
     pub(crate) fn cell_source(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
         let first_free = frame.prepared().first_free();
         if slot < first_free {
-            return Ok(None);
+            // The frame's own, or one that it had when Python left it.
+            return Ok(self.handed_cell(cell));
         }
         let source = match self.handed_cell(cell) {
             Some(source) => Some(source),

@@ -28,11 +28,21 @@ pub struct Outputs<'py> {
     open: Vec<usize>,
     /// The dicts that hold attributes of instances, kept alive.
     attributes: HashMap<usize, Bound<'py, PyAny>>,
+    /// What there is no recipe for, by address, and what holds it: the innermost first.
+    pub failed: Vec<usize>,
 }
 
 impl<'py> Capture<'py> {
     /// The recipe for a value, adding the graph's results to `outputs`.
     pub fn recipe(&self, value: &Tracked<'py>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let made = self.recipe_of(value, outputs);
+        if made.is_err() {
+            outputs.failed.push(value.object.as_ptr() as usize);
+        }
+        made
+    }
+
+    fn recipe_of(&self, value: &Tracked<'py>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
         let object = &value.object;
         if self.torch.is_fake(object) {
             if let Some((_, source)) = self.real_of(object) {
@@ -147,6 +157,9 @@ impl<'py> Capture<'py> {
     }
 
     fn object_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        if let Some(part) = self.frame_part(object, outputs)? {
+            return Ok(part);
+        }
         if let Ok(items) = object.cast_exact::<PyTuple>() {
             return Ok(Recipe::Tuple(self.items(items.iter(), outputs)?));
         }

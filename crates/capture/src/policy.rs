@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use dynamlir_guards::SourceId as Origin;
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, SourceId, UnaryOp, Unwind,
-    Value, abort, comparison_name, escape_each, operator_name, semantics,
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, UnaryOp, Unwind, Value,
+    abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -19,6 +18,8 @@ use crate::{
     graph_break::{GraphBreak, reason},
     names::parameter_names,
     state::{Capture, Halt, State, Tracked},
+    suspend::Beginning,
+    values::number,
 };
 
 /// Interprets frames on fakes.
@@ -26,50 +27,26 @@ pub struct CapturePolicy {
     state: Rc<State>,
     /// Called with each instruction, for step traces: `(frame's code, unit, stack)`.
     steps: Option<Py<PyAny>>,
+    /// Where Python has left the frame that is captured; None for one that begins.
+    from: Option<Beginning>,
 }
 
 impl CapturePolicy {
     /// A policy that fills `state`.
-    pub fn new(state: Rc<State>, steps: Option<Py<PyAny>>) -> Self {
-        Self { state, steps }
+    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Option<Beginning>) -> Self {
+        Self { state, steps, from }
     }
 
     fn at<'py>(&self, py: Python<'py>) -> Capture<'py> {
         Capture::new(py, self.state.clone())
     }
-}
 
-/// A source as the interpreter carries it, whose 0 is none.
-fn number(source: Origin) -> SourceId {
-    SourceId(source.index() as u32 + 1)
-}
-
-impl<'py> Capture<'py> {
-    /// A value of the interpreter's as the capture sees it.
-    pub(crate) fn tracked(&self, value: &Value<'py>) -> Tracked<'py> {
-        let source = value.source.0.checked_sub(1).and_then(|number| self.guards.source_at(number as usize));
-        Tracked { object: value.get().clone(), source }
-    }
-
-    /// The other way round. Only primitives carry their source on the stack.
-    pub(crate) fn value(&self, tracked: Tracked<'py>) -> Value<'py> {
-        match tracked.source {
-            Some(source) if self.torch.is_primitive(&tracked.object) => Value::with_source(tracked.object, number(source)),
-            _ => Value::new(tracked.object),
-        }
-    }
-
-    fn run<T>(&self, outcome: Result<T, Halt>) -> Run<T> {
-        outcome.map_err(|halt| self.unwind(halt))
-    }
-
-    fn give(&self, outcome: Result<Tracked<'py>, Halt>) -> Run<Value<'py>> {
-        self.run(outcome).map(|tracked| self.value(tracked))
-    }
-
-    /// Whether an operand needs the capture's care: it existed before, has a source, or is a tensor.
-    fn concerns(&self, value: &Value<'py>) -> bool {
-        value.source.is_some() || self.torch.is_fake(value.get()) || self.source_of(value.get()).is_some()
+    /// What a display fills its dict with.
+    fn filling<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<Bound<'py, PyAny>> {
+        let capture = self.at(dict.get().py());
+        capture.run(capture.refuse_filling(dict.get(), "fills"))?;
+        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
+        capture.run(capture.readable(&capture.tracked(mapping)))
     }
 }
 
@@ -95,6 +72,10 @@ impl Policy for CapturePolicy {
         }
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
+            if let Some(from) = &self.from {
+                let standing = from.standing(frame.py());
+                return capture.run(capture.go_on_from(frame, &standing));
+            }
             let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
             for (slot, name) in names.iter().enumerate() {
                 let local = frame.local(slot);
@@ -151,19 +132,21 @@ impl Policy for CapturePolicy {
         false
     }
 
-    fn wants_steps(&self) -> bool {
-        self.steps.is_some()
+    fn wants_steps(&self, frame: &Activation<'_>) -> bool {
+        self.steps.is_some() || frame.place().outer().is_none()
     }
 
     fn step(&self, frame: &Activation<'_>, instruction: &Instruction) -> Run<()> {
-        let Some(steps) = &self.steps else { return Ok(()) };
         let py = frame.py();
         let capture = self.at(py);
+        if frame.place().outer().is_none() {
+            capture.step_of_root(frame, instruction)?;
+        }
+        let Some(steps) = &self.steps else { return Ok(()) };
         let stack: Vec<String> = frame.stack().iter().map(|value| capture.describe_value(value)).collect();
-        let nodes = self.state.graph.borrow().nodes().len();
-        dynamlir_interpreter::suspended(|| {
-            steps.call1(py, (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, nodes))
-        })?;
+        let shown =
+            (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, self.state.graph.borrow().nodes().len());
+        dynamlir_interpreter::suspended(|| steps.call1(py, shown))?;
         Ok(())
     }
 
@@ -377,6 +360,7 @@ impl Policy for CapturePolicy {
 
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
         let capture = self.at(iterator.get().py());
+        capture.run(capture.refuse_filling(iterator.get(), "advances"))?;
         capture.run(capture.refuse_changed_beneath(iterator.get()))?;
         let next = semantics::next(iterator.get());
         if capture.graph_break.borrow().is_some() {
@@ -425,8 +409,22 @@ impl Policy for CapturePolicy {
         Ok(made.into())
     }
 
+    fn list_append<'py>(&self, list: &Value<'py>, item: &Value<'py>) -> Run<()> {
+        let capture = self.at(list.get().py());
+        capture.run(capture.refuse_filling(list.get(), "fills"))?;
+        capture.run(capture.guard_value(&capture.tracked(item)))?;
+        Ok(semantics::list_append(list.get(), item.get())?)
+    }
+
+    fn list_to_tuple<'py>(&self, list: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(list.get().py());
+        capture.run(capture.refuse_filling(list.get(), "takes the items of"))?;
+        Ok(semantics::list_to_tuple(list.get())?.into())
+    }
+
     fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
+        capture.run(capture.refuse_filling(set.get(), "fills"))?;
         capture.run(capture.guard_value(&capture.tracked(item)))?;
         capture.run(capture.guard_inside([item.get()], consulted::HASH))?;
         capture.run(capture.addressed([item.get()]))?;
@@ -434,32 +432,29 @@ impl Policy for CapturePolicy {
     }
 
     fn map_add<'py>(&self, map: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Run<()> {
-        // The dict is the frame's.
+        let capture = self.at(key.get().py());
+        capture.run(capture.refuse_filling(map.get(), "fills"))?;
         self.set_item(map, key, value)
     }
 
     fn list_extend<'py>(&self, list: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(list.get().py());
+        capture.run(capture.refuse_filling(list.get(), "fills"))?;
         capture.run(capture.extend(list.get(), &capture.tracked(iterable)))
     }
 
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
+        capture.run(capture.refuse_filling(set.get(), "fills"))?;
         capture.run(capture.add_all(set.get(), &capture.tracked(iterable)))
     }
 
     fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
-        let capture = self.at(dict.get().py());
-        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
-        let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
-        Ok(semantics::dict_update(dict.get(), &readable)?)
+        Ok(semantics::dict_update(dict.get(), &self.filling(dict, mapping)?)?)
     }
 
     fn dict_merge<'py>(&self, callable: &Value<'py>, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {
-        let capture = self.at(dict.get().py());
-        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
-        let readable = capture.run(capture.readable(&capture.tracked(mapping)))?;
-        Ok(semantics::dict_merge(callable.get(), dict.get(), &readable)?)
+        Ok(semantics::dict_merge(callable.get(), dict.get(), &self.filling(dict, mapping)?)?)
     }
 
     fn convert<'py>(&self, value: &Value<'py>, conversion: Conversion) -> Run<Value<'py>> {

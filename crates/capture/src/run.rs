@@ -6,6 +6,7 @@ use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::{AfterGraph, Epilogue, Floats};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
+use dynamlir_interpreter::Standing;
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
@@ -23,6 +24,7 @@ use crate::{
     refusals::interruption_behind,
     reports::Reports,
     state::{Capture, Halt, Input, State, Tracked},
+    suspend::Beginning,
     torch::Torch,
 };
 
@@ -77,6 +79,8 @@ pub struct Captured {
     pub effects: Vec<(String, Vec<Line>)>,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
+    /// Why the graph ends before the frame does; None where it does not. What is known then is a piece of the frame.
+    pub graph_break: Option<GraphBreak>,
 }
 
 /// A frame that cannot be captured whole: why, and under which assumptions that is so.
@@ -89,6 +93,8 @@ pub struct Broken {
     pub numbers: Vec<String>,
     /// Those of them whose values Python needs.
     pub blamed: Vec<String>,
+    /// Before which instruction of the frame it may be left to Python instead.
+    pub(crate) step: Option<usize>,
 }
 
 /// A call that is to be captured.
@@ -106,6 +112,21 @@ pub struct Subject<'a, 'py> {
     pub floats: Option<&'a Arc<Floats>>,
     /// Whether numbers may be read from tensors.
     pub reads: bool,
+    /// Where Python has left the frame; None for one that begins.
+    pub from: Option<&'a Standing<'py>>,
+    /// Whether a piece of the frame will do.
+    pub breaks: bool,
+    /// After how many instructions a piece ends in any case.
+    pub every: Option<usize>,
+    /// Before which of the frame's instructions it is left to Python.
+    pub stop: Option<usize>,
+}
+
+impl<'a, 'py> Subject<'a, 'py> {
+    /// A call that begins, which is captured whole or not at all.
+    pub fn new(function: &'a Bound<'py, PyAny>, args: &'a Bound<'py, PyTuple>, kwargs: Option<&'a Bound<'py, PyDict>>) -> Self {
+        Self { function, args, kwargs, steps: None, floats: None, reads: true, from: None, breaks: false, every: None, stop: None }
+    }
 }
 
 /// Calls `function` on fakes. The inner error says why the frame cannot be captured; an error of the capture's own is one of these
@@ -114,7 +135,7 @@ pub struct Subject<'a, 'py> {
 /// # Errors
 /// An interruption, which is the caller's.
 pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Captured, Broken>> {
-    match numbered(tables, subject, MOST_ATTEMPTS) {
+    match in_pieces(tables, subject) {
         Ok(outcome) => {
             if let Some(floats) = subject.floats {
                 let guards = match &outcome {
@@ -132,6 +153,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             guards: GuardBuilder::new(),
             numbers: Vec::new(),
             blamed: Vec::new(),
+            step: None,
         })),
     }
 }
@@ -152,6 +174,35 @@ impl From<PyErr> for Ended {
             None => Self::Failed(error),
         })
     }
+}
+
+/// How often a frame is captured again to be left to Python earlier.
+const MOST_RESTARTS: usize = 6;
+
+/// Where a frame cannot be captured to its end, it is captured up to the instruction that ends it, or to the one that makes what cannot
+/// be carried on from there.
+fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
+    let forced = subject.every.filter(|_| subject.breaks);
+    let stop = forced.map(|every| every + 1);
+    let first = match numbered(tables, Subject { stop, ..subject }, MOST_ATTEMPTS)? {
+        Ok(mut captured) => {
+            if captured.epilogue.suspends().is_some() {
+                let message = "asked for by break_every".to_owned();
+                captured.graph_break = Some(GraphBreak { reason: reason::ASKED, message, location: Vec::new() });
+            }
+            return Ok(Ok(captured));
+        }
+        Err(broken) => broken,
+    };
+    let mut stop = first.step.filter(|_| subject.breaks && first.graph_break.kind() != reason::Kind::Refuse);
+    for _ in 0..MOST_RESTARTS {
+        let Some(step) = stop else { break };
+        match numbered(tables, Subject { stop: Some(step), ..subject }, MOST_ATTEMPTS)? {
+            Ok(captured) => return Ok(Ok(Captured { graph_break: Some(first.graph_break), ..captured })),
+            Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
+        }
+    }
+    Ok(Err(first))
 }
 
 /// How often a frame is captured with numbers before its floats are all taken for constants.
@@ -193,7 +244,7 @@ struct Manner {
 }
 
 fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
-    let Subject { function, args, kwargs, steps, floats, reads } = subject;
+    let Subject { function, steps, floats, reads, stop, .. } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -202,10 +253,18 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         session.setattr("repeats", false)?;
     }
     let entered = Entered::new(&session)?;
-    let state =
-        State::new(&session, tables.effects.clone(), tables.torch.clone(), steps.is_some(), floats.cloned(), manner.copies_containers)?;
+    let state = State::new(
+        &session,
+        tables.effects.clone(),
+        tables.torch.clone(),
+        steps.is_some(),
+        floats.cloned(),
+        manner.copies_containers,
+        stop,
+    )?;
     let reports = Reports::listen(py)?;
-    let outcome = attempt(py, &state, function, args, kwargs, steps.map(|steps| steps.clone_ref(py)));
+    let mut step = None;
+    let outcome = attempt(py, &state, subject, &mut step);
     Capture::new(py, state.clone()).settle_compared();
     let left = entered.leave();
     let reported = reports.interruption();
@@ -229,7 +288,8 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session: session.unbind() }))
+            let session = session.unbind();
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session, graph_break: None }))
         }
         Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
             state.graph.take();
@@ -247,7 +307,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step }))
         }
     }
 }
@@ -255,11 +315,11 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
 fn attempt<'py>(
     py: Python<'py>,
     state: &Rc<State>,
-    function: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-    steps: Option<Py<PyAny>>,
+    subject: Subject<'_, 'py>,
+    step: &mut Option<usize>,
 ) -> PyResult<Result<(Epilogue, Vec<usize>), GraphBreak>> {
+    let Subject { function, args, kwargs, .. } = subject;
+    let steps = subject.steps.map(|steps| steps.clone_ref(py));
     if let Some(kind) = runs_later(function) {
         let message = format!("a {kind}, which runs after the call");
         return Ok(Err(GraphBreak { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
@@ -269,15 +329,18 @@ fn attempt<'py>(
     {
         return Ok(Err(GraphBreak { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
-    let policy = Rc::new(CapturePolicy::new(state.clone(), steps));
+    let unbound = |slots: &[Option<Bound<'py, PyAny>>]| slots.iter().map(|slot| slot.as_ref().map(|slot| slot.clone().unbind())).collect();
+    let from = subject.from.map(|from| Beginning { unit: from.unit, locals: unbound(&from.locals), stack: unbound(&from.stack) });
+    let policy = Rc::new(CapturePolicy::new(state.clone(), steps, from));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = match finished {
         Ok(finished) => finished,
         Err(refusal) => return Ok(Err(GraphBreak { reason: reason::UNKNOWN_PYTHON, message: refusal.to_string(), location: Vec::new() })),
     };
     let capture = Capture::new(py, state.clone());
-    let outlived = dynamlir_interpreter::suspended(|| capture.outlived());
     if let Some(found) = state.graph_break.borrow().clone() {
+        let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
+        *step = Some(state.progress.step.get()).filter(|step| *step > 0);
         return Ok(Err(found));
     }
     let halt = |halt: Halt| match halt {
@@ -288,35 +351,67 @@ fn attempt<'py>(
             GraphBreak { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
         }
     };
+    let left = state.progress.left.take();
+    if let Some(left) = &left {
+        let mut outputs = Outputs::default();
+        if let Err(why) = capture.suspension(left, &mut outputs) {
+            // What it is that cannot be made is more than that it runs code when it dies.
+            let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
+            *step = capture.step_before(&outputs);
+            return Ok(Err(halt(why)));
+        }
+    }
+    let outlived = dynamlir_interpreter::suspended(|| capture.outlived());
     let value = match finished.result {
-        Ok(value) => value,
-        Err(error) => return Ok(Err(halt(capture.session_error(error)))),
+        _ if left.is_some() => None,
+        Ok(value) => Some(value),
+        Err(error) => {
+            *step = Some(state.progress.step.get()).filter(|step| *step > 0);
+            return Ok(Err(halt(capture.session_error(error))));
+        }
     };
     if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
+        *step = state.progress.set.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
+    }
+    if outlived.is_err() {
+        *step = state.progress.doomed.get().filter(|step| *step > 0);
     }
     if let Err(error) = outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.guard_offsets()) {
         return Ok(Err(halt(error)));
     }
+    // What is made twice is made where it is first used: in the order of the program, and so of the steps.
     let mut outputs = Outputs::default();
-    let returned = Tracked { source: state.returned.take(), object: value };
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
-        steps.push(AfterGraph::Return(capture.recipe(&returned, &mut outputs)?));
+        steps.push(match (value, &left) {
+            (Some(object), _) => {
+                let returned = Tracked { source: state.returned.take(), object };
+                AfterGraph::Return(capture.recipe(&returned, &mut outputs)?)
+            }
+            (None, Some(left)) => AfterGraph::Suspend(capture.suspension(left, &mut outputs)?),
+            (None, None) => return Err(Halt::Break(capture.internal("a frame has neither returned nor been left".to_owned()))),
+        });
         capture.use_up(&mut outputs, &mut steps)?;
         Ok(steps)
     });
     let epilogue = match steps {
         Ok(steps) => Epilogue::new(steps),
-        Err(error) => return Ok(Err(halt(error))),
+        Err(error) => {
+            *step = capture.step_before(&outputs);
+            return Ok(Err(halt(error)));
+        }
     };
     let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();
     match results {
         Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),
         Err(error) => return Ok(Err(halt(error))),
     };
-    match capture.session().call_method1("finish", (outputs.fakes, named_inputs(state))) {
+    match capture.session().call_method1("finish", (outputs.fakes.clone(), named_inputs(state))) {
         Ok(kept) => Ok(Ok((epilogue, kept.extract()?))),
-        Err(error) => Ok(Err(halt(capture.session_error(error)))),
+        Err(error) => {
+            *step = capture.step_before(&outputs);
+            Ok(Err(halt(capture.session_error(error))))
+        }
     }
 }
 

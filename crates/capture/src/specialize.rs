@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, Plain, Run};
-use dynamlir_graph::{Graph, Line};
+use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run};
+use dynamlir_graph::{Graph, Kind, Line};
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
+use dynamlir_interpreter::Standing;
 use pyo3::prelude::*;
 
 use crate::{
@@ -66,6 +67,18 @@ pub trait Backend {
     /// What the call raises: some want all or nothing.
     fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain>;
 
+    /// The graph of such calls ends before the frame does: Python runs what comes there, and the frame goes on in another graph.
+    ///
+    /// # Errors
+    /// What the call raises: some want all or nothing.
+    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<()>;
+
+    /// Whether a frame may be captured in pieces, and after how many instructions each of them ends in any case.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, Option<usize>)>;
+
     /// An entry was made, and is about to be added.
     ///
     /// # Errors
@@ -74,12 +87,17 @@ pub trait Backend {
 }
 
 impl Captured {
+    /// Whether there is nothing to compute.
+    fn is_empty(&self) -> bool {
+        self.graph.nodes().iter().all(|node| matches!(node.kind, Kind::Placeholder | Kind::Output))
+    }
+
     /// What others look at, and what an entry needs.
     ///
     /// # Errors
     /// When something cannot be guarded.
     pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
-        let Self { graph, guards, inputs, tensors, epilogue, effects, session } = self;
+        let Self { graph, guards, inputs, tensors, epilogue, effects, session, graph_break: _ } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
         let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
         let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
@@ -98,11 +116,25 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let py = miss.function.py();
     let _no_collection = collector::pause(py);
     let (reads, changes) = backend.takes_numbers(py)?;
-    let floats = if changes { Some(miss.callable.cache().floats(miss.callable.key())) } else { None };
-    let (args, kwargs) = (miss.positional()?, miss.keywords()?);
-    let subject = Subject { function: miss.function, args: &args, kwargs: Some(&kwargs), steps, floats: floats.as_ref(), reads };
+    let (cache, key) = (miss.cache, miss.callable.key());
+    let floats = if changes { Some(cache.floats(key)) } else { None };
+    let from = miss.from.map(|at| {
+        let values: Vec<_> = miss.slots.iter().map(|slot| slot.cloned()).collect();
+        let (locals, stack) = values.split_at(at.locals);
+        Standing { unit: at.unit, locals: locals.to_vec(), stack: stack.to_vec() }
+    });
+    let (breaks, every) = backend.pieces(py)?;
+    let subject = Subject {
+        steps,
+        floats: floats.as_ref(),
+        reads,
+        from: from.as_ref(),
+        breaks,
+        every,
+        ..Subject::new(miss.function, &miss.given.args, Some(&miss.given.kwargs))
+    };
     let outcome = capture(&Tables::of(py)?, subject)?;
-    let captured = match outcome {
+    let mut captured = match outcome {
         Ok(captured) => captured,
         Err(Broken { graph_break, guards, .. }) => {
             let guards = match guards.build(py) {
@@ -112,6 +144,17 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
             return leave(miss, backend, graph_break, guards);
         }
     };
+    let found = captured.graph_break.take();
+    // Before others look at it: they see the frame as it is called.
+    let is_empty = captured.is_empty();
+    if miss.from.is_some() && is_empty && captured.epilogue.steps().len() == 1 {
+        // What is compiled of it would be no less work.
+        cache.walk(key, captured.epilogue.suspends().map_or(u32::MAX, |suspension| suspension.unit));
+        return found.map_or(Ok(()), |found| backend.broke(py, found));
+    }
+    if let Some(found) = found {
+        backend.broke(py, found)?;
+    }
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
@@ -119,13 +162,15 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
             return leave(miss, backend, found, None);
         }
     };
-    let run = match backend.compile(py, frame)? {
+    let compilation =
+        if is_empty && epilogue.suspends().is_some() { Compilation::Graph(Box::new(NoGraph)) } else { backend.compile(py, frame)? };
+    let run = match compilation {
         Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards),
         Compilation::Plain(plain) => Run::Plain(plain),
     };
     let entry = Entry::new(miss.callable.key(), guards, run);
     backend.made(miss, &entry)?;
-    miss.callable.cache().add(entry);
+    cache.add(entry);
     Ok(())
 }
 
@@ -134,6 +179,6 @@ fn leave(miss: &Miss<'_, '_>, backend: &impl Backend, found: GraphBreak, guards:
     let py = miss.function.py();
     let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
     let plain = backend.broken(py, found)?;
-    miss.callable.cache().add(Entry::new(miss.callable.key(), guards, Run::Plain(plain)));
+    miss.cache.add(Entry::new(miss.callable.key(), guards, Run::Plain(plain)));
     Ok(())
 }

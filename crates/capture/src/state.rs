@@ -8,6 +8,7 @@ mod journal;
 mod layers;
 mod lines;
 mod own;
+mod standing;
 mod tensors;
 mod writes;
 
@@ -29,9 +30,11 @@ use pyo3::{
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
 use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, torch::Torch};
 
+pub use standing::Progress;
 pub use tensors::Input;
 pub(crate) use {
     journal::{Journal, Mark},
+    standing::{Left, Slot},
     writes::{Kind as WrittenKind, WritesNow, Written},
 };
 
@@ -101,6 +104,8 @@ pub struct State {
     pub(crate) layers: Layers,
     /// What is guarded of torch, and how the capture began.
     pub(crate) facts: Facts,
+    /// How far the captured frame is.
+    pub(crate) progress: Progress,
     /// Where the value that the captured frame returns came from.
     pub(crate) returned: RefCell<Option<SourceId>>,
     /// How deep a value is looked into.
@@ -138,6 +143,7 @@ impl State {
         stepped: bool,
         floats: Option<Arc<Floats>>,
         copies_containers: bool,
+        stop: Option<usize>,
     ) -> PyResult<Rc<Self>> {
         Ok(Rc::new(Self {
             ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
@@ -155,6 +161,7 @@ impl State {
             calling: Calling::default(),
             layers: Layers::new(!stepped && session.getattr("repeats")?.is_truthy()?),
             facts: Facts::new(session.py()),
+            progress: Progress::until(stop),
             returned: RefCell::default(),
             nesting: Rc::default(),
             copies_containers,

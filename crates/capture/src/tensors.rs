@@ -415,6 +415,8 @@ impl<'py> Capture<'py> {
                 return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}"));
             }
             "backward" | "cpu" | "requires_grad_" => {}
+            // A graph would have to be broken for it, and what it has computed until then is one node of the history.
+            "grad_fn" => return self.break_graph(reason::HISTORY, format!("Tensor.{key}")),
             _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
         }

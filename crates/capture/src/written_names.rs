@@ -115,6 +115,7 @@ impl<'py> Capture<'py> {
         Some(self.guards.source(match self.guards.get(content) {
             Source::Free { index, .. } => Source::ClosureCell(self.guards.source(Source::Function), index),
             Source::Closure { base, index, .. } => Source::ClosureCell(base, index),
+            Source::Cell(cell) => return Some(cell),
             _ => return None,
         }))
     }

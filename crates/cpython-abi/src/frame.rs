@@ -208,7 +208,8 @@ impl<'py> Frame<'py> {
         self.next_unit().saturating_sub(1)
     }
 
-    fn set_next_unit(&self, unit: u32) {
+    /// Says with which unit the frame goes on.
+    pub fn set_next_unit(&self, unit: u32) {
         self.set_offset(match self.abi.layout.frame.instruction_is {
             InstructionPointer::Previous => unit as isize - 1,
             InstructionPointer::Current => unit as isize,
@@ -283,6 +284,16 @@ impl<'py> Frame<'py> {
         self.put_stack(stack);
         self.set_next_unit(unit);
         self.evaluate(false)
+    }
+
+    /// Leaves the frame with a value, where its code has no instruction that returns one. The frame must not be linked, and its value
+    /// stack must have been taken.
+    pub fn give(self, value: Bound<'py, PyAny>) -> Evaluated<'py> {
+        // What a frame that is left by an exception is cleared by clears it here; the exception is nobody's.
+        let ended = self.raise(pyo3::exceptions::PySystemError::new_err("a frame is left"), 0, false);
+        drop(PyErr::take(value.py()));
+        drop(ended);
+        Evaluated::of(value.into_ptr())
     }
 
     /// Leaves the frame by an exception that no handler of its own catches, raised at `unit`. The frame must not be linked,

@@ -31,6 +31,15 @@ pub type Owned<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 /// The values of a frame's first slots; None for a parameter that is not bound.
 pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 12]>;
 
+/// Arguments of a call.
+#[derive(Clone)]
+pub struct Given<'py> {
+    /// Those by position.
+    pub args: Bound<'py, PyTuple>,
+    /// Those by keyword.
+    pub kwargs: Bound<'py, PyDict>,
+}
+
 /// Where a parameter's value is.
 #[derive(Clone, Copy)]
 enum Filled<'a, 'py> {
@@ -64,6 +73,42 @@ impl Signature {
     /// The names of the parameters that have one, in the order of the slots.
     pub fn names(&self) -> &[Py<PyString>] {
         &self.names
+    }
+
+    /// How many slots are parameters, `*args` and `**kwargs` included.
+    pub fn len(&self) -> usize {
+        self.positional + self.keyword_only + usize::from(self.varargs) + usize::from(self.varkeywords)
+    }
+
+    /// Whether there are no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Arguments that bind to these values of the parameters.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn unbind<'py>(&self, py: Python<'py>, slots: &[Option<&Bound<'py, PyAny>>]) -> PyResult<Given<'py>> {
+        let mut slots = slots.iter().map(|slot| slot.cloned());
+        let mut args: Vec<_> = slots.by_ref().take(self.positional).flatten().collect();
+        let kwargs = PyDict::new(py);
+        for (name, value) in self.names[self.positional..].iter().zip(slots.by_ref().take(self.keyword_only)) {
+            if let Some(value) = value {
+                kwargs.set_item(name, value)?;
+            }
+        }
+        if self.varargs
+            && let Some(rest) = slots.next().flatten()
+        {
+            args.extend(rest.cast_into::<PyTuple>()?.iter());
+        }
+        if self.varkeywords
+            && let Some(rest) = slots.next().flatten()
+        {
+            kwargs.update(rest.cast::<PyDict>()?.as_mapping())?;
+        }
+        Ok(Given { args: PyTuple::new(py, args)?, kwargs })
     }
 
     /// Binds a call whose first arguments are `bound`, into empty `slots`. False where Python raises a `TypeError`, which is left to

@@ -13,9 +13,10 @@ use std::{
 
 use dynamlir_cpython_abi::{Abi, CodeSlot};
 use dynamlir_guards::{GuardSet, TensorMatch};
+use dynamlir_interpreter::Standing;
 use pyo3::prelude::*;
 
-use crate::{entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph};
+use crate::{call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph};
 
 /// What an entry does when its guards pass.
 pub enum Run {
@@ -125,19 +126,46 @@ pub struct Cache {
     recent: AtomicUsize,
     /// What is known of floats, by the keys of the entries.
     floats: Mutex<HashMap<u64, Arc<Floats>>>,
+    /// The caches of frames that stand elsewhere than at their beginning.
+    continuations: Mutex<HashMap<Point, Arc<Cache>>>,
+    /// For such a frame, by key: the unit of the instruction before which there is nothing to compile.
+    walks: Mutex<HashMap<u64, u32>>,
+    /// Callables for the code where it is called from a frame that has left its graph, by the key of the callable whose frame that is.
+    callees: Mutex<HashMap<u64, Noted>>,
+}
+
+/// Where a frame stands, without what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Point {
+    /// The unit of the next instruction.
+    unit: u32,
+    /// Which local slots have a value.
+    locals: Box<[bool]>,
+    /// Which places on the stack have one.
+    stack: Box<[bool]>,
+}
+
+impl Point {
+    /// Where a frame stands.
+    pub fn of(standing: &Standing<'_>) -> Self {
+        let bound = |slots: &[Option<_>]| slots.iter().map(Option::is_some).collect();
+        Self { unit: standing.unit, locals: bound(&standing.locals), stack: bound(&standing.stack) }
+    }
 }
 
 /// The entries of a code object that callables have in common which were compiled alike. They go with the last of its owners.
 pub struct Share {
     cache: Arc<Cache>,
     key: u64,
+    /// What is called between the graphs of such callables, by the address of its code, which is kept alive.
+    callees: Mutex<HashMap<usize, Arc<Callable>>>,
 }
 
 impl Share {
     /// A share of the cache of a code object, with no entries yet.
     pub fn new(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self { cache: Cache::of(abi, code), key: NEXT.fetch_add(1, Ordering::Relaxed) })
+        Arc::new(Self { cache: Cache::of(abi, code), key: NEXT.fetch_add(1, Ordering::Relaxed), callees: Mutex::default() })
     }
 
     /// Whether it is one of this code object's cache.
@@ -148,6 +176,19 @@ impl Share {
     /// The cache of the code object.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// The callable for code that is called between the graphs, if there is one; else the one that is made, which is kept.
+    ///
+    /// # Errors
+    /// What making one raised.
+    pub(crate) fn callee(&self, code: usize, make: impl FnOnce() -> PyResult<Option<Callable>>) -> PyResult<Option<Arc<Callable>>> {
+        let known = || self.callees.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().get(&code) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(made) = make()?.map(Arc::new) else { return Ok(None) };
+        Ok(Some(known().entry(code).or_insert(made).clone()))
     }
 
     /// By which its entries are known.
@@ -183,8 +224,7 @@ pub fn forget_all() {
     FORGOTTEN.fetch_add(1, Ordering::Relaxed);
     let caches: Vec<_> = ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     for cache in caches {
-        cache.change(Vec::clear);
-        cache.floats.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        cache.clear();
     }
 }
 
@@ -232,6 +272,32 @@ impl Cache {
         first.into_iter().chain((0..count).filter(move |&at| Some(at) != first))
     }
 
+    /// The cache of the code's frames that stand at a point.
+    pub(crate) fn at(&self, point: Point) -> Arc<Self> {
+        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).entry(point).or_default().clone()
+    }
+
+    /// Says that there is nothing to compile for frames that stand here before the instruction at this unit, whatever they hold.
+    pub fn walk(&self, key: u64, until: u32) {
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner).insert(key, until);
+    }
+
+    /// What [`Cache::walk`] was told.
+    pub(crate) fn walks(&self, key: u64) -> Option<u32> {
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
+    }
+
+    /// What was said of the code as one that the callable of this key calls.
+    pub(crate) fn called(&self, key: u64) -> Option<Noted> {
+        self.callees.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    /// Remembers it.
+    pub(crate) fn note_called(&self, key: u64, called: Noted) {
+        let former = self.callees.lock().unwrap_or_else(PoisonError::into_inner).insert(key, called);
+        drop(former);
+    }
+
     /// Remembers which entry fitted.
     #[inline]
     pub(crate) fn hit(&self, at: usize) {
@@ -258,7 +324,45 @@ impl Cache {
     /// Forgets the entries of one key. Those that are running finish.
     pub fn forget(&self, key: u64) {
         self.floats.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let called = self.callees.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        for cache in self.all_continuations() {
+            cache.forget(key);
+        }
         self.change(|list| list.retain(|entry| entry.key != key));
+        drop(called);
+    }
+
+    /// Forgets all entries.
+    fn clear(&self) {
+        self.floats.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let former = (
+            std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner)),
+            std::mem::take(&mut *self.callees.lock().unwrap_or_else(PoisonError::into_inner)),
+        );
+        for cache in former.0.values() {
+            cache.clear();
+        }
+        self.change(Vec::clear);
+        drop(former);
+    }
+
+    fn all_continuations(&self) -> Vec<Arc<Self>> {
+        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The caches of frames that stand elsewhere, in the order of their units, with those.
+    pub fn continuations(&self) -> Vec<(u32, Arc<Self>)> {
+        let mut all: Vec<_> = self
+            .continuations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(point, cache)| (point.unit, cache.clone()))
+            .collect();
+        all.sort_by_key(|(unit, _)| *unit);
+        all
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>)) {

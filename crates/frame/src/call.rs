@@ -9,38 +9,50 @@ use std::{
 };
 
 use dynamlir_cpython_abi::{
-    Abi, Thread, abi,
+    Abi, Listening, Thread, abi,
     callable::{Arguments, Callee},
     exception,
     function::code_address,
-    observer,
+    kind, observer,
 };
 use dynamlir_guards::{Checked, Failure, Inputs, Roots};
-use pyo3::{
-    exceptions::PyRuntimeError,
-    prelude::*,
-    types::{PyDict, PyFunction, PyTuple},
-};
+use dynamlir_interpreter::Standing;
+use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyFunction};
 use smallvec::SmallVec;
 
 use crate::{
-    bind::{Owned, Signature, Slots},
+    bind::{Given, Owned, Signature, Slots},
     cache::{Cache, Entry, Run, Share, forgotten},
+    drive,
+    epilogue::Ended,
     graph::{Failed, Objects},
     settings,
     stance::Stance,
 };
 
-/// A call that no entry fits.
+/// A frame that no entry fits.
 pub struct Miss<'a, 'py> {
     /// The callable.
     pub callable: &'a Callable,
     /// The function whose frame is to be captured.
     pub function: &'a Bound<'py, PyAny>,
-    /// The values of its parameters.
+    /// The values of its parameters; of a frame that stands elsewhere than at its beginning, all local slots and its stack.
     pub slots: &'a [Option<&'a Bound<'py, PyAny>>],
-    /// The arguments as given, without those that the callable adds.
-    pub arguments: Arguments<'a, 'py>,
+    /// Arguments that make such a frame.
+    pub given: &'a Given<'py>,
+    /// Where the frame stands; None at its beginning.
+    pub from: Option<Stand>,
+    /// The entries that were asked.
+    pub cache: &'a Cache,
+}
+
+/// Where a frame stands whose values are at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Stand {
+    /// The unit of the next instruction.
+    pub unit: u32,
+    /// How many of the values are local slots; the others are the stack.
+    pub locals: usize,
 }
 
 /// What a call does after a miss.
@@ -98,6 +110,16 @@ pub trait Compiler: Send + Sync {
     /// What the call raises instead.
     fn repeated(&self, py: Python<'_>) -> PyResult<()>;
 
+    /// The callable for a function that is called where Python runs between graphs, with the same wishes as for the caller; None if such
+    /// a function is not to be compiled.
+    ///
+    /// # Errors
+    /// What Python raised.
+    fn called(&self, function: &Bound<'_, PyAny>) -> PyResult<Option<Callable>>;
+
+    /// Whether an argument is a reason to compile what is called with it.
+    fn concerns(&self, argument: &Bound<'_, PyAny>) -> bool;
+
     /// A call is about to run as plain Python, for a reason of which the user is to be told before.
     ///
     /// # Errors
@@ -129,6 +151,8 @@ pub struct Callable {
     skips_first: bool,
     /// What plain Python calls, with the arguments as given.
     plain: Py<PyAny>,
+    /// Whether the frame that is captured is one that plain Python has as well.
+    is_itself: bool,
     signature: Signature,
     /// The entries that it uses.
     share: Arc<Share>,
@@ -169,13 +193,31 @@ pub struct Description<'py> {
     pub forced: bool,
 }
 
-/// What the entries have for a call.
+/// What the entries have for a frame.
 enum Hit<'py> {
     Done(Bound<'py, PyAny>),
+    Suspended(Standing<'py>),
+    Walk(u32),
     Plain(Arc<Entry>),
     /// A graph has failed before anything was written.
     Failed,
     Miss,
+}
+
+/// What becomes of a frame.
+pub(crate) enum Resolved<'py> {
+    /// It returns this.
+    Done(Bound<'py, PyAny>),
+    /// It goes on like this, after what its graph has computed.
+    Suspended(Standing<'py>),
+    /// There is nothing to compile before the instruction at this unit.
+    Walk(u32),
+    /// It is plain Python, under an entry that says so.
+    Plain(Arc<Entry>),
+    /// It is plain Python, this time.
+    Now,
+    /// It is plain Python, since a graph has failed before anything was written.
+    Failed,
 }
 
 /// For [`Callable::delayed`].
@@ -192,7 +234,9 @@ impl Callable {
         let code = function.getattr("__code__")?;
         // One of other code was made before the function was given this one.
         let share = share.filter(|share| share.is_of(abi, &code)).unwrap_or_else(|| Share::new(abi, &code));
+        let is_itself = kind::is_method(&plain) || plain.is(&function);
         Ok(Self {
+            is_itself,
             signature: Signature::of(&function)?,
             code: code.as_ptr() as usize,
             function: function.unbind(),
@@ -257,10 +301,10 @@ impl Callable {
         self.bound.iter().map(|object| object.bind(py).clone()).collect()
     }
 
-    /// Asks the entries.
-    fn look_up<'py>(&self, roots: Roots<'_, 'py>) -> PyResult<Hit<'py>> {
+    /// Asks the entries of a cache.
+    fn look_up<'py>(&self, cache: &Cache, roots: Roots<'_, 'py>) -> PyResult<Hit<'py>> {
         let mut inputs = Inputs::default();
-        let (cache, key) = (self.cache(), self.key());
+        let key = self.key();
         let entries = cache.entries();
         for at in cache.order(entries.len()) {
             let entry = &entries[at];
@@ -284,7 +328,7 @@ impl Callable {
                 }
             }
         }
-        Ok(Hit::Miss)
+        Ok(cache.walks(key).map_or(Hit::Miss, Hit::Walk))
     }
 
     fn run<'py>(&self, py: Python<'py>, entry: &Arc<Entry>, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
@@ -299,7 +343,10 @@ impl Callable {
         let known = *known && inputs.undisturbed() && arguments.len() == tensors.len();
         let mut results = Objects::new();
         match graph.run(py, &arguments, known, &mut results) {
-            Ok(()) => epilogue.run(py, values, results).map(Hit::Done),
+            Ok(()) => Ok(match epilogue.run(py, values, results)? {
+                Ended::Returned(value) => Hit::Done(value),
+                Ended::Suspended(standing) => Hit::Suspended(standing),
+            }),
             Err(Failed::Raise(error)) => Err(error),
             Err(Failed::Before(error)) => {
                 self.compiler.failed(py, &error)?;
@@ -321,19 +368,114 @@ impl Callable {
         Some(Turn { of: &self.compiling })
     }
 
+    /// What becomes of a frame that no entry fits.
+    fn resolve_miss<'py>(&self, miss: &Miss<'_, 'py>, stance: &Stance<'py>) -> PyResult<Resolved<'py>> {
+        let py = miss.function.py();
+        match stance {
+            Stance::Default | Stance::Backend(_) => {}
+            Stance::EagerFirst if self.delayed.swap(forgotten(), Ordering::Relaxed) == forgotten() => {}
+            Stance::Eager | Stance::EagerFirst | Stance::EagerOnMiss => return Ok(Resolved::Now),
+            Stance::FailOnMiss => return Err(self.compiler.refused(miss)),
+        }
+        if let Ok(thread) = Thread::current(py)
+            && let Some(observer) = observer(thread, miss.function)
+        {
+            self.compiler.unforeseen(py, Unforeseen::Observed(observer))?;
+            return Ok(Resolved::Now);
+        }
+        let Some(turn) = self.turn() else {
+            self.compiler.unforeseen(py, Unforeseen::Compiling)?;
+            return Ok(Resolved::Now);
+        };
+        // What a compiler does may drop owned references anywhere.
+        let next = Python::attach(|_| self.compiler.miss(miss));
+        drop(turn);
+        match next? {
+            Next::Return(value) => return Ok(Resolved::Done(value)),
+            Next::Plain => return Ok(Resolved::Now),
+            Next::Again => {}
+        }
+        Ok(match self.look_up(miss.cache, miss.roots())? {
+            Hit::Done(value) => Resolved::Done(value),
+            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Walk(until) => Resolved::Walk(until),
+            Hit::Plain(entry) => Resolved::Plain(entry),
+            Hit::Failed => Resolved::Failed,
+            Hit::Miss => {
+                self.compiler.unforeseen(py, Unforeseen::Unsteady)?;
+                Resolved::Now
+            }
+        })
+    }
+
+    /// What becomes of a frame that somebody has called whose values are these. `given` makes arguments that bind to them.
+    pub(crate) fn resolve<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        slots: &[Option<&Bound<'py, PyAny>>],
+        at: Option<(Stand, &Cache)>,
+        given: impl FnOnce() -> PyResult<Given<'py>>,
+    ) -> PyResult<Resolved<'py>> {
+        let (from, cache) = at.map_or((None, self.cache()), |(from, cache)| (Some(from), cache));
+        Ok(match self.look_up(cache, Roots { function, locals: slots })? {
+            Hit::Done(value) => Resolved::Done(value),
+            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Walk(until) => Resolved::Walk(until),
+            Hit::Plain(entry) => Resolved::Plain(entry),
+            Hit::Failed => Resolved::Failed,
+            Hit::Miss => {
+                let given = given()?;
+                let miss = Miss { callable: self, function, slots, given: &given, from, cache };
+                self.resolve_miss(&miss, &Stance::now(function.py(), self.abi)?)?
+            }
+        })
+    }
+
+    /// The entries that it uses.
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// What is compiled where Python runs between graphs.
+    pub(crate) fn compiler(&self) -> &dyn Compiler {
+        &*self.compiler
+    }
+
+    /// The parameters of the function.
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// The interpreter.
+    pub(crate) fn abi(&self) -> &'static Abi {
+        self.abi
+    }
+
+    /// Whether plain Python may run under an entry that says so; tells the user.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    pub(crate) fn tell_plain(&self, py: Python<'_>, entry: &Entry) -> PyResult<()> {
+        if let Run::Plain(plain) = &entry.run
+            && plain.is_due(settings::refuses_plain())
+        {
+            self.compiler.plain(py, plain.why())?;
+            plain.told();
+        }
+        Ok(())
+    }
+
     fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         arguments.forward(self.plain.bind(arguments.py()))
     }
 
     /// As an entry has it, unless the user does not want that.
     fn call_plain_under<'py>(&self, entry: &Entry, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Run::Plain(plain) = &entry.run else { return self.call_plain(arguments) };
-        if plain.is_due(settings::refuses_plain()) {
-            self.compiler.plain(arguments.py(), plain.why())?;
-            plain.told();
-        }
+        self.tell_plain(arguments.py(), entry)?;
         let result = self.call_plain(arguments)?;
-        plain.returned();
+        if let Run::Plain(plain) = &entry.run {
+            plain.returned();
+        }
         Ok(result)
     }
 
@@ -345,110 +487,101 @@ impl Callable {
     }
 }
 
-impl Callee for Callable {
-    fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+/// A [`Callable`] as a Python object calls it.
+pub struct Compiled(pub Arc<Callable>);
+
+impl Compiled {
+    fn answer<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Self(callable) = self;
         let py = arguments.py();
-        let arguments = if self.skips_first { arguments.without_first() } else { arguments };
-        let stance = Stance::now(py, self.abi)?;
+        let arguments = if callable.skips_first { arguments.without_first() } else { arguments };
+        // What a graph and the compiler call is not the program's.
+        let away = away();
+        let stance = Stance::now(py, callable.abi)?;
         match &stance {
-            Stance::Eager => return self.call_plain(arguments),
-            Stance::Backend(backend) if !self.forced => return arguments.forward(&self.compiler.under(self, backend)?),
+            Stance::Eager => return in_program(away, || callable.call_plain(arguments)),
+            Stance::Backend(backend) if !callable.forced => {
+                let other = callable.compiler.under(callable, backend)?;
+                return in_program(away, || arguments.forward(&other));
+            }
             _ => {}
         }
-        let function = self.function.bind(py);
-        if code_address(function) != Some(self.code) {
-            self.compiler.unforeseen(py, Unforeseen::Changed)?;
-            return self.call_plain(arguments);
+        let function = callable.function.bind(py);
+        if code_address(function) != Some(callable.code) {
+            callable.compiler.unforeseen(py, Unforeseen::Changed)?;
+            return in_program(away, || callable.call_plain(arguments));
         }
-        let bound = self.bound(py);
+        let bound = callable.bound(py);
         let (mut owned, mut slots) = (Owned::new(), Slots::new());
-        if !self.signature.bind(function, &bound, arguments, &mut owned, &mut slots)? {
-            return self.call_plain(arguments);
+        if !callable.signature.bind(function, &bound, arguments, &mut owned, &mut slots)? {
+            return in_program(away, || callable.call_plain(arguments));
         }
-        let roots = Roots { function, locals: &slots };
-        match self.look_up(roots)? {
+        let resolved = match callable.look_up(callable.cache(), Roots { function, locals: &slots })? {
             Hit::Done(value) => return Ok(value),
-            Hit::Plain(entry) => return self.call_plain_under(&entry, arguments),
-            Hit::Failed => return self.repeat_plain(arguments),
-            Hit::Miss => {}
-        }
-        let miss = Miss { callable: self, function, slots: &slots, arguments };
-        match stance {
-            Stance::Default | Stance::Backend(_) | Stance::Eager => {}
-            Stance::EagerFirst if self.delayed.swap(forgotten(), Ordering::Relaxed) == forgotten() => {}
-            Stance::EagerFirst | Stance::EagerOnMiss => return self.call_plain(arguments),
-            Stance::FailOnMiss => return Err(self.compiler.refused(&miss)),
-        }
-        if let Ok(thread) = Thread::current(py)
-            && let Some(observer) = observer(thread, function)
-        {
-            self.compiler.unforeseen(py, Unforeseen::Observed(observer))?;
-            return self.call_plain(arguments);
-        }
-        let Some(turn) = self.turn() else {
-            self.compiler.unforeseen(py, Unforeseen::Compiling)?;
-            return self.call_plain(arguments);
-        };
-        // What a compiler does may drop owned references anywhere.
-        let next = Python::attach(|_| self.compiler.miss(&miss));
-        drop(turn);
-        match next? {
-            Next::Return(value) => return Ok(value),
-            Next::Plain => return self.call_plain(arguments),
-            Next::Again => {}
-        }
-        match self.look_up(roots)? {
-            Hit::Done(value) => Ok(value),
-            Hit::Plain(entry) => self.call_plain_under(&entry, arguments),
-            Hit::Failed => self.repeat_plain(arguments),
+            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Walk(until) => Resolved::Walk(until),
+            Hit::Plain(entry) => Resolved::Plain(entry),
+            Hit::Failed => Resolved::Failed,
             Hit::Miss => {
-                self.compiler.unforeseen(py, Unforeseen::Unsteady)?;
-                self.call_plain(arguments)
+                let given = callable.signature.unbind(py, &slots)?;
+                let miss = Miss { callable, function, slots: &slots, given: &given, from: None, cache: callable.cache() };
+                callable.resolve_miss(&miss, &stance)?
             }
+        };
+        match resolved {
+            Resolved::Done(value) => Ok(value),
+            // Nothing was computed where the function only stands for what was compiled.
+            Resolved::Suspended(_) | Resolved::Walk(_) if !callable.is_itself => {
+                in_program(away, || drive::listening(py, callable, || callable.call_plain(arguments)))
+            }
+            Resolved::Suspended(standing) => {
+                let given = callable.signature.unbind(py, &slots)?;
+                in_program(away, || drive::go_on(callable, function, &given, standing))
+            }
+            Resolved::Plain(entry) => in_program(away, || callable.call_plain_under(&entry, arguments)),
+            Resolved::Failed => in_program(away, || callable.repeat_plain(arguments)),
+            Resolved::Now | Resolved::Walk(_) => in_program(away, || callable.call_plain(arguments)),
         }
+    }
+}
+
+/// Where this thread's frames are listened to, they are not for the time being.
+#[inline]
+fn away() -> Option<Listening> {
+    Listening::current().map(|_| Listening::new(None))
+}
+
+/// Does what the program itself does.
+fn in_program<R>(away: Option<Listening>, body: impl FnOnce() -> R) -> R {
+    drop(away);
+    body()
+}
+
+impl Callee for Compiled {
+    fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(arguments)
     }
 
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<dynamlir.compile of {}>", self.plain.bind(py).repr()?))
+        Ok(format!("<dynamlir.compile of {}>", self.0.plain.bind(py).repr()?))
     }
 
     fn is_function(&self, py: Python<'_>) -> bool {
-        self.plain.bind(py).is_exact_instance_of::<PyFunction>()
+        self.0.plain.bind(py).is_exact_instance_of::<PyFunction>()
     }
 
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {
-        visit(&self.function);
-        visit(&self.plain);
-        self.bound.iter().for_each(&mut *visit);
-        self.compiler.referents(visit);
+        visit(&self.0.function);
+        visit(&self.0.plain);
+        self.0.bound.iter().for_each(&mut *visit);
+        self.0.compiler.referents(visit);
     }
 }
 
 impl<'a, 'py> Miss<'a, 'py> {
-    /// The arguments as the function would be called with: those it is bound to, then those given by position.
-    ///
-    /// # Errors
-    /// When Python is out of memory.
-    pub fn positional(&self) -> PyResult<Bound<'py, PyTuple>> {
-        let py = self.function.py();
-        PyTuple::new(py, self.callable.bound(py).into_iter().chain(self.arguments.positional().iter().cloned()).collect::<Vec<_>>())
-    }
-
-    /// The arguments given by keyword.
-    ///
-    /// # Errors
-    /// When Python is out of memory.
-    pub fn keywords(&self) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(self.function.py());
-        for (name, value) in self.arguments.by_keyword() {
-            dict.set_item(name, value)?;
-        }
-        Ok(dict)
-    }
-
     /// The first guard that fails of each entry that the callable uses.
     pub fn failures(&self) -> Vec<Failure> {
-        let entries = self.callable.cache().of_key(self.callable.key());
+        let entries = self.cache.of_key(self.callable.key());
         entries.iter().filter_map(|entry| entry.guards.explain(self.roots()).ok().flatten()).collect()
     }
 

@@ -288,6 +288,7 @@ impl<'py> Scribe<'_, 'py> {
                     self.body.push(Statement::Do(call));
                 }
                 AfterGraph::Return(recipe) => return self.value(recipe),
+                AfterGraph::Suspend(_) => return Err(unwritable("a frame that goes on after a graph break")),
             }
         }
         Err(unwritable("an entry without a result"))
@@ -318,6 +319,7 @@ impl<'py> Scribe<'_, 'py> {
             }
             Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
             Recipe::List(items) => Expr::List(self.values(items)?),
+            Recipe::Cell(_) | Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
             Recipe::Dict(pairs) => self.dict(pairs)?,
             Recipe::Set(items, kind) => {
                 let class = self.builtin(if kind.frozen { "frozenset" } else { "set" })?;

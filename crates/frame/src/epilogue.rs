@@ -4,6 +4,7 @@
 //! the call returns.
 
 use dynamlir_cpython_abi::object::set_generic_attribute;
+use dynamlir_interpreter::Standing;
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -59,6 +60,27 @@ pub enum AfterGraph {
     },
     /// Makes what the call returns, and ends it.
     Return(Recipe),
+    /// Makes the frame as it stands where the graph breaks, and ends what was compiled: Python goes on there.
+    Suspend(Suspension),
+}
+
+/// A frame by its parts. None is NULL: a variable without a value, a place on the stack that stays empty.
+#[derive(Debug)]
+pub struct Suspension {
+    /// The unit of the instruction that Python runs next.
+    pub unit: u32,
+    /// All local slots: arguments, variables, cells, free variables.
+    pub locals: Vec<Option<Recipe>>,
+    /// The value stack, the lowest first.
+    pub stack: Vec<Option<Recipe>>,
+}
+
+/// What an entry comes to.
+pub(crate) enum Ended<'py> {
+    /// The call returns this.
+    Returned(Bound<'py, PyAny>),
+    /// The frame goes on like this.
+    Suspended(Standing<'py>),
 }
 
 impl AfterGraph {
@@ -68,6 +90,7 @@ impl AfterGraph {
             Self::StoreAttribute { owner, value, .. } | Self::StoreGlobal { globals: owner, value, .. } => vec![owner, value],
             Self::DeleteAttribute { owner: recipe, .. } | Self::DeleteGlobal { globals: recipe, .. } | Self::Return(recipe) => vec![recipe],
             Self::Call { given, .. } => given.iter().collect(),
+            Self::Suspend(Suspension { locals, stack, .. }) => locals.iter().chain(stack).flatten().collect(),
         };
         parts.into_iter()
     }
@@ -82,10 +105,15 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// These steps. A [`AfterGraph::Return`] has to be the last.
+    /// These steps. The last has to be a [`AfterGraph::Return`] or a [`AfterGraph::Suspend`].
     pub fn new(steps: Vec<AfterGraph>) -> Self {
         let is_result = matches!(&steps[..], [AfterGraph::Return(Recipe::Output(0))]);
         Self { steps, is_result }
+    }
+
+    /// Where the frame is left to Python, if it is.
+    pub fn suspends(&self) -> Option<&Suspension> {
+        self.steps.iter().find_map(|step| if let AfterGraph::Suspend(suspension) = step { Some(suspension) } else { None })
     }
 
     /// The steps in order.
@@ -93,7 +121,7 @@ impl Epilogue {
         &self.steps
     }
 
-    /// Takes the steps; what the call returns. `results` are the graph's.
+    /// Takes the steps; what the call comes to. `results` are the graph's.
     ///
     /// # Errors
     /// What Python raised: that is what the call raises.
@@ -103,17 +131,17 @@ impl Epilogue {
         py: Python<'py>,
         inputs: &[Option<Bound<'py, PyAny>>],
         mut results: Objects<'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Ended<'py>> {
         if self.is_result
             && results.len() == 1
             && let Some(result) = results.pop()
         {
-            return Ok(result);
+            return Ok(Ended::Returned(result));
         }
         self.take(py, &mut Supply { inputs, outputs: &results, kept: Vec::new() })
     }
 
-    fn take<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn take<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Ended<'py>> {
         for step in &self.steps {
             match step {
                 AfterGraph::StoreAttribute { owner, name, value } => {
@@ -130,10 +158,20 @@ impl Epilogue {
                     let given = given.iter().map(|part| part.make(py, supply)).collect::<PyResult<Vec<_>>>()?;
                     method.bind(py).call1(PyTuple::new(py, given)?)?;
                 }
-                AfterGraph::Return(recipe) => return recipe.make(py, supply),
+                AfterGraph::Return(recipe) => return recipe.make(py, supply).map(Ended::Returned),
+                AfterGraph::Suspend(suspension) => return suspension.make(py, supply).map(Ended::Suspended),
             }
         }
         Err(PyRuntimeError::new_err("an entry's steps end without a result"))
+    }
+}
+
+impl Suspension {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Standing<'py>> {
+        let mut all = |recipes: &[Option<Recipe>]| {
+            recipes.iter().map(|recipe| recipe.as_ref().map(|recipe| recipe.make(py, supply)).transpose()).collect::<PyResult<Vec<_>>>()
+        };
+        Ok(Standing { unit: self.unit, locals: all(&self.locals)?, stack: all(&self.stack)? })
     }
 }
 
@@ -145,6 +183,13 @@ mod tests {
 
     fn keep(number: usize, recipe: Recipe) -> Recipe {
         Recipe::Keep(number, Box::new(recipe))
+    }
+
+    fn returned(ended: Ended<'_>) -> PyResult<Bound<'_, PyAny>> {
+        match ended {
+            Ended::Returned(value) => Ok(value),
+            Ended::Suspended(_) => Err(PyRuntimeError::new_err("it is suspended")),
+        }
     }
 
     #[test]
@@ -172,7 +217,7 @@ mod tests {
             ]);
             let output = PyDict::new(py).into_any();
             let (inputs, outputs) = ([Some(owner.clone())], [output.clone()]);
-            let returned = epilogue.take(py, &mut Supply { inputs: &inputs, outputs: &outputs, kept: Vec::new() })?;
+            let returned = returned(epilogue.take(py, &mut Supply { inputs: &inputs, outputs: &outputs, kept: Vec::new() })?)?;
             let returned = returned.cast_into::<PyTuple>().map_err(PyErr::from)?;
             let (list, second) = (returned.get_item(0)?, returned.get_item(1)?);
             assert!(second.is(&owner) && list.get_item(0)?.is(&output));
@@ -201,7 +246,7 @@ mod tests {
                 AfterGraph::Return(Recipe::Input(1)),
             ]);
             let (inputs, outputs) = ([Some(globals.clone().into_any()), Some(list.clone())], [py.Ellipsis().into_bound(py)]);
-            let returned = epilogue.take(py, &mut Supply { inputs: &inputs, outputs: &outputs, kept: Vec::new() })?;
+            let returned = returned(epilogue.take(py, &mut Supply { inputs: &inputs, outputs: &outputs, kept: Vec::new() })?)?;
             assert!(returned.is(&list) && list.len()? == 3 && list.get_item(1)?.is(&outputs[0]) && list.get_item(2)?.is(&list));
             assert!(globals.get_item("made")?.is_some_and(|made| made.is(&list)) && !globals.contains("gone")?);
             Ok(())

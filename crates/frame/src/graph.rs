@@ -38,6 +38,19 @@ pub trait CompiledGraph: Send + Sync {
     fn callable(&self, py: Python<'_>) -> Py<PyAny>;
 }
 
+/// The graph of a piece of a frame in which nothing is computed.
+pub struct NoGraph;
+
+impl CompiledGraph for NoGraph {
+    fn run<'py>(&self, _: Python<'py>, _: &[&Bound<'py, PyAny>], _: bool, _: &mut Objects<'py>) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    fn callable(&self, py: Python<'_>) -> Py<PyAny> {
+        py.None()
+    }
+}
+
 /// A graph that somebody else's backend compiled: a Python callable that returns a list or tuple.
 pub struct PythonGraph {
     callable: Py<PyAny>,

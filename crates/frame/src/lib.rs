@@ -10,6 +10,8 @@
 mod bind;
 mod cache;
 mod call;
+mod called;
+mod drive;
 mod entry_code;
 mod epilogue;
 mod floats;
@@ -18,11 +20,11 @@ mod recipe;
 pub mod settings;
 mod stance;
 
-pub use bind::{Owned, Signature, Slots};
-pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
-pub use call::{Callable, Compiler, Description, Miss, Next, Unforeseen};
+pub use bind::{Given, Owned, Signature, Slots};
+pub use cache::{Cache, Entry, Limits, Plain, Point, Run, Share, forget_all};
+pub use call::{Callable, Compiled, Compiler, Description, Miss, Next, Stand, Unforeseen};
 pub use entry_code::{EntryCode, Named, write};
-pub use epilogue::{AfterGraph, Epilogue};
+pub use epilogue::{AfterGraph, Epilogue, Suspension};
 pub use floats::Floats;
-pub use graph::{CompiledGraph, Failed, Objects, PythonGraph};
+pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
 pub use recipe::{Instance, Recipe, SetKind, Supply};

@@ -1,12 +1,13 @@
 //! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
 
 use dynamlir_cpython_abi::{
+    abi, cell,
     number::{BinaryOp, binary},
     object::attributes_of,
 };
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple},
+    types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
 };
 
 /// How to make a value.
@@ -34,6 +35,12 @@ pub enum Recipe {
     TupleClass(Box<Recipe>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
     /// An instance of a class of the user's, made without its `__init__`.
     Instance(Box<Instance>),
+    /// A cell, with what it holds.
+    Cell(Option<Box<Recipe>>),
+    /// A bound method: of this function, to this object.
+    Method(Box<[Recipe; 2]>),
+    /// What an object of C's has under this name: a method of a tensor.
+    Attribute(Box<Recipe>, Py<PyString>),
     /// The first use of an object that is used again.
     Keep(usize, Box<Recipe>),
     /// A further use.
@@ -94,7 +101,8 @@ impl Recipe {
     pub fn parts(&self) -> Vec<&Self> {
         match self {
             Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Kept(_) => Vec::new(),
-            Self::Computed(_, operands) => operands.iter().collect(),
+            Self::Computed(_, operands) | Self::Method(operands) => operands.iter().collect(),
+            Self::Cell(content) => content.iter().map(|content| &**content).collect(),
             Self::Tuple(items) | Self::List(items) | Self::Set(items, _) => items.iter().collect(),
             Self::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
             Self::TupleClass(class, items, attributes) => {
@@ -104,7 +112,7 @@ impl Recipe {
                 let items = instance.items.iter().flat_map(|(key, value)| [key, value]);
                 std::iter::once(&instance.class).chain(items).chain(instance.attributes.iter().map(|(_, value)| value)).collect()
             }
-            Self::Keep(_, inner) => vec![inner],
+            Self::Keep(_, inner) | Self::Attribute(inner, _) => vec![inner],
         }
     }
 
@@ -142,6 +150,16 @@ impl Recipe {
                 made
             }
             Self::Instance(instance) => instance.make(py, supply)?,
+            Self::Cell(content) => {
+                let content = content.as_ref().map(|content| content.make(py, supply)).transpose()?;
+                let abi = abi(py).map_err(|refusal| pyo3::exceptions::PyRuntimeError::new_err(refusal.to_string()))?;
+                cell::new(abi, py, content.as_ref())?
+            }
+            Self::Method(parts) => {
+                let [function, this] = &**parts;
+                py.import("types")?.getattr("MethodType")?.call1((function.make(py, supply)?, this.make(py, supply)?))?
+            }
+            Self::Attribute(owner, name) => owner.make(py, supply)?.getattr(name)?,
             Self::Keep(number, recipe) => {
                 let made = recipe.make(py, supply)?;
                 if supply.kept.len() <= *number {

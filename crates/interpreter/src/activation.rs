@@ -164,6 +164,21 @@ impl<'py> Activation<'py> {
         self.frame.replace_local(slot, value.object)
     }
 
+    /// Puts the frame elsewhere: at a unit, with these locals and this stack. What was there is dropped afterwards.
+    pub fn fill(&mut self, unit: u32, locals: Vec<Value<'py>>, stack: Vec<Value<'py>>) {
+        let mut former: Vec<_> = locals.into_iter().enumerate().map(|(slot, local)| self.set_local(slot, local)).collect();
+        former.extend(std::mem::replace(&mut self.stack, stack).into_iter().map(|value| value.object));
+        self.frame.set_next_unit(unit);
+        self.place.unit.set(unit);
+        self.keywords = None;
+        drop(former);
+    }
+
+    /// Whether an instruction has begun a call that the next ones make.
+    pub fn is_within_call(&self) -> bool {
+        self.keywords.is_some()
+    }
+
     /// The value stack, the lowest first.
     pub fn stack(&self) -> &[Value<'py>] {
         &self.stack

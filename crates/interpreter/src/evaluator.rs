@@ -49,6 +49,19 @@ pub(crate) fn current() -> Option<Rc<Evaluator>> {
 }
 
 impl Evaluator {
+    /// An evaluation under a policy, which nobody knows of yet.
+    pub fn of(py: Python<'_>, abi: &'static Abi, policy: Rc<dyn Policy>) -> Result<Self, Refusal> {
+        Ok(Self {
+            abi,
+            table: version_table(abi.version()).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))?,
+            policy,
+            aborted: Cell::new(false),
+            place: RefCell::new(None),
+            countdown: Cell::new(BLIND_INTERVAL),
+            idle: idle(py).map_err(|error| Refusal::Probe(error.to_string()))?,
+        })
+    }
+
     /// The innermost frame's place.
     pub fn place(&self) -> Option<Rc<Site>> {
         self.place.borrow().clone()
@@ -117,17 +130,8 @@ impl Drop for Restore {
 /// Evaluations nest: the frames of an inner one are not seen by the outer policy.
 pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOnce() -> R) -> Result<Finished<R>, Refusal> {
     let abi = abi(py)?;
-    let table = version_table(abi.version()).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))?;
     let _hook = install(py)?;
-    let evaluator = Rc::new(Evaluator {
-        abi,
-        table,
-        policy,
-        aborted: Cell::new(false),
-        place: RefCell::new(None),
-        countdown: Cell::new(BLIND_INTERVAL),
-        idle: idle(py).map_err(|error| Refusal::Probe(error.to_string()))?,
-    });
+    let evaluator = Rc::new(Evaluator::of(py, abi, policy)?);
     let _restore = Restore { former: CURRENT.replace(Some(evaluator.clone())) };
     let thread = Thread::current(py)?;
     let handled = thread.handled_exception();

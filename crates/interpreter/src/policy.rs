@@ -121,8 +121,8 @@ pub trait Policy {
     /// A frame ends or suspends, with a value or by an exception. The value has escaped.
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {}
 
-    /// Whether [`step`](Self::step) is called. Asked once per frame.
-    fn wants_steps(&self) -> bool {
+    /// Whether [`step`](Self::step) is called. Asked once per frame, after [`enter`](Self::enter).
+    fn wants_steps(&self, frame: &Activation<'_>) -> bool {
         false
     }
 

@@ -57,6 +57,11 @@ impl Prepared {
         self.flags & OPTIMIZED != 0
     }
 
+    /// The names of globals and attributes that the code uses.
+    pub fn names(&self) -> impl Iterator<Item = &Py<PyString>> {
+        self.names.iter()
+    }
+
     /// The first slot of a free variable.
     pub fn first_free(&self) -> usize {
         self.first_free

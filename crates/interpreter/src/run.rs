@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// Below this much of the C stack, a frame is evaluated on a new one.
-const RED_ZONE: usize = 256 * 1024;
+pub(crate) const RED_ZONE: usize = 256 * 1024;
 
 /// The size of a new stack.
-const STACK: usize = 8 * 1024 * 1024;
+pub(crate) const STACK: usize = 8 * 1024 * 1024;
 
 /// The hook's handler.
 pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
@@ -141,7 +141,7 @@ fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result
 }
 
 /// How a frame ends or suspends.
-enum End<'py> {
+pub(crate) enum End<'py> {
     /// CPython runs the instruction that starts at this unit, with this stack: a return, a yield, a re-raise.
     Replay(u32, Vec<Value<'py>>),
     /// An exception that no handler of the frame catches, raised at this unit.
@@ -170,13 +170,13 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
 }
 
 /// Where an exception was raised.
-struct Raised {
+pub(crate) struct Raised {
     /// The unit whose handlers see it.
-    handlers: u32,
+    pub handlers: u32,
     /// The unit that CPython runs to raise it again.
-    start: u32,
+    pub start: u32,
     /// The unit that the traceback shows.
-    unit: i32,
+    pub unit: i32,
 }
 
 impl<'py> Activation<'py> {
@@ -184,13 +184,14 @@ impl<'py> Activation<'py> {
         let evaluator: Rc<Evaluator> = self.evaluator.clone();
         let place = self.place.clone();
         let prepared = place.prepared();
-        let steps = evaluator.policy.wants_steps();
-        let mut at = prepared.code.index[self.frame.next_unit() as usize] as usize;
         let mut pending = match (evaluator.policy.enter(self), thrown) {
             (Err(Unwind::Abort), _) => Some((Unwind::Abort, self.standing())),
             (_, Some(error)) | (Err(Unwind::Raise(error) | Unwind::Reraise(error)), None) => Some((Unwind::Raise(error), self.standing())),
             (Ok(()), None) => None,
         };
+        // The policy may have put the frame elsewhere.
+        let mut at = prepared.code.index[self.frame.next_unit() as usize] as usize;
+        let steps = evaluator.policy.wants_steps(self);
         loop {
             let (unwind, raised) = if let Some(pending) = pending.take() {
                 pending
@@ -248,7 +249,7 @@ impl<'py> Activation<'py> {
     }
 
     /// Finds the handler of an exception and prepares the stack for it, or says how the frame ends.
-    fn handle(&mut self, unwind: Unwind, raised: &Raised) -> Result<u32, End<'py>> {
+    pub(crate) fn handle(&mut self, unwind: Unwind, raised: &Raised) -> Result<u32, End<'py>> {
         let handler = self.prepared().code.handler_for(raised.handlers);
         let error = match (unwind, handler) {
             (Unwind::Abort, _) => {

@@ -51,7 +51,7 @@ pub fn capture<'py>(
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    let subject = Subject { function, args: args.unwrap_or(&empty), kwargs, steps: steps.as_ref(), floats: None, reads: true };
+    let subject = Subject { steps: steps.as_ref(), ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
     match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
         Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),

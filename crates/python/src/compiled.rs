@@ -9,12 +9,16 @@ use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak
 use dynamlir_cpython_abi::{
     abi,
     callable::{callable, callable_type, callee_of},
+    types,
 };
-use dynamlir_frame::{Callable, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings};
+use dynamlir_frame::{
+    Callable, Compiled, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings,
+};
 use dynamlir_reasons as reason;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
+    sync::PyOnceLock,
     types::{PyCFunction, PyTuple, PyType},
 };
 
@@ -51,7 +55,7 @@ impl PythonCompiler {
 
     /// Asks whether one more entry may be made; Python warns when it may not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
-        let cache = miss.callable.cache();
+        let cache = miss.cache;
         let room = cache.has_room(miss.callable.key(), settings::limits());
         if !room && self.full.load(Ordering::Relaxed) && !settings::refuses_plain() {
             return Ok(false);
@@ -85,11 +89,19 @@ impl Backend for PythonCompiler {
         plain(&self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?)
     }
 
+    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<()> {
+        self.object.bind(py).call_method1("broke", break_tuple(py, found)?).map(drop)
+    }
+
+    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, Option<usize>)> {
+        self.object.bind(py).call_method0("pieces")?.extract()
+    }
+
     /// Shows its bytecode to those who asked for that.
     fn made(&self, miss: &Miss<'_, '_>, entry: &Entry) -> PyResult<()> {
         let py = miss.function.py();
         let compiler = self.object.bind(py);
-        if compiler.call_method0("shows_bytecode")?.is_truthy()? {
+        if miss.from.is_none() && compiler.call_method0("shows_bytecode")?.is_truthy()? {
             match entries::code(entry, miss.function) {
                 Ok(code) => compiler.call_method1("show", (code,))?,
                 Err(error) => compiler.call_method1("show", (error.value(py),))?,
@@ -97,6 +109,17 @@ impl Backend for PythonCompiler {
         }
         Ok(())
     }
+}
+
+/// Whether an object is a tensor or a module. Nothing of it is asked.
+fn is_of_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
+    let py = object.py();
+    let classes = CLASSES.get_or_try_init(py, || {
+        let torch = py.import("torch")?;
+        Ok::<_, PyErr>([torch.getattr("Tensor")?.unbind(), torch.getattr("nn")?.getattr("Module")?.unbind()])
+    })?;
+    Ok(types::mro(&object.get_type())?.iter().any(|base| classes.iter().any(|class| base.is(class))))
 }
 
 /// What `(event, told)` from the compiler says: plain Python.
@@ -135,7 +158,8 @@ impl Compiler for PythonCompiler {
             return Ok(known);
         }
         let compiler = PythonCompiler::new(other.clone().unbind());
-        let made = callable(py, Box::new(Callable::new(original.description(py, true), Box::new(compiler))?))?;
+        let made = Callable::new(original.description(py, true), Box::new(compiler))?;
+        let made = callable(py, Box::new(Compiled(Arc::new(made))))?;
         other.setattr("callable", &made)?;
         Ok(made)
     }
@@ -152,6 +176,21 @@ impl Compiler for PythonCompiler {
 
     fn repeated(&self, py: Python<'_>) -> PyResult<()> {
         self.object.bind(py).call_method0("repeated").map(drop)
+    }
+
+    fn called(&self, function: &Bound<'_, PyAny>) -> PyResult<Option<Callable>> {
+        let made = self.object.bind(function.py()).call_method1("called", (function,))?;
+        if made.is_none() {
+            return Ok(None);
+        }
+        let (function, compiler): (Bound<'_, PyAny>, Py<PyAny>) = made.extract()?;
+        let description =
+            Description { plain: function.clone(), function, bound: Vec::new(), skips_first: false, share: None, forced: false };
+        Callable::new(description, Box::new(Self::new(compiler))).map(Some)
+    }
+
+    fn concerns(&self, argument: &Bound<'_, PyAny>) -> bool {
+        is_of_torch(argument).unwrap_or(false)
     }
 
     fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
@@ -209,7 +248,7 @@ pub fn compiled_function<'py>(
     let share = share.map(|share| share.get().0.clone());
     let description = Description { function, bound, skips_first: skip_first, plain, share, forced: false };
     let compiler = PythonCompiler::new(compiler);
-    callable(py, Box::new(Callable::new(description, Box::new(compiler))?))
+    callable(py, Box::new(Compiled(Arc::new(Callable::new(description, Box::new(compiler))?))))
 }
 
 /// Sets what all callables look at on each call: whether those that would run as plain Python may, and how many entries there may be.
@@ -225,7 +264,8 @@ pub fn forget_entries() {
 }
 
 pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
-    callee_of(object).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
+    let compiled: Option<&Compiled> = callee_of(object);
+    compiled.map(|compiled| &*compiled.0).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
 /// The type of compiled functions, with what people look at.

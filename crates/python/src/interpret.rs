@@ -1,9 +1,9 @@
 //! Running Python code in the interpreter's concrete mode: CPython's semantics, evaluated by us.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
-use dynamlir_cpython_abi::install;
-use dynamlir_interpreter::{Concrete, counts, reset_counts, with_policy};
+use dynamlir_cpython_abi::{Evaluated, Frame, Listening, install};
+use dynamlir_interpreter::{Activation, Concrete, Driver, Instruction, Standing, Turn, counts, drive, reset_counts, with_policy};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -20,6 +20,65 @@ pub fn interpret<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let finished = with_policy(callable.py(), Rc::new(Concrete), || callable.call(args, kwargs));
     finished.map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?.result
+}
+
+thread_local! {
+    /// After how many instructions a frame is filled again, see [`reenter`].
+    static EVERY: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Fills a frame again with what is in it, and hands it to CPython in the middle.
+struct Refilled {
+    every: u32,
+    steps: u32,
+    is_filled: bool,
+}
+
+/// After how many times a frame is left to CPython.
+const LEFT_AFTER: u32 = 13;
+
+impl<'py> Driver<'py> for Refilled {
+    fn turn(&mut self, frame: &Activation<'py>, instruction: &Instruction, _: bool) -> Turn<'py> {
+        if std::mem::take(&mut self.is_filled) {
+            return Turn::Step;
+        }
+        self.steps += 1;
+        if self.steps.is_multiple_of(LEFT_AFTER * self.every) {
+            return Turn::Leave;
+        }
+        if !self.steps.is_multiple_of(self.every) {
+            return Turn::Step;
+        }
+        self.is_filled = true;
+        Turn::Goto(Standing::of(frame, instruction))
+    }
+}
+
+fn refill(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
+    if throw || frame.thread().is_watched() {
+        return frame.evaluate(throw);
+    }
+    drive(frame, &mut Refilled { every: EVERY.get(), steps: 0, is_filled: false })
+}
+
+/// Calls `callable`; each frame beneath is emptied and filled again at each `every`-th instruction, and left to CPython after a while,
+/// as frames are between graphs. Nothing is captured.
+#[pyfunction]
+#[pyo3(signature = (callable, every, /, *args, **kwargs))]
+pub fn reenter<'py>(
+    callable: &Bound<'py, PyAny>,
+    every: u32,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _hook = install(callable.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+    let former = EVERY.replace(every.max(1));
+    let result = {
+        let _listening = Listening::new(Some(refill));
+        callable.call(args, kwargs)
+    };
+    EVERY.set(former);
+    result
 }
 
 /// Why frames cannot be evaluated in this process, so that nothing can be captured; None where they can.

@@ -181,6 +181,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
     module.add_function(wrap_pyfunction!(capture::effect_claims, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
+    module.add_function(wrap_pyfunction!(interpret::reenter, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::refusal, module)?)?;
     let children = PyDict::new(py);

@@ -3,7 +3,7 @@
 //! They are those of `python/dynamlir/reasons.toml`, which Python reads as well: there is no other list.
 #![forbid(unsafe_code)]
 
-/// What could be done about a reason where a frame is captured. Today the frame runs whole as plain Python, whatever the kind.
+/// What is done about a reason where a frame is captured. The first two end the graph, and the frame goes on in another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Python itself has to run there: what comes after depends on what only running tells, or somebody sees it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import types
@@ -178,6 +179,39 @@ class Compiler:
         event = self._note(reason, message, location)
         return event, not event.entry.waits
 
+    def pieces(self) -> tuple[bool, int | None]:
+        """Whether frames are captured in pieces that cannot be whole, and how many instructions each has at most."""
+        allowed = config.graph_breaks and not self.fullgraph
+        return allowed, config.break_every if allowed else None
+
+    def broke(self, reason: str, message: str, location: reasons.Location) -> None:
+        """A graph ends before its frame does: Python runs what comes there, and the next graph begins after it."""
+        if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
+            log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
+            log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
+        event = reasons.note(reason, message, location or self.defined())
+        report.bump("graph_breaks")
+        # One graph break leads to others, of which there is nothing new to say.
+        if not event.entry.waits and reason != "resumed":
+            plain.tell(self.subject, event, breaks=True)
+
+    def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:
+        """A function that is called between graphs, and its compiler; None where it is not compiled.
+
+        The function that is kept has neither closure nor globals, which may be of one of many functions with this code.
+        """
+        code = function.__code__
+        if code.co_flags & LATER or not is_compiled_when_called(code):
+            return None
+        if is_dunder(code.co_name) and code.co_name != "__call__":
+            return None
+        closure = tuple(types.CellType() for _ in code.co_freevars)
+        kept = types.FunctionType(code, {}, function.__name__, None, closure)
+        kept.__qualname__ = function.__qualname__
+        compiler = Compiler(kept, function.__qualname__, "eager", False, self.asked, self.dynamic)
+        compiler.backend = self.backend
+        return kept, compiler
+
     def unforeseen(self, reason: str, message: str) -> None:
         """A call runs as plain Python for a reason that no entry of the cache has, if this does not raise."""
         if reason == "compiling":
@@ -207,6 +241,24 @@ class Compiler:
         """Whether it was the user who said that this very function is to run as plain Python."""
         marks = ("_torchdynamo_disable", "_dynamo_forbidden")
         return event.reason == "disabled" and any(getattr(self.function, mark, False) for mark in marks)
+
+
+LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""What a function has whose call only makes an object."""
+
+_MODULES = os.path.join(places.TORCH, "nn", "modules", "")
+_DISPATCH = os.path.join(_MODULES, "module.py")
+
+
+def is_dunder(name: str) -> bool:
+    """Whether Python itself calls what has such a name, mostly for small things."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_compiled_when_called(code: types.CodeType) -> bool:
+    """Whether code is compiled that is called between graphs: the user's is, and that of torch's modules."""
+    file = code.co_filename
+    return places.is_users(file) or (file.startswith(_MODULES) and file != _DISPATCH)
 
 
 _compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()

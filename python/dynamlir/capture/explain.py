@@ -11,16 +11,16 @@ from typing import Any
 
 import torch.fx
 
-from .. import native, places, progress, reasons, report
+from .. import config, native, places, progress, reasons, report
 from ..options import resolve as resolve_options
-from . import sharing
+from . import pieces, sharing
 from .api import entry_point, forward_of
 from .backends import Captured
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What one call was captured as. A frame that cannot be captured whole has no graph and one break reason."""
+    """What one call was captured as: a graph, or several and why each of them ends where it does."""
 
     graphs: tuple[torch.fx.GraphModule, ...]
     break_reasons: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...]
@@ -63,7 +63,7 @@ class Explanation:
     def eager_ops(self) -> int | None:
         """How many operations run outside of graphs: none where the call was captured whole, else None.
 
-        What a capture has not come to is known by running it only, which `explain` does not do.
+        Between graphs, nobody counts them.
         """
         return None if self.break_reasons or not self.graphs else 0
 
@@ -97,8 +97,29 @@ class Explanation:
         return "\n".join(lines)
 
 
+def _lines(frame: Any) -> list[str]:
+    """The operations of a graph."""
+    return [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
+
+
+def _in_pieces(found: pieces.Pieces, started: float) -> Explanation:
+    """What a call was captured as that has run in pieces."""
+    return Explanation(
+        tuple(captured.module for captured in found.captured),
+        tuple((str(event), event.location) for event in found.breaks),
+        tuple(part for frame in found.frames for part in frame.code_parts),
+        tuple(line for frame in found.frames for line in _lines(frame)),
+        time.perf_counter() - started,
+        tuple(frame.table for frame in found.frames),
+        tuple((statement, tuple(lines)) for frame in found.frames for statement, lines in frame.effects),
+    )
+
+
 def explain(model: Any) -> Callable[..., Explanation]:
-    """``explain(fn)(*args)`` captures one call of a function or module and says what came of it."""
+    """``explain(fn)(*args)`` captures one call of a function or module and says what came of it.
+
+    A call that cannot be captured whole is run, once, so that all its pieces are seen.
+    """
     entry, bound = entry_point(model)
     function = entry or sharing.caller()
 
@@ -110,8 +131,11 @@ def explain(model: Any) -> Callable[..., Explanation]:
             reason, message, location = frame
             code = function.__code__
             place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name),)
-            return Explanation((), ((str(reasons.Event(reason, message, place)), place),), (), (), seconds)
-        lines = [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
+            event = reasons.Event(reason, message, place)
+            if event.kind == "refuse" or not config.graph_breaks:
+                return Explanation((), ((str(event), place),), (), (), seconds)
+            return _in_pieces(pieces.collect(function, bound, model, args, kwargs), started)
+        lines = _lines(frame)
         forward = forward_of(model) if isinstance(model, torch.nn.Module) else None
         captured = Captured.of(function.__qualname__, frame, forward)
 

@@ -17,8 +17,8 @@ thread_local! {
     static DIRECT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the frame that comes is called by bytecode.
-pub(crate) fn take_direct() -> bool {
+/// Whether the frame that comes is called by bytecode. To be asked once for each frame.
+pub fn take_direct() -> bool {
     DIRECT.replace(false)
 }
 

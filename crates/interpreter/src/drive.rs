@@ -1,0 +1,171 @@
+//! A frame that is driven: CPython's semantics on real objects, and before each instruction somebody decides what becomes of the frame.
+//!
+//! A driver may have the instruction run, put the frame elsewhere – at another unit, with other locals and another stack – or end it.
+//! Calls that the instructions make go where all of this thread's frames go; nothing beneath is driven because the frame is.
+
+use std::rc::Rc;
+
+use dynamlir_bytecode::{Instruction, Opcode};
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, abi};
+use pyo3::prelude::*;
+
+use crate::{
+    Value,
+    activation::Activation,
+    concrete,
+    evaluator::{Evaluator, suspended},
+    ops::Flow,
+    policy::{Concrete, Unwind},
+    prepared,
+    run::{RED_ZONE, Raised, STACK},
+};
+
+/// Where a frame stands: what it needs to go on from there. NULLs are part of it.
+#[derive(Debug, Default)]
+pub struct Standing<'py> {
+    /// The unit of the instruction that is next.
+    pub unit: u32,
+    /// All local slots: arguments, variables, cells, free variables.
+    pub locals: Vec<Option<Bound<'py, PyAny>>>,
+    /// The value stack, the lowest first.
+    pub stack: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+impl<'py> Standing<'py> {
+    /// How a frame stands before an instruction.
+    pub fn of(frame: &Activation<'py>, next: &Instruction) -> Self {
+        let stack = frame.stack().iter().map(|value| value.object.clone()).collect();
+        Self { unit: next.start, locals: frame.locals(), stack }
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Debug)]
+pub enum Turn<'py> {
+    /// The instruction runs.
+    Step,
+    /// The frame goes on there. The driver is asked again before the instruction that stands there.
+    Goto(Standing<'py>),
+    /// CPython evaluates what is left of it.
+    Leave,
+    /// It returns this.
+    Return(Bound<'py, PyAny>),
+    /// It raises this where it stands.
+    Raise(PyErr),
+}
+
+/// Who decides.
+pub trait Driver<'py> {
+    /// An instruction is next. `jumped` says that the frame came here by a jump, or by an exception that it handles.
+    fn turn(&mut self, frame: &Activation<'py>, instruction: &Instruction, jumped: bool) -> Turn<'py>;
+}
+
+/// How a frame ends.
+enum End<'py> {
+    Replay(u32, Vec<Value<'py>>),
+    Return(Bound<'py, PyAny>),
+    Raise(PyErr, u32),
+}
+
+/// Evaluates a frame from where it stands to its end. CPython does where its code is not known, or where it would raise a
+/// `RecursionError`.
+pub fn drive<'py>(frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<'py> {
+    let from_c = !concrete::take_direct();
+    let (Ok(abi), Some(code)) = (abi(frame.py()), frame.code()) else { return frame.evaluate(false) };
+    let made = suspended(|| Evaluator::of(frame.py(), abi, Rc::new(Concrete)));
+    let Ok(evaluator) = made else { return frame.evaluate(false) };
+    let preparation = prepared::prepare(abi, evaluator.table, &code);
+    let makes_object = preparation.as_ref().as_ref().is_ok_and(|prepared| prepared.makes_generator() && frame.owner() == Owner::Thread);
+    if preparation.is_err() || makes_object || !frame.thread().may_enter(from_c) {
+        return frame.evaluate(false);
+    }
+    let activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
+    drop(code);
+    stacker::maybe_grow(RED_ZONE, STACK, || activate(activation, driver, from_c))
+}
+
+fn activate<'py>(mut activation: Activation<'py>, driver: &mut dyn Driver<'py>, from_c: bool) -> Evaluated<'py> {
+    let linked = activation.frame.link();
+    activation.thread.enter(from_c);
+    let end = activation.driven(driver);
+    activation.thread.leave(from_c);
+    drop(linked);
+    let Activation { frame, place, .. } = activation;
+    match end {
+        End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
+        End::Raise(error, unit) => frame.raise(error, unit, true),
+        End::Return(value) => {
+            let returns = |instruction: &&Instruction| instruction.opcode == Opcode::ReturnValue;
+            match place.prepared().code.instructions.iter().find(returns).map(|instruction| instruction.start) {
+                Some(unit) => frame.resume_at(unit, [Some(value)]),
+                None => frame.give(value),
+            }
+        }
+    }
+}
+
+impl<'py> Activation<'py> {
+    fn driven(&mut self, driver: &mut dyn Driver<'py>) -> End<'py> {
+        let place = self.place.clone();
+        let prepared = place.prepared();
+        let mut at = prepared.code.index[self.frame.next_unit() as usize] as usize;
+        let mut jumped = false;
+        loop {
+            let instruction = &prepared.code.instructions[at];
+            self.set_unit(instruction);
+            // The names of keywords belong to the call that follows.
+            let turn = if self.keywords.is_some() { Turn::Step } else { driver.turn(self, instruction, jumped) };
+            jumped = false;
+            let outcome = match turn {
+                Turn::Step => (prepared.ops[at])(self, instruction),
+                Turn::Goto(standing) => {
+                    at = prepared.code.index[standing.unit as usize] as usize;
+                    self.stand(standing);
+                    continue;
+                }
+                Turn::Leave => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
+                Turn::Return(value) => {
+                    self.stack.clear();
+                    return End::Return(value);
+                }
+                Turn::Raise(error) => Err(Unwind::Raise(error)),
+            };
+            let unwind = match outcome {
+                Ok(Flow::Next) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(Flow::Jump(unit)) => {
+                    at = prepared.code.index[unit as usize] as usize;
+                    jumped = true;
+                    continue;
+                }
+                Ok(Flow::Return(_) | Flow::Suspend) => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
+                Err(unwind) => unwind,
+            };
+            self.keywords = None;
+            let raised = Raised { handlers: instruction.next - 1, start: instruction.start, unit: instruction.unit as i32 };
+            match self.handle(unwind, &raised) {
+                Ok(target) => {
+                    at = prepared.code.index[target as usize] as usize;
+                    jumped = true;
+                }
+                Err(crate::run::End::Replay(unit, stack)) => return End::Replay(unit, stack),
+                Err(crate::run::End::Raise(error, unit)) => return End::Raise(error, unit),
+                Err(crate::run::End::Abort) => unreachable!("nothing gives a driven frame up"),
+            }
+        }
+    }
+
+    /// Puts the frame elsewhere. What was there is dropped afterwards.
+    pub(crate) fn stand(&mut self, standing: Standing<'py>) {
+        let values =
+            |objects: Vec<Option<Bound<'py, PyAny>>>| objects.into_iter().map(|object| object.map_or(Value::NULL, Value::new)).collect();
+        self.fill(standing.unit, values(standing.locals), values(standing.stack));
+    }
+
+    /// The content of all local slots.
+    pub fn locals(&self) -> Vec<Option<Bound<'py, PyAny>>> {
+        (0..self.locals_count()).map(|slot| self.frame.local(slot)).collect()
+    }
+}
