@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
+from typing import Any
 
 import torch
+from torch.utils import _device
 
 
 def _knows_autocast(device: str) -> bool:
@@ -27,6 +30,11 @@ _DEVICES = tuple(
 def _autocast_nesting() -> int:
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
+
+
+def _function_modes() -> list[Any]:
+    """The function modes that are active, the outermost first: ``with torch.device(…)`` is one."""
+    return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
 
 
 class nothing_packed:
@@ -59,6 +67,8 @@ class ThreadState:
         self.nesting = _autocast_nesting()
         self.transforms = len(torch._C._functorch.get_interpreter_stack() or ())
         self.random = torch.get_rng_state()
+        self.function_modes = _function_modes()
+        self.device = _device.CURRENT_DEVICE
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -68,6 +78,12 @@ class ThreadState:
             with nothing_packed():
                 yield
         finally:
+            if not self._has_its_modes():
+                for _ in range(torch._C._len_torch_function_stack()):
+                    torch._C._pop_torch_function_stack()
+                for mode in self.function_modes:
+                    torch._C._push_on_torch_function_stack(mode)
+            _device.CURRENT_DEVICE = self.device
             functorch = torch._C._functorch
             while len(functorch.get_interpreter_stack() or ()) > self.transforms:
                 functorch.pop_dynamic_layer_stack()
@@ -82,6 +98,11 @@ class ThreadState:
             torch._C._set_grad_enabled(self.grad)
             torch.set_rng_state(self.random)
 
+    def _has_its_modes(self) -> bool:
+        """Whether the same function modes are active."""
+        now = _function_modes()
+        return len(now) == len(self.function_modes) and all(map(operator.is_, now, self.function_modes))
+
     def changed(self) -> list[str]:
         """What is set otherwise now, in words."""
         found = ["grad mode"] if torch.is_grad_enabled() != self.grad else []
@@ -90,4 +111,6 @@ class ThreadState:
                 found.append(f"autocast for {device}")
         if _autocast_nesting() != self.nesting:
             found.append("the nesting of autocast")
+        if not self._has_its_modes():
+            found.append("a function mode")
         return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -191,6 +193,45 @@ def test_what_is_raised_again_knows_what_it_was_raised_from() -> None:
     assert str(found.value.__cause__) == "first"
 
 
+def test_an_exception_is_handled_where_python_looks_for_it() -> None:
+    """Also where the graph would have raised it: Python raises it itself, if the handler breaks."""
+
+    def again(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        try:
+            y = y + {}["key"]
+        except KeyError:
+            say("handles")
+            raise
+        return y
+
+    def another(x: torch.Tensor) -> torch.Tensor:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            say(str(sys.exc_info()[1]), traceback.format_exc().count("first"))
+            int("none")
+        return x + 1
+
+    goes_on(again, X)
+    compiled = goes_on(another, X)
+    with pytest.raises(ValueError) as found:
+        compiled(X)
+    assert isinstance(found.value.__context__, KeyError)
+
+
+def test_a_device_that_spans_a_break_is_left() -> None:
+    def function(x: torch.Tensor) -> tuple[str, str, torch.Tensor]:
+        with torch.device("meta"):
+            first = torch.ones(2)
+            say("inside")
+            second = torch.ones(2)
+        return first.device.type, second.device.type, x + 1
+
+    goes_on(function, X)
+    assert torch.ones(1).device.type == "cpu" and torch._C._len_torch_function_stack() == 0
+
+
 def test_a_context_manager_that_swallows() -> None:
     class Swallows:
         def __enter__(self) -> list[str]:
@@ -308,6 +349,17 @@ def test_locals_are_seen_where_they_are_looked_at() -> None:
         say("break")
         names = sorted(locals())
         return y + 1, names
+
+    goes_on(function, X)
+
+
+def test_a_frame_is_looked_at_where_it_stands() -> None:
+    def function(x: torch.Tensor) -> tuple[int, torch.Tensor, list[str]]:
+        frame = sys._getframe()
+        first = frame.f_lineno
+        y = x + 1
+        second = frame.f_lineno
+        return second - first, y, sorted(frame.f_locals)
 
     goes_on(function, X)
 

@@ -4,7 +4,7 @@
 //! guard: the type, what its classes hold under the name, what the instance stores. What runs Python on the way (a
 //! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
 
-use dynamlir_cpython_abi::types;
+use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::{ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
@@ -43,6 +43,10 @@ impl<'py> Capture<'py> {
             return self.tensor_attr(&owner.object, name);
         }
         self.guard_value(owner)?;
+        if kind::is_frame(&owner.object) {
+            // The one that is captured stands elsewhere meanwhile.
+            return self.break_graph(reason::UNGUARDABLE, format!("{name} of a frame"));
+        }
         if owner.object.is_exact_instance_of::<PySuper>() {
             return self.super_attr(&owner.object, name);
         }

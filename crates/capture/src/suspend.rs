@@ -5,7 +5,7 @@
 //! iterator, a file, a lock – is to be made by Python itself: then the frame ends before the instruction that makes it.
 
 use dynamlir_bytecode::{Flow, Liveness};
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{Thread, kind};
 use dynamlir_frame::{Recipe, Suspension};
 use dynamlir_guards::Source;
 use dynamlir_interpreter::{Activation, Instruction, Standing, Unwind, Value, abort};
@@ -13,9 +13,9 @@ use dynamlir_torch_abi::State as TorchState;
 use pyo3::{prelude::*, types::PyString};
 
 use crate::{
-    graph_break::reason,
+    graph_break::{GraphBreak, reason},
     outputs::Outputs,
-    state::{Capture, Left, Outcome, Slot, Tracked, type_name},
+    state::{Capture, Halt, Left, Outcome, Slot, Tracked, type_name},
     values::number,
 };
 
@@ -53,13 +53,35 @@ impl<'py> Capture<'py> {
                 progress.born.borrow_mut().entry(object.as_ptr() as usize).or_insert(done);
             }
         }
+        let modes = self.torch.function_modes(self.py).unwrap_or(0);
         match progress.torch.get() {
-            None => progress.torch.set(TorchState::now().ok()),
-            Some(state) if state.holds() => progress.set.set(None),
+            None => {
+                progress.torch.set(TorchState::now().ok());
+                progress.modes.set(modes);
+            }
+            Some(state) if state.holds() && progress.modes.get() == modes => progress.set.set(None),
             Some(_) if progress.set.get().is_none() => progress.set.set(Some(done)),
             Some(_) => {}
         }
+        let handled = Thread::current(self.py).ok().and_then(Thread::handled_exception).filter(|handled| !handled.is_none());
+        let handled = handled.map_or(0, |handled| handled.as_ptr() as usize);
+        match progress.handled.get() {
+            None => progress.handled.set(Some(handled)),
+            Some(before) if before == handled => progress.raised.set(None),
+            // The instruction before made it the one that is handled, and the one before that has raised it.
+            Some(_) if progress.raised.get().is_none() => progress.raised.set(Some(done.saturating_sub(1))),
+            Some(_) => {}
+        }
         if progress.stop == Some(done + 1) {
+            if let Some(raised) = progress.raised.get() {
+                // Python itself is to raise it: what it handles cannot be made.
+                progress.step.set(raised);
+                return Err(self.unwind(Halt::Break(GraphBreak {
+                    reason: reason::RAISED,
+                    message: "an exception is being handled".to_owned(),
+                    location: self.location(),
+                })));
+            }
             let left = self.leave_at(frame, instruction);
             progress.left.replace(Some(left));
             return Err(abort());
@@ -78,7 +100,10 @@ impl<'py> Capture<'py> {
         let at = code.index[instruction.start as usize] as usize;
         // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
         // nothing in the frame reads any more.
-        let shows = frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows));
+        let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
+        let shows = frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
+            || frame.stack().iter().any(holds_frame)
+            || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
         let dead = |slot: usize, value: &Value<'py>| {
             !shows
                 && !live.is_live(at, slot as u32)

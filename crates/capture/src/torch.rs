@@ -17,6 +17,7 @@ pub struct Torch {
     module: Py<PyType>,
     parameter: Py<PyType>,
     session: Py<PyAny>,
+    function_modes: Py<PyAny>,
     weak_reference: usize,
     file: Py<PyType>,
     logging: String,
@@ -85,6 +86,7 @@ impl Torch {
             module_getattr: module.getattr("__getattr__")?.unbind(),
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
+            function_modes: torch.getattr("_C")?.getattr("_len_torch_function_stack")?.unbind(),
             session: py.import("dynamlir.capture.session")?.getattr("Session")?.unbind(),
             weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
             file: py.import("io")?.getattr("IOBase")?.cast_into::<PyType>()?.unbind(),
@@ -115,6 +117,11 @@ impl Torch {
             containers: addresses(py, CONTAINERS)?,
             changeable: addresses(py, CHANGEABLE)?,
         })
+    }
+
+    /// How many function modes are active in this thread.
+    pub(crate) fn function_modes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.function_modes.bind(py).call0()?.extract()
     }
 
     /// A new `dynamlir.capture.session.Session`.

@@ -85,6 +85,18 @@ impl Signature {
         self.len() == 0
     }
 
+    /// Arguments that make a frame whose slots are filled before it runs. They are nobody's, so that nothing is kept alive.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn placeholders<'py>(&self, py: Python<'py>) -> PyResult<Given<'py>> {
+        let kwargs = PyDict::new(py);
+        for name in &self.names[self.positional..] {
+            kwargs.set_item(name, py.None())?;
+        }
+        Ok(Given { args: PyTuple::new(py, (0..self.positional).map(|_| py.None()))?, kwargs })
+    }
+
     /// Arguments that bind to these values of the parameters.
     ///
     /// # Errors

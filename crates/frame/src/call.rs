@@ -534,10 +534,7 @@ impl Compiled {
             Resolved::Suspended(_) | Resolved::Walk(_) if !callable.is_itself => {
                 in_program(away, || drive::listening(py, callable, || callable.call_plain(arguments)))
             }
-            Resolved::Suspended(standing) => {
-                let given = callable.signature.unbind(py, &slots)?;
-                in_program(away, || drive::go_on(callable, function, &given, standing))
-            }
+            Resolved::Suspended(standing) => in_program(away, || drive::go_on(callable, function, standing)),
             Resolved::Plain(entry) => in_program(away, || callable.call_plain_under(&entry, arguments)),
             Resolved::Failed => in_program(away, || callable.repeat_plain(arguments)),
             Resolved::Now | Resolved::Walk(_) => in_program(away, || callable.call_plain(arguments)),

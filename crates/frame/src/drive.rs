@@ -42,8 +42,6 @@ struct Pending {
     unit: u32,
     locals: Vec<Option<Py<PyAny>>>,
     stack: Vec<Option<Py<PyAny>>>,
-    args: Py<PyTuple>,
-    kwargs: Py<PyDict>,
 }
 
 /// Puts back who was listened to before.
@@ -79,24 +77,14 @@ pub(crate) fn listening<'py>(
 ///
 /// # Errors
 /// What the call raises.
-pub(crate) fn go_on<'py>(
-    callable: &Arc<Callable>,
-    function: &Bound<'py, PyAny>,
-    given: &Given<'py>,
-    standing: Standing<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn go_on<'py>(callable: &Arc<Callable>, function: &Bound<'py, PyAny>, standing: Standing<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let Given { args, kwargs } = callable.signature().placeholders(function.py())?;
     let unbound = |objects: Vec<Option<Bound<'py, PyAny>>>| objects.into_iter().map(|object| object.map(Bound::unbind)).collect();
-    let pending = Pending {
-        callable: callable.clone(),
-        unit: standing.unit,
-        locals: unbound(standing.locals),
-        stack: unbound(standing.stack),
-        args: given.args.clone().unbind(),
-        kwargs: given.kwargs.clone().unbind(),
-    };
+    let pending =
+        Pending { callable: callable.clone(), unit: standing.unit, locals: unbound(standing.locals), stack: unbound(standing.stack) };
     listening(function.py(), callable, || {
         drop(PENDING.replace(Some(pending)));
-        let result = function.call(&given.args, Some(&given.kwargs));
+        let result = function.call(args, Some(&kwargs));
         // It is still there where CPython has made no frame.
         drop(PENDING.take());
         result
@@ -110,12 +98,11 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         return frame.evaluate(true);
     }
     if let Some(pending) = PENDING.take() {
-        let Pending { callable, unit, locals, stack, args, kwargs } = pending;
+        let Pending { callable, unit, locals, stack } = pending;
         let bound =
             |objects: Vec<Option<Py<PyAny>>>| objects.into_iter().map(|object| object.map(|object| object.into_bound(py))).collect();
         let standing = Standing { unit, locals: bound(locals), stack: bound(stack) };
-        let given = Given { args: args.into_bound(py), kwargs: kwargs.into_bound(py) };
-        return ride(frame, callable, given, Mode::Goto(standing));
+        return ride(frame, callable, Mode::Goto(standing));
     }
     let Some(root) = ROOT.with_borrow(Clone::clone) else { return frame.evaluate(false) };
     let known = {
@@ -145,23 +132,24 @@ fn raise(frame: Frame<'_>, error: PyErr) -> Evaluated<'_> {
 fn begin(frame: Frame<'_>, callable: Arc<Callable>) -> Evaluated<'_> {
     let py = frame.py();
     let Some(function) = frame.function() else { return frame.evaluate(false) };
-    let values: Vec<_> = (0..callable.signature().len()).map(|slot| frame.local(slot)).collect();
-    let slots: Vec<_> = values.iter().map(Option::as_ref).collect();
-    let given = || callable.signature().unbind(py, &slots);
+    // What is looked at is let go before the frame runs.
     let resolved = {
         let _away = Listening::new(None);
-        callable.resolve(&function, &slots, None, given).and_then(|resolved| Ok((resolved, given()?)))
+        let values: Vec<_> = (0..callable.signature().len()).map(|slot| frame.local(slot)).collect();
+        let slots: Vec<_> = values.iter().map(Option::as_ref).collect();
+        callable.resolve(&function, &slots, None, || callable.signature().unbind(py, &slots))
     };
+    drop(function);
     match resolved {
-        Ok((Resolved::Done(value), given)) => ride(frame, callable, given, Mode::Give(value)),
-        Ok((Resolved::Suspended(standing), given)) => ride(frame, callable, given, Mode::Goto(standing)),
-        Ok((Resolved::Walk(_) | Resolved::Plain(_) | Resolved::Now | Resolved::Failed, _)) => frame.evaluate(false),
+        Ok(Resolved::Done(value)) => ride(frame, callable, Mode::Give(value)),
+        Ok(Resolved::Suspended(standing)) => ride(frame, callable, Mode::Goto(standing)),
+        Ok(Resolved::Walk(_) | Resolved::Plain(_) | Resolved::Now | Resolved::Failed) => frame.evaluate(false),
         Err(error) => raise(frame, error),
     }
 }
 
-fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, given: Given<'py>, mode: Mode<'py>) -> Evaluated<'py> {
-    drive(frame, &mut Ride { callable, given, mode, handling: 0 })
+fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, mode: Mode<'py>) -> Evaluated<'py> {
+    drive(frame, &mut Ride { callable, mode, handling: 0 })
 }
 
 /// What a frame does next.
@@ -181,8 +169,6 @@ enum Mode<'py> {
 /// A frame on its way through its graphs.
 struct Ride<'py> {
     callable: Arc<Callable>,
-    /// Arguments that make such a frame.
-    given: Given<'py>,
     mode: Mode<'py>,
     /// How many exceptions it is handling: what is in handlers is not compiled.
     handling: usize,
@@ -239,7 +225,7 @@ impl<'py> Ride<'py> {
         let cache = self.callable.cache().at(Point::of(&standing));
         let slots: Vec<_> = standing.locals.iter().chain(&standing.stack).map(Option::as_ref).collect();
         let from = Stand { unit: standing.unit, locals: standing.locals.len() };
-        match self.callable.resolve(&function, &slots, Some((from, &cache)), || Ok(self.given.clone())) {
+        match self.callable.resolve(&function, &slots, Some((from, &cache)), || self.callable.signature().placeholders(frame.py())) {
             Ok(Resolved::Done(value)) => Turn::Return(value),
             Ok(Resolved::Suspended(next)) => {
                 self.mode = Mode::Act;

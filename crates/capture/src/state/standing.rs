@@ -36,8 +36,15 @@ pub struct Progress {
     pub(crate) born: RefCell<HashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
     pub(crate) torch: Cell<Option<TorchState>>,
+    /// How many function modes were active then: `with torch.device(…)` is one.
+    pub(crate) modes: Cell<usize>,
     /// See [`Progress::torch`].
     pub(crate) set: Cell<Option<usize>>,
+    /// The exception that was being handled before the first instruction, by address, and the instruction that has raised the one that
+    /// is being handled since.
+    pub(crate) handled: Cell<Option<usize>>,
+    /// See [`Progress::handled`].
+    pub(crate) raised: Cell<Option<usize>>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.
     pub(crate) doomed: Cell<Option<usize>>,
 }
