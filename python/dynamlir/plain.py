@@ -72,7 +72,7 @@ _said: dict[tuple[object, str], object] = {}
 def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
     """Says that ``subject`` is about to run as plain Python, or raises.
 
-    With ``breaks`` only a part of it does, between two graphs; that is said once for each place.
+    With ``breaks`` only a part of it does, between two graphs; that is said once for each function, and for each place.
     """
     action = config.on_plain
     if action == "error":
@@ -80,11 +80,14 @@ def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
     if action == "ignore":
         return
     owner = subject.key if subject.key is not None else _caller(subject)
-    if breaks:
-        # It ends the graphs of all frames that are running.
-        owner = users_line(event.location) or owner
-    key = (None if event.entry.cause == "process" else owner, event.reason)
     me = object()
+    key: tuple[object, str] = (None if event.entry.cause == "process" else owner, event.reason)
+    if breaks:
+        # It ends the graphs of all frames that are running, and there may be many of them in one.
+        key = (users_line(event.location) or owner, "break")
+        if _said.setdefault((owner, "break"), me) is not me:
+            _said.setdefault(key, me)
+            return
     if _said.setdefault(key, me) is not me:
         return
     try:
@@ -94,6 +97,8 @@ def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
         warnings.warn_explicit(text, PlainRunWarning, file, line, _module_of(file))
     except BaseException:
         _said.pop(key, None)
+        if breaks:
+            _said.pop((owner, "break"), None)
         raise
 
 

@@ -18,7 +18,7 @@ from dynamlir import PlainRunWarning, config, native, reasons
 from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, prints
 from torch import Tensor
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.whole]
 
 BOTH = pytest.mark.parametrize("door", list(DOORS))
 

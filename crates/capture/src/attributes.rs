@@ -48,6 +48,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::UNGUARDABLE, format!("{name} of a frame"));
         }
         if owner.object.is_exact_instance_of::<PySuper>() {
+            self.refuse_filling(&owner.object, "looks behind")?;
             return self.super_attr(&owner.object, name);
         }
         if is_context(&owner.object, name.to_str()?) {

@@ -41,6 +41,15 @@ impl CapturePolicy {
         Capture::new(py, self.state.clone())
     }
 
+    /// What a function is made of: the frame's own, of which nobody guards what is in it.
+    fn take_parts<'py>(&self, capture: &Capture<'py>, parts: &FunctionParts<'py>) -> Run<()> {
+        let FunctionParts { defaults, keyword_defaults, annotations, closure } = parts;
+        let mut all = [defaults, keyword_defaults, annotations, closure].into_iter().flatten();
+        all.try_for_each(|part| {
+            capture.run(capture.refuse_filling(part.get(), "makes a function of")).and_then(|()| escape_each(self, [part]))
+        })
+    }
+
     /// What a display fills its dict with.
     fn filling<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<Bound<'py, PyAny>> {
         let capture = self.at(dict.get().py());
@@ -557,11 +566,17 @@ impl Policy for CapturePolicy {
         capture.give(capture.import_from(&capture.tracked(module), name))
     }
 
+    fn set_function_part<'py>(&self, function: &Value<'py>, parts: FunctionParts<'py>) -> Run<()> {
+        let capture = self.at(function.get().py());
+        capture.run(capture.refuse_filling(function.get(), "completes"))?;
+        self.take_parts(&capture, &parts)?;
+        Ok(semantics::set_function_parts(capture.py, function.get(), &parts)?)
+    }
+
     fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Run<Value<'py>> {
-        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
-        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
-        let function = semantics::make_function(frame, code.get(), &parts)?;
         let capture = self.at(frame.py());
+        self.take_parts(&capture, &parts)?;
+        let function = semantics::make_function(frame, code.get(), &parts)?;
         let owner = capture.run(capture.globals_owner(frame))?;
         capture.note_made(&function, owner);
         capture.run(capture.note_cells(frame, code.get()))?;

@@ -67,11 +67,12 @@ pub trait Backend {
     /// What the call raises: some want all or nothing.
     fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain>;
 
-    /// The graph of such calls ends before the frame does: Python runs what comes there, and the frame goes on in another graph.
+    /// The graph of such calls ends before the frame does: Python runs what comes there, and the frame goes on in another graph. Returns
+    /// what is told of that.
     ///
     /// # Errors
     /// What the call raises: some want all or nothing.
-    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<()>;
+    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>>;
 
     /// Whether a frame may be captured in pieces, and after how many instructions each of them ends in any case.
     ///
@@ -150,11 +151,9 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     if miss.from.is_some() && is_empty && captured.epilogue.steps().len() == 1 {
         // What is compiled of it would be no less work.
         cache.walk(key, captured.epilogue.suspends().map_or(u32::MAX, |suspension| suspension.unit));
-        return found.map_or(Ok(()), |found| backend.broke(py, found));
+        return found.map_or(Ok(()), |found| backend.broke(py, found).map(drop));
     }
-    if let Some(found) = found {
-        backend.broke(py, found)?;
-    }
+    let breaks = found.map(|found| backend.broke(py, found)).transpose()?;
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
@@ -165,7 +164,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let compilation =
         if is_empty && epilogue.suspends().is_some() { Compilation::Graph(Box::new(NoGraph)) } else { backend.compile(py, frame)? };
     let run = match compilation {
-        Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards),
+        Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards, breaks),
         Compilation::Plain(plain) => Run::Plain(plain),
     };
     let entry = Entry::new(miss.callable.key(), guards, run);

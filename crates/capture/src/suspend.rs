@@ -151,6 +151,7 @@ impl<'py> Capture<'py> {
     /// Puts the captured frame where Python has left it, before its first instruction runs.
     pub(crate) fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing<'py>) -> Outcome<()> {
         let count = standing.locals.len();
+        self.progress.resumed.set(true);
         let name = |slot: usize| match frame.prepared().local_name(self.py, slot) {
             Some(name) => name.to_string(),
             None => format!("<stack {}>", slot - count),

@@ -30,6 +30,8 @@ pub enum Run {
         epilogue: Epilogue,
         /// Whether the guards say all that the graph wants to know of the tensors.
         known: bool,
+        /// Why Python runs a part of the frame after it, if it does.
+        breaks: Option<Py<PyAny>>,
     },
     /// Plain Python: the frame could not be captured whole under these guards.
     Plain(Plain),
@@ -87,13 +89,14 @@ impl Run {
         numbers: &[(usize, TensorMatch)],
         epilogue: Epilogue,
         guards: &GuardSet,
+        breaks: Option<Py<PyAny>>,
     ) -> Self {
         let collected = guards.tensor_guards();
         let mut guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
         for (at, made) in numbers {
             guarded[*at] = Some(made);
         }
-        Self::Graph { known: graph.accepts(&guarded), graph, tensors, epilogue }
+        Self::Graph { known: graph.accepts(&guarded), graph, tensors, epilogue, breaks }
     }
 }
 

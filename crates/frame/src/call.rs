@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use crate::{
     bind::{Given, Owned, Signature, Slots},
     cache::{Cache, Entry, Run, Share, forgotten},
+    description::Description,
     drive,
     epilogue::Ended,
     graph::{Failed, Objects},
@@ -126,6 +127,12 @@ pub trait Compiler: Send + Sync {
     /// What the call raises instead.
     fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()>;
 
+    /// Python is about to run a part of a frame, for a reason of which the user is to be told before.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn broken(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()>;
+
     /// A call is about to run as plain Python, for a reason that no entry has.
     ///
     /// # Errors
@@ -175,22 +182,6 @@ impl Drop for Turn<'_> {
         let mut compiling = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         *compiling = compiling.take().and_then(|(thread, depth)| (depth > 1).then(|| (thread, depth - 1)));
     }
-}
-
-/// What a callable is made of.
-pub struct Description<'py> {
-    /// The Python function whose frame is captured.
-    pub function: Bound<'py, PyAny>,
-    /// Arguments that it is bound to.
-    pub bound: Vec<Bound<'py, PyAny>>,
-    /// Whether the first argument of each call is dropped.
-    pub skips_first: bool,
-    /// What plain Python calls, with the same arguments.
-    pub plain: Bound<'py, PyAny>,
-    /// Which entries of the code's cache it uses: None for its own.
-    pub share: Option<Arc<Share>>,
-    /// Whether its backend is the one that a stance forces: it is used under that stance only.
-    pub forced: bool,
 }
 
 /// What the entries have for a frame.
@@ -332,7 +323,12 @@ impl Callable {
     }
 
     fn run<'py>(&self, py: Python<'py>, entry: &Arc<Entry>, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
-        let Run::Graph { graph, tensors, epilogue, known } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
+        let Run::Graph { graph, tensors, epilogue, known, breaks } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
+        if let Some(why) = breaks
+            && settings::refuses_plain()
+        {
+            self.compiler.broken(py, why)?;
+        }
         let values = inputs.tensors(entry.guards.input_count());
         let mut arguments: SmallVec<[&Bound<'py, PyAny>; 12]> = SmallVec::with_capacity(tensors.len());
         for &at in tensors {

@@ -11,6 +11,7 @@ mod bind;
 mod cache;
 mod call;
 mod called;
+mod description;
 mod drive;
 mod entry_code;
 mod epilogue;
@@ -22,7 +23,8 @@ mod stance;
 
 pub use bind::{Given, Owned, Signature, Slots};
 pub use cache::{Cache, Entry, Limits, Plain, Point, Run, Share, forget_all};
-pub use call::{Callable, Compiled, Compiler, Description, Miss, Next, Stand, Unforeseen};
+pub use call::{Callable, Compiled, Compiler, Miss, Next, Stand, Unforeseen};
+pub use description::Description;
 pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, Suspension};
 pub use floats::Floats;

@@ -447,6 +447,13 @@ pub trait Policy {
         Ok(concrete::make_function(frame, code.get(), &parts)?.into())
     }
 
+    /// A part of a function that was just made, from CPython 3.13 on
+    fn set_function_part<'py>(&self, function: &Value<'py>, parts: FunctionParts<'py>) -> Outcome<()> {
+        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
+        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
+        Ok(concrete::set_function_parts(function.get().py(), function.get(), &parts)?)
+    }
+
     /// `raise exception from cause`
     fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
         concrete::raise(exception.get(), cause.map(Value::get)).into()

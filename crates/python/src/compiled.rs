@@ -89,8 +89,8 @@ impl Backend for PythonCompiler {
         plain(&self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?)
     }
 
-    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<()> {
-        self.object.bind(py).call_method1("broke", break_tuple(py, found)?).map(drop)
+    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>> {
+        self.object.bind(py).call_method1("broke", break_tuple(py, found)?).map(Bound::unbind)
     }
 
     fn pieces(&self, py: Python<'_>) -> PyResult<(bool, Option<usize>)> {
@@ -195,6 +195,10 @@ impl Compiler for PythonCompiler {
 
     fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
         self.object.bind(py).call_method1("tell", (why,)).map(drop)
+    }
+
+    fn broken(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
+        self.object.bind(py).call_method1("tell_break", (why,)).map(drop)
     }
 
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {

@@ -184,15 +184,20 @@ class Compiler:
         allowed = config.graph_breaks and not self.fullgraph
         return allowed, config.break_every if allowed else None
 
-    def broke(self, reason: str, message: str, location: reasons.Location) -> None:
+    def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """A graph ends before its frame does: Python runs what comes there, and the next graph begins after it."""
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
             log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
         event = reasons.note(reason, message, location or self.defined())
         report.bump("graph_breaks")
+        self.tell_break(event)
+        return event
+
+    def tell_break(self, event: reasons.Event) -> None:
+        """Python runs a part of the frame next, if this does not raise."""
         # One graph break leads to others, of which there is nothing new to say.
-        if not event.entry.waits and reason != "resumed":
+        if not event.entry.waits and event.reason != "resumed":
             plain.tell(self.subject, event, breaks=True)
 
     def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:

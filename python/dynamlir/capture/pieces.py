@@ -37,9 +37,12 @@ class Collector(Compiler):
         self.pieces_found.frames.append(frame)
         return super().compile(frame)
 
-    def broke(self, reason: str, message: str, location: reasons.Location) -> None:
+    def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """Note why a graph ends."""
-        self._found(reason, message, location)
+        return self._found(reason, message, location)
+
+    def tell_break(self, event: reasons.Event) -> None:
+        """Say nothing."""
 
     def stopped(self, reason: str, message: str, location: reasons.Location) -> tuple[reasons.Event, bool]:
         """Note why a frame is plain Python from here on."""

@@ -28,6 +28,8 @@ pub(crate) struct Left {
 pub struct Progress {
     /// The number of the instruction that runs; 0 before the first.
     pub(crate) step: Cell<usize>,
+    /// Whether the frame goes on where Python has left it.
+    pub(crate) resumed: Cell<bool>,
     /// Before which one the frame is left to Python.
     pub(crate) stop: Option<usize>,
     /// How it stood there.

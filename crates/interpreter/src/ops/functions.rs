@@ -3,7 +3,7 @@
 use dynamlir_bytecode::Instruction;
 
 use super::{Done, Flow};
-use crate::{Activation, FunctionParts, concrete};
+use crate::{Activation, FunctionParts};
 
 /// The parts of a function as its instructions number them.
 mod part {
@@ -37,7 +37,6 @@ pub(crate) fn make_function<'py>(frame: &mut Activation<'py>, _: &Instruction) -
 pub(crate) fn set_attribute<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let function = frame.pop();
     let value = frame.pop();
-    crate::escape_each(frame.policy(), [&value])?;
     let value = Some(value);
     let parts = match instruction.arg {
         part::DEFAULTS => FunctionParts { defaults: value, ..FunctionParts::default() },
@@ -46,7 +45,7 @@ pub(crate) fn set_attribute<'py>(frame: &mut Activation<'py>, instruction: &Inst
         part::CLOSURE => FunctionParts { closure: value, ..FunctionParts::default() },
         _ => return Err(pyo3::exceptions::PySystemError::new_err("bad SET_FUNCTION_ATTRIBUTE").into()),
     };
-    concrete::set_function_parts(frame.py(), function.get(), &parts)?;
+    frame.policy().set_function_part(&function, parts)?;
     frame.push(function);
     Ok(Flow::Next)
 }
