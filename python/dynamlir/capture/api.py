@@ -329,8 +329,10 @@ def compile(
 ) -> Any:
     """Compile a function, method or module; also a decorator, with or without arguments.
 
-    The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph. A
-    frame that cannot be captured whole runs as plain Python, with a reason in `fallbacks()`; ``fullgraph=True`` raises.
+    The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph.
+    Where Python has to run something – a ``print``, ``.item()``, a branch that data decides – the graph ends, Python
+    runs that, and another graph begins after it, also in the functions that are called there; the reason is in
+    `fallbacks()`. A frame for which that does not help runs as plain Python. ``fullgraph=True`` raises in both cases.
     Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
     once more with the same arguments has the entries that are there already, and loses them when either is reset,
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
