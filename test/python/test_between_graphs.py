@@ -112,6 +112,50 @@ def test_another_compiled_function_between() -> None:
         alike(compiled(X), (X + 1) * 7 - 1)
 
 
+def train(model: Any, optimizer: Any, scheduler: Any, loader: Any, metrics: dict[str, Any]) -> None:
+    """A program as people write it."""
+    model.train()
+    for epoch in range(2):
+        total = 0.0
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            scores = model(x)
+            loss = torch.nn.functional.cross_entropy(scores, y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            total += loss.item()
+            metrics.setdefault("right", []).append((scores.argmax(1) == y).float().mean().item())
+            if i % 2 == 0:
+                print(f"{epoch} {i} {loss.item():.3f}")
+        scheduler.step()
+        metrics[f"epoch {epoch}"] = total / len(loader)
+        metrics["rate"] = optimizer.param_groups[0]["lr"]
+
+
+def test_a_whole_training_program(capsys: pytest.CaptureFixture[str]) -> None:
+    def made() -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(6, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 3)]
+        model = torch.nn.Sequential(*layers).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        data = torch.utils.data.TensorDataset(torch.randn(40, 6).double(), torch.randint(0, 3, (40,)))
+        loader = torch.utils.data.DataLoader(data, batch_size=8)
+        return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5), loader
+
+    theirs, ours = made(), made()
+    wanted, found = {}, {}
+    train(*theirs, wanted)
+    printed = capsys.readouterr().out
+    dynamlir.compile(train)(*ours, found)
+    assert capsys.readouterr().out == printed
+    assert list(found) == list(wanted) and found["rate"] == wanted["rate"] and found["right"] == wanted["right"]
+    assert found["epoch 1"] == pytest.approx(wanted["epoch 1"])
+    for mine, other in zip(ours[0].state_dict().values(), theirs[0].state_dict().values()):
+        alike(mine, other)
+    assert dynamlir.counters()["graphs"] > 2
+
+
 # -- who looks on
 
 
