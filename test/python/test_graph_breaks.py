@@ -329,6 +329,32 @@ def test_variables_of_inner_functions_are_shared() -> None:
     goes_on(function, X)
 
 
+def test_functions_that_the_frame_makes_are_known_by_their_code() -> None:
+    """They are other ones at each call; whose variables they share is looked at."""
+
+    def function(x: torch.Tensor, other: Any) -> tuple[torch.Tensor, Any]:
+        factor = x * 2
+
+        def inner(y: torch.Tensor, plus: int = 1) -> torch.Tensor:
+            return y * factor + plus
+
+        say("made")
+        if other is not None:
+            inner = other
+        say("chosen")
+        factor = factor + 1
+        return inner(x), inner
+
+    compiled = dynamlir.compile(function)
+    ours = theirs = None
+    for turn in range(8):
+        x = X + turn
+        mine, ours = compiled(x, ours if turn % 3 else None)
+        wanted, theirs = function(x, theirs if turn % 3 else None)
+        alike(mine, wanted)
+    assert dynamlir.counters()["graphs"] <= 4
+
+
 def test_a_variable_that_is_deleted_stays_so() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, str]:
         y = x + 1

@@ -217,7 +217,11 @@ impl<'py> Capture<'py> {
                 self.guarded(self.guards.hold(&function.object, &name))?
             }
         };
-        self.pin(&function.object, source)?;
+        if self.is_made_anew(&function.object, source) {
+            self.pin_made_anew(&function.object, source)?;
+        } else {
+            self.pin(&function.object, source)?;
+        }
         let code = function.object.getattr("__code__")?;
         self.guarded(self.guards.code(source, &code))?;
         // Its globals, cells and defaults are reached through it.

@@ -7,10 +7,13 @@
 use dynamlir_bytecode::{Flow, Liveness};
 use dynamlir_cpython_abi::{Thread, kind};
 use dynamlir_frame::{Recipe, Suspension};
-use dynamlir_guards::Source;
+use dynamlir_guards::{Relation, Source, SourceId};
 use dynamlir_interpreter::{Activation, Instruction, Standing, Unwind, Value, abort};
 use dynamlir_torch_abi::State as TorchState;
-use pyo3::{prelude::*, types::PyString};
+use pyo3::{
+    prelude::*,
+    types::{PyString, PyTuple},
+};
 
 use crate::{
     graph_break::{GraphBreak, reason},
@@ -181,6 +184,26 @@ impl<'py> Capture<'py> {
         }
         let stack = values.split_off(count);
         frame.fill(standing.unit, values, stack);
+        Ok(())
+    }
+
+    /// Whether a function is a variable of a frame that goes on where Python has left it: most likely one that the frame has made, another
+    /// one at each call.
+    pub(crate) fn is_made_anew(&self, function: &Bound<'py, PyAny>, source: SourceId) -> bool {
+        self.progress.resumed.get() && kind::is_function(function) && matches!(self.guards.get(source), Source::Local { .. })
+    }
+
+    /// Guards what such a function is besides its code, which is guarded as well: all else is reached through it. Of its cells, that they
+    /// are those of the frame's variables where they are.
+    pub(crate) fn pin_made_anew(&self, function: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        self.pin_type(function, source)?;
+        let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() else { return Ok(()) };
+        for (index, cell) in cells.iter().enumerate() {
+            if let Some(Source::Cell(own)) = self.handed_cell(&cell).map(|content| self.guards.get(content)) {
+                let at = self.guards.source(Source::ClosureCell(source, index as u32));
+                self.guards.relate(Relation::Same(own.min(at), own.max(at)));
+            }
+        }
         Ok(())
     }
 
