@@ -537,6 +537,7 @@ def test_modules_made_in_a_frame_after_torch_compile_was_used():
     check(makes, A)
 
 
+@pytest.mark.whole
 def test_a_frame_given_up_in_a_handler_leaves_no_exception_behind():
     def gives_up(x):
         try:

@@ -234,6 +234,7 @@ def test_iterating_sees_what_is_changed_meanwhile() -> None:
     assert follow(function, lambda: [1, 2], 1) == 1
 
 
+@pytest.mark.whole
 def test_a_dict_that_changes_its_size_meanwhile() -> None:
     def function(x: torch.Tensor, table: dict[int, int]) -> Any:
         for key in table:
@@ -382,6 +383,7 @@ def test_defaults_that_c_code_puts_in_are_not_lost() -> None:
     either(world)
 
 
+@pytest.mark.whole
 def test_a_lazy_iterator_over_what_is_changed_before_it_is_stepped() -> None:
     def world(compile_: Any) -> Any:
         def function(x: torch.Tensor, log: list[int]) -> Any:
@@ -402,6 +404,7 @@ def test_a_lazy_iterator_over_what_is_changed_before_it_is_stepped() -> None:
     either(world)
 
 
+@pytest.mark.whole
 def test_keys_that_are_nan_run_plain() -> None:
     nan = float("nan")
 

@@ -412,6 +412,7 @@ ABSENT = {"torch._C._functorch.unwrap_if_dead"}
 """Other versions have these."""
 
 
+@pytest.mark.whole
 def test_what_is_not_in_the_table_ends_the_capture() -> None:
     with torch.no_grad(), dynamlir.config.patch(on_plain="ignore"):
         made = dynamlir.compile(lambda x: x * array.array("i", [2])[0])(torch.ones(2))

@@ -12,7 +12,7 @@ use dynamlir_interpreter::{Activation, Instruction, Standing, Unwind, Value, abo
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     prelude::*,
-    types::{PyString, PyTuple},
+    types::{PyFloat, PyString, PyTuple},
 };
 
 use crate::{
@@ -157,7 +157,7 @@ impl<'py> Capture<'py> {
         self.progress.resumed.set(true);
         let name = |slot: usize| match frame.prepared().local_name(self.py, slot) {
             Some(name) => name.to_string(),
-            None => format!("<stack {}>", slot - count),
+            None => format!("___stack_{}", slot - count),
         };
         let first_free = frame.prepared().first_free();
         let mut values = Vec::with_capacity(count + standing.stack.len());
@@ -170,6 +170,10 @@ impl<'py> Capture<'py> {
                 // Reached through the function.
                 values.push(Value::new(object.clone()));
                 continue;
+            }
+            if object.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan()) {
+                // Containers know one by its identity, guards by its value.
+                return self.break_graph(reason::UNGUARDABLE, "a variable that is not a number");
             }
             let source = self.guards.local(slot, &name(slot));
             let wrapped = self.wrap(object.clone(), source)?;
