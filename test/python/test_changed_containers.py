@@ -404,7 +404,6 @@ def test_a_lazy_iterator_over_what_is_changed_before_it_is_stepped() -> None:
     either(world)
 
 
-@pytest.mark.whole
 def test_keys_that_are_nan_run_plain() -> None:
     nan = float("nan")
 
@@ -417,6 +416,22 @@ def test_keys_that_are_nan_run_plain() -> None:
         return [compiled(X, {nan: 3}, key)[1:] for key in (nan, float("nan"))]
 
     alike(world, "unguardable", "side-effect")
+
+
+def test_what_is_put_under_nan_is_put_by_python() -> None:
+    def world(compile_: Any) -> Any:
+        def function(x: torch.Tensor, table: dict[float, int], key: float) -> Any:
+            table[key] = 1
+            return x + 1
+
+        compiled, seen = compile_(function), []
+        for key in (float("nan"), float("nan")):
+            table = {float("nan"): 3}
+            compiled(X, table, key)
+            seen.append([each is key for each in table])
+        return seen
+
+    alike(world, "unguardable", "side-effect", "data-dependent")
 
 
 def test_a_caller_may_be_iterating_over_the_dict() -> None:

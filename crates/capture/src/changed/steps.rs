@@ -9,6 +9,8 @@ use pyo3::{
 };
 
 use crate::{
+    changed::is_nan,
+    graph_break::reason,
     outputs::Outputs,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };
@@ -24,7 +26,7 @@ impl<'py> Capture<'py> {
         if written.kind == WrittenKind::Call {
             let mut given = vec![target()];
             if let Some(key) = &written.key {
-                given.push(self.recipe(&Tracked::new(key.bind(self.py).clone()), outputs)?);
+                given.push(self.key_recipe(key.bind(self.py), outputs)?);
             }
             if let Some(value) = written.tracked(self.py) {
                 given.push(self.recipe(&value, outputs)?);
@@ -49,7 +51,7 @@ impl<'py> Capture<'py> {
         let mut steps = Vec::new();
         if in_order {
             for key in gone {
-                let given = vec![target(), self.recipe(&Tracked::new(key.clone()), outputs)?];
+                let given = vec![target(), self.key_recipe(key, outputs)?];
                 steps.push(AfterGraph::Call { method: method("__delitem__")?, given });
             }
         } else {
@@ -59,11 +61,18 @@ impl<'py> Capture<'py> {
             if in_order && had.get(&address(key)).is_some_and(|was| self.stands_for(value, was)) {
                 continue;
             }
-            let given =
-                vec![target(), self.recipe(&Tracked::new(key.clone()), outputs)?, self.recipe(&Tracked::new(value.clone()), outputs)?];
+            let given = vec![target(), self.key_recipe(key, outputs)?, self.recipe(&Tracked::new(value.clone()), outputs)?];
             steps.push(AfterGraph::Call { method: method("__setitem__")?, given });
         }
         Ok(steps)
+    }
+
+    /// A key. A guard knows `nan` by its value, a dict by what object it is.
+    fn key_recipe(&self, key: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        if is_nan(key) {
+            return self.break_graph(reason::UNGUARDABLE, "something is put under nan, which is found by what object it is");
+        }
+        self.recipe(&Tracked::new(key.clone()), outputs)
     }
 
     /// Whether a value in a copy is what the container itself holds.
