@@ -196,7 +196,7 @@ def test_what_was_written_before_an_exception_stays_written() -> None:
             seen.append(told(p))
         return seen
 
-    alike(world, "raised")
+    alike(world, "raised", "resumed")
 
 
 def test_attributes_of_the_users_own_are_left_to_python() -> None:

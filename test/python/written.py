@@ -57,4 +57,6 @@ def either(world: Callable[[Any], Any]) -> None:
     expected = observed(world, lambda function: function)
     assert observed(world, dynamlir.compile) == expected
     refused = {event.reason for event in dynamlir.fallbacks()}
-    assert refused <= {"side-effect", "c-function", "unguardable", "output", "print", "raised"}, dynamlir.explain_last()
+    assert refused <= {"side-effect", "c-function", "unguardable", "output", "print", "raised", "resumed"}, (
+        dynamlir.explain_last()
+    )

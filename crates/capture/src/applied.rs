@@ -52,7 +52,7 @@ impl<'py> Capture<'py> {
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "the backward of a torch.autograd.Function writes");
         }
-        self.writes.close();
+        self.writes.close(self.progress.step.get());
         if self.tensors.inputs.borrow().len() == inputs {
             self.graph.borrow_mut().roll_back(graph);
         }
@@ -103,7 +103,7 @@ impl<'py> Capture<'py> {
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "what is checkpointed writes, and is computed again");
         }
-        self.writes.close();
+        self.writes.close(self.progress.step.get());
         result
     }
 

@@ -76,14 +76,14 @@ impl<'py> Capture<'py> {
             Some(_) => {}
         }
         if progress.stop == Some(done + 1) {
-            if let Some(raised) = progress.raised.get() {
-                // Python itself is to raise it: what it handles cannot be made.
-                progress.step.set(raised);
-                return Err(self.unwind(Halt::Break(GraphBreak {
-                    reason: reason::RAISED,
-                    message: "an exception is being handled".to_owned(),
-                    location: self.location(),
-                })));
+            // Python itself is to raise what it handles, which cannot be made, and to apply what has a `backward` that may look at what the
+            // rest of the frame writes.
+            let raised = progress.raised.get().map(|step| (step, reason::RAISED, "an exception is being handled"));
+            let applied = self.writes.closed().map(|step| (step, reason::AUTOGRAD, "what backward runs later is recorded before"));
+            if let Some((earlier, reason, message)) = raised.into_iter().chain(applied).min_by_key(|(step, ..)| *step) {
+                progress.step.set(earlier);
+                let found = GraphBreak { reason, message: message.to_owned(), location: self.location() };
+                return Err(self.unwind(Halt::Break(found)));
             }
             let left = self.leave_at(frame, instruction);
             progress.left.replace(Some(left));

@@ -61,8 +61,8 @@ pub struct Writes {
     changes: Cell<usize>,
     /// How often anything was noted.
     noted: Cell<usize>,
-    /// Whether a `backward` was recorded, which runs later and may read what is written from now on.
-    closed: Cell<bool>,
+    /// The captured frame's instruction that has recorded a `backward`, which runs later and may read what is written from now on.
+    closed: Cell<Option<usize>>,
 }
 
 /// Writes as they are now, to be compared with what they are later: how often anything was noted, and owners, names and values.
@@ -80,13 +80,18 @@ impl Writes {
         self.list.borrow().is_empty()
     }
 
-    /// Says that a `backward` was recorded.
-    pub(crate) fn close(&self) {
-        self.closed.set(true);
+    /// Says that a `backward` was recorded, at this instruction of the captured frame.
+    pub(crate) fn close(&self, step: usize) {
+        self.closed.set(self.closed.get().or(Some(step)));
     }
 
     /// Whether a `backward` was recorded.
     pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get().is_some()
+    }
+
+    /// At which instruction the first `backward` was recorded.
+    pub(crate) fn closed(&self) -> Option<usize> {
         self.closed.get()
     }
 
@@ -162,7 +167,7 @@ impl Writes {
         self.list.borrow().clone()
     }
 
-    pub(super) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, bool)) {
+    pub(super) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, Option<usize>)) {
         self.closed.set(closed);
         self.changes.set(list.iter().filter(|entry| !entry.kind.is_named()).count());
         let former = self.list.replace(list);
