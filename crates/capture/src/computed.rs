@@ -13,6 +13,7 @@ use pyo3::{
 };
 
 use crate::{
+    graph_break::reason,
     numbers::COMPARING,
     outputs::Outputs,
     state::{Capture, Outcome, Tracked},
@@ -111,6 +112,27 @@ impl<'py> Capture<'py> {
     fn changes(&self, value: &Tracked<'py>) -> bool {
         let (Some(source), Ok(Some(now))) = (value.source, Constant::new(&value.object)) else { return false };
         self.has_changed(source, &now)
+    }
+
+    /// Ends the capture where an integer is to be settled that Python has put into the frame between two graphs, and that changes: Python
+    /// runs the instruction, since each value would have an entry of its own.
+    pub(crate) fn refuse_outside(&self, value: &Tracked<'py>, source: SourceId) -> Outcome<()> {
+        if !self.progress.resumed.get() || !is_int(value) || !self.is_variable(source) || !self.changes(value) {
+            return Ok(());
+        }
+        self.break_graph(
+            reason::DATA_DEPENDENT,
+            format!("the value of {}, which Python computes between graphs", self.guards.expression(source)),
+        )
+    }
+
+    /// Whether a number is one of the frame's variables, or computed from some and constants alone.
+    fn is_variable(&self, source: SourceId) -> bool {
+        match self.guards.get(source) {
+            Source::Local { .. } => true,
+            Source::Computed(computed) => computed.reached().all(|(source, _)| self.is_variable(source)),
+            _ => false,
+        }
     }
 
     pub(crate) fn has_changed(&self, source: SourceId, now: &Constant) -> bool {

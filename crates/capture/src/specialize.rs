@@ -153,6 +153,12 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         cache.walk(key, captured.epilogue.suspends().map_or(u32::MAX, |suspension| suspension.unit));
         return found.map_or(Ok(()), |found| backend.broke(py, found).map(drop));
     }
+    let is_idle = is_empty && captured.epilogue.suspends().is_none() && miss.from.is_none() && miss.callable.share().is_called();
+    if is_idle && cache.has_idle(key) {
+        // It seems to be one that never computes anything, such as the lookup of a module.
+        cache.walk(key, u32::MAX);
+        return Ok(());
+    }
     let breaks = found.map(|found| backend.broke(py, found)).transpose()?;
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
@@ -161,8 +167,11 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
             return leave(miss, backend, found, None);
         }
     };
-    let compilation =
-        if is_empty && epilogue.suspends().is_some() { Compilation::Graph(Box::new(NoGraph)) } else { backend.compile(py, frame)? };
+    let compilation = if is_idle || is_empty && epilogue.suspends().is_some() {
+        Compilation::Graph(Box::new(NoGraph))
+    } else {
+        backend.compile(py, frame)?
+    };
     let run = match compilation {
         Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards, breaks),
         Compilation::Plain(plain) => Run::Plain(plain),

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -162,13 +162,20 @@ pub struct Share {
     key: u64,
     /// What is called between the graphs of such callables, by the address of its code, which is kept alive.
     callees: Mutex<HashMap<usize, Arc<Callable>>>,
+    /// Whether it is of such a one itself.
+    is_called: AtomicBool,
 }
 
 impl Share {
     /// A share of the cache of a code object, with no entries yet.
     pub fn new(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self { cache: Cache::of(abi, code), key: NEXT.fetch_add(1, Ordering::Relaxed), callees: Mutex::default() })
+        Arc::new(Self {
+            cache: Cache::of(abi, code),
+            key: NEXT.fetch_add(1, Ordering::Relaxed),
+            callees: Mutex::default(),
+            is_called: AtomicBool::new(false),
+        })
     }
 
     /// Whether it is one of this code object's cache.
@@ -191,7 +198,14 @@ impl Share {
             return Ok(Some(known.clone()));
         }
         let Some(made) = make()?.map(Arc::new) else { return Ok(None) };
+        made.share().is_called.store(true, Ordering::Relaxed);
         Ok(Some(known().entry(code).or_insert(made).clone()))
+    }
+
+    /// Whether it is what a compiled function calls between its graphs: nobody sees whether such a frame is compiled, where that computes
+    /// nothing.
+    pub fn is_called(&self) -> bool {
+        self.is_called.load(Ordering::Relaxed)
     }
 
     /// By which its entries are known.
@@ -314,6 +328,11 @@ impl Cache {
         let entries = self.entries();
         let alive = || entries.iter().filter(|entry| entry.guards.is_valid());
         alive().count() < limits.accumulated && alive().filter(|entry| entry.key == key).count() < limits.entries
+    }
+
+    /// Whether an entry of this key has a graph that takes no tensors.
+    pub fn has_idle(&self, key: u64) -> bool {
+        self.entries().iter().any(|entry| entry.key == key && matches!(&entry.run, Run::Graph { tensors, .. } if tensors.is_empty()))
     }
 
     /// Adds an entry; those whose objects have died go.

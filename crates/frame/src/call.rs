@@ -428,7 +428,7 @@ impl Callable {
     }
 
     /// The entries that it uses.
-    pub(crate) fn share(&self) -> &Share {
+    pub fn share(&self) -> &Share {
         &self.share
     }
 

@@ -19,7 +19,7 @@ use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Tu
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    types::{PyDict, PyList, PyRange, PyTuple},
 };
 
 use crate::{
@@ -293,5 +293,6 @@ fn is_walked(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyList>()
         || object.is_exact_instance_of::<PyTuple>()
         || object.is_exact_instance_of::<PyDict>()
+        || object.is_exact_instance_of::<PyRange>()
         || types::has_slot(&object.get_type(), types::slots::Py_tp_iternext)
 }

@@ -13,6 +13,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
             return Ok(());
         }
+        self.refuse_outside(value, source)?;
         if !self.guarded(self.guards.equals(source, &value.object))? {
             if value.object.is(self.py.NotImplemented()) {
                 return self.pin_type(&value.object, source);
