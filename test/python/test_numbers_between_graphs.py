@@ -58,7 +58,8 @@ def test_an_integer_is_a_constant_until_it_changes() -> None:
     same = torch.tensor([2, 3])
     assert graphs(function, *[(X + at, same) for at in range(20)]) == 2
     dynamlir.reset()
-    # Once it has changed, Python multiplies by it: what is between is a graph for all values. Each of the two places finds that out.
+    # Once it has changed, Python multiplies by it: what is between is a graph for all values.
+    # Both places find that out.
     assert graphs(function, *[(X + at, torch.tensor([at, 3])) for at in range(20)]) == 5
 
 
