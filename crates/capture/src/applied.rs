@@ -29,6 +29,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
+        let step = self.progress.step.get();
         let class = self.wrap_untracked(callable.getattr("__self__")?)?;
         let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let application = self.ask("apply_function", (&given, self.location())).map_err(|error| self.session_error(error))?;
@@ -52,7 +53,7 @@ impl<'py> Capture<'py> {
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "the backward of a torch.autograd.Function writes");
         }
-        self.writes.close(self.progress.step.get());
+        self.writes.close(step);
         if self.tensors.inputs.borrow().len() == inputs {
             self.graph.borrow_mut().roll_back(graph);
         }
@@ -66,6 +67,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
+        let step = self.progress.step.get();
         let refused = |what: &str| self.break_graph(reason::AUTOGRAD, format!("{} {what}", describe(checkpoint)));
         let [function, args @ ..] = args else { return refused("without a function") };
         for (_, value) in kwargs.iter().filter(|(name, _)| CHECKPOINT_OPTIONS.contains(&name.as_str())) {
@@ -103,7 +105,7 @@ impl<'py> Capture<'py> {
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "what is checkpointed writes, and is computed again");
         }
-        self.writes.close(self.progress.step.get());
+        self.writes.close(step);
         result
     }
 

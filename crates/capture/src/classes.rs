@@ -131,7 +131,7 @@ impl<'py> Capture<'py> {
         if exception.object.is_instance_of::<PyBaseException>()
             && let Some(source) = self.source_of(&exception.object)
         {
-            let why = if self.progress.resumed.get() { reason::RESUMED } else { reason::SIDE_EFFECT };
+            let why = if self.progress.is_resumed() { reason::RESUMED } else { reason::SIDE_EFFECT };
             return self.break_graph(why, format!("raises {}, which existed before", self.guards.expression(source)));
         }
         for value in [Some(exception), cause].into_iter().flatten() {

@@ -117,7 +117,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture where an integer is to be settled that Python has put into the frame between two graphs, and that changes: Python
     /// runs the instruction, since each value would have an entry of its own.
     pub(crate) fn refuse_outside(&self, value: &Tracked<'py>, source: SourceId) -> Outcome<()> {
-        if !self.progress.resumed.get() || !is_int(value) || !self.is_variable(source) || !self.changes(value) {
+        if !self.progress.is_resumed() || !is_int(value) || !self.is_variable(source) || !self.changes(value) {
             return Ok(());
         }
         self.break_graph(

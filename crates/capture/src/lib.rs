@@ -28,6 +28,7 @@ mod indirect;
 pub mod inside;
 mod kinds;
 mod known;
+mod leave;
 mod lookups;
 mod made;
 mod names;

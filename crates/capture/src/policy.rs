@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, UnaryOp, Unwind, Value,
-    abort, comparison_name, escape_each, operator_name, semantics,
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Stood, UnaryOp, Unwind,
+    Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -18,7 +18,6 @@ use crate::{
     graph_break::{GraphBreak, reason},
     names::parameter_names,
     state::{Capture, Halt, State, Tracked},
-    suspend::Beginning,
     values::number,
 };
 
@@ -27,13 +26,13 @@ pub struct CapturePolicy {
     state: Rc<State>,
     /// Called with each instruction, for step traces: `(frame's code, unit, stack)`.
     steps: Option<Py<PyAny>>,
-    /// Where Python has left the frame that is captured; None for one that begins.
-    from: Option<Beginning>,
+    /// Where Python has left the frame that is captured and those within it, the outermost first; empty for one that begins.
+    from: Vec<Stood>,
 }
 
 impl CapturePolicy {
     /// A policy that fills `state`.
-    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Option<Beginning>) -> Self {
+    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Vec<Stood>) -> Self {
         Self { state, steps, from }
     }
 
@@ -62,6 +61,7 @@ impl CapturePolicy {
 impl Policy for CapturePolicy {
     fn enter(&self, frame: &mut Activation<'_>) -> Run<()> {
         let capture = self.at(frame.py());
+        capture.note_entry(frame);
         if let Some(function) = frame.function() {
             capture.run(capture.refuse_dispatch(frame, &function))?;
             capture.run(capture.refuse_disabled(&function))?;
@@ -79,12 +79,11 @@ impl Policy for CapturePolicy {
                 frame.set_local_source(slot, number(source));
             }
         }
+        if let Some(stood) = capture.next_to_go_on(frame, &self.from) {
+            return capture.run(capture.go_on(frame, &self.from, stood));
+        }
         // The frame that is captured: its parameters are where everything begins.
         if frame.place().outer().is_none() {
-            if let Some(from) = &self.from {
-                let standing = from.standing(frame.py());
-                return capture.run(capture.go_on_from(frame, &standing));
-            }
             let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
             for (slot, name) in names.iter().enumerate() {
                 let local = frame.local(slot);
@@ -141,17 +140,26 @@ impl Policy for CapturePolicy {
         false
     }
 
-    fn wants_steps(&self, frame: &Activation<'_>) -> bool {
-        self.steps.is_some() || frame.place().outer().is_none()
+    fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {
+        self.at(frame.py()).note_exit(frame, matches!(outcome, Err(Unwind::Abort)));
+    }
+
+    fn wants_steps(&self, _: &Activation<'_>) -> bool {
+        true
     }
 
     fn step(&self, frame: &Activation<'_>, instruction: &Instruction) -> Run<()> {
         let py = frame.py();
-        let capture = self.at(py);
-        if frame.place().outer().is_none() {
-            capture.step_of_root(frame, instruction)?;
+        let progress = &self.state.progress;
+        if !frame.is_within_call() {
+            progress.step.set(progress.step.get() + 1);
+            // Of frames within the captured one, more is known once it is to be left.
+            if progress.is_to_be_left() || frame.place().outer().is_none() {
+                self.at(py).next_step(frame, instruction)?;
+            }
         }
         let Some(steps) = &self.steps else { return Ok(()) };
+        let capture = self.at(py);
         let stack: Vec<String> = frame.stack().iter().map(|value| capture.describe_value(value)).collect();
         let shown =
             (frame.code(), instruction.unit, instruction.opcode.name(), instruction.arg, stack, self.state.graph.borrow().nodes().len());

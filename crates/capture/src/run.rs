@@ -6,7 +6,7 @@ use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::{AfterGraph, Epilogue, Floats};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
-use dynamlir_interpreter::Standing;
+use dynamlir_interpreter::{Standing, Stood};
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
@@ -23,8 +23,7 @@ use crate::{
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
-    state::{Capture, Halt, Input, State, Tracked},
-    suspend::Beginning,
+    state::{Capture, Halt, Input, Progress, State, Tracked},
     torch::Torch,
 };
 
@@ -112,20 +111,34 @@ pub struct Subject<'a, 'py> {
     pub floats: Option<&'a Arc<Floats>>,
     /// Whether numbers may be read from tensors.
     pub reads: bool,
-    /// Where Python has left the frame; None for one that begins.
-    pub from: Option<&'a Standing<'py>>,
+    /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
+    pub from: Option<&'a [Standing<'py>]>,
     /// Whether a piece of the frame will do.
     pub breaks: bool,
     /// After how many instructions a piece ends in any case.
     pub every: Option<usize>,
-    /// Before which of the frame's instructions it is left to Python.
+    /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
+    /// Whether that may be one of a frame within it.
+    pub chains: bool,
 }
 
 impl<'a, 'py> Subject<'a, 'py> {
     /// A call that begins, which is captured whole or not at all.
     pub fn new(function: &'a Bound<'py, PyAny>, args: &'a Bound<'py, PyTuple>, kwargs: Option<&'a Bound<'py, PyDict>>) -> Self {
-        Self { function, args, kwargs, steps: None, floats: None, reads: true, from: None, breaks: false, every: None, stop: None }
+        Self {
+            function,
+            args,
+            kwargs,
+            steps: None,
+            floats: None,
+            reads: true,
+            from: None,
+            breaks: false,
+            every: None,
+            stop: None,
+            chains: false,
+        }
     }
 }
 
@@ -182,22 +195,22 @@ const MOST_RESTARTS: usize = 6;
 /// Where a frame cannot be captured to its end, it is captured up to the instruction that ends it, or to the one that makes what cannot
 /// be carried on from there.
 fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
-    let forced = subject.every.filter(|_| subject.breaks);
-    let stop = forced.map(|every| every + 1);
-    let first = match numbered(tables, Subject { stop, ..subject }, MOST_ATTEMPTS)? {
+    let every = subject.every.filter(|_| subject.breaks);
+    let asked = || GraphBreak { reason: reason::ASKED, message: "asked for by break_every".to_owned(), location: Vec::new() };
+    let first = match numbered(tables, Subject { every, ..subject }, MOST_ATTEMPTS)? {
         Ok(mut captured) => {
             if captured.epilogue.suspends().is_some() {
-                let message = "asked for by break_every".to_owned();
-                captured.graph_break = Some(GraphBreak { reason: reason::ASKED, message, location: Vec::new() });
+                captured.graph_break = Some(asked());
             }
             return Ok(Ok(captured));
         }
+        Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
         Err(broken) => broken,
     };
     let mut stop = first.step.filter(|_| subject.breaks && first.graph_break.kind() != reason::Kind::Refuse);
     for _ in 0..MOST_RESTARTS {
         let Some(step) = stop else { break };
-        match numbered(tables, Subject { stop: Some(step), ..subject }, MOST_ATTEMPTS)? {
+        match numbered(tables, Subject { stop: Some(step), every: None, ..subject }, MOST_ATTEMPTS)? {
             Ok(captured) => return Ok(Ok(Captured { graph_break: Some(first.graph_break), ..captured })),
             Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
         }
@@ -244,7 +257,7 @@ struct Manner {
 }
 
 fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
-    let Subject { function, steps, floats, reads, stop, .. } = subject;
+    let Subject { function, steps, floats, reads, from, stop, every, chains, .. } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -260,7 +273,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         steps.is_some(),
         floats.cloned(),
         manner.copies_containers,
-        stop,
+        Progress::new(from.map_or(0, <[_]>::len), stop, every, chains),
     )?;
     let reports = Reports::listen(py)?;
     let mut step = None;
@@ -307,6 +320,8 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
+            // What Python has left stays as it is: no frame is left before it goes on.
+            let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step }))
         }
     }
@@ -329,8 +344,7 @@ fn attempt<'py>(
     {
         return Ok(Err(GraphBreak { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
-    let unbound = |slots: &[Option<Bound<'py, PyAny>>]| slots.iter().map(|slot| slot.as_ref().map(|slot| slot.clone().unbind())).collect();
-    let from = subject.from.map(|from| Beginning { unit: from.unit, locals: unbound(&from.locals), stack: unbound(&from.stack) });
+    let from: Vec<Stood> = subject.from.unwrap_or_default().iter().map(|standing| standing.clone().unbind()).collect();
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps, from));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = match finished {
@@ -340,8 +354,12 @@ fn attempt<'py>(
     let capture = Capture::new(py, state.clone());
     if let Some(found) = state.graph_break.borrow().clone() {
         let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
-        *step = Some(state.progress.step.get()).filter(|step| *step > 0);
+        *step = state.progress.outset.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
         return Ok(Err(found));
+    }
+    if !state.progress.has_resumed() {
+        let message = "a frame that runs is called by another one".to_owned();
+        return Ok(Err(GraphBreak { reason: reason::RESUMED, message, location: capture.location() }));
     }
     let halt = |halt: Halt| match halt {
         Halt::Break(found) => found,
@@ -352,9 +370,9 @@ fn attempt<'py>(
         }
     };
     let left = state.progress.left.take();
-    if let Some(left) = &left {
+    if !left.is_empty() {
         let mut outputs = Outputs::default();
-        if let Err(why) = capture.suspension(left, &mut outputs) {
+        if let Err(why) = capture.suspension(&left, &mut outputs) {
             // What it is that cannot be made is more than that it runs code when it dies.
             let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
             *step = capture.step_before(&outputs);
@@ -363,7 +381,7 @@ fn attempt<'py>(
     }
     let outlived = dynamlir_interpreter::suspended(|| capture.outlived());
     let value = match finished.result {
-        _ if left.is_some() => None,
+        _ if !left.is_empty() => None,
         Ok(value) => Some(value),
         Err(error) => {
             *step = Some(state.progress.step.get()).filter(|step| *step > 0);
@@ -383,13 +401,12 @@ fn attempt<'py>(
     // What is made twice is made where it is first used: in the order of the program, and so of the steps.
     let mut outputs = Outputs::default();
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
-        steps.push(match (value, &left) {
-            (Some(object), _) => {
+        steps.push(match value {
+            Some(object) => {
                 let returned = Tracked { source: state.returned.take(), object };
                 AfterGraph::Return(capture.recipe(&returned, &mut outputs)?)
             }
-            (None, Some(left)) => AfterGraph::Suspend(capture.suspension(left, &mut outputs)?),
-            (None, None) => return Err(Halt::Break(capture.internal("a frame has neither returned nor been left".to_owned()))),
+            None => AfterGraph::Suspend(capture.suspension(&left, &mut outputs)?),
         });
         capture.use_up(&mut outputs, &mut steps)?;
         Ok(steps)

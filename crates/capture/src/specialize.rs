@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run};
+use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension};
 use dynamlir_graph::{Graph, Kind, Line};
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
 use dynamlir_interpreter::Standing;
@@ -119,19 +119,15 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let (reads, changes) = backend.takes_numbers(py)?;
     let (cache, key) = (miss.cache, miss.callable.key());
     let floats = if changes { Some(cache.floats(key)) } else { None };
-    let from = miss.from.map(|at| {
-        let values: Vec<_> = miss.slots.iter().map(|slot| slot.cloned()).collect();
-        let (locals, stack) = values.split_at(at.locals);
-        Standing { unit: at.unit, locals: locals.to_vec(), stack: stack.to_vec() }
-    });
     let (breaks, every) = backend.pieces(py)?;
     let subject = Subject {
         steps,
         floats: floats.as_ref(),
         reads,
-        from: from.as_ref(),
+        from: miss.from,
         breaks,
         every,
+        chains: miss.callable.is_itself(),
         ..Subject::new(miss.function, &miss.given.args, Some(&miss.given.kwargs))
     };
     let outcome = capture(&Tables::of(py)?, subject)?;
@@ -148,9 +144,9 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let found = captured.graph_break.take();
     // Before others look at it: they see the frame as it is called.
     let is_empty = captured.is_empty();
-    if miss.from.is_some() && is_empty && captured.epilogue.steps().len() == 1 {
+    if let Some(until) = miss.from.and_then(|from| walks(&captured, from)) {
         // What is compiled of it would be no less work.
-        cache.walk(key, captured.epilogue.suspends().map_or(u32::MAX, |suspension| suspension.unit));
+        cache.walk(key, until);
         return found.map_or(Ok(()), |found| backend.broke(py, found).map(drop));
     }
     let is_idle = is_empty && captured.epilogue.suspends().is_none() && miss.from.is_none() && miss.callable.share().is_called();
@@ -180,6 +176,19 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     backend.made(miss, &entry)?;
     cache.add(entry);
     Ok(())
+}
+
+/// Up to which unit the innermost of these frames is Python's because nothing is computed before; None if something is.
+fn walks(captured: &Captured, from: &[Standing<'_>]) -> Option<u32> {
+    if !captured.is_empty() || captured.epilogue.steps().len() > 1 {
+        return None;
+    }
+    match captured.epilogue.suspends() {
+        // Until it has returned to one that goes on.
+        None => Some(u32::MAX),
+        Some(Suspension { base, .. }) if base + 1 < from.len() => Some(u32::MAX),
+        Some(Suspension { frames, .. }) => (frames.len() == 1).then(|| frames[0].unit),
+    }
 }
 
 /// Leaves calls under these guards to plain Python; without guards, which is right as well, all that no other entry fits.

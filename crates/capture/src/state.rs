@@ -30,6 +30,7 @@ use pyo3::{
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
 use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, torch::Torch};
 
+pub(crate) use standing::Entry;
 pub use standing::Progress;
 pub use tensors::Input;
 pub(crate) use {
@@ -143,7 +144,7 @@ impl State {
         stepped: bool,
         floats: Option<Arc<Floats>>,
         copies_containers: bool,
-        stop: Option<usize>,
+        progress: Progress,
     ) -> PyResult<Rc<Self>> {
         Ok(Rc::new(Self {
             ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
@@ -161,7 +162,7 @@ impl State {
             calling: Calling::default(),
             layers: Layers::new(!stepped && session.getattr("repeats")?.is_truthy()?),
             facts: Facts::new(session.py()),
-            progress: Progress::until(stop),
+            progress,
             returned: RefCell::default(),
             nesting: Rc::default(),
             copies_containers,

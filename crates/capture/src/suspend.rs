@@ -4,130 +4,27 @@
 //! Where such a frame ends, what is in it is made again from the graph's results and from what exists. What cannot be made again – an
 //! iterator, a file, a lock – is to be made by Python itself: then the frame ends before the instruction that makes it.
 
-use dynamlir_bytecode::{Flow, Liveness};
-use dynamlir_cpython_abi::{Thread, kind};
-use dynamlir_frame::{Recipe, Suspension};
+use std::rc::Rc;
+
+use dynamlir_cpython_abi::kind;
+use dynamlir_frame::{FrameParts, Recipe, Suspension};
 use dynamlir_guards::{Relation, Source, SourceId};
-use dynamlir_interpreter::{Activation, Instruction, Standing, Unwind, Value, abort};
-use dynamlir_torch_abi::State as TorchState;
+use dynamlir_interpreter::{Activation, Standing, Stood, Value};
 use pyo3::{
     prelude::*,
     types::{PyFloat, PyString, PyTuple},
 };
 
 use crate::{
-    graph_break::{GraphBreak, reason},
+    graph_break::reason,
     outputs::Outputs,
-    state::{Capture, Halt, Left, Outcome, Slot, Tracked, type_name},
+    state::{Capture, Left, Outcome, Slot, Tracked, type_name},
     values::number,
 };
 
-/// A frame that Python has left.
-pub(crate) struct Beginning {
-    /// The unit of the next instruction.
-    pub unit: u32,
-    /// All local slots.
-    pub locals: Vec<Option<Py<PyAny>>>,
-    /// The value stack.
-    pub stack: Vec<Option<Py<PyAny>>>,
-}
-
-impl Beginning {
-    pub(crate) fn standing<'py>(&self, py: Python<'py>) -> Standing<'py> {
-        let bound = |slots: &[Option<Py<PyAny>>]| slots.iter().map(|slot| slot.as_ref().map(|slot| slot.bind(py).clone())).collect();
-        Standing { unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack) }
-    }
-}
-
-/// Names by which a function looks at its variables as a whole.
-const SHOWS_FRAMES: [&str; 9] = ["locals", "vars", "dir", "eval", "exec", "breakpoint", "set_trace", "_getframe", "currentframe"];
-
 impl<'py> Capture<'py> {
-    /// An instruction of the captured frame is next. Leaves the frame where it is to be left.
-    pub(crate) fn step_of_root(&self, frame: &Activation<'py>, instruction: &Instruction) -> Result<(), Unwind> {
-        if frame.is_within_call() {
-            return Ok(());
-        }
-        let progress = &self.progress;
-        let done = progress.step.get();
-        progress.step.set(done + 1);
-        for value in frame.stack() {
-            if let Some(object) = &value.object {
-                progress.born.borrow_mut().entry(object.as_ptr() as usize).or_insert(done);
-            }
-        }
-        let modes = self.torch.function_modes(self.py).unwrap_or(0);
-        match progress.torch.get() {
-            None => {
-                progress.torch.set(TorchState::now().ok());
-                progress.modes.set(modes);
-            }
-            Some(state) if state.holds() && progress.modes.get() == modes => progress.set.set(None),
-            Some(_) if progress.set.get().is_none() => progress.set.set(Some(done)),
-            Some(_) => {}
-        }
-        let handled = Thread::current(self.py).ok().and_then(Thread::handled_exception).filter(|handled| !handled.is_none());
-        let handled = handled.map_or(0, |handled| handled.as_ptr() as usize);
-        match progress.handled.get() {
-            None => progress.handled.set(Some(handled)),
-            Some(before) if before == handled => progress.raised.set(None),
-            // The instruction before made it the one that is handled, and the one before that has raised it.
-            Some(_) if progress.raised.get().is_none() => progress.raised.set(Some(done.saturating_sub(1))),
-            Some(_) => {}
-        }
-        if progress.stop == Some(done + 1) {
-            // Python itself is to raise what it handles, which cannot be made, and to apply what has a `backward` that may look at what the
-            // rest of the frame writes.
-            let raised = progress.raised.get().map(|step| (step, reason::RAISED, "an exception is being handled"));
-            let applied = self.writes.closed().map(|step| (step, reason::AUTOGRAD, "what backward runs later is recorded before"));
-            if let Some((earlier, reason, message)) = raised.into_iter().chain(applied).min_by_key(|(step, ..)| *step) {
-                progress.step.set(earlier);
-                let found = GraphBreak { reason, message: message.to_owned(), location: self.location() };
-                return Err(self.unwind(Halt::Break(found)));
-            }
-            let left = self.leave_at(frame, instruction);
-            progress.left.replace(Some(left));
-            return Err(abort());
-        }
-        Ok(())
-    }
-
-    fn leave_at(&self, frame: &Activation<'py>, instruction: &Instruction) -> Left {
-        let slot = |value: &Value<'py>| -> Slot {
-            let object = value.object.as_ref()?;
-            let tracked = self.tracked(value);
-            Some((object.clone().unbind(), tracked.source))
-        };
-        let code = &frame.prepared().code;
-        let live = Liveness::of(code, &Flow::of(code));
-        let at = code.index[instruction.start as usize] as usize;
-        // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
-        // nothing in the frame reads any more.
-        let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
-        let shows = frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
-            || frame.stack().iter().any(holds_frame)
-            || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
-        let dead = |slot: usize, value: &Value<'py>| {
-            !shows
-                && !live.is_live(at, slot as u32)
-                && value.object.as_ref().is_some_and(|object| self.torch.is_fake(object) && self.real_of(object).is_none())
-        };
-        let first_free = frame.prepared().first_free();
-        let local = |at: usize| {
-            let value = frame.local(at);
-            if let (Some(index), Some(cell)) = (at.checked_sub(first_free), &value.object) {
-                // The function's, as it is when the frame is made again.
-                let function = self.guards.source(Source::Function);
-                return Some((cell.clone().unbind(), Some(self.guards.source(Source::ClosureCell(function, index as u32)))));
-            }
-            if dead(at, &value) { None } else { slot(&value) }
-        };
-        let locals = (0..frame.locals_count()).map(local).collect();
-        Left { unit: instruction.start, locals, stack: frame.stack().iter().map(slot).collect() }
-    }
-
-    /// How to make the frame as it was left.
-    pub(crate) fn suspension(&self, left: &Left, outputs: &mut Outputs<'py>) -> Outcome<Suspension> {
+    /// How to make the frames as they were left, the innermost first.
+    pub(crate) fn suspension(&self, left: &[Left], outputs: &mut Outputs<'py>) -> Outcome<Suspension> {
         let mut all = |slots: &[Slot]| {
             let recipe = |slot: &Slot| {
                 let Some((object, source)) = slot else { return Ok(None) };
@@ -135,7 +32,14 @@ impl<'py> Capture<'py> {
             };
             slots.iter().map(recipe).collect::<Outcome<Vec<Option<Recipe>>>>()
         };
-        Ok(Suspension { unit: left.unit, locals: all(&left.locals)?, stack: all(&left.stack)? })
+        // Around the innermost one that goes on, nothing has changed.
+        let kept = left.iter().rev().enumerate().take_while(|(level, left)| left.entered == Some(*level)).count();
+        let base = kept.saturating_sub(1);
+        let frames = left.iter().rev().skip(base).map(|left| {
+            let (locals, stack) = (all(&left.locals)?, all(&left.stack)?);
+            Ok(FrameParts { code: left.code.clone_ref(self.py), unit: left.unit, locals, stack })
+        });
+        Ok(Suspension { base, frames: frames.collect::<Outcome<_>>()? })
     }
 
     /// Before which instruction the frame can be left, where not all of these can be made: before the one that makes what cannot. Where
@@ -151,13 +55,36 @@ impl<'py> Capture<'py> {
         born.or_else(|| self.progress.stop.map(|stop| stop / 2)).filter(|step| *step > 0)
     }
 
-    /// Puts the captured frame where Python has left it, before its first instruction runs.
-    pub(crate) fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing<'py>) -> Outcome<()> {
+    /// Where Python has left a frame that begins, if it is the next one of those that it has left.
+    pub(crate) fn next_to_go_on<'a>(&self, frame: &Activation<'py>, from: &'a [Stood]) -> Option<&'a Stood> {
+        let entered = self.progress.entered.borrow();
+        let stood = from.get(entered.len()).filter(|stood| frame.place().unit() == 0 && stood.is_of(frame.code()))?;
+        let is_within = match (entered.last(), frame.place().outer()) {
+            (Some(last), Some(outer)) => Rc::ptr_eq(last, outer),
+            (last, outer) => last.is_none() && outer.is_none(),
+        };
+        is_within.then_some(stood)
+    }
+
+    /// Puts that frame there, before its first instruction runs.
+    pub(crate) fn go_on(&self, frame: &mut Activation<'py>, from: &[Stood], stood: &Stood) -> Outcome<()> {
+        let progress = &self.progress;
+        let level = progress.entered.borrow().len();
+        progress.entered.borrow_mut().push(frame.place().clone());
+        progress.floor.set(progress.step.get() + 1);
+        let around = from[..level].iter().map(Stood::len).sum();
+        self.go_on_from(frame, &stood.bind(self.py), level, around)
+    }
+
+    /// `around` is how many slots the frames around it have.
+    fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing<'py>, level: usize, around: usize) -> Outcome<()> {
         let count = standing.locals.len();
-        self.progress.resumed.set(true);
+        let within = if level == 0 { String::new() } else { format!("___{level}_") };
         let name = |slot: usize| match frame.prepared().local_name(self.py, slot) {
-            Some(name) => name.to_string(),
-            None => format!("___stack_{}", slot - count),
+            Some(name) if level == 0 => name.to_string(),
+            Some(name) => format!("{within}{name}"),
+            None if level == 0 => format!("___stack_{}", slot - count),
+            None => format!("{within}stack_{}", slot - count),
         };
         let first_free = frame.prepared().first_free();
         let mut values = Vec::with_capacity(count + standing.stack.len());
@@ -175,7 +102,7 @@ impl<'py> Capture<'py> {
                 // Containers know one by its identity, guards by its value.
                 return self.break_graph(reason::UNGUARDABLE, "a variable that is not a number");
             }
-            let source = self.guards.local(slot, &name(slot));
+            let source = self.guards.local(around + slot, &name(slot));
             let wrapped = self.wrap(object.clone(), source)?;
             if slot < count && kind::is_cell(object) {
                 self.hand_cell(object.clone(), self.guards.source(Source::Cell(source)));
@@ -194,7 +121,7 @@ impl<'py> Capture<'py> {
     /// Whether a function is a variable of a frame that goes on where Python has left it: most likely one that the frame has made, another
     /// one at each call.
     pub(crate) fn is_made_anew(&self, function: &Bound<'py, PyAny>, source: SourceId) -> bool {
-        self.progress.resumed.get() && kind::is_function(function) && matches!(self.guards.get(source), Source::Local { .. })
+        self.progress.is_resumed() && kind::is_function(function) && matches!(self.guards.get(source), Source::Local { .. })
     }
 
     /// Guards what such a function is besides its code, which is guarded as well: all else is reached through it. Of its cells, that they

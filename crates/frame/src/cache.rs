@@ -137,9 +137,15 @@ pub struct Cache {
     callees: Mutex<HashMap<u64, Noted>>,
 }
 
-/// Where a frame stands, without what is in it.
+/// Where frames stand that run within one another, the outermost first, without what is in them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Point {
+pub struct Point(Box<[Place]>);
+
+/// Where one of them stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    /// The address of its code. Where another one has it later, the function is another one, which is guarded.
+    code: usize,
     /// The unit of the next instruction.
     unit: u32,
     /// Which local slots have a value.
@@ -149,10 +155,17 @@ pub struct Point {
 }
 
 impl Point {
-    /// Where a frame stands.
-    pub fn of(standing: &Standing<'_>) -> Self {
+    /// Where frames stand.
+    pub fn of(frames: &[Standing<'_>]) -> Self {
+        Self(frames.iter().map(Place::of).collect())
+    }
+}
+
+impl Place {
+    fn of(frame: &Standing<'_>) -> Self {
         let bound = |slots: &[Option<_>]| slots.iter().map(Option::is_some).collect();
-        Self { unit: standing.unit, locals: bound(&standing.locals), stack: bound(&standing.stack) }
+        let code = frame.code.as_ref().map_or(0, |code| code.as_ptr() as usize);
+        Self { code, unit: frame.unit, locals: bound(&frame.locals), stack: bound(&frame.stack) }
     }
 }
 
@@ -381,7 +394,7 @@ impl Cache {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
-            .map(|(point, cache)| (point.unit, cache.clone()))
+            .map(|(point, cache)| (point.0.first().map_or(0, |outermost| outermost.unit), cache.clone()))
             .collect();
         all.sort_by_key(|(unit, _)| *unit);
         all

@@ -25,7 +25,7 @@ use crate::{
     cache::{Cache, Entry, Run, Share, forgotten},
     description::Description,
     drive,
-    epilogue::Ended,
+    epilogue::{Ended, Suspended},
     graph::{Failed, Objects},
     settings,
     stance::Stance,
@@ -37,23 +37,14 @@ pub struct Miss<'a, 'py> {
     pub callable: &'a Callable,
     /// The function whose frame is to be captured.
     pub function: &'a Bound<'py, PyAny>,
-    /// The values of its parameters; of a frame that stands elsewhere than at its beginning, all local slots and its stack.
+    /// The values of its parameters; of frames that stand elsewhere than at their beginning, all local slots and the stack of each.
     pub slots: &'a [Option<&'a Bound<'py, PyAny>>],
     /// Arguments that make such a frame.
     pub given: &'a Given<'py>,
-    /// Where the frame stands; None at its beginning.
-    pub from: Option<Stand>,
+    /// Where the frame stands, and those that run within it; None at its beginning.
+    pub from: Option<&'a [Standing<'py>]>,
     /// The entries that were asked.
     pub cache: &'a Cache,
-}
-
-/// Where a frame stands whose values are at hand.
-#[derive(Clone, Copy, Debug)]
-pub struct Stand {
-    /// The unit of the next instruction.
-    pub unit: u32,
-    /// How many of the values are local slots; the others are the stack.
-    pub locals: usize,
 }
 
 /// What a call does after a miss.
@@ -187,7 +178,7 @@ impl Drop for Turn<'_> {
 /// What the entries have for a frame.
 enum Hit<'py> {
     Done(Bound<'py, PyAny>),
-    Suspended(Standing<'py>),
+    Suspended(Suspended<'py>),
     Walk(u32),
     Plain(Arc<Entry>),
     /// A graph has failed before anything was written.
@@ -199,8 +190,8 @@ enum Hit<'py> {
 pub(crate) enum Resolved<'py> {
     /// It returns this.
     Done(Bound<'py, PyAny>),
-    /// It goes on like this, after what its graph has computed.
-    Suspended(Standing<'py>),
+    /// It goes on like this, and what runs within it, after what its graph has computed.
+    Suspended(Suspended<'py>),
     /// There is nothing to compile before the instruction at this unit.
     Walk(u32),
     /// It is plain Python, under an entry that says so.
@@ -341,7 +332,7 @@ impl Callable {
         match graph.run(py, &arguments, known, &mut results) {
             Ok(()) => Ok(match epilogue.run(py, values, results)? {
                 Ended::Returned(value) => Hit::Done(value),
-                Ended::Suspended(standing) => Hit::Suspended(standing),
+                Ended::Suspended(frames) => Hit::Suspended(frames),
             }),
             Err(Failed::Raise(error)) => Err(error),
             Err(Failed::Before(error)) => {
@@ -393,7 +384,7 @@ impl Callable {
         }
         Ok(match self.look_up(miss.cache, miss.roots())? {
             Hit::Done(value) => Resolved::Done(value),
-            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),
             Hit::Plain(entry) => Resolved::Plain(entry),
             Hit::Failed => Resolved::Failed,
@@ -409,13 +400,13 @@ impl Callable {
         &self,
         function: &Bound<'py, PyAny>,
         slots: &[Option<&Bound<'py, PyAny>>],
-        at: Option<(Stand, &Cache)>,
+        at: Option<(&[Standing<'py>], &Cache)>,
         given: impl FnOnce() -> PyResult<Given<'py>>,
     ) -> PyResult<Resolved<'py>> {
         let (from, cache) = at.map_or((None, self.cache()), |(from, cache)| (Some(from), cache));
         Ok(match self.look_up(cache, Roots { function, locals: slots })? {
             Hit::Done(value) => Resolved::Done(value),
-            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),
             Hit::Plain(entry) => Resolved::Plain(entry),
             Hit::Failed => Resolved::Failed,
@@ -425,6 +416,11 @@ impl Callable {
                 self.resolve_miss(&miss, &Stance::now(function.py(), self.abi)?)?
             }
         })
+    }
+
+    /// Whether the frame that is captured is one that plain Python has as well.
+    pub fn is_itself(&self) -> bool {
+        self.is_itself
     }
 
     /// The entries that it uses.
@@ -514,7 +510,7 @@ impl Compiled {
         }
         let resolved = match callable.look_up(callable.cache(), Roots { function, locals: &slots })? {
             Hit::Done(value) => return Ok(value),
-            Hit::Suspended(standing) => Resolved::Suspended(standing),
+            Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),
             Hit::Plain(entry) => Resolved::Plain(entry),
             Hit::Failed => Resolved::Failed,
@@ -530,7 +526,7 @@ impl Compiled {
             Resolved::Suspended(_) | Resolved::Walk(_) if !callable.is_itself => {
                 in_program(away, || drive::listening(py, callable, || callable.call_plain(arguments)))
             }
-            Resolved::Suspended(standing) => in_program(away, || drive::go_on(callable, function, standing)),
+            Resolved::Suspended(suspended) => in_program(away, || drive::go_on(callable, function, suspended.frames)),
             Resolved::Plain(entry) => in_program(away, || callable.call_plain_under(&entry, arguments)),
             Resolved::Failed => in_program(away, || callable.repeat_plain(arguments)),
             Resolved::Now | Resolved::Walk(_) => in_program(away, || callable.call_plain(arguments)),

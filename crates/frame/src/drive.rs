@@ -9,13 +9,10 @@
 //!
 //! Meanwhile this thread's frames come here: what the program calls between graphs is compiled as well, see [`crate::called`].
 
-use std::{
-    cell::{Cell, RefCell},
-    sync::Arc,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Evaluated, Frame, Listening, Thread, install, types};
-use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Turn, called_by_bytecode, drive};
+use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Stood, Turn, called_by_bytecode, drive};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -25,23 +22,14 @@ use pyo3::{
 use crate::{
     bind::Given,
     cache::Point,
-    call::{Callable, Resolved, Stand},
+    call::{Callable, Resolved},
     called::{Called, called},
+    chain::{Exit, Link, Pending},
 };
 
 thread_local! {
-    /// A frame that is about to be made.
-    static PENDING: Cell<Option<Pending>> = const { Cell::new(None) };
     /// Whose program runs between graphs.
     static ROOT: RefCell<Option<Arc<Callable>>> = const { RefCell::new(None) };
-}
-
-/// A frame that is about to be made, and where it is to stand.
-struct Pending {
-    callable: Arc<Callable>,
-    unit: u32,
-    locals: Vec<Option<Py<PyAny>>>,
-    stack: Vec<Option<Py<PyAny>>>,
 }
 
 /// Puts back who was listened to before.
@@ -73,20 +61,22 @@ pub(crate) fn listening<'py>(
     result
 }
 
-/// Calls a function whose frame then stands there.
+/// Calls a function whose frame then stands there, and the others within it.
 ///
 /// # Errors
 /// What the call raises.
-pub(crate) fn go_on<'py>(callable: &Arc<Callable>, function: &Bound<'py, PyAny>, standing: Standing<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn go_on<'py>(
+    callable: &Arc<Callable>,
+    function: &Bound<'py, PyAny>,
+    frames: Vec<Standing<'py>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let Given { args, kwargs } = callable.signature().placeholders(function.py())?;
-    let unbound = |objects: Vec<Option<Bound<'py, PyAny>>>| objects.into_iter().map(|object| object.map(Bound::unbind)).collect();
-    let pending =
-        Pending { callable: callable.clone(), unit: standing.unit, locals: unbound(standing.locals), stack: unbound(standing.stack) };
+    let frames = frames.into_iter().map(Standing::unbind).collect();
     listening(function.py(), callable, || {
-        drop(PENDING.replace(Some(pending)));
+        Pending { callable: callable.clone(), frames, outer: None }.wait();
         let result = function.call(args, Some(&kwargs));
         // It is still there where CPython has made no frame.
-        drop(PENDING.take());
+        Pending::give_up(None);
         result
     })
 }
@@ -97,12 +87,13 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     if throw {
         return frame.evaluate(true);
     }
-    if let Some(pending) = PENDING.take() {
-        let Pending { callable, unit, locals, stack } = pending;
-        let bound =
-            |objects: Vec<Option<Py<PyAny>>>| objects.into_iter().map(|object| object.map(|object| object.into_bound(py))).collect();
-        let standing = Standing { unit, locals: bound(locals), stack: bound(stack) };
-        return ride(frame, callable, Mode::Goto(standing));
+    if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
+        let frames = frames.iter().map(|standing| standing.bind(py)).collect();
+        return ride(frame, callable, outer, Mode::Goto(frames));
+    }
+    if Pending::is_any() {
+        // On the way to it.
+        return frame.evaluate(false);
     }
     let Some(root) = ROOT.with_borrow(Clone::clone) else { return frame.evaluate(false) };
     let known = {
@@ -141,23 +132,26 @@ fn begin(frame: Frame<'_>, callable: Arc<Callable>) -> Evaluated<'_> {
     };
     drop(function);
     match resolved {
-        Ok(Resolved::Done(value)) => ride(frame, callable, Mode::Give(value)),
-        Ok(Resolved::Suspended(standing)) => ride(frame, callable, Mode::Goto(standing)),
+        Ok(Resolved::Done(value)) => ride(frame, callable, None, Mode::Give(value)),
+        Ok(Resolved::Suspended(suspended)) => ride(frame, callable, None, Mode::Goto(suspended.frames)),
         Ok(Resolved::Walk(_) | Resolved::Plain(_) | Resolved::Now | Resolved::Failed) => frame.evaluate(false),
         Err(error) => raise(frame, error),
     }
 }
 
-fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, mode: Mode<'py>) -> Evaluated<'py> {
-    drive(frame, &mut Ride { callable, mode, handling: 0 })
+fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, outer: Option<Rc<Link>>, mode: Mode<'py>) -> Evaluated<'py> {
+    let function = if outer.is_none() { frame.function().map(Bound::unbind) } else { None };
+    drive(frame, &mut Ride { callable, mode, link: Link::new(outer, function) })
 }
 
 /// What a frame does next.
 enum Mode<'py> {
-    /// It is put there.
-    Goto(Standing<'py>),
+    /// It is put where the first of these stands; the others stand within it.
+    Goto(Vec<Standing<'py>>),
     /// It returns this.
     Give(Bound<'py, PyAny>),
+    /// It makes the call in which these stand.
+    Enter(Vec<Standing<'py>>),
     /// The instruction that broke the graph runs.
     Act,
     /// Instructions run up to the one at this unit, unless there is a jump.
@@ -170,24 +164,29 @@ enum Mode<'py> {
 struct Ride<'py> {
     callable: Arc<Callable>,
     mode: Mode<'py>,
-    /// How many exceptions it is handling: what is in handlers is not compiled.
-    handling: usize,
+    link: Rc<Link>,
+}
+
+impl Drop for Ride<'_> {
+    fn drop(&mut self) {
+        // The call may have raised before its frame was made.
+        self.link.has_called();
+    }
 }
 
 impl<'py> Driver<'py> for Ride<'py> {
     fn turn(&mut self, frame: &Activation<'py>, instruction: &Instruction, jumped: bool) -> Turn<'py> {
+        if let Some((level, exit)) = self.link.take_exit() {
+            return self.exit(frame.py(), level, exit);
+        }
         match std::mem::replace(&mut self.mode, Mode::Slide) {
-            Mode::Goto(standing) => {
-                self.mode = Mode::Act;
-                Turn::Goto(standing)
-            }
+            Mode::Goto(frames) => self.stand(frames),
             Mode::Give(value) => Turn::Return(value),
-            Mode::Act => {
-                if is_prefix(instruction.opcode) {
-                    self.mode = Mode::Act;
-                }
-                self.step(instruction)
+            Mode::Enter(frames) => {
+                self.link.calls(&self.callable, Standing::of(frame, instruction), frames);
+                self.act(instruction)
             }
+            Mode::Act => self.act(instruction),
             Mode::Walk(until) if !jumped => {
                 if instruction.start != until {
                     self.mode = Mode::Walk(until);
@@ -195,7 +194,10 @@ impl<'py> Driver<'py> for Ride<'py> {
                 self.step(instruction)
             }
             Mode::Walk(_) | Mode::Slide => {
-                if self.handling > 0 || slides(frame, instruction) {
+                if !self.link.has_called() {
+                    return Turn::Raise(PyRuntimeError::new_err("a frame that a graph has left was not made again"));
+                }
+                if self.link.is_handling() || slides(frame, instruction) {
                     return self.step(instruction);
                 }
                 self.look_up(frame, instruction)
@@ -206,30 +208,61 @@ impl<'py> Driver<'py> for Ride<'py> {
 
 impl<'py> Ride<'py> {
     fn step(&mut self, instruction: &Instruction) -> Turn<'py> {
+        let handling = &self.link.handling;
         match instruction.opcode {
-            Opcode::PushExcInfo => self.handling += 1,
-            Opcode::PopExcept => self.handling = self.handling.saturating_sub(1),
+            Opcode::PushExcInfo => handling.set(handling.get() + 1),
+            Opcode::PopExcept => handling.set(handling.get().saturating_sub(1)),
             _ => {}
         }
         Turn::Step
     }
 
+    /// The instruction runs, and what it only begins.
+    fn act(&mut self, instruction: &Instruction) -> Turn<'py> {
+        if is_prefix(instruction.opcode) {
+            self.mode = Mode::Act;
+        }
+        self.step(instruction)
+    }
+
+    /// The frame is put where the first of these stands.
+    fn stand(&mut self, mut frames: Vec<Standing<'py>>) -> Turn<'py> {
+        let within = frames.split_off(1);
+        self.mode = if within.is_empty() { Mode::Act } else { Mode::Enter(within) };
+        frames.pop().map_or(Turn::Leave, Turn::Goto)
+    }
+
+    /// What those within have said that becomes of the frame at a level.
+    fn exit(&mut self, py: Python<'py>, level: usize, exit: Exit) -> Turn<'py> {
+        self.link.has_called();
+        if level < self.link.level {
+            self.link.tell(level, exit);
+            return Turn::Return(py.None().into_bound(py));
+        }
+        match exit {
+            Exit::Give(value) => Turn::Return(value.into_bound(py)),
+            Exit::Stand(frames) => self.stand(frames.iter().map(|frame| frame.bind(py)).collect()),
+        }
+    }
+
     /// What is compiled for a frame that stands here.
     fn look_up(&mut self, frame: &Activation<'py>, instruction: &Instruction) -> Turn<'py> {
-        let Some(function) = frame.function() else { return Turn::Leave };
-        if Thread::current(frame.py()).is_ok_and(Thread::is_watched) {
+        let py = frame.py();
+        let Some(function) = self.link.function(py) else { return Turn::Leave };
+        if Thread::current(py).is_ok_and(Thread::is_watched) {
             return Turn::Leave;
         }
         let _away = Listening::new(None);
-        let standing = Standing::of(frame, instruction);
-        let cache = self.callable.cache().at(Point::of(&standing));
-        let slots: Vec<_> = standing.locals.iter().chain(&standing.stack).map(Option::as_ref).collect();
-        let from = Stand { unit: standing.unit, locals: standing.locals.len() };
-        match self.callable.resolve(&function, &slots, Some((from, &cache)), || self.callable.signature().placeholders(frame.py())) {
-            Ok(Resolved::Done(value)) => Turn::Return(value),
-            Ok(Resolved::Suspended(next)) => {
-                self.mode = Mode::Act;
-                Turn::Goto(next)
+        let Some(frames) = self.link.chain(frame, instruction) else { return Turn::Leave };
+        let cache = self.callable.cache().at(Point::of(&frames));
+        let slots: Vec<_> = frames.iter().flat_map(|frame| frame.locals.iter().chain(&frame.stack)).map(Option::as_ref).collect();
+        match self.callable.resolve(&function, &slots, Some((&frames, &cache)), || self.callable.signature().placeholders(py)) {
+            Ok(Resolved::Done(value)) if self.link.level == 0 => Turn::Return(value),
+            Ok(Resolved::Done(value)) => self.exit_to(py, 0, Exit::Give(value.unbind())),
+            Ok(Resolved::Suspended(suspended)) if suspended.base == self.link.level => self.stand(suspended.frames),
+            Ok(Resolved::Suspended(suspended)) => {
+                let frames: Vec<Stood> = suspended.frames.into_iter().map(Standing::unbind).collect();
+                self.exit_to(py, suspended.base, Exit::Stand(frames))
             }
             Ok(Resolved::Walk(until)) => {
                 if until != instruction.start {
@@ -237,13 +270,19 @@ impl<'py> Ride<'py> {
                 }
                 self.step(instruction)
             }
-            Ok(Resolved::Plain(entry)) => match self.callable.tell_plain(frame.py(), &entry) {
+            Ok(Resolved::Plain(entry)) => match self.callable.tell_plain(py, &entry) {
                 Ok(()) => Turn::Leave,
                 Err(error) => Turn::Raise(error),
             },
             Ok(Resolved::Now | Resolved::Failed) => Turn::Leave,
             Err(error) => Turn::Raise(error),
         }
+    }
+
+    /// The frame returns: what becomes of one further out is decided.
+    fn exit_to(&mut self, py: Python<'py>, level: usize, exit: Exit) -> Turn<'py> {
+        self.link.tell(level, exit);
+        Turn::Return(py.None().into_bound(py))
     }
 }
 

@@ -60,27 +60,46 @@ pub enum AfterGraph {
     },
     /// Makes what the call returns, and ends it.
     Return(Recipe),
-    /// Makes the frame as it stands where the graph breaks, and ends what was compiled: Python goes on there.
+    /// Makes the frames as they stand where the graph breaks, and ends what was compiled: Python goes on there.
     Suspend(Suspension),
+}
+
+/// Frames that stand within one another.
+#[derive(Debug)]
+pub struct Suspension {
+    /// How many frames around them stand as they did.
+    pub base: usize,
+    /// The others, the outermost first: each but the last is making the call in which the next one runs.
+    pub frames: Vec<FrameParts>,
 }
 
 /// A frame by its parts. None is NULL: a variable without a value, a place on the stack that stays empty.
 #[derive(Debug)]
-pub struct Suspension {
+pub struct FrameParts {
+    /// Its code object.
+    pub code: Py<PyAny>,
     /// The unit of the instruction that Python runs next.
     pub unit: u32,
-    /// All local slots: arguments, variables, cells, free variables.
+    /// All local slots: arguments, variables, cells, free variables. Those of the function may be left out of the last.
     pub locals: Vec<Option<Recipe>>,
     /// The value stack, the lowest first.
     pub stack: Vec<Option<Recipe>>,
+}
+
+/// Where a graph has left its frames.
+pub(crate) struct Suspended<'py> {
+    /// As [`Suspension::base`].
+    pub base: usize,
+    /// As [`Suspension::frames`].
+    pub frames: Vec<Standing<'py>>,
 }
 
 /// What an entry comes to.
 pub(crate) enum Ended<'py> {
     /// The call returns this.
     Returned(Bound<'py, PyAny>),
-    /// The frame goes on like this.
-    Suspended(Standing<'py>),
+    /// The frames go on like this.
+    Suspended(Suspended<'py>),
 }
 
 impl AfterGraph {
@@ -90,7 +109,9 @@ impl AfterGraph {
             Self::StoreAttribute { owner, value, .. } | Self::StoreGlobal { globals: owner, value, .. } => vec![owner, value],
             Self::DeleteAttribute { owner: recipe, .. } | Self::DeleteGlobal { globals: recipe, .. } | Self::Return(recipe) => vec![recipe],
             Self::Call { given, .. } => given.iter().collect(),
-            Self::Suspend(Suspension { locals, stack, .. }) => locals.iter().chain(stack).flatten().collect(),
+            Self::Suspend(suspension) => {
+                suspension.frames.iter().flat_map(|frame| frame.locals.iter().chain(&frame.stack)).flatten().collect()
+            }
         };
         parts.into_iter()
     }
@@ -111,7 +132,7 @@ impl Epilogue {
         Self { steps, is_result }
     }
 
-    /// Where the frame is left to Python, if it is.
+    /// Where the frames are left to Python, if they are.
     pub fn suspends(&self) -> Option<&Suspension> {
         self.steps.iter().find_map(|step| if let AfterGraph::Suspend(suspension) = step { Some(suspension) } else { None })
     }
@@ -167,11 +188,18 @@ impl Epilogue {
 }
 
 impl Suspension {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Suspended<'py>> {
+        let frames = self.frames.iter().map(|frame| frame.make(py, supply)).collect::<PyResult<_>>()?;
+        Ok(Suspended { base: self.base, frames })
+    }
+}
+
+impl FrameParts {
     fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Standing<'py>> {
         let mut all = |recipes: &[Option<Recipe>]| {
             recipes.iter().map(|recipe| recipe.as_ref().map(|recipe| recipe.make(py, supply)).transpose()).collect::<PyResult<Vec<_>>>()
         };
-        Ok(Standing { unit: self.unit, locals: all(&self.locals)?, stack: all(&self.stack)? })
+        Ok(Standing { code: Some(self.code.bind(py).clone()), unit: self.unit, locals: all(&self.locals)?, stack: all(&self.stack)? })
     }
 }
 

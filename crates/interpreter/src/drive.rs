@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dynamlir_bytecode::{Instruction, Opcode};
 use dynamlir_cpython_abi::{Evaluated, Frame, Owner, abi};
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
     Value,
@@ -21,8 +21,10 @@ use crate::{
 };
 
 /// Where a frame stands: what it needs to go on from there. NULLs are part of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Standing<'py> {
+    /// The frame's code object; None if it is whatever the frame has.
+    pub code: Option<Bound<'py, PyAny>>,
     /// The unit of the instruction that is next.
     pub unit: u32,
     /// All local slots: arguments, variables, cells, free variables.
@@ -35,7 +37,45 @@ impl<'py> Standing<'py> {
     /// How a frame stands before an instruction.
     pub fn of(frame: &Activation<'py>, next: &Instruction) -> Self {
         let stack = frame.stack().iter().map(|value| value.object.clone()).collect();
-        Self { unit: next.start, locals: frame.locals(), stack }
+        Self { code: Some(frame.code().clone()), unit: next.start, locals: frame.locals(), stack }
+    }
+}
+
+/// A [`Standing`] that may be kept.
+#[derive(Debug)]
+pub struct Stood {
+    code: Option<Py<PyAny>>,
+    unit: u32,
+    locals: Vec<Option<Py<PyAny>>>,
+    stack: Vec<Option<Py<PyAny>>>,
+}
+
+impl Standing<'_> {
+    /// To keep it.
+    pub fn unbind(self) -> Stood {
+        let unbound = |objects: Vec<Option<Bound<'_, PyAny>>>| objects.into_iter().map(|object| object.map(Bound::unbind)).collect();
+        Stood { code: self.code.map(Bound::unbind), unit: self.unit, locals: unbound(self.locals), stack: unbound(self.stack) }
+    }
+}
+
+impl Stood {
+    /// How the frame stands.
+    pub fn bind<'py>(&self, py: Python<'py>) -> Standing<'py> {
+        let bound =
+            |objects: &[Option<Py<PyAny>>]| objects.iter().map(|object| object.as_ref().map(|object| object.bind(py).clone())).collect();
+        let code = self.code.as_ref().map(|code| code.bind(py).clone());
+        Standing { code, unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack) }
+    }
+
+    /// How many slots it has, of locals and on the stack.
+    #[expect(clippy::len_without_is_empty, reason = "a frame is not a collection")]
+    pub fn len(&self) -> usize {
+        self.locals.len() + self.stack.len()
+    }
+
+    /// Whether it is how a frame of this code stands.
+    pub fn is_of(&self, code: &Bound<'_, PyAny>) -> bool {
+        self.code.as_ref().is_none_or(|own| own.is(code))
     }
 }
 
@@ -157,10 +197,17 @@ impl<'py> Activation<'py> {
         }
     }
 
-    /// Puts the frame elsewhere. What was there is dropped afterwards.
-    pub(crate) fn stand(&mut self, standing: Standing<'py>) {
+    /// Puts the frame elsewhere. What was there is dropped afterwards. Free variables without a cell are the function's.
+    pub(crate) fn stand(&mut self, mut standing: Standing<'py>) {
         let values =
             |objects: Vec<Option<Bound<'py, PyAny>>>| objects.into_iter().map(|object| object.map_or(Value::NULL, Value::new)).collect();
+        let first_free = self.prepared().first_free;
+        if let Some(free) = standing.locals.get_mut(first_free..).filter(|free| free.iter().any(Option::is_none))
+            && let Some(cells) = self.function().and_then(|function| function.getattr("__closure__").ok())
+            && let Ok(cells) = cells.cast::<PyTuple>()
+        {
+            free.iter_mut().zip(cells).for_each(|(slot, cell)| *slot = Some(slot.take().unwrap_or(cell)));
+        }
         self.fill(standing.unit, values(standing.locals), values(standing.stack));
     }
 

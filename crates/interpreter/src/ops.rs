@@ -20,6 +20,7 @@ pub(crate) mod names;
 pub(crate) mod stack;
 pub(crate) mod with;
 
+pub use calls::CallSite;
 use dynamlir_bytecode::Instruction;
 
 use crate::{Activation, Outcome, Value};

@@ -1,20 +1,26 @@
-//! The captured frame itself: how far it is, and how it stands where it is left to Python.
+//! The captured frame itself, and those within it: how far they are, and how they stand where they are left to Python.
 
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
+    rc::Rc,
 };
 
 use dynamlir_guards::SourceId;
+use dynamlir_interpreter::Site;
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 
 /// What stands in a slot of the frame: an object with where it came from, or nothing.
 pub(crate) type Slot = Option<(Py<PyAny>, Option<SourceId>)>;
 
-/// The captured frame where it is left to Python.
+/// A frame where it is left to Python.
 pub(crate) struct Left {
-    /// The unit of the instruction that Python runs.
+    /// Its code.
+    pub code: Py<PyAny>,
+    /// Which frame it is of those that Python had left and that are as they were but for what runs within them; None if it is another.
+    pub entered: Option<usize>,
+    /// The unit of the instruction that Python runs; of a frame in which another one is left, of the call that it is making.
     pub unit: u32,
     /// All local slots; dead ones are empty.
     pub locals: Vec<Slot>,
@@ -22,18 +28,48 @@ pub(crate) struct Left {
     pub stack: Vec<Slot>,
 }
 
-/// What is known of the captured frame while it runs. Its instructions are numbered in the order in which they run, those that make one
-/// call together: a frame that is captured again comes to the same ones.
+/// The call of a frame.
+pub(crate) struct Entry {
+    /// The address of its place.
+    pub place: usize,
+    /// The instruction that has called it.
+    pub step: usize,
+    /// How much was recorded before: [`Capture::recorded`](super::Capture::recorded).
+    pub recorded: usize,
+}
+
+/// What is known of the captured frame while it runs. Its instructions, and those of all frames within it, are numbered in the order in
+/// which they run, those that make one call together: a frame that is captured again comes to the same ones.
 #[derive(Default)]
 pub struct Progress {
     /// The number of the instruction that runs; 0 before the first.
     pub(crate) step: Cell<usize>,
-    /// Whether the frame goes on where Python has left it.
-    pub(crate) resumed: Cell<bool>,
+    /// How many frames go on where Python has left them.
+    pub(crate) resumed: usize,
+    /// Those of them that go on so far, the outermost first.
+    pub(crate) entered: RefCell<Vec<Rc<Site>>>,
+    /// The instruction with which the innermost of them goes on; 0 where the captured frame begins.
+    pub(crate) floor: Cell<usize>,
     /// Before which one the frame is left to Python.
     pub(crate) stop: Option<usize>,
-    /// How it stood there.
-    pub(crate) left: RefCell<Option<Left>>,
+    /// After how many instructions it is left in any case.
+    pub(crate) every: Option<usize>,
+    /// Whether it may be left before one of a frame within it.
+    pub(crate) chains: bool,
+    /// The calls of frames that are running within it, the outermost first.
+    pub(crate) calls: RefCell<Vec<Entry>>,
+    /// Before which instruction it had better be left, once a graph has ended: not within calls in which nothing was recorded.
+    pub(crate) outset: Cell<Option<usize>>,
+    /// Whether that is decided.
+    pub(crate) decided: Cell<bool>,
+    /// The instruction before which it was left.
+    pub(crate) left_at: Cell<usize>,
+    /// How the frames stood there, the innermost first.
+    pub(crate) left: RefCell<Vec<Left>>,
+    /// Whether one of them looks at frames.
+    pub(crate) shows: Cell<bool>,
+    /// The latest instruction of each frame that is running, by the address of its place; known where the captured frame is to be left.
+    pub(crate) at: RefCell<HashMap<usize, usize>>,
     /// After which instruction an object was first on the stack, by address.
     pub(crate) born: RefCell<HashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
@@ -52,13 +88,39 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a frame that is left before this instruction.
-    pub(super) fn until(stop: Option<usize>) -> Self {
-        Self { stop, ..Self::default() }
+    /// Of frames that go on where Python has left them, if they are any, and that are left before this instruction or after so many,
+    /// perhaps in a frame within the captured one.
+    pub(crate) fn new(resumed: usize, stop: Option<usize>, every: Option<usize>, chains: bool) -> Self {
+        Self { resumed, stop, every, chains, ..Self::default() }
+    }
+
+    /// Whether frames go on where Python has left them.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.resumed > 0
+    }
+
+    /// Whether all of them go on.
+    pub(crate) fn has_resumed(&self) -> bool {
+        self.entered.borrow().len() == self.resumed
+    }
+
+    /// Whether the frame is to be left before it ends.
+    pub(crate) fn is_to_be_left(&self) -> bool {
+        self.stop.is_some() || self.every.is_some()
+    }
+
+    /// Whether it is to be left before this instruction.
+    pub(crate) fn stops_at(&self, step: usize) -> bool {
+        self.stop == Some(step) || self.every.is_some_and(|every| step == self.floor.get().max(1) + every && self.has_resumed())
     }
 
     /// The instruction that has made an object, as far as is known.
     pub(crate) fn born(&self, address: usize) -> Option<usize> {
         self.born.borrow().get(&address).copied()
+    }
+
+    /// Which of the frames that go on this is.
+    pub(crate) fn entered(&self, place: &Rc<Site>) -> Option<usize> {
+        self.entered.borrow().iter().position(|entered| Rc::ptr_eq(entered, place))
     }
 }

@@ -1,6 +1,6 @@
 //! Calls.
 
-use dynamlir_bytecode::Instruction;
+use dynamlir_bytecode::{Instruction, Opcode, Version};
 use pyo3::{prelude::*, types::PyTuple};
 
 use super::{Done, Flow};
@@ -10,6 +10,43 @@ use crate::{Activation, Value};
 pub(crate) fn kw_names<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     frame.keywords = Some(frame.constant(instruction.arg).cast_into::<PyTuple>().map_err(PyErr::from)?);
     Ok(Flow::Next)
+}
+
+/// A call that a frame is making.
+pub struct CallSite<'a, 'py> {
+    /// The unit of the first of the instructions that make it.
+    pub start: u32,
+    /// What is called.
+    pub callable: &'a Value<'py>,
+    /// Where the callable stands on the stack: what is above are arguments, and perhaps a NULL.
+    pub place: usize,
+    /// How many of the topmost values are not arguments as they are: the names of keyword arguments, or what is spread.
+    pub others: usize,
+    /// Whether these are spread.
+    pub spreads: bool,
+}
+
+impl<'py> Activation<'py> {
+    /// The call that the frame is making by its instruction; None if that is not a call.
+    pub fn call_site(&self) -> Option<CallSite<'_, 'py>> {
+        let code = &self.prepared().code;
+        let mut at = code.index[self.place().unit() as usize] as usize;
+        let instruction = &code.instructions[at];
+        let null_last = code.version >= Version::V3_13;
+        let (args, others) = match instruction.opcode {
+            Opcode::Call => (instruction.arg as usize, 0),
+            Opcode::CallKw => (instruction.arg as usize, 1),
+            Opcode::CallFunctionEx => (0, 1 + (instruction.arg & 1) as usize),
+            _ => return None,
+        };
+        let spreads = instruction.opcode == Opcode::CallFunctionEx;
+        while at > 0 && matches!(code.instructions[at - 1].opcode, Opcode::Precall | Opcode::KwNames) {
+            at -= 1;
+        }
+        let lowest = self.stack().len().checked_sub(2 + args + others)?;
+        let place = if null_last || !self.stack()[lowest].is_null() { lowest } else { lowest + 1 };
+        Some(CallSite { start: code.instructions[at].start, callable: &self.stack()[place], place, others, spreads })
+    }
 }
 
 /// What is called, and its arguments: `slots` are two for the callable, then the arguments. Where the second is a value it is
@@ -42,8 +79,14 @@ pub(crate) fn call_null_last<'py>(frame: &mut Activation<'py>, instruction: &Ins
 
 /// In 3.13 the names of the keyword arguments are on top.
 pub(crate) fn call_kw<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    let keywords = frame.pop().into_object().cast_into::<PyTuple>().map_err(PyErr::from)?;
-    call_with::<true>(frame, instruction.arg as usize, Some(&keywords))
+    let count = instruction.arg as usize + 3;
+    let slots = frame.top(count);
+    let keywords = slots[count - 1].get().cast::<PyTuple>().map_err(PyErr::from)?.clone();
+    let (callable, args) = parts::<true>(&slots[..count - 1]);
+    let result = frame.policy().call(callable, args, Some(&keywords))?;
+    frame.replace_top(count, result);
+    frame.check_interrupts()?;
+    Ok(Flow::Next)
 }
 
 /// `callable(*args, **kwargs)`; a NULL lies below or above the callable.

@@ -1,0 +1,282 @@
+//! Where the captured frame is left to Python, and those within it: how far they are, and how they stand there.
+//!
+//! Python is to run the instruction that cannot be captured, in the frame that it is in: each frame around that is making a call of
+//! Python code, and nothing else. Where one is doing anything else – C code sorts by a function, say – it is left before that. And so it
+//! is where what is called has recorded nothing yet and has nothing to compute: a line that is logged is one act.
+
+use std::rc::Rc;
+
+use dynamlir_bytecode::{Flow, Liveness};
+use dynamlir_cpython_abi::{Thread, kind};
+use dynamlir_guards::Source;
+use dynamlir_interpreter::{Activation, CallSite, Instruction, Unwind, Value, abort, flags};
+use dynamlir_torch_abi::State as TorchState;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use crate::{
+    attributes::lookup,
+    graph_break::{GraphBreak, reason},
+    state::{Capture, Entry, Halt, Left, Slot},
+};
+
+/// Names by which a function looks at its variables as a whole.
+const SHOWS_FRAMES: [&str; 9] = ["locals", "vars", "dir", "eval", "exec", "breakpoint", "set_trace", "_getframe", "currentframe"];
+
+impl<'py> Capture<'py> {
+    /// A frame begins within the captured one.
+    pub(crate) fn note_entry(&self, frame: &Activation<'py>) {
+        if frame.place().outer().is_some() {
+            let (place, step) = (Rc::as_ptr(frame.place()) as usize, self.progress.step.get());
+            self.progress.calls.borrow_mut().push(Entry { place, step, recorded: self.recorded() });
+        }
+    }
+
+    /// A frame ends, or is given up.
+    pub(crate) fn note_exit(&self, frame: &Activation<'py>, given_up: bool) {
+        let progress = &self.progress;
+        if given_up {
+            let leaves = !progress.left.borrow().is_empty();
+            let done = match () {
+                () if leaves => self.leave_around(frame),
+                () if !progress.decided.get() => self.decide_outset(frame),
+                () => Ok(()),
+            };
+            if let Err(error) = done {
+                self.graph_break.borrow_mut().get_or_insert(GraphBreak::internal(&error));
+            }
+        }
+        let place = Rc::as_ptr(frame.place()) as usize;
+        progress.calls.borrow_mut().pop_if(|entry| entry.place == place);
+    }
+
+    /// An instruction of the captured frame, or of one within it, is next. Leaves the frames where they are to be left.
+    pub(crate) fn next_step(&self, frame: &Activation<'py>, instruction: &Instruction) -> Result<(), Unwind> {
+        let progress = &self.progress;
+        let done = progress.step.get();
+        if progress.is_to_be_left() {
+            progress.at.borrow_mut().insert(Rc::as_ptr(frame.place()) as usize, done);
+        }
+        for value in frame.stack() {
+            if let Some(object) = &value.object {
+                progress.born.borrow_mut().entry(object.as_ptr() as usize).or_insert(done - 1);
+            }
+        }
+        let modes = self.torch.function_modes(self.py).unwrap_or(0);
+        match progress.torch.get() {
+            None => {
+                progress.torch.set(TorchState::now().ok());
+                progress.modes.set(modes);
+            }
+            Some(state) if state.holds() && progress.modes.get() == modes => progress.set.set(None),
+            Some(_) if progress.set.get().is_none() => progress.set.set(Some(done - 1)),
+            Some(_) => {}
+        }
+        let handled = Thread::current(self.py).ok().and_then(Thread::handled_exception).filter(|handled| !handled.is_none());
+        let handled = handled.map_or(0, |handled| handled.as_ptr() as usize);
+        match progress.handled.get() {
+            None => progress.handled.set(Some(handled)),
+            Some(before) if before == handled => progress.raised.set(None),
+            // The instruction before made it the one that is handled, and the one before that has raised it.
+            Some(_) if progress.raised.get().is_none() => progress.raised.set(Some(done.saturating_sub(2))),
+            Some(_) => {}
+        }
+        if progress.stops_at(done) {
+            // Python itself is to raise what it handles, which cannot be made, and to apply what has a `backward` that may look at what the
+            // rest of the frame writes.
+            let raised = progress.raised.get().map(|step| (step, reason::RAISED, "an exception is being handled"));
+            let applied = self.writes.closed().map(|step| (step, reason::AUTOGRAD, "what backward runs later is recorded before"));
+            if let Some((earlier, reason, message)) = raised.into_iter().chain(applied).min_by_key(|(step, ..)| *step) {
+                progress.step.set(earlier);
+                progress.decided.set(true);
+                let found = GraphBreak { reason, message: message.to_owned(), location: self.location() };
+                return Err(self.unwind(Halt::Break(found)));
+            }
+            let left = self.leave_at(frame, instruction.start);
+            progress.left.borrow_mut().push(left);
+            progress.left_at.set(done);
+            return Err(abort());
+        }
+        Ok(())
+    }
+
+    /// How much was recorded until now: operations, and what the program has written.
+    fn recorded(&self) -> usize {
+        self.graph.borrow().nodes().len() - self.tensors.inputs.borrow().len() + self.writes.now().0
+    }
+
+    /// A frame is given up: decides whether it is left before its call. Output of words, say, is one thing to Python, however many of its
+    /// instructions cannot be captured; but what computes something, or may do so later, is entered.
+    fn decide_outset(&self, frame: &Activation<'py>) -> PyResult<()> {
+        let progress = &self.progress;
+        let place = Rc::as_ptr(frame.place()) as usize;
+        let calls = progress.calls.borrow();
+        if let (false, Some(outermost)) = (progress.chains, calls.first()) {
+            progress.outset.set(Some(outermost.step));
+            progress.decided.set(true);
+            return Ok(());
+        }
+        let Some(entry) = calls.iter().rev().find(|entry| entry.place == place) else {
+            progress.decided.set(true);
+            return Ok(());
+        };
+        if entry.recorded == self.recorded() && !self.is_of_use(frame)? {
+            progress.outset.set(Some(entry.step));
+        } else {
+            progress.decided.set(true);
+        }
+        Ok(())
+    }
+
+    /// Whether a frame is one that is compiled where it is called between graphs.
+    fn is_of_use(&self, frame: &Activation<'py>) -> PyResult<bool> {
+        let concerns = |object: &Bound<'py, PyAny>| self.torch.is_fake(object) || self.torch.is_module(object);
+        let any = |object: &Bound<'py, PyAny>| {
+            concerns(object)
+                || object.cast_exact::<PyTuple>().is_ok_and(|items| items.iter().any(|item| concerns(&item)))
+                || object.cast_exact::<PyDict>().is_ok_and(|items| items.values().iter().any(|item| concerns(&item)))
+        };
+        if !(0..frame.locals_count()).any(|slot| frame.local(slot).object.is_some_and(|object| any(&object))) {
+            return Ok(false);
+        }
+        let is_compiled = self.py.import("dynamlir.capture.api")?.getattr("is_compiled_when_called")?;
+        dynamlir_interpreter::suspended(|| is_compiled.call1((frame.code(),)))?.is_truthy()
+    }
+
+    /// A frame is given up that others run in: if those are to be left to Python, so is this one, before the call that it is making. Where
+    /// it is doing anything else, it is to be left before that.
+    fn leave_around(&self, frame: &Activation<'py>) -> PyResult<()> {
+        let progress = &self.progress;
+        let at = progress.at.borrow_mut().remove(&(Rc::as_ptr(frame.place()) as usize));
+        let Some(within) = progress.left.borrow().last().map(|left| left.code.clone_ref(self.py)) else { return Ok(()) };
+        let is_innermost = progress.left.borrow().len() == 1 && at == Some(progress.left_at.get());
+        if is_innermost {
+            return Ok(());
+        }
+        let site = frame.call_site().filter(|_| progress.chains);
+        let calls_it = |site: &CallSite<'_, 'py>| calls(site.callable.get(), within.bind(self.py));
+        let stack = match &site {
+            Some(site) if !makes_generator(frame.code())? && calls_it(site)? => self.without_arguments(frame, site)?,
+            _ => None,
+        };
+        let (Some(site), Some(stack)) = (site, stack) else {
+            let _left = progress.left.take();
+            progress.decided.set(true);
+            // Another capture is to try it.
+            let outermost = progress.calls.borrow().first().filter(|_| !progress.chains).map(|entry| entry.step);
+            if let (Some(at), None) = (outermost.or(at), self.graph_break.borrow().as_ref()) {
+                progress.step.set(at);
+            }
+            let message = "the call of a frame that is not Python's alone".to_owned();
+            let found = GraphBreak { reason: reason::RESUMED, message, location: self.location() };
+            self.graph_break.borrow_mut().get_or_insert(found);
+            return Ok(());
+        };
+        let left = Left { stack, ..self.leave_at(frame, site.start) };
+        progress.left.borrow_mut().push(left);
+        Ok(())
+    }
+
+    /// The stack of a frame in a call, with others in place of the arguments: those are of a frame that has begun long since. None where
+    /// what is spread may be anything.
+    fn without_arguments(&self, frame: &Activation<'py>, site: &CallSite<'_, 'py>) -> PyResult<Option<Vec<Slot>>> {
+        let nones = |count: usize| PyTuple::new(self.py, (0..count).map(|_| self.py.None())).map(Bound::into_any);
+        let last = frame.stack().len() - site.others;
+        let mut stack = Vec::with_capacity(frame.stack().len());
+        for (place, value) in frame.stack().iter().enumerate() {
+            let Some(object) = &value.object else {
+                stack.push(None);
+                continue;
+            };
+            let (object, source) = match place {
+                _ if place <= site.place => (object.clone(), self.tracked(value).source),
+                _ if place < last => (self.py.None().into_bound(self.py), None),
+                _ if !site.spreads => (object.clone(), None),
+                _ => match (object.cast_exact::<PyTuple>(), object.cast_exact::<PyList>(), object.cast_exact::<PyDict>()) {
+                    (Ok(items), ..) => (nones(items.len())?, None),
+                    (_, Ok(items), _) => (nones(items.len())?, None),
+                    (.., Ok(items)) => {
+                        let dict = PyDict::new(self.py);
+                        items.keys().iter().try_for_each(|key| dict.set_item(key, self.py.None()))?;
+                        (dict.into_any(), None)
+                    }
+                    _ => return Ok(None),
+                },
+            };
+            stack.push(Some((object.unbind(), source)));
+        }
+        Ok(Some(stack))
+    }
+
+    fn leave_at(&self, frame: &Activation<'py>, unit: u32) -> Left {
+        let slot = |value: &Value<'py>| -> Slot {
+            let object = value.object.as_ref()?;
+            let tracked = self.tracked(value);
+            Some((object.clone().unbind(), tracked.source))
+        };
+        let code = &frame.prepared().code;
+        let live = Liveness::of(code, &Flow::of(code));
+        let at = code.index[unit as usize] as usize;
+        // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
+        // nothing in the frame reads any more.
+        let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
+        let shows = frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
+            || frame.stack().iter().any(holds_frame)
+            || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
+        // So it is of the frames around it.
+        let shows = shows || self.progress.shows.get();
+        self.progress.shows.set(shows);
+        let is_unreal = |object: &Bound<'py, PyAny>| self.torch.is_fake(object) && self.real_of(object).is_none();
+        let holds_unreal = |object: &Bound<'py, PyAny>| {
+            is_unreal(object)
+                || object.cast_exact::<PyTuple>().is_ok_and(|items| items.iter().any(|item| is_unreal(&item)))
+                || object.cast_exact::<PyDict>().is_ok_and(|items| items.values().iter().any(|item| is_unreal(&item)))
+        };
+        let dead =
+            |slot: usize, value: &Value<'py>| !shows && !live.is_live(at, slot as u32) && value.object.as_ref().is_some_and(holds_unreal);
+        let first_free = frame.prepared().first_free();
+        let is_within = frame.place().outer().is_some();
+        let local = |at: usize| {
+            let value = frame.local(at);
+            if let (Some(index), Some(cell)) = (at.checked_sub(first_free), &value.object) {
+                // The function's, as it is when the frame is made again; one within another has it from its function.
+                let function = self.guards.source(Source::Function);
+                let cell = cell.clone().unbind();
+                return (!is_within).then(|| (cell, Some(self.guards.source(Source::ClosureCell(function, index as u32)))));
+            }
+            if dead(at, &value) { None } else { slot(&value) }
+        };
+        let locals = (0..frame.locals_count()).map(local).collect();
+        Left {
+            code: frame.code().clone().unbind(),
+            entered: self.progress.entered(frame.place()),
+            unit,
+            locals,
+            stack: frame.stack().iter().map(slot).collect(),
+        }
+    }
+}
+
+/// Whether calling this begins a frame of that code, and nothing else.
+fn calls(callable: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_of = |function: &Bound<'_, PyAny>| -> PyResult<bool> {
+        Ok(kind::is_function(function) && function.getattr("__code__")?.is(code) && !makes_generator(code)?)
+    };
+    if kind::is_function(callable) {
+        return is_of(callable);
+    }
+    if kind::is_method(callable) {
+        return is_of(&callable.getattr("__func__")?);
+    }
+    match lookup(&callable.get_type(), "__call__")? {
+        Some(function) => is_of(&function),
+        None => Ok(false),
+    }
+}
+
+fn makes_generator(code: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let flags: u32 = code.getattr("co_flags")?.extract()?;
+    Ok(flags & (flags::GENERATOR | flags::COROUTINE | flags::ASYNC_GENERATOR) != 0)
+}
