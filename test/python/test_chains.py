@@ -351,3 +351,115 @@ def test_a_module_that_is_given_hooks_between_graphs() -> None:
             return [compiled(X, hook) for hook in (False, False, True, False, True, False)]
 
     alike(world(dynamlir.compile), world(lambda function: function))
+
+
+# -- loops
+
+
+class Sometimes(nn.Module):
+    """Calls several modules, of which some break."""
+
+    def __init__(self, *breaks: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() if at in breaks else nn.Linear(6, 6) for at in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x.sum() * 2
+
+
+@pytest.mark.parametrize(("breaks", "graphs"), [((0,), 2), ((2,), 2), ((4,), 2), ((1, 3), 5), ((0, 1, 2, 3, 4), 5)])
+def test_what_is_left_of_a_loop_is_in_one_graph_where_nothing_breaks_it(breaks: tuple[int, ...], graphs: int) -> None:
+    model = Sometimes(*breaks)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return model(x + 1)
+
+    with torch.no_grad():
+        goes_on(function, X)
+    assert dynamlir.counters()["graphs"] <= graphs, dynamlir.explain_last()
+
+
+def test_a_loop_whose_modules_change_meanwhile() -> None:
+    class Changes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(4))
+            self.turn, self.spare = 0, [nn.Linear(6, 6, bias=False), nn.Linear(6, 6)]
+
+        def change(self) -> None:
+            say("change")
+            self.turn += 1
+            if self.turn % 2:
+                self.layers[2] = nn.Identity()
+            if self.turn % 3 == 0:
+                self.layers[3] = self.spare[self.turn % 2]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for at, layer in enumerate(self.layers):
+                x = layer(x)
+                if at == 0:
+                    self.change()
+            for layer in self.layers:
+                x = layer(x)
+                if layer is self.layers[1]:
+                    self.change()
+            return x
+
+    def world(compile_: Any) -> list[Any]:
+        torch.manual_seed(0)
+        model = Changes()
+        compiled = compile_(lambda x: model(x) + 1)
+        with torch.no_grad():
+            return [compiled(X) for _ in range(6)]
+
+    alike(world(dynamlir.compile), world(lambda function: function))
+
+
+def test_iterators_go_on_where_they_were() -> None:
+    def function(x: torch.Tensor, items: list[Any], table: dict[str, Any]) -> Any:
+        found: list[Any] = []
+        numbers, pairs = iter(items), zip(items, table.values())
+        keys, counted, backwards = iter(table), enumerate(items, 2), reversed(items)
+        for iterator in (numbers, pairs, keys, counted, backwards):
+            found.append(next(iterator))
+        y = x * 2
+        say("before")
+        items.append(x)
+        for iterator in (numbers, pairs, keys, counted, backwards):
+            found.extend(iterator)
+        return y, found
+
+    goes_on(function, X, [X + 1, 2, "three"], {"a": X * 2, "b": 5, "c": None})
+
+
+def test_an_iterator_is_returned_half_consumed() -> None:
+    def function(x: torch.Tensor, items: list[int]) -> Any:
+        iterator, pairs = iter(items), zip(items, range(5))
+        next(iterator), next(pairs), next(pairs)
+        return x + 1, iterator, pairs
+
+    compiled = dynamlir.compile(function)
+    for _ in range(3):
+        items = [1, 2, 3]
+        y, iterator, pairs = compiled(X, items)
+        items.append(4)
+        alike(y, X + 1)
+        assert type(iterator) is type(iter([])) and list(iterator) == [2, 3, 4] and list(pairs) == [(3, 2), (4, 3)]
+    assert not dynamlir.fallbacks()
+
+
+def test_a_dict_that_grows_while_a_loop_is_left() -> None:
+    def grow(table: dict[str, Any]) -> None:
+        say("grow")
+        table["late"] = 1
+
+    def function(x: torch.Tensor, table: dict[str, Any]) -> Any:
+        for key in table:
+            x = x + 1
+            grow(table)
+            x = x * len(key)
+        return x
+
+    goes_on(function, X, {"a": 1, "b": 2})

@@ -432,7 +432,11 @@ impl<'py> Capture<'py> {
             self.pin_type(&readable, source)?;
         }
         let iterator = readable.try_iter().map_err(Halt::from);
-        Ok(Tracked::new(self.or_lacking(iterator, &readable, consulted::ITERATED)?.into_any()))
+        let iterator = self.or_lacking(iterator, &readable, consulted::ITERATED)?.into_any();
+        if !readable.is(&iterator) {
+            self.note_new(&iterator);
+        }
+        Ok(Tracked::new(iterator))
     }
 
     /// The items of a sequence, exactly `count` of them, for unpacking.

@@ -26,6 +26,7 @@ pub mod graph_break;
 mod identity;
 mod indirect;
 pub mod inside;
+mod iterators;
 mod kinds;
 mod known;
 mod leave;

@@ -68,6 +68,7 @@ impl<'py> Capture<'py> {
             return Ok(Recipe::Keep(number, Box::new(self.computation(source, outputs)?)));
         }
         if let Some(source) = self.source(value) {
+            self.refuse_advanced(object)?;
             return Ok(Recipe::Input(self.guards.collect(source)));
         }
         if let Some((_, source)) = self.original(object) {
@@ -159,6 +160,9 @@ impl<'py> Capture<'py> {
     fn object_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
         if let Some(part) = self.frame_part(object, outputs)? {
             return Ok(part);
+        }
+        if let Some(iterator) = self.iterator_recipe(object, outputs)? {
+            return Ok(iterator);
         }
         if let Ok(items) = object.cast_exact::<PyTuple>() {
             return Ok(Recipe::Tuple(self.items(items.iter(), outputs)?));

@@ -377,15 +377,20 @@ impl Policy for CapturePolicy {
 
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
         let capture = self.at(iterator.get().py());
-        capture.run(capture.refuse_filling(iterator.get(), "advances"))?;
-        capture.run(capture.refuse_changed_beneath(iterator.get()))?;
-        let next = semantics::next(iterator.get());
+        let advanced = capture.run(capture.advanced(iterator.get()))?;
+        let iterator = advanced.as_ref().unwrap_or(iterator.get());
+        capture.run(capture.refuse_filling(iterator, "advances"))?;
+        capture.run(capture.refuse_changed_beneath(iterator))?;
+        let next = semantics::next(iterator);
         if capture.graph_break.borrow().is_some() {
             return Err(abort());
         }
         match next? {
             Some(item) => capture.give(capture.wrap_untracked(item)).map(Some),
-            None => Ok(None),
+            None => {
+                capture.note_exhausted(iterator);
+                Ok(None)
+            }
         }
     }
 

@@ -94,6 +94,8 @@ pub struct Broken {
     pub blamed: Vec<String>,
     /// Before which instruction of the frame it may be left to Python instead.
     pub(crate) step: Option<usize>,
+    /// Whether it was in a loop that was to be captured to its end.
+    pub(crate) unrolling: bool,
 }
 
 /// A call that is to be captured.
@@ -113,6 +115,8 @@ pub struct Subject<'a, 'py> {
     pub reads: bool,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Standing<'py>]>,
+    /// Whether loops in which these stand are captured to their ends.
+    pub unrolls: bool,
     /// Whether a piece of the frame will do.
     pub breaks: bool,
     /// After how many instructions a piece ends in any case.
@@ -134,6 +138,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             floats: None,
             reads: true,
             from: None,
+            unrolls: false,
             breaks: false,
             every: None,
             stop: None,
@@ -167,6 +172,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             numbers: Vec::new(),
             blamed: Vec::new(),
             step: None,
+            unrolling: false,
         })),
     }
 }
@@ -194,7 +200,18 @@ const MOST_RESTARTS: usize = 6;
 
 /// Where a frame cannot be captured to its end, it is captured up to the instruction that ends it, or to the one that makes what cannot
 /// be carried on from there.
+///
+/// A loop in which it stands is captured to its end if its graph does not end within: else each iteration is a piece, as the one was in which
+/// it was left.
 fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
+    let in_loops = subject.from.is_some_and(|from| from.iter().any(|standing| !standing.made.is_empty()));
+    if in_loops && let Ok(captured) = one_piece(tables, Subject { unrolls: true, ..subject })? {
+        return Ok(Ok(captured));
+    }
+    one_piece(tables, subject)
+}
+
+fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
     let every = subject.every.filter(|_| subject.breaks);
     let asked = || GraphBreak { reason: reason::ASKED, message: "asked for by break_every".to_owned(), location: Vec::new() };
     let first = match numbered(tables, Subject { every, ..subject }, MOST_ATTEMPTS)? {
@@ -207,7 +224,7 @@ fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
         Err(broken) => broken,
     };
-    let mut stop = first.step.filter(|_| subject.breaks && first.graph_break.kind() != reason::Kind::Refuse);
+    let mut stop = first.step.filter(|_| subject.breaks && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse);
     for _ in 0..MOST_RESTARTS {
         let Some(step) = stop else { break };
         match numbered(tables, Subject { stop: Some(step), every: None, ..subject }, MOST_ATTEMPTS)? {
@@ -257,7 +274,7 @@ struct Manner {
 }
 
 fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
-    let Subject { function, steps, floats, reads, from, stop, every, chains, .. } = subject;
+    let Subject { function, steps, floats, reads, from, unrolls, stop, every, chains, .. } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -273,7 +290,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         steps.is_some(),
         floats.cloned(),
         manner.copies_containers,
-        Progress::new(from.map_or(0, <[_]>::len), stop, every, chains),
+        Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains, ..Progress::default() },
     )?;
     let reports = Reports::listen(py)?;
     let mut step = None;
@@ -322,7 +339,8 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             };
             // What Python has left stays as it is: no frame is left before it goes on.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step }))
+            let unrolling = state.progress.is_unrolling();
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling }))
         }
     }
 }

@@ -103,6 +103,9 @@ impl<'py> Capture<'py> {
                 return self.break_graph(reason::UNGUARDABLE, "a variable that is not a number");
             }
             let source = self.guards.local(around + slot, &name(slot));
+            if slot.checked_sub(count).is_some_and(|place| standing.made.contains(&place)) {
+                self.progress.loops.borrow_mut().insert(object.as_ptr() as usize);
+            }
             let wrapped = self.wrap(object.clone(), source)?;
             if slot < count && kind::is_cell(object) {
                 self.hand_cell(object.clone(), self.guards.source(Source::Cell(source)));

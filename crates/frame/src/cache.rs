@@ -152,6 +152,8 @@ struct Place {
     locals: Box<[bool]>,
     /// Which places on the stack have one.
     stack: Box<[bool]>,
+    /// Which of these are iterators that nobody else has.
+    made: Box<[usize]>,
 }
 
 impl Point {
@@ -165,7 +167,7 @@ impl Place {
     fn of(frame: &Standing<'_>) -> Self {
         let bound = |slots: &[Option<_>]| slots.iter().map(Option::is_some).collect();
         let code = frame.code.as_ref().map_or(0, |code| code.as_ptr() as usize);
-        Self { code, unit: frame.unit, locals: bound(&frame.locals), stack: bound(&frame.stack) }
+        Self { code, unit: frame.unit, locals: bound(&frame.locals), stack: bound(&frame.stack), made: frame.made.clone().into() }
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Link {
     function: Option<Py<PyAny>>,
     /// How it stands before the call that it is making.
     standing: RefCell<Option<Stood>>,
+    /// Iterators that were made for the stack on which it was put.
+    made: RefCell<Vec<Py<PyAny>>>,
     /// What becomes of a frame further out, or of this one.
     exit: RefCell<Option<(usize, Exit)>>,
     /// How many exceptions it is handling: what is in handlers is not compiled.
@@ -89,7 +91,30 @@ impl Link {
     /// A frame in another one; the outermost has a function.
     pub(crate) fn new(outer: Option<Rc<Self>>, function: Option<Py<PyAny>>) -> Rc<Self> {
         let level = outer.as_ref().map_or(0, |outer| outer.level + 1);
-        Rc::new(Self { outer, level, function, standing: RefCell::default(), exit: RefCell::default(), handling: Cell::new(0) })
+        let (standing, made, exit) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Rc::new(Self { outer, level, function, standing, made, exit, handling: Cell::new(0) })
+    }
+
+    /// The frame is put there.
+    pub(crate) fn put(&self, standing: &Standing<'_>) {
+        let former = self.made.take();
+        let is_made =
+            |(place, object): &(usize, &Bound<'_, PyAny>)| standing.made.contains(place) || former.iter().any(|former| former.is(*object));
+        let stack = standing.stack.iter().enumerate().filter_map(|(place, object)| Some((place, object.as_ref()?)));
+        let made = stack.filter(is_made).map(|(_, object)| object.clone().unbind()).collect();
+        self.made.replace(made);
+    }
+
+    /// How the frame stands before an instruction.
+    fn standing<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Standing<'py> {
+        let made = self.made.borrow();
+        let mut standing = Standing::of(frame, instruction);
+        if !made.is_empty() {
+            let is_made = |object: &Bound<'py, PyAny>| made.iter().any(|made| made.is(object));
+            let places = standing.stack.iter().enumerate();
+            standing.made = places.filter(|(_, object)| object.as_ref().is_some_and(is_made)).map(|(place, _)| place).collect();
+        }
+        standing
     }
 
     fn around(&self) -> impl Iterator<Item = &Self> {
@@ -107,8 +132,14 @@ impl Link {
     }
 
     /// The frame begins a call whose frame is not to begin anew.
-    pub(crate) fn calls(self: &Rc<Self>, callable: &Arc<Callable>, standing: Standing<'_>, frames: Vec<Standing<'_>>) {
-        let former = self.standing.replace(Some(standing.unbind()));
+    pub(crate) fn calls(
+        self: &Rc<Self>,
+        callable: &Arc<Callable>,
+        frame: &Activation<'_>,
+        instruction: &Instruction,
+        frames: Vec<Standing<'_>>,
+    ) {
+        let former = self.standing.replace(Some(self.standing(frame, instruction).unbind()));
         drop(former);
         let frames = frames.into_iter().map(Standing::unbind).collect();
         Pending { callable: callable.clone(), frames, outer: Some(self.clone()) }.wait();
@@ -127,7 +158,7 @@ impl Link {
         let bound = |link: &Self| link.standing.borrow().as_ref().map(|standing| standing.bind(frame.py()));
         let mut frames = self.around().skip(1).map(bound).collect::<Option<Vec<_>>>()?;
         frames.reverse();
-        frames.push(Standing::of(frame, instruction));
+        frames.push(self.standing(frame, instruction));
         Some(frames)
     }
 

@@ -183,7 +183,7 @@ impl<'py> Driver<'py> for Ride<'py> {
             Mode::Goto(frames) => self.stand(frames),
             Mode::Give(value) => Turn::Return(value),
             Mode::Enter(frames) => {
-                self.link.calls(&self.callable, Standing::of(frame, instruction), frames);
+                self.link.calls(&self.callable, frame, instruction, frames);
                 self.act(instruction)
             }
             Mode::Act => self.act(instruction),
@@ -229,7 +229,9 @@ impl<'py> Ride<'py> {
     fn stand(&mut self, mut frames: Vec<Standing<'py>>) -> Turn<'py> {
         let within = frames.split_off(1);
         self.mode = if within.is_empty() { Mode::Act } else { Mode::Enter(within) };
-        frames.pop().map_or(Turn::Leave, Turn::Goto)
+        let Some(own) = frames.pop() else { return Turn::Leave };
+        self.link.put(&own);
+        Turn::Goto(own)
     }
 
     /// What those within have said that becomes of the frame at a level.

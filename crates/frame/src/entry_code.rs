@@ -320,6 +320,7 @@ impl<'py> Scribe<'_, 'py> {
             Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
             Recipe::List(items) => Expr::List(self.values(items)?),
             Recipe::Cell(_) | Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
+            Recipe::Iterator(_) => return Err(unwritable("an iterator")),
             Recipe::Dict(pairs) => self.dict(pairs)?,
             Recipe::Set(items, kind) => {
                 let class = self.builtin(if kind.frozen { "frozenset" } else { "set" })?;

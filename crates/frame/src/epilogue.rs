@@ -199,7 +199,13 @@ impl FrameParts {
         let mut all = |recipes: &[Option<Recipe>]| {
             recipes.iter().map(|recipe| recipe.as_ref().map(|recipe| recipe.make(py, supply)).transpose()).collect::<PyResult<Vec<_>>>()
         };
-        Ok(Standing { code: Some(self.code.bind(py).clone()), unit: self.unit, locals: all(&self.locals)?, stack: all(&self.stack)? })
+        let (locals, stack) = (all(&self.locals)?, all(&self.stack)?);
+        let is_iterator = |recipe: &Option<Recipe>| match recipe {
+            Some(Recipe::Keep(_, inner)) => matches!(**inner, Recipe::Iterator(_)),
+            _ => false,
+        };
+        let made = self.stack.iter().enumerate().filter(|(_, recipe)| is_iterator(recipe)).map(|(place, _)| place).collect();
+        Ok(Standing { code: Some(self.code.bind(py).clone()), unit: self.unit, locals, stack, made })
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Recipe {
     Instance(Box<Instance>),
     /// A cell, with what it holds.
     Cell(Option<Box<Recipe>>),
+    /// An iterator that has given some items.
+    Iterator(Box<Iterator>),
     /// A bound method: of this function, to this object.
     Method(Box<[Recipe; 2]>),
     /// What an object of C's has under this name: a method of a tensor.
@@ -45,6 +47,19 @@ pub enum Recipe {
     Keep(usize, Box<Recipe>),
     /// A further use.
     Kept(usize),
+}
+
+/// How to make an iterator: `callable(*given)`, or what iterates over that.
+#[derive(Debug)]
+pub struct Iterator {
+    /// One of Python's own.
+    pub callable: Py<PyAny>,
+    /// What it is made of.
+    pub given: Vec<Recipe>,
+    /// What `__setstate__` is given.
+    pub state: Option<Py<PyAny>>,
+    /// How many items it has given since.
+    pub skipped: usize,
 }
 
 /// How a set comes about, which decides in which order it is iterated.
@@ -103,6 +118,7 @@ impl Recipe {
             Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Kept(_) => Vec::new(),
             Self::Computed(_, operands) | Self::Method(operands) => operands.iter().collect(),
             Self::Cell(content) => content.iter().map(|content| &**content).collect(),
+            Self::Iterator(iterator) => iterator.given.iter().collect(),
             Self::Tuple(items) | Self::List(items) | Self::Set(items, _) => items.iter().collect(),
             Self::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
             Self::TupleClass(class, items, attributes) => {
@@ -155,6 +171,7 @@ impl Recipe {
                 let abi = abi(py).map_err(|refusal| pyo3::exceptions::PyRuntimeError::new_err(refusal.to_string()))?;
                 cell::new(abi, py, content.as_ref())?
             }
+            Self::Iterator(iterator) => iterator.make(py, supply)?,
             Self::Method(parts) => {
                 let [function, this] = &**parts;
                 py.import("types")?.getattr("MethodType")?.call1((function.make(py, supply)?, this.make(py, supply)?))?
@@ -170,6 +187,23 @@ impl Recipe {
             }
             Self::Kept(number) => supply.kept.get(*number).cloned().flatten().ok_or_else(lost)?,
         })
+    }
+}
+
+impl Iterator {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut made = self.callable.bind(py).call1(PyTuple::new(py, all(py, &self.given, supply)?)?)?;
+        if let Some(state) = &self.state {
+            made.call_method1("__setstate__", (state,))?;
+        }
+        if made.hasattr("__next__")? {
+            return Ok(made);
+        }
+        made = made.try_iter()?.into_any();
+        for _ in 0..self.skipped {
+            made.call_method0("__next__")?;
+        }
+        Ok(made)
     }
 }
 

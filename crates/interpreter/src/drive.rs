@@ -31,13 +31,15 @@ pub struct Standing<'py> {
     pub locals: Vec<Option<Bound<'py, PyAny>>>,
     /// The value stack, the lowest first.
     pub stack: Vec<Option<Bound<'py, PyAny>>>,
+    /// Places on the stack of iterators that the one who put the frame there has made: nobody else has them.
+    pub made: Vec<usize>,
 }
 
 impl<'py> Standing<'py> {
     /// How a frame stands before an instruction.
     pub fn of(frame: &Activation<'py>, next: &Instruction) -> Self {
         let stack = frame.stack().iter().map(|value| value.object.clone()).collect();
-        Self { code: Some(frame.code().clone()), unit: next.start, locals: frame.locals(), stack }
+        Self { code: Some(frame.code().clone()), unit: next.start, locals: frame.locals(), stack, made: Vec::new() }
     }
 }
 
@@ -48,13 +50,16 @@ pub struct Stood {
     unit: u32,
     locals: Vec<Option<Py<PyAny>>>,
     stack: Vec<Option<Py<PyAny>>>,
+    /// As [`Standing::made`].
+    pub made: Vec<usize>,
 }
 
 impl Standing<'_> {
     /// To keep it.
     pub fn unbind(self) -> Stood {
         let unbound = |objects: Vec<Option<Bound<'_, PyAny>>>| objects.into_iter().map(|object| object.map(Bound::unbind)).collect();
-        Stood { code: self.code.map(Bound::unbind), unit: self.unit, locals: unbound(self.locals), stack: unbound(self.stack) }
+        let (locals, stack) = (unbound(self.locals), unbound(self.stack));
+        Stood { code: self.code.map(Bound::unbind), unit: self.unit, locals, stack, made: self.made }
     }
 }
 
@@ -64,7 +69,7 @@ impl Stood {
         let bound =
             |objects: &[Option<Py<PyAny>>]| objects.iter().map(|object| object.as_ref().map(|object| object.bind(py).clone())).collect();
         let code = self.code.as_ref().map(|code| code.bind(py).clone());
-        Standing { code, unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack) }
+        Standing { code, unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack), made: self.made.clone() }
     }
 
     /// How many slots it has, of locals and on the stack.

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     rc::Rc,
 };
 
@@ -50,6 +50,12 @@ pub struct Progress {
     pub(crate) entered: RefCell<Vec<Rc<Site>>>,
     /// The instruction with which the innermost of them goes on; 0 where the captured frame begins.
     pub(crate) floor: Cell<usize>,
+    /// Whether the loops in which they stand are captured to their ends, where that is possible.
+    pub(crate) unrolls: bool,
+    /// Iterators that were made for these loops, by address.
+    pub(crate) loops: RefCell<HashSet<usize>>,
+    /// Those of them that the capture advances, and what it advances in their place; None once that has ended.
+    pub(crate) advanced: RefCell<HashMap<usize, Option<Py<PyAny>>>>,
     /// Before which one the frame is left to Python.
     pub(crate) stop: Option<usize>,
     /// After how many instructions it is left in any case.
@@ -88,10 +94,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of frames that go on where Python has left them, if they are any, and that are left before this instruction or after so many,
-    /// perhaps in a frame within the captured one.
-    pub(crate) fn new(resumed: usize, stop: Option<usize>, every: Option<usize>, chains: bool) -> Self {
-        Self { resumed, stop, every, chains, ..Self::default() }
+    /// Whether the frame is in a loop that is captured to its end.
+    pub(crate) fn is_unrolling(&self) -> bool {
+        self.advanced.borrow().values().any(Option::is_some)
     }
 
     /// Whether frames go on where Python has left them.

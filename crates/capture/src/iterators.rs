@@ -1,0 +1,157 @@
+//! Iterators that the frame has made and that outlive what was captured: they are made again, and stand where they stood.
+//!
+//! Python's own iterators say what they are made of, for `pickle` (`__reduce__`), all but those of dicts. What they iterate over is the
+//! very object, so what is done to it later is seen as eager sees it.
+
+use dynamlir_frame::{Iterator, Recipe};
+use dynamlir_guards::{Constant, Source};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyDict, PyList, PyRange, PyTuple, PyType},
+};
+
+use crate::{
+    graph_break::reason,
+    outputs::Outputs,
+    state::{Capture, Outcome},
+};
+
+/// Iterators that say what they are made of, by their names in `builtins`.
+const REDUCED: [&str; 12] = [
+    "bytes_iterator",
+    "enumerate",
+    "filter",
+    "list_iterator",
+    "list_reverseiterator",
+    "longrange_iterator",
+    "map",
+    "range_iterator",
+    "reversed",
+    "str_ascii_iterator",
+    "tuple_iterator",
+    "zip",
+];
+
+/// Those of them of which the collector does not know, so that nobody sees that they are new.
+const UNTRACKED: [&str; 2] = ["longrange_iterator", "range_iterator"];
+
+/// Iterators of dicts, and the methods that make what they iterate over.
+const OF_DICTS: [(&str, &str); 3] = [("dict_keyiterator", "keys"), ("dict_valueiterator", "values"), ("dict_itemiterator", "items")];
+
+impl<'py> Capture<'py> {
+    /// How to make an iterator of the frame's again; None for another object.
+    pub(crate) fn iterator_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        let class = object.get_type();
+        let name = class.name()?;
+        let name = name.to_str()?;
+        let of_dict = OF_DICTS.iter().find(|(known, _)| *known == name);
+        if (of_dict.is_none() && !REDUCED.contains(&name)) || class.module()?.to_str()? != "builtins" {
+            return Ok(None);
+        }
+        match of_dict {
+            Some((_, method)) => self.dict_iterator(object, method, outputs),
+            None => self.reduced_iterator(object, &class, outputs),
+        }
+    }
+
+    fn reduced_iterator(
+        &self,
+        object: &Bound<'py, PyAny>,
+        class: &Bound<'py, PyType>,
+        outputs: &mut Outputs<'py>,
+    ) -> Outcome<Option<Recipe>> {
+        let reduced = dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "__reduce__")))?;
+        let reduced = reduced.cast_into::<PyTuple>().map_err(PyErr::from)?;
+        let (callable, given) = (reduced.get_item(0)?, reduced.get_item(1)?.cast_into::<PyTuple>().map_err(PyErr::from)?);
+        let builtins = self.py.import("builtins")?;
+        if !callable.is(class) && !callable.is(builtins.getattr("iter")?) && !callable.is(builtins.getattr("reversed")?) {
+            return Ok(None);
+        }
+        let state = if reduced.len() > 2 { Some(reduced.get_item(2)?).filter(|state| !state.is_none()) } else { None };
+        let mut parts = Vec::with_capacity(given.len());
+        for part in given {
+            let is_range = part.is_exact_instance_of::<PyRange>();
+            if self.source_of(&part).is_none() && UNTRACKED.contains(&part.get_type().name()?.to_str()?) {
+                // It was made with this one.
+                self.note_new(&part);
+            }
+            parts.push(if is_range { Recipe::Constant(part.unbind()) } else { self.recipe(&self.wrap_untracked(part)?, outputs)? });
+        }
+        let state = state.map(Bound::unbind);
+        Ok(Some(Recipe::Iterator(Box::new(Iterator { callable: callable.unbind(), given: parts, state, skipped: 0 }))))
+    }
+
+    /// `iter(dict.method())`, of which some were given.
+    fn dict_iterator(&self, object: &Bound<'py, PyAny>, method: &str, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        let held = self.py.import("gc")?.call_method1("get_referents", (object,))?;
+        let dict = held.try_iter()?.find_map(|held| held.ok().filter(PyAnyMethods::is_instance_of::<PyDict>));
+        let left = object.call_method0("__length_hint__")?.extract::<usize>()?;
+        let skipped = dict.as_ref().map_or(Ok(0), PyAnyMethods::len)?.checked_sub(left);
+        // Where the dict has changed since, it raises.
+        let goes_on = dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "__reduce__"))).is_ok();
+        let (Some(dict), Some(skipped), true) = (dict, skipped, goes_on) else { return Ok(None) };
+        let callable = self.py.get_type::<PyDict>().getattr(method)?.unbind();
+        let given = vec![self.recipe(&self.wrap_untracked(dict)?, outputs)?];
+        Ok(Some(Recipe::Iterator(Box::new(Iterator { callable, given, state: None, skipped }))))
+    }
+
+    /// What the capture advances in place of an iterator that was made for a loop in which the frame stood: its other items are guarded to be
+    /// what they are. None for another iterator, and for items of which each is to be what the same instruction finds.
+    pub(crate) fn advanced(&self, iterator: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let progress = &self.progress;
+        let address = iterator.as_ptr() as usize;
+        if !progress.unrolls || !progress.loops.borrow().contains(&address) {
+            return Ok(None);
+        }
+        if let Some(known) = progress.advanced.borrow().get(&address) {
+            return Ok(known.as_ref().map(|own| own.bind(self.py).clone()));
+        }
+        let Some(source) = self.source_of(iterator) else { return Ok(None) };
+        let class = iterator.get_type();
+        let (is_list, is_values) = (class.name()? == "list_iterator", class.name()? == "dict_valueiterator");
+        if !is_list && !is_values {
+            return Ok(None);
+        }
+        let reduced = dynamlir_interpreter::suspended(|| iterator.call_method0(intern!(self.py, "__reduce__")))?;
+        let held = reduced.get_item(1)?.get_item(0)?.cast_into::<PyList>().map_err(PyErr::from)?;
+        let first: usize = if is_list && reduced.len()? > 2 { reduced.get_item(2)?.extract()? } else { 0 };
+        if !held.iter().skip(first).all(|item| self.torch.is_module(&item)) {
+            return Ok(None);
+        }
+        self.pin_type(iterator, source)?;
+        let Some(nothing) = Constant::new(PyTuple::empty(self.py).as_any())? else { return Ok(None) };
+        let asked = self.guards.source(Source::Answer(self.guards.source(Source::GetAttr(source, "__reduce__".into())), nothing));
+        let at = |base, index| self.guards.source(Source::Index(base, index));
+        let items = at(at(asked, 1), 0);
+        self.pin_type(&held, items)?;
+        self.guards.length(items, held.len());
+        if is_list {
+            self.guarded(self.guards.equals(at(asked, 2), &reduced.get_item(2)?))?;
+        }
+        for (place, item) in held.iter().enumerate().skip(first) {
+            self.wrap(item, at(items, place as u32))?;
+        }
+        let own = PyList::new(self.py, held.iter().skip(first))?.try_iter()?.into_any();
+        self.note_new(&own);
+        self.layers.note_unrepeatable();
+        progress.advanced.borrow_mut().insert(address, Some(own.clone().unbind()));
+        Ok(Some(own))
+    }
+
+    /// An iterator has no more items.
+    pub(crate) fn note_exhausted(&self, iterator: &Bound<'py, PyAny>) {
+        let mut advanced = self.progress.advanced.borrow_mut();
+        if let Some(own) = advanced.values_mut().find(|own| own.as_ref().is_some_and(|own| own.is(iterator))) {
+            *own = None;
+        }
+    }
+
+    /// Ends the capture where an iterator is to be what it was that has been advanced since.
+    pub(crate) fn refuse_advanced(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
+        if self.progress.advanced.borrow().contains_key(&(object.as_ptr() as usize)) {
+            return self.break_graph(reason::RESUMED, "leaves a loop in the middle of which it was captured");
+        }
+        Ok(())
+    }
+}
