@@ -385,13 +385,11 @@ impl Policy for CapturePolicy {
         if capture.graph_break.borrow().is_some() {
             return Err(abort());
         }
-        match next? {
-            Some(item) => capture.give(capture.wrap_untracked(item)).map(Some),
-            None => {
-                capture.note_exhausted(iterator);
-                Ok(None)
-            }
+        if let Some(item) = next? {
+            return capture.give(capture.wrap_untracked(item)).map(Some);
         }
+        capture.note_exhausted(iterator);
+        Ok(None)
     }
 
     fn unpack<'py>(&self, value: &Value<'py>, count: usize) -> Run<Vec<Value<'py>>> {

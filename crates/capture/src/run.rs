@@ -98,6 +98,17 @@ pub struct Broken {
     pub(crate) unrolling: bool,
 }
 
+/// Whether a frame is captured in pieces, if it cannot be captured whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breaks {
+    /// It is not.
+    Never,
+    /// It is left before its own instructions only.
+    Around,
+    /// It is left before those of frames within it as well.
+    Within,
+}
+
 /// A call that is to be captured.
 #[derive(Clone, Copy)]
 pub struct Subject<'a, 'py> {
@@ -118,13 +129,11 @@ pub struct Subject<'a, 'py> {
     /// Whether loops in which these stand are captured to their ends.
     pub unrolls: bool,
     /// Whether a piece of the frame will do.
-    pub breaks: bool,
+    pub breaks: Breaks,
     /// After how many instructions a piece ends in any case.
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
-    /// Whether that may be one of a frame within it.
-    pub chains: bool,
 }
 
 impl<'a, 'py> Subject<'a, 'py> {
@@ -139,10 +148,9 @@ impl<'a, 'py> Subject<'a, 'py> {
             reads: true,
             from: None,
             unrolls: false,
-            breaks: false,
+            breaks: Breaks::Never,
             every: None,
             stop: None,
-            chains: false,
         }
     }
 }
@@ -212,7 +220,7 @@ fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
 }
 
 fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
-    let every = subject.every.filter(|_| subject.breaks);
+    let every = subject.every.filter(|_| subject.breaks != Breaks::Never);
     let asked = || GraphBreak { reason: reason::ASKED, message: "asked for by break_every".to_owned(), location: Vec::new() };
     let first = match numbered(tables, Subject { every, ..subject }, MOST_ATTEMPTS)? {
         Ok(mut captured) => {
@@ -224,7 +232,8 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
         Err(broken) => broken,
     };
-    let mut stop = first.step.filter(|_| subject.breaks && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse);
+    let in_pieces = subject.breaks != Breaks::Never && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
+    let mut stop = first.step.filter(|_| in_pieces);
     for _ in 0..MOST_RESTARTS {
         let Some(step) = stop else { break };
         match numbered(tables, Subject { stop: Some(step), every: None, ..subject }, MOST_ATTEMPTS)? {
@@ -274,7 +283,7 @@ struct Manner {
 }
 
 fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
-    let Subject { function, steps, floats, reads, from, unrolls, stop, every, chains, .. } = subject;
+    let Subject { function, steps, floats, reads, from, unrolls, stop, every, breaks, .. } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
@@ -290,7 +299,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         steps.is_some(),
         floats.cloned(),
         manner.copies_containers,
-        Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains, ..Progress::default() },
+        Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;
     let reports = Reports::listen(py)?;
     let mut step = None;

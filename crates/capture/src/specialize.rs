@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::{
     graph_break::{GraphBreak, reason},
     refusals::words_of,
-    run::{Broken, Captured, Subject, Tables, capture},
+    run::{Breaks, Broken, Captured, Subject, Tables, capture},
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -125,9 +125,12 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         floats: floats.as_ref(),
         reads,
         from: miss.from,
-        breaks,
+        breaks: match breaks {
+            false => Breaks::Never,
+            true if miss.callable.is_itself() => Breaks::Within,
+            true => Breaks::Around,
+        },
         every,
-        chains: miss.callable.is_itself(),
         ..Subject::new(miss.function, &miss.given.args, Some(&miss.given.kwargs))
     };
     let outcome = capture(&Tables::of(py)?, subject)?;
