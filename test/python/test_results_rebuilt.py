@@ -192,7 +192,6 @@ def tensors_in(value, depth=0):
         lambda x: functools.partial(torch.add, x + 1),
         lambda x: {"a": x + 1}.values(),
         lambda x: collections.deque([x + 1], 3),
-        lambda x: iter([x + 1]),
         lambda x: map(torch.relu, [x + 1]),
         lambda x: types.MappingProxyType({"a": x + 1}),
         lambda x: type("Made", (), {"held": x + 1}),

@@ -28,16 +28,21 @@ const SHOWS_FRAMES: [&str; 9] = ["locals", "vars", "dir", "eval", "exec", "break
 impl<'py> Capture<'py> {
     /// A frame begins within the captured one.
     pub(crate) fn note_entry(&self, frame: &Activation<'py>) {
-        if frame.place().outer().is_some() {
-            let (place, step) = (Rc::as_ptr(frame.place()) as usize, self.progress.step.get());
+        if let Some(outer) = frame.place().outer() {
+            let place = Rc::as_ptr(frame.place()) as usize;
+            let step = self.progress.at.borrow().get(&(Rc::as_ptr(outer) as usize)).copied().unwrap_or_default();
             self.progress.calls.borrow_mut().push(Entry { place, step, recorded: self.recorded() });
         }
     }
 
     /// A frame ends, or is given up.
-    pub(crate) fn note_exit(&self, frame: &Activation<'py>, given_up: bool) {
+    pub(crate) fn note_exit(&self, frame: &Activation<'py>, unwind: Option<&Unwind>) {
         let progress = &self.progress;
-        if given_up {
+        let place = Rc::as_ptr(frame.place()) as usize;
+        if matches!(unwind, Some(Unwind::Raise(_) | Unwind::Reraise(_))) && progress.raising.get().is_none() {
+            progress.raising.set(progress.at.borrow().get(&place).copied());
+        }
+        if matches!(unwind, Some(Unwind::Abort)) {
             let leaves = !progress.left.borrow().is_empty();
             let done = match () {
                 () if leaves => self.leave_around(frame),
@@ -48,7 +53,7 @@ impl<'py> Capture<'py> {
                 self.graph_break.borrow_mut().get_or_insert(GraphBreak::internal(&error));
             }
         }
-        let place = Rc::as_ptr(frame.place()) as usize;
+        progress.at.borrow_mut().remove(&place);
         progress.calls.borrow_mut().pop_if(|entry| entry.place == place);
     }
 
@@ -56,9 +61,6 @@ impl<'py> Capture<'py> {
     pub(crate) fn next_step(&self, frame: &Activation<'py>, instruction: &Instruction) -> Result<(), Unwind> {
         let progress = &self.progress;
         let done = progress.step.get();
-        if progress.is_to_be_left() {
-            progress.at.borrow_mut().insert(Rc::as_ptr(frame.place()) as usize, done);
-        }
         for value in frame.stack() {
             if let Some(object) = &value.object {
                 progress.born.borrow_mut().entry(object.as_ptr() as usize).or_insert(done - 1);
@@ -107,8 +109,9 @@ impl<'py> Capture<'py> {
         self.graph.borrow().nodes().len() - self.tensors.inputs.borrow().len() + self.writes.now().0
     }
 
-    /// A frame is given up: decides whether it is left before its call. Output of words, say, is one thing to Python, however many of its
-    /// instructions cannot be captured; but what computes something, or may do so later, is entered.
+    /// A frame is given up: decides before which instruction the frames are to be left. Where the frame does anything else than to call the
+    /// one within, it is before that. Output of words, say, is one thing to Python, however many of its instructions cannot be captured; but
+    /// what computes something, or may do so later, is entered.
     fn decide_outset(&self, frame: &Activation<'py>) -> PyResult<()> {
         let progress = &self.progress;
         let place = Rc::as_ptr(frame.place()) as usize;
@@ -118,16 +121,30 @@ impl<'py> Capture<'py> {
             progress.decided.set(true);
             return Ok(());
         }
-        let Some(entry) = calls.iter().rev().find(|entry| entry.place == place) else {
-            progress.decided.set(true);
-            return Ok(());
-        };
-        if entry.recorded == self.recorded() && !self.is_of_use(frame)? {
-            progress.outset.set(Some(entry.step));
-        } else {
-            progress.decided.set(true);
+        if progress.within.borrow().is_none() {
+            // Frames that it has called may have ended since its latest instruction began.
+            progress.outset.set(progress.at.borrow().get(&place).copied());
+        }
+        let entry = calls.iter().rev().find(|entry| entry.place == place);
+        let within = progress.within.replace(entry.map(|entry| (frame.code().clone().unbind(), entry.step)));
+        if let Some((within, step)) = within
+            && self.site_of(frame, within.bind(self.py))?.is_none()
+        {
+            progress.outset.set(Some(step));
+            progress.busy.set(false);
+        }
+        // One that Python had left runs already.
+        match entry.filter(|_| !progress.busy.get() && progress.entered(frame.place()).is_none()) {
+            Some(entry) if entry.recorded == self.recorded() && !self.is_of_use(frame)? => progress.outset.set(Some(entry.step)),
+            _ => progress.busy.set(true),
         }
         Ok(())
+    }
+
+    /// The call that a frame is making, where it begins a frame of this code, and nothing else.
+    fn site_of<'a>(&self, frame: &'a Activation<'py>, within: &Bound<'py, PyAny>) -> PyResult<Option<CallSite<'a, 'py>>> {
+        let Some(site) = frame.call_site() else { return Ok(None) };
+        Ok((!makes_generator(frame.code())? && calls(site.callable.get(), within)?).then_some(site))
     }
 
     /// Whether a frame is one that is compiled where it is called between graphs.
@@ -149,18 +166,14 @@ impl<'py> Capture<'py> {
     /// it is doing anything else, it is to be left before that.
     fn leave_around(&self, frame: &Activation<'py>) -> PyResult<()> {
         let progress = &self.progress;
-        let at = progress.at.borrow_mut().remove(&(Rc::as_ptr(frame.place()) as usize));
+        let at = progress.at.borrow().get(&(Rc::as_ptr(frame.place()) as usize)).copied();
         let Some(within) = progress.left.borrow().last().map(|left| left.code.clone_ref(self.py)) else { return Ok(()) };
         let is_innermost = progress.left.borrow().len() == 1 && at == Some(progress.left_at.get());
         if is_innermost {
             return Ok(());
         }
-        let site = frame.call_site().filter(|_| progress.chains);
-        let calls_it = |site: &CallSite<'_, 'py>| calls(site.callable.get(), within.bind(self.py));
-        let stack = match &site {
-            Some(site) if !makes_generator(frame.code())? && calls_it(site)? => self.without_arguments(frame, site)?,
-            _ => None,
-        };
+        let site = if progress.chains { self.site_of(frame, within.bind(self.py))? } else { None };
+        let stack = site.as_ref().map(|site| self.without_arguments(frame, site)).transpose()?.flatten();
         let (Some(site), Some(stack)) = (site, stack) else {
             let _left = progress.left.take();
             progress.decided.set(true);

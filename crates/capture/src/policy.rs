@@ -141,7 +141,7 @@ impl Policy for CapturePolicy {
     }
 
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {
-        self.at(frame.py()).note_exit(frame, matches!(outcome, Err(Unwind::Abort)));
+        self.at(frame.py()).note_exit(frame, outcome.err());
     }
 
     fn wants_steps(&self, _: &Activation<'_>) -> bool {
@@ -153,6 +153,8 @@ impl Policy for CapturePolicy {
         let progress = &self.state.progress;
         if !frame.is_within_call() {
             progress.step.set(progress.step.get() + 1);
+            progress.raising.set(None);
+            progress.at.borrow_mut().insert(Rc::as_ptr(frame.place()) as usize, progress.step.get());
             // Of frames within the captured one, more is known once it is to be left.
             if progress.is_to_be_left() || frame.place().outer().is_none() {
                 self.at(py).next_step(frame, instruction)?;

@@ -411,7 +411,7 @@ fn attempt<'py>(
         _ if !left.is_empty() => None,
         Ok(value) => Some(value),
         Err(error) => {
-            *step = Some(state.progress.step.get()).filter(|step| *step > 0);
+            *step = state.progress.raising.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
             return Ok(Err(halt(capture.session_error(error))));
         }
     };

@@ -88,7 +88,7 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         return frame.evaluate(true);
     }
     if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
-        let frames = frames.iter().map(|standing| standing.bind(py)).collect();
+        let frames = frames.into_iter().map(|standing| standing.into_standing(py)).collect();
         return ride(frame, callable, outer, Mode::Goto(frames));
     }
     if Pending::is_any() {
@@ -243,7 +243,7 @@ impl<'py> Ride<'py> {
         }
         match exit {
             Exit::Give(value) => Turn::Return(value.into_bound(py)),
-            Exit::Stand(frames) => self.stand(frames.iter().map(|frame| frame.bind(py)).collect()),
+            Exit::Stand(frames) => self.stand(frames.into_iter().map(|standing| standing.into_standing(py)).collect()),
         }
     }
 

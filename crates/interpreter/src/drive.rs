@@ -72,6 +72,14 @@ impl Stood {
         Standing { code, unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack), made: self.made.clone() }
     }
 
+    /// The same, which is not kept any more.
+    pub fn into_standing(self, py: Python<'_>) -> Standing<'_> {
+        let bound =
+            |objects: Vec<Option<Py<PyAny>>>| objects.into_iter().map(|object| object.map(|object| object.into_bound(py))).collect();
+        let code = self.code.map(|code| code.into_bound(py));
+        Standing { code, unit: self.unit, locals: bound(self.locals), stack: bound(self.stack), made: self.made }
+    }
+
     /// How many slots it has, of locals and on the stack.
     #[expect(clippy::len_without_is_empty, reason = "a frame is not a collection")]
     pub fn len(&self) -> usize {

@@ -68,13 +68,19 @@ pub struct Progress {
     pub(crate) outset: Cell<Option<usize>>,
     /// Whether that is decided.
     pub(crate) decided: Cell<bool>,
+    /// Whether something was recorded in the frames that were given up so far, or may be.
+    pub(crate) busy: Cell<bool>,
+    /// The code of the frame that was given up last, and the instruction that has called it.
+    pub(crate) within: RefCell<Option<(Py<PyAny>, usize)>>,
     /// The instruction before which it was left.
     pub(crate) left_at: Cell<usize>,
     /// How the frames stood there, the innermost first.
     pub(crate) left: RefCell<Vec<Left>>,
     /// Whether one of them looks at frames.
     pub(crate) shows: Cell<bool>,
-    /// The latest instruction of each frame that is running, by the address of its place; known where the captured frame is to be left.
+    /// The instruction that has raised the exception with which frames are being left.
+    pub(crate) raising: Cell<Option<usize>>,
+    /// The latest instruction of each frame that is running, by the address of its place.
     pub(crate) at: RefCell<HashMap<usize, usize>>,
     /// After which instruction an object was first on the stack, by address.
     pub(crate) born: RefCell<HashMap<usize, usize>>,
