@@ -128,7 +128,7 @@ impl<'py> Capture<'py> {
         let entry = calls.iter().rev().find(|entry| entry.place == place);
         let within = progress.within.replace(entry.map(|entry| (frame.code().clone().unbind(), entry.step)));
         if let Some((within, step)) = within
-            && self.site_of(frame, within.bind(self.py))?.is_none()
+            && site_of(frame, within.bind(self.py))?.is_none()
         {
             progress.outset.set(Some(step));
             progress.busy.set(false);
@@ -139,12 +139,6 @@ impl<'py> Capture<'py> {
             _ => progress.busy.set(true),
         }
         Ok(())
-    }
-
-    /// The call that a frame is making, where it begins a frame of this code, and nothing else.
-    fn site_of<'a>(&self, frame: &'a Activation<'py>, within: &Bound<'py, PyAny>) -> PyResult<Option<CallSite<'a, 'py>>> {
-        let Some(site) = frame.call_site() else { return Ok(None) };
-        Ok((!makes_generator(frame.code())? && calls(site.callable.get(), within)?).then_some(site))
     }
 
     /// Whether a frame is one that is compiled where it is called between graphs.
@@ -172,7 +166,7 @@ impl<'py> Capture<'py> {
         if is_innermost {
             return Ok(());
         }
-        let site = if progress.chains { self.site_of(frame, within.bind(self.py))? } else { None };
+        let site = if progress.chains { site_of(frame, within.bind(self.py))? } else { None };
         let stack = site.as_ref().map(|site| self.without_arguments(frame, site)).transpose()?.flatten();
         let (Some(site), Some(stack)) = (site, stack) else {
             let _left = progress.left.take();
@@ -270,6 +264,12 @@ impl<'py> Capture<'py> {
             stack: frame.stack().iter().map(slot).collect(),
         }
     }
+}
+
+/// The call that a frame is making, where it begins a frame of this code, and nothing else.
+fn site_of<'a, 'py>(frame: &'a Activation<'py>, within: &Bound<'py, PyAny>) -> PyResult<Option<CallSite<'a, 'py>>> {
+    let Some(site) = frame.call_site() else { return Ok(None) };
+    Ok((!makes_generator(frame.code())? && calls(site.callable.get(), within)?).then_some(site))
 }
 
 /// Whether calling this begins a frame of that code, and nothing else.
