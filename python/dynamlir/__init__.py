@@ -8,7 +8,8 @@ To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `
 To see how long each kernel takes when it runs: `profile`.
 To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
 `decompile`.
-To run a stage that was dumped: `load`.
+To have a whole program that can be saved: `export`, whose `ExportedProgram`s `load` reads.
+To run a stage that was dumped: `load`, too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .capture.api import compile
 from .capture.explain import explain
 from .capture.steps import trace_steps
 from .capture.typed import Compiled
+from .exported.making import export
+from .exported.program import ExportedProgram
 from .plain import PlainRunWarning, Unsupported
 from .profiling import Profile, profile
 from .report import CompileReport
@@ -98,8 +101,10 @@ def reset(compiled: Any = None) -> None:
 
 def load(
     path: str | os.PathLike[str], stage: str | None = None, *, dump: str | os.PathLike[str] | None = None
-) -> Executable:
-    """Replay a dumped ``.mlir`` of any stage to an executable: call it with the graph's tensors.
+) -> Executable | ExportedProgram:
+    """Read an exported program, which is a folder; or replay a dumped ``.mlir`` of any stage to an executable.
+
+    The executable is called with the graph's tensors, the program as what it was made of (`ExportedProgram`).
 
     ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
     a dump's, and else the text itself. ``dump`` is a folder for the stages from there on. `ValueError` where the text
@@ -109,6 +114,12 @@ def load(
     An entry with ``dynamo.vjp`` trains: where grad mode is on and an input that has a gradient requires one, its
     outputs have a history, of which the entry that it names computes the gradients. The two are one program here.
     """
+    if isinstance(path, (str, os.PathLike)) and os.path.isdir(path):
+        from .exported import files
+
+        if stage is not None or dump is not None:
+            raise ValueError(f"{os.fspath(path)} is a folder: an exported program, which has no stage and no dump")
+        return files.load(os.fspath(path))
     entries = _load(path, stage, dump)
     for vjp in [executable.vjp for executable in entries.values()]:
         if vjp is not None:
@@ -150,6 +161,7 @@ def _load(
 __all__ = [
     "CompileReport",
     "Compiled",
+    "ExportedProgram",
     "PlainRunWarning",
     "Profile",
     "Unsupported",
@@ -163,6 +175,7 @@ __all__ = [
     "disassemble",
     "explain",
     "explain_last",
+    "export",
     "fallbacks",
     "last_compile",
     "load",

@@ -151,6 +151,10 @@ class CapturedFrame:
     @property
     def effects(self) -> list[tuple[str, list[tuple[str, int, str]]]]: ...
     @property
+    def ends(
+        self,
+    ) -> tuple[Any, list[Tensor], list[tuple[Any, str, Any, Any, str, list[tuple[str, int, str]]]]] | None: ...
+    @property
     def session(self) -> Session: ...
     @property
     def code_parts(self) -> list[str]: ...
@@ -321,6 +325,8 @@ def capture(
     args: tuple[Any, ...] | None = None,
     kwargs: dict[str, Any] | None = None,
     steps: Callable[..., None] | None = None,
+    *,
+    shows: bool = False,
 ) -> CapturedFrame | tuple[str, str, Location]: ...
 
 @final

@@ -29,7 +29,7 @@ from . import (
 from .options import Options
 from .options import resolve as resolve_options
 from .reasons import Fallback
-from .recording import Recording
+from .recording import Builder, Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
 from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
@@ -112,14 +112,7 @@ def compile_recording(
     ``all_recorded``, all derivatives are torch's own."""
     extension = native.module()
     recorded = time.perf_counter()
-    device.check(recording)
-    _refuse_views_of_custom_results(recording)
-    with nothing_packed():
-        if recording.is_training:
-            functions.check(recording)
-            recording.drop_unseen_detaches()
-            native.differentiator().attach(recording, mode, recording.order, all_recorded)
-        native.decomposer().attach(recording, mode)
+    _complete(recording, mode, all_recorded)
     decomposed = time.perf_counter()
     trace = recording.emit(extension.TraceBuilder)
     if logs.logger("ir").isEnabledFor(10):
@@ -149,6 +142,24 @@ def compile_recording(
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
     _log(made)
     return Variant(recording, executable), made
+
+
+def _complete(recording: Recording, mode: FakeTensorMode, all_recorded: bool = False) -> None:
+    """Add what the compiler needs beside what was recorded: torch's decompositions and derivatives."""
+    device.check(recording)
+    _refuse_views_of_custom_results(recording)
+    with nothing_packed():
+        if recording.is_training:
+            functions.check(recording)
+            recording.drop_unseen_detaches()
+            native.differentiator().attach(recording, mode, recording.order, all_recorded)
+        native.decomposer().attach(recording, mode)
+
+
+def written(recording: Recording, mode: FakeTensorMode) -> Builder:
+    """What was recorded, complete, as the native builder has it; `Fallback` when it has no such form."""
+    _complete(recording, mode)
+    return recording.emit(native.module().TraceBuilder)
 
 
 def _refuse_views_of_custom_results(recording: Recording) -> None:

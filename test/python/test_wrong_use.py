@@ -68,7 +68,7 @@ def test_wrong_options_of_torch_compile(options: dict[str, Any], words: str) -> 
 def test_wrong_arguments_of_load(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"cannot read .*/none\.mlir: No such file"):
         dynamlir.load(tmp_path / "none.mlir")
-    with pytest.raises(IsADirectoryError, match=f"cannot read {tmp_path}: "):
+    with pytest.raises(ValueError, match=f"{tmp_path} holds no exported program: "):
         dynamlir.load(tmp_path)
     with pytest.raises(TypeError, match=r"path of a dumped \.mlir file, not 3"):
         dynamlir.load(3)  # type: ignore[arg-type]

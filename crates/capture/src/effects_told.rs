@@ -1,8 +1,8 @@
-//! What a call does to what existed, in words.
+//! What a call does to what existed, in words and for programs to look at.
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_graph::Line;
-use pyo3::types::PyAnyMethods;
+use pyo3::{prelude::*, types::PyString};
 
 use crate::{
     state::{Capture, Tracked, Written, WrittenKind, type_name},
@@ -12,7 +12,46 @@ use crate::{
 /// Longer text is not shown.
 const LONGEST: usize = 40;
 
+/// An effect by its parts.
+pub struct SeenEffect {
+    /// The object that is written, a dict of globals, or the container that a method is called of.
+    pub owner: Py<PyAny>,
+    /// Of a container the method that is called; `=` or `del` where something is stored, or deleted, under a name.
+    pub action: String,
+    /// The name, or what the method is given before the value.
+    pub key: Option<Py<PyAny>>,
+    /// What is stored, or what the method is given last.
+    pub value: Option<Py<PyAny>>,
+    /// All of it, in words.
+    pub told: String,
+    /// The lines that ask for it, innermost first.
+    pub location: Vec<Line>,
+}
+
 impl<'py> Capture<'py> {
+    /// As [`Capture::effects_in_words`], with the objects that are concerned.
+    pub(crate) fn effects_seen(&self) -> Vec<SeenEffect> {
+        let writes = self.writes.all();
+        let done = writes.iter().filter(|written| !is_set_back(written, &writes));
+        done.map(|written| {
+            let named = matches!(written.kind, WrittenKind::Attribute | WrittenKind::Global);
+            let name = || PyString::new(self.py, &written.name).into_any().unbind();
+            SeenEffect {
+                owner: written.owner.clone_ref(self.py),
+                action: match (named, &written.value) {
+                    (true, Some(_)) => "=".to_owned(),
+                    (true, None) => "del".to_owned(),
+                    (false, _) => written.name.clone(),
+                },
+                key: if named { Some(name()) } else { written.key.as_ref().map(|key| key.clone_ref(self.py)) },
+                value: written.value.as_ref().map(|(value, _)| value.clone_ref(self.py)),
+                told: self.in_words(written),
+                location: written.location.clone(),
+            }
+        })
+        .collect()
+    }
+
     /// All that the call does once the graph has run, in order, each with the lines that ask for it.
     pub(crate) fn effects_in_words(&self) -> Vec<(String, Vec<Line>)> {
         let writes = self.writes.all();

@@ -62,6 +62,7 @@ mod wrapped;
 mod written;
 mod written_names;
 
+pub use effects_told::SeenEffect;
 pub use refusals::interruption_behind;
-pub use run::{Broken, Captured, Subject, Tables, capture};
+pub use run::{Broken, Captured, Ends, Subject, Tables, capture};
 pub use specialize::{Backend, Compilation, EntryParts, WholeFrame, specialize};

@@ -17,6 +17,7 @@ use pyo3::{
 
 use crate::{
     effects::Effects,
+    effects_told::SeenEffect,
     entered::Entered,
     graph_break::{GraphBreak, reason},
     outputs::Outputs,
@@ -78,8 +79,20 @@ pub struct Captured {
     pub effects: Vec<(String, Vec<Line>)>,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
+    /// What the call came to, where somebody wants to see it.
+    pub ends: Option<Ends>,
     /// Why the graph ends before the frame does; None where it does not. What is known then is a piece of the frame.
     pub graph_break: Option<GraphBreak>,
+}
+
+/// What a call came to, on the objects that it was captured with: tensors of the frame's own, and those that it was given, are fakes.
+pub struct Ends {
+    /// What it returns.
+    pub returned: Py<PyAny>,
+    /// The graph's results, in order.
+    pub results: Vec<Py<PyAny>>,
+    /// What it does to what existed once the graph has run, in order.
+    pub effects: Vec<SeenEffect>,
 }
 
 /// A frame that cannot be captured whole: why, and under which assumptions that is so.
@@ -134,6 +147,8 @@ pub struct Subject<'a, 'py> {
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
+    /// Whether what the call comes to is kept for somebody who looks at it.
+    pub shows: bool,
 }
 
 impl<'a, 'py> Subject<'a, 'py> {
@@ -151,6 +166,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             breaks: Breaks::Never,
             every: None,
             stop: None,
+            shows: false,
         }
     }
 }
@@ -320,7 +336,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
     let torch_state = TorchState::now().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     state.guards.torch_state(torch_state);
     match outcome {
-        Ok((epilogue, kept)) => {
+        Ok((epilogue, kept, ends)) => {
             let effects = Capture::new(py, state.clone()).effects_in_words();
             let (graph, inputs) = finish(&state, &kept);
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
@@ -328,7 +344,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             let session = session.unbind();
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session, graph_break: None }))
+            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session, ends, graph_break: None }))
         }
         Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
             state.graph.take();
@@ -354,12 +370,15 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
     }
 }
 
+/// What comes after the graph, which inputs it takes, by their positions, and what is shown.
+type Whole = (Epilogue, Vec<usize>, Option<Ends>);
+
 fn attempt<'py>(
     py: Python<'py>,
     state: &Rc<State>,
     subject: Subject<'_, 'py>,
     step: &mut Option<usize>,
-) -> PyResult<Result<(Epilogue, Vec<usize>), GraphBreak>> {
+) -> PyResult<Result<Whole, GraphBreak>> {
     let Subject { function, args, kwargs, .. } = subject;
     let steps = subject.steps.map(|steps| steps.clone_ref(py));
     if let Some(kind) = runs_later(function) {
@@ -427,6 +446,7 @@ fn attempt<'py>(
     }
     // What is made twice is made where it is first used: in the order of the program, and so of the steps.
     let mut outputs = Outputs::default();
+    let returned = value.as_ref().filter(|_| subject.shows).cloned();
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
         steps.push(match value {
             Some(object) => {
@@ -451,7 +471,14 @@ fn attempt<'py>(
         Err(error) => return Ok(Err(halt(error))),
     };
     match capture.session().call_method1("finish", (outputs.fakes.clone(), named_inputs(state))) {
-        Ok(kept) => Ok(Ok((epilogue, kept.extract()?))),
+        Ok(kept) => {
+            let ends = returned.map(|returned| Ends {
+                returned: returned.unbind(),
+                results: outputs.fakes.into_iter().map(Bound::unbind).collect(),
+                effects: capture.effects_seen(),
+            });
+            Ok(Ok((epilogue, kept.extract()?, ends)))
+        }
         Err(error) => {
             *step = capture.step_before(&outputs);
             Ok(Err(halt(capture.session_error(error))))

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::{
     graph_break::{GraphBreak, reason},
     refusals::words_of,
-    run::{Breaks, Broken, Captured, Subject, Tables, capture},
+    run::{Breaks, Broken, Captured, Ends, Subject, Tables, capture},
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -29,6 +29,8 @@ pub struct WholeFrame {
     pub inputs: Vec<Py<PyAny>>,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
+    /// What the call came to, where somebody wants to see it.
+    pub ends: Option<Ends>,
 }
 
 /// What an entry for it needs besides a compiled graph.
@@ -98,13 +100,13 @@ impl Captured {
     /// # Errors
     /// When something cannot be guarded.
     pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
-        let Self { graph, guards, inputs, tensors, epilogue, effects, session, graph_break: _ } = self;
+        let Self { graph, guards, inputs, tensors, epilogue, effects, session, ends, graph_break: _ } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
         let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
         let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
         let inputs = inputs.into_iter().map(|input| input.real).collect();
         let guards = guards.build(py)?;
-        let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session };
+        let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session, ends };
         Ok((frame, EntryParts { guards, tensors, numbers, epilogue }))
     }
 }

@@ -38,20 +38,21 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
 #[pyclass(frozen)]
 pub struct CapturedFrame(WholeFrame);
 
-/// Captures one call. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
+/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
 #[pyfunction]
-#[pyo3(signature = (function, args=None, kwargs=None, steps=None))]
+#[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false))]
 pub fn capture<'py>(
     function: &Bound<'py, PyAny>,
     args: Option<&Bound<'py, PyTuple>>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
+    shows: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    let subject = Subject { steps: steps.as_ref(), ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
+    let subject = Subject { steps: steps.as_ref(), shows, ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
     match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
         Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),
@@ -148,6 +149,19 @@ impl CapturedFrame {
     #[getter]
     fn effects(&self) -> Vec<(String, Vec<Line>)> {
         self.0.effects.clone()
+    }
+
+    /// What the call came to, where it was captured to show that: what it returns, with fakes for tensors, the fakes of the graph's
+    /// results, and what it does to what existed, each as `(owner, action, key, value, words, lines)`.
+    #[getter]
+    fn ends<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(ends) = &self.0.ends else { return Ok(None) };
+        let effects = ends.effects.iter().map(|seen| {
+            let lines: Vec<&Line> = seen.location.iter().collect();
+            (&seen.owner, seen.action.as_str(), seen.key.as_ref(), seen.value.as_ref(), seen.told.as_str(), lines).into_pyobject(py)
+        });
+        let effects = effects.collect::<PyResult<Vec<_>>>()?;
+        Ok(Some((&ends.returned, &ends.results, effects).into_pyobject(py)?))
     }
 
     /// The session, with the finished recording.

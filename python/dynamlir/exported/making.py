@@ -1,0 +1,216 @@
+"""`dynamlir.export`: one call of a function or module captured as an `ExportedProgram`. Nothing of it is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import machinery, native, reasons
+from ..backend import written
+from ..capture import sharing
+from ..capture.api import entry_point, forward_of, name_of
+from ..capture.backends import Captured
+from ..plain import Unsupported
+from ..reasons import Fallback
+from .program import ExportedProgram
+from .signature import CONSTANTS, Signature, Source, UserInput, autocast, flatten, leaf_places, places
+from .state import copied
+
+
+def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ExportedProgram:
+    """Capture ``fn(*args, **kwargs)`` whole, as a program that can be saved and called without ``fn``.
+
+    ``fn`` is a function, method or module. What would break the graph raises `Unsupported`, as ``fullgraph=True`` does,
+    and so does an effect that a program cannot have: on anything but tensors and buffers. The call itself is not run.
+
+    Sizes, and arguments that are no tensors, are the ones that it was made with; other ones are refused. What Python
+    decided on the way – a mode, a global, whether gradients were on – stays decided. Parameters are shared with the
+    module; what the program writes, such as a buffer, is the program's own copy.
+    """
+    entry, bound = entry_point(fn)
+    function = entry or sharing.caller()
+    leaves, in_spec = flatten((args, kwargs))
+    user_inputs = leaf_places(leaves, places(in_spec))
+    try:
+        if (active := machinery.active()) is not None:
+            raise active
+        frame = native.module().capture(function, (*bound, *args), kwargs, shows=True)
+        if isinstance(frame, tuple):
+            raise Fallback(*frame)
+        forward = forward_of(fn) if isinstance(fn, torch.nn.Module) else None
+        making = _Making(fn, Captured.of(name_of(fn), frame, forward), leaves, user_inputs)
+        signature = making.signature(in_spec)
+        trace = written(making.captured.session.recording, making.captured.session.mode)
+        program = ExportedProgram(making.captured.module, trace.text(), signature)
+    except Fallback as failure:
+        raise _unsupported(function, failure) from None
+    making.fill(program)
+    return program
+
+
+def _unsupported(function: types.FunctionType, failure: Fallback) -> Unsupported:
+    """What ``fullgraph=True`` raises."""
+    code = function.__code__
+    location = failure.location or [(code.co_filename, code.co_firstlineno, code.co_name)]
+    return Unsupported(str(reasons.note(failure.reason, failure.message, location)))
+
+
+class _Making:
+    """What is known of the program: which tensor of the capture is which of the user's."""
+
+    def __init__(self, fn: Any, captured: Captured, leaves: list[Any], user_inputs: list[UserInput]) -> None:
+        self.captured = captured
+        self.user_inputs = user_inputs
+        owner = fn.__self__ if isinstance(fn, types.MethodType) else fn
+        self.root = getattr(owner, "_orig_mod", owner) if isinstance(owner, torch.nn.Module) else None
+        self.leaf_of = {id(leaf): at for at, leaf in reversed([*enumerate(leaves)]) if isinstance(leaf, torch.Tensor)}
+        self.parameters: dict[str, torch.nn.Parameter] = {}
+        self.buffers: dict[str, torch.Tensor] = {}
+        if self.root is not None:
+            self.parameters = dict(self.root.named_parameters(remove_duplicate=False))
+            self.buffers = dict(self.root.named_buffers(remove_duplicate=False))
+        self.constants: dict[str, torch.Tensor] = {}
+        self.names = {id(tensor): name for name, tensor in reversed([*self.parameters.items(), *self.buffers.items()])}
+        faker = captured.session.faker
+        self.real_of = {id(faker.known(real)): real for real in captured.session.inputs}
+
+    def signature(self, in_spec: pytree.TreeSpec) -> Signature:
+        """What the program is given and gives back; `Fallback` where it does something that a program cannot."""
+        captured, session = self.captured, self.captured.session
+        returned, results, effects = captured.frame.ends
+        groups: dict[str, dict[str, str]] = {"parameters": {}, "buffers": {}, "constants": {}}
+        at_leaf: dict[int, str] = {}
+        for at in captured.order:
+            real, name = captured.inputs[at], captured.names[at]
+            if id(real) in self.leaf_of:
+                at_leaf[self.leaf_of[id(real)]] = name
+            else:
+                kind, own = self._state(real, name)
+                groups[kind][name] = own
+        entry = [*captured.names]
+        for fetch in session.recording.captures:
+            name = f"_tensor_constant{len(entry) - len(captured.names)}"
+            self.constants[name] = fetch()
+            entry.append(name)
+        results_at = {id(fake): at for at, fake in enumerate(results)}
+        assigned = dict(self._assigned(effects, results_at))
+        tree, out_spec = flatten(returned)
+        outputs = tuple(self._source(leaf, results_at) for leaf in tree)
+        written_to = self._written()
+        return Signature(
+            tuple(dataclasses.replace(one, graph_input=at_leaf.get(at)) for at, one in enumerate(self.user_inputs)),
+            in_spec,
+            **groups,
+            outputs=outputs,
+            out_spec=out_spec,
+            mutated_inputs=tuple(self.leaf_of[id(real)] for real in written_to if id(real) in self.leaf_of),
+            mutated_state=tuple(self.names[id(real)] for real in written_to if id(real) not in self.leaf_of),
+            assigned=assigned,
+            graph_inputs=tuple(captured.names[at] for at in captured.order),
+            entry_inputs=tuple(entry),
+            grad_enabled=torch.is_grad_enabled(),
+            autocast=autocast(),
+            training=None if self.root is None else self.root.training,
+        )
+
+    def fill(self, program: ExportedProgram) -> None:
+        """Give the program its tensors."""
+        written_to = [*self._written(), *(self.buffers[name] for name in program.signature.assigned)]
+        everything = [*self.parameters.values(), *self.buffers.values(), *self.constants.values()]
+        own = copied(everything, written_to)
+        for name, parameter in self.parameters.items():
+            program.state.add_parameter(name, own.get(id(parameter), parameter))  # type: ignore[arg-type]
+        hidden = _non_persistent(self.root)
+        for name, buffer in self.buffers.items():
+            program.state.add_buffer(name, own.get(id(buffer), buffer), name not in hidden)
+        for name, tensor in self.constants.items():
+            program.state.add_constant(name, own.get(id(tensor), tensor))
+        program.state.settle()
+
+    def _state(self, real: torch.Tensor, placeholder: str) -> tuple[str, str]:
+        """Of a tensor that is no argument, the group that it belongs to and its name."""
+        name = self._name(real, placeholder)
+        if name in self.constants:
+            return "constants", name
+        return ("parameters" if name in self.parameters else "buffers"), name
+
+    def _name(self, real: torch.Tensor, otherwise: str) -> str:
+        """The name of a tensor in the state: a new one where it was found by a global, a closure or an attribute."""
+        name = self.names.get(id(real))
+        if name is None:
+            name = self.names[id(real)] = otherwise
+            if isinstance(real, torch.nn.Parameter):
+                self.parameters[name] = real
+            else:
+                self.constants[name] = real
+        return name
+
+    def _written(self) -> list[torch.Tensor]:
+        """The tensors that existed before and are written in place, with what else lies in the same memory unsaid."""
+        recording = self.captured.session.recording
+        roots = recording.roots()
+        operands = {op.operands[at] for op in recording.ops for at in op.mutates}
+        found = {roots.get(value, value) for value in operands}
+        inputs = zip(recording.inputs, self.captured.inputs)
+        return [real for record, real in inputs if record.id in found]
+
+    def _source(self, leaf: Any, results: dict[int, int]) -> Source:
+        """Where a leaf of what the frame returns comes from."""
+        if isinstance(leaf, torch.Tensor):
+            real = self.real_of.get(id(leaf), leaf)
+            if id(real) in self.leaf_of:
+                return Source("input", at=self.leaf_of[id(real)])
+            if id(leaf) in results:
+                return Source("result", at=results[id(leaf)])
+            # It existed before, and perhaps nothing computes with it.
+            return Source("state", name=self._name(real, f"_returned_{len(self.names)}"))
+        if isinstance(leaf, CONSTANTS):
+            return Source("constant", value=leaf)
+        raise Fallback("output", f"a {type(leaf).__qualname__} in the result, which is no tensor, constant or pytree")
+
+    def _assigned(self, effects: Any, results: dict[int, int]) -> list[tuple[str, Source]]:
+        """The buffers that are set, by their names; `Fallback` where anything else is done."""
+        tables: dict[int, tuple[str, torch.nn.Module]] = {}
+        hidden: set[int] = set()
+        if self.root is not None:
+            for path, module in self.root.named_modules():
+                tables[id(module._buffers)] = (path, module)
+                hidden.add(id(module._non_persistent_buffers_set))
+        found: list[tuple[str, Source]] = []
+        for owner, action, key, value, told, location in effects:
+            if action in ("add", "discard") and id(owner) in hidden and (value in owner) == (action == "add"):
+                continue  # `Module.register_buffer` says again what is so already
+            if action == "=" and _is_stored(owner, key, value):
+                continue
+            name = None
+            if action == "__setitem__" and id(owner) in tables and isinstance(value, torch.Tensor):
+                name = f"{tables[id(owner)][0]}.{key}".lstrip(".")
+            if name is None or name not in self.buffers:
+                raise Fallback("side-effect", f"{told}, which an exported program cannot do", location)
+            now = self.buffers[name]
+            if (value.shape, value.dtype, value.device) != (now.shape, now.dtype, now.device):
+                raise Fallback("side-effect", f"{told}, a buffer of another shape or type in each call", location)
+            found.append((name, self._source(value, results)))
+        return found
+
+
+def _is_stored(owner: Any, name: str, value: Any) -> bool:
+    """Whether this very object is stored there now, so that storing it does nothing."""
+    if isinstance(owner, types.CellType):
+        try:
+            return owner.cell_contents is value
+        except ValueError:
+            return False
+    held = owner if type(owner) is dict else getattr(owner, "__dict__", {})
+    return name in held and held[name] is value
+
+
+def _non_persistent(root: torch.nn.Module | None) -> set[str]:
+    """The names of the buffers that are not in the state dict."""
+    modules = [] if root is None else [*root.named_modules(remove_duplicate=False)]
+    return {f"{path}.{name}".lstrip(".") for path, module in modules for name in module._non_persistent_buffers_set}

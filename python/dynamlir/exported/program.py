@@ -1,0 +1,102 @@
+"""`ExportedProgram`: a whole program as a graph, as text and as something to call."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..capture.api import compile as compile_
+from .signature import Signature, Source
+from .state import ProgramModule, State
+
+
+class ExportedProgram:
+    """A function or module as one graph, with its tensors: what `dynamlir.export` makes and `dynamlir.load` reads."""
+
+    def __init__(self, graph_module: torch.fx.GraphModule, mlir: str, signature: Signature) -> None:
+        self.graph_module = graph_module
+        """The graph, with torch's functions and Dynamo's names; it takes `signature.graph_inputs`, and may be run."""
+        self.mlir = mlir
+        """The text of stage 00, which ``dynamlir-opt`` and `dynamlir.load` read."""
+        self.signature = signature
+        """What it is given and gives back."""
+        self.state = State(ProgramModule(self.__call__, signature.training))
+        """Its tensors, by their names."""
+
+    @property
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and persistent buffers, by their names."""
+        return self.state.module.state_dict()
+
+    @property
+    def constants(self) -> dict[str, torch.Tensor]:
+        """Tensors that are neither parameters nor buffers, by the names that they have in `signature`."""
+        return self.state.constants
+
+    def module(self) -> torch.nn.Module:
+        """The program as a module. It has the program's own parameters and buffers."""
+        return self.state.module
+
+    @functools.cached_property
+    def _run(self) -> Any:
+        return compile_(self.graph_module.forward)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program, compiled, on arguments like those that it was made with.
+
+        `TypeError` where they are nested otherwise or of other types, `ValueError` where they are otherwise unlike.
+        """
+        signature = self.signature
+        leaves = signature.match(args, kwargs)
+        given = self.state.now()
+        if torch.is_grad_enabled() and not signature.grad_enabled:
+            self._refuse_gradients([*leaves, *given.values()])
+        results = self._run(*self._inputs(signature.graph_inputs, leaves, given))
+
+        def made(source: Source) -> Any:
+            if source.kind == "result":
+                return results[source.at]
+            if source.kind == "input":
+                return leaves[source.at]
+            return given[source.name] if source.kind == "state" else source.value
+
+        for name, source in signature.assigned.items():
+            self.state[name] = made(source)
+        return signature.out_spec.unflatten([made(source) for source in signature.outputs])
+
+    def entry_arguments(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """The tensors that ``@main`` of `mlir` takes for these arguments, in its order."""
+        leaves = self.signature.match(args, kwargs)
+        return self._inputs(self.signature.entry_inputs, leaves, self.state.now())
+
+    def _inputs(self, names: tuple[str, ...], leaves: list[Any], given: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        inputs = {one.graph_input: leaf for one, leaf in zip(self.signature.user_inputs, leaves) if one.graph_input}
+        found = []
+        for name in names:
+            if name in inputs:
+                found.append(inputs[name])
+            else:
+                found.append(given[self.signature.state_of(name) or name])
+        return found
+
+    def _refuse_gradients(self, tensors: list[Any]) -> None:
+        if any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
+            raise ValueError(
+                "the program was exported with gradients off, and would have none: call it under torch.no_grad()"
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program into a folder, which `dynamlir.load` reads: text and tensors, nothing that is executed.
+
+        `ValueError` where a part of it has no such form: a function that is none of torch's, a class of the user's.
+        """
+        from .files import save
+
+        save(self, os.fspath(path))
+
+    def __repr__(self) -> str:
+        return f"<dynamlir.ExportedProgram {self.graph_module._get_name()}>\n{self.signature}"
