@@ -24,6 +24,9 @@ impl<'py> Capture<'py> {
         if let Some(value) = self.item_of_tensor(container, key)? {
             return Ok(value);
         }
+        if self.torch.is_fake(&key.object) && self.source(container).is_none() && container.object.is_exact_instance_of::<PyDict>() {
+            return self.item_of_own_dict(container, key);
+        }
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
@@ -149,6 +152,16 @@ impl<'py> Capture<'py> {
         };
         self.guards.relate(Relation::Same(place, self.guards.source(Source::DictKey(source, at as u32))));
         self.wrap(value, self.guards.source(Source::DictValue(source, at as u32))).map(Some)
+    }
+
+    /// What a dict that the frame has made holds under a tensor: its hash, which is Python code, says how it is told from others.
+    fn item_of_own_dict(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        self.refuse_numbers("a dict looks up", [&key.object])?;
+        let found = self.natively("getitem", || container.object.get_item(&key.object));
+        if let Some(found) = self.graph_break.borrow().clone() {
+            return Err(Halt::Break(found));
+        }
+        self.wrap_untracked(found?)
     }
 
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
