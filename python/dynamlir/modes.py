@@ -26,16 +26,20 @@ class FakeMode(FakeTensorMode):
 
 
 class set_aside:
-    """Without the dispatch modes of this thread. The stack is as it was in the end, even if a mode is left on it.
+    """Without the dispatch modes of this thread, and the transforms of `torch.func` that are active in it. Both stacks
+    are as they were in the end, even if something is left on them.
 
     Not a generator: what one has not yet put back because a signal handler raised first, it would put back whenever
     the exception is forgotten, long after the capture has restored the stack as the caller had it.
     """
 
-    __slots__ = ("_modes",)
+    __slots__ = ("_modes", "_transforms")
 
     def __enter__(self) -> None:
         self._modes: list[Any] = []
+        self._transforms: list[Any] = []
+        while torch._C._are_functorch_transforms_active():
+            self._transforms.append(torch._C._functorch.pop_dynamic_layer_stack())
         while torch._C._len_torch_dispatch_stack():
             self._modes.append(torch._C._pop_torch_dispatch_stack(None))
 
@@ -44,3 +48,7 @@ class set_aside:
             torch._C._pop_torch_dispatch_stack(None)
         while self._modes:
             torch._C._push_on_torch_dispatch_stack(self._modes.pop())
+        while torch._C._are_functorch_transforms_active():
+            torch._C._functorch.pop_dynamic_layer_stack()
+        while self._transforms:
+            torch._C._functorch.push_dynamic_layer_stack(self._transforms.pop())

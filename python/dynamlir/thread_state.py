@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._functorch import eager_transforms
 from torch.utils import _device
+
+from .capture import forward_mode
 
 
 def _knows_autocast(device: str) -> bool:
@@ -66,6 +69,8 @@ class ThreadState:
         self.cache = torch.is_autocast_cache_enabled()
         self.nesting = _autocast_nesting()
         self.transforms = len(torch._C._functorch.get_interpreter_stack() or ())
+        self.forward_grad = torch._C._is_fwd_grad_enabled()
+        self.forward_levels = eager_transforms.JVP_NESTING
         self.random = torch.get_rng_state()
         self.function_modes = _function_modes()
         self.device = _device.CURRENT_DEVICE
@@ -74,6 +79,7 @@ class ThreadState:
     def kept(self) -> Iterator[None]:
         """Put the state back in the end, no matter what is set meanwhile."""
         torch.set_autocast_cache_enabled(False)
+        self.forward_grad = torch._C._is_fwd_grad_enabled()  # which inference mode, where it has been left, has off
         try:
             with nothing_packed():
                 yield
@@ -84,9 +90,11 @@ class ThreadState:
                 for mode in self.function_modes:
                     torch._C._push_on_torch_function_stack(mode)
             _device.CURRENT_DEVICE = self.device
+            torch._C._set_fwd_grad_enabled(self.forward_grad)
             functorch = torch._C._functorch
-            while len(functorch.get_interpreter_stack() or ()) > self.transforms:
-                functorch.pop_dynamic_layer_stack()
+            if len(functorch.get_interpreter_stack() or ()) > self.transforms:
+                functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.transforms)
+            forward_mode.abandon(self.forward_levels)
             for device, (enabled, dtype) in self.autocast.items():
                 torch.set_autocast_enabled(device, enabled)
                 torch.set_autocast_dtype(device, dtype)
@@ -113,4 +121,8 @@ class ThreadState:
             found.append("the nesting of autocast")
         if not self._has_its_modes():
             found.append("a function mode")
+        if len(torch._C._functorch.get_interpreter_stack() or ()) != self.transforms:
+            found.append("a transform of torch.func")
+        if torch._C._is_fwd_grad_enabled() != self.forward_grad:
+            found.append("forward grad mode")
         return found

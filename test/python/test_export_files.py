@@ -290,6 +290,12 @@ HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
     "strides": (lambda written: written["tensors"]["linear.weight"].update(strides=[2**40, 1]), "no strides"),
     "tensor's name": (lambda written: written["tensors"].update({"a b": {"same_as": "mean"}}), "no tensor's name"),
     "another tensor": (lambda written: written["tensors"].update(x={"same_as": "y", "kind": "buffer"}), "same as 'y'"),
+    "a transform": (
+        lambda written: row(written, "call_function").__setitem__(
+            slice(2, 4), ["torch._C._functorch._grad_increment_nesting", {"tuple": []}]
+        ),
+        "leaves a transform open",
+    ),
     "parts": (lambda written: written["signature"].update(more=1), "other parts"),
 }
 

@@ -122,6 +122,11 @@ impl<'py> Capture<'py> {
                 self.layers.note_unrepeatable();
                 return self.torch_call(object, args, kwargs);
             }
+            Some(Effect::SetsState) => {
+                self.pin_leaf(object)?;
+                self.settle_defaults(function, args.len(), kwargs)?;
+                return self.state_call(object, args, kwargs);
+            }
             _ => {}
         }
         if let Some(inner) = self.torch.wrapped_by_disable(object)

@@ -21,7 +21,7 @@ pub use self::table::NODES;
 use self::{
     claim::{Claim, METHODS, MUTATORS},
     functions::FUNCTIONS,
-    table::{DESCRIPTORS, EXAMPLES, MEMBERS, NUMPY, OPERATORS, REFUSED, SPECIAL, TORCH_NAMESPACES, TYPES},
+    table::{DESCRIPTORS, EXAMPLES, LEVELS, MEMBERS, NUMPY, OPERATORS, REFUSED, SPECIAL, TORCH_NAMESPACES, TYPES},
 };
 use crate::{
     kinds::{Kind, Kinds},
@@ -106,6 +106,8 @@ pub enum Special {
     Checkpoint,
     /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
     Transform(&'static str),
+    /// A function of torch's that only loads what it has not loaded yet
+    Loads,
     /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called
     Gradients(&'static str),
     /// `dynamlir.capture.gradients.reached`
@@ -197,6 +199,9 @@ impl Effects {
         // Its Python only prepares what the engine is given, and what that runs is recorded.
         for (module, name) in NODES {
             table.add(py, module, name, Effect::Torch)?;
+        }
+        for (module, name) in LEVELS {
+            table.add(py, module, name, Effect::SetsState)?;
         }
         for name in OPERATORS {
             table.add(py, "operator", name, Effect::Special(Special::Operator(name)))?;

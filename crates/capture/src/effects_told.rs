@@ -16,11 +16,12 @@ const LONGEST: usize = 40;
 pub struct SeenEffect {
     /// The object that is written, a dict of globals, or the container that a method is called of.
     pub owner: Py<PyAny>,
-    /// Of a container the method that is called; `=` or `del` where something is stored, or deleted, under a name.
+    /// Of a container the method that is called, or `holds` of what all changes have left in it; `=` or `del` where something is
+    /// stored, or deleted, under a name.
     pub action: String,
     /// The name, or what the method is given before the value.
     pub key: Option<Py<PyAny>>,
-    /// What is stored, or what the method is given last.
+    /// What is stored, or what the method is given last; of `holds` a container that holds the same.
     pub value: Option<Py<PyAny>>,
     /// All of it, in words.
     pub told: String,
@@ -36,15 +37,20 @@ impl<'py> Capture<'py> {
         done.map(|written| {
             let named = matches!(written.kind, WrittenKind::Attribute | WrittenKind::Global);
             let name = || PyString::new(self.py, &written.name).into_any().unbind();
+            let holds = written.kind == WrittenKind::Contents;
             SeenEffect {
                 owner: written.owner.clone_ref(self.py),
                 action: match (named, &written.value) {
                     (true, Some(_)) => "=".to_owned(),
                     (true, None) => "del".to_owned(),
+                    (false, _) if holds => "holds".to_owned(),
                     (false, _) => written.name.clone(),
                 },
                 key: if named { Some(name()) } else { written.key.as_ref().map(|key| key.clone_ref(self.py)) },
-                value: written.value.as_ref().map(|(value, _)| value.clone_ref(self.py)),
+                value: match &written.value {
+                    Some((value, _)) => Some(value.clone_ref(self.py)),
+                    None => self.existing.changed.borrow().get(&written.storage).filter(|_| holds).map(|copy| copy.clone_ref(self.py)),
+                },
                 told: self.in_words(written),
                 location: written.location.clone(),
             }

@@ -145,6 +145,9 @@ impl<'py> Capture<'py> {
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<Tracked<'py>> {
         let Some(root) = self.source_of(module).filter(|_| self.layers.repeat && !self.tensors.has_numbers()) else { return run() };
+        if self.torch.in_transform(self.py)? {
+            return run();
+        }
         let Some(Key { text: key, fakes, existing }) = self.call_key(module, args, kwargs)? else { return run() };
         // Not borrowed while the call runs, which makes calls itself.
         let known = self.layers.calls.borrow().get(&key).cloned();

@@ -34,6 +34,10 @@ impl<'py> Capture<'py> {
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(callable.object.call(given, Some(&keywords)));
         }
+        if matches!(special, Special::FunctionApply | Special::Checkpoint | Special::Gradients(_)) && self.torch.in_transform(py)? {
+            // Torch has rules of its own for them there.
+            return self.break_graph(reason::AUTOGRAD, format!("{} within a transform of torch.func", describe(&callable.object)));
+        }
         match (special, args) {
             (Special::True, []) => Ok(boolean(true)),
             (Special::False, []) => Ok(boolean(false)),
@@ -160,6 +164,10 @@ impl<'py> Capture<'py> {
             (Special::Transform(name), _) => {
                 let instead = py.import("dynamlir.capture.transforms")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
+            }
+            (Special::Loads, []) => {
+                self.outside(|| callable.object.call0())?;
+                Ok(Tracked::new(py.None().into_bound(py)))
             }
             (Special::Gradients(name), _) => {
                 let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;

@@ -18,6 +18,9 @@ pub struct Torch {
     parameter: Py<PyType>,
     session: Py<PyAny>,
     function_modes: Py<PyAny>,
+    /// Whether a tensor is one of a transform's, and whether there is a transform.
+    wrapped: Py<PyAny>,
+    transforms: Py<PyAny>,
     weak_reference: usize,
     file: Py<PyType>,
     logging: String,
@@ -87,6 +90,8 @@ impl Torch {
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
             function_modes: torch.getattr("_C")?.getattr("_len_torch_function_stack")?.unbind(),
+            wrapped: torch.getattr("_C")?.getattr("_functorch")?.getattr("is_functorch_wrapped_tensor")?.unbind(),
+            transforms: torch.getattr("_C")?.getattr("_are_functorch_transforms_active")?.unbind(),
             session: py.import("dynamlir.capture.session")?.getattr("Session")?.unbind(),
             weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
             file: py.import("io")?.getattr("IOBase")?.cast_into::<PyType>()?.unbind(),
@@ -232,9 +237,21 @@ impl Torch {
         self.operator_getattrs.contains(&(function.as_ptr() as usize))
     }
 
-    /// Whether a value is the stand-in of a tensor, or of a number.
+    /// Whether a value is the stand-in of a tensor, or of a number. Within a transform of `torch.func` these are wrapped.
     pub fn is_fake(&self, value: &Bound<'_, PyAny>) -> bool {
-        value.get_type().as_ptr() == self.fake.as_ptr() || self.is_number(value)
+        value.get_type().as_ptr() == self.fake.as_ptr() || self.is_number(value) || self.is_wrapped(value)
+    }
+
+    /// Whether a value is a tensor of a transform of `torch.func`.
+    pub fn is_wrapped(&self, value: &Bound<'_, PyAny>) -> bool {
+        let py = value.py();
+        value.get_type().is(self.tensor.bind(py))
+            && self.wrapped.bind(py).call1((value,)).is_ok_and(|answer| answer.is_truthy().unwrap_or(false))
+    }
+
+    /// Whether a transform of `torch.func` is active in this thread.
+    pub(crate) fn in_transform(&self, py: Python<'_>) -> PyResult<bool> {
+        self.transforms.bind(py).call0()?.is_truthy()
     }
 
     /// Whether a value is the stand-in of a number.

@@ -1,5 +1,7 @@
 """`torch.func.grad` and `torch.func.vjp` by one level of torch's autograd, in place of functorch's many.
 
+Within other transforms, such as `torch.func.vmap`, torch's own are looked into: there autograd is one of many levels.
+
 The capture calls these in place of torch's functions of the same names, and looks into them; the messages are torch's.
 Each differentiates with respect to tensors of its own, so that what is without is left as it is. What a level gives has
 no history but that of what is without, which `settled` sees to.
@@ -7,13 +9,17 @@ no history but that of what is without, which `settled` sees to.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch import eager_transforms
 from torch._functorch.eager_transforms import treespec_pprint
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .forward_mode import _jvp_with_argnums as _jvp_with_argnums
 
 
 def leaf(value: torch.Tensor) -> torch.Tensor:
@@ -57,14 +63,29 @@ def _comes_from_elsewhere(tensor: torch.Tensor) -> bool:
 
 
 def _gradients(
-    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor] | None
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    tangents: Sequence[torch.Tensor] | None,
+    retain: bool | None = None,
+    create: bool = True,
 ) -> list[torch.Tensor]:
     kept = [at for at, output in enumerate(outputs) if output.requires_grad]
     if not kept:
         return [torch.zeros_like(tensor) for tensor in inputs]
     given = None if tangents is None else [tangents[at] for at in kept]
-    found = torch.autograd.grad([outputs[at] for at in kept], inputs, given, create_graph=True, allow_unused=True)
+    found = torch.autograd.grad([outputs[at] for at in kept], inputs, given, retain, create, allow_unused=True)
     return [torch.zeros_like(tensor) if own is None else own for own, tensor in zip(found, inputs)]
+
+
+def _autograd_grad(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    grad_outputs: Sequence[torch.Tensor] | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = True,
+) -> tuple[torch.Tensor, ...]:
+    """`torch._functorch.eager_transforms._autograd_grad`, within other transforms."""
+    return tuple(_gradients(outputs, inputs, grad_outputs, retain_graph, create_graph))
 
 
 def _settle(tree: Any, leaves: Sequence[Any], keep: bool) -> Any:
@@ -91,10 +112,17 @@ def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> 
     return given, tuple(given[at] for at in places) if isinstance(argnums, tuple) else given[argnums]
 
 
+_grad_and_value_of_torch = inspect.unwrap(eager_transforms.grad_and_value_impl)
+_vjp_of_torch = inspect.unwrap(eager_transforms._vjp_with_argnums)
+"""Without the context in which saved tensors must not have hooks: while capturing there are none."""
+
+
 def grad_and_value_impl(
     func: Callable[..., Any], argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
+    if torch._C._are_functorch_transforms_active():
+        return _grad_and_value_of_torch(func, argnums, has_aux, args, kwargs)
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
         given, chosen = _with_leaves(args, argnums)
@@ -122,6 +150,8 @@ def grad_and_value_impl(
 
 def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
     """Beneath `torch.func.vjp`."""
+    if torch._C._are_functorch_transforms_active():
+        return _vjp_of_torch(func, *primals, argnums=argnums, has_aux=has_aux)
     keep = torch.is_grad_enabled()
     aux = None
     with torch.enable_grad():

@@ -192,6 +192,7 @@ def read_graph(rows: Any, name: str = "GraphModule") -> torch.fx.GraphModule:
             raise Unreadable(f"the graph uses {_short(name)} before it is made")
         return made[name]
 
+    open_: list[str] = []
     for row in _list(rows):
         op, own, target, args, kwargs = _list(row, 5)
         if type(own) is not str or not _is_name(own) or own in made:
@@ -200,6 +201,13 @@ def read_graph(rows: Any, name: str = "GraphModule") -> torch.fx.GraphModule:
         if type(args) is not tuple or type(kwargs) is not dict or not all(map(_is_name, kwargs)):
             raise Unreadable(f"the arguments of {own} are no arguments")
         made[own] = _node(graph, op, own, target, args, kwargs)
+        for begins, ends in targets.BALANCED:
+            if target == begins:
+                open_.append(ends)
+            elif target == ends and (not open_ or open_.pop() != ends):
+                raise Unreadable(f"{own} ends a transform that was not begun")
+    if open_:
+        raise Unreadable("the graph leaves a transform open")
     if [node.op for node in graph.nodes].count("output") != 1 or next(iter(reversed(graph.nodes))).op != "output":
         raise Unreadable("the graph does not end with its one output")
     graph.lint()

@@ -173,6 +173,16 @@ class _Making:
             return Source("constant", value=leaf)
         raise Fallback("output", f"a {type(leaf).__qualname__} in the result, which is no tensor, constant or pytree")
 
+    def _is_unchanged(self, container: Any, held: Any) -> bool:
+        """Whether a container holds in the end what it holds now, as modules' tables after `functional_call`."""
+
+        def objects(items: Any) -> list[int]:
+            return [id(self.real_of.get(id(item), item)) for item in items]
+
+        if isinstance(container, dict):
+            return list(container) == list(held) and objects(container.values()) == objects(held.values())
+        return isinstance(container, list) and objects(container) == objects(held)
+
     def _assigned(self, effects: Any, results: dict[int, int]) -> list[tuple[str, Source]]:
         """The buffers that are set, by their names; `Fallback` where anything else is done."""
         tables: dict[int, tuple[str, torch.nn.Module]] = {}
@@ -185,7 +195,8 @@ class _Making:
         for owner, action, key, value, told, location in effects:
             if action in ("add", "discard") and id(owner) in hidden and (value in owner) == (action == "add"):
                 continue  # `Module.register_buffer` says again what is so already
-            if action == "=" and _is_stored(owner, key, value):
+            is_there = action == "=" and _is_stored(owner, key, value)
+            if is_there or (action == "holds" and self._is_unchanged(owner, value)):
                 continue
             name = None
             if action == "__setitem__" and id(owner) in tables and isinstance(value, torch.Tensor):

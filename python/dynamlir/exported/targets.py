@@ -11,6 +11,9 @@ from typing import Any
 import torch
 import torch._C._nn
 import torch.overrides
+from torch._functorch import eager_transforms, predispatch
+
+from ..capture import forward_mode, transforms
 
 _SPACES: dict[str, types.ModuleType] = {
     "torch": torch,
@@ -51,6 +54,27 @@ _ELSEWHERE: dict[str, Callable[..., Any]] = {
     "torch.amp.autocast_mode._enter_autocast": torch.amp.autocast_mode._enter_autocast,
     "torch.amp.autocast_mode._exit_autocast": torch.amp.autocast_mode._exit_autocast,
 }
+
+_TRANSFORMS: list[tuple[types.ModuleType, str]] = [
+    (predispatch, "_add_batch_dim _remove_batch_dim _unwrap_for_grad _vmap_increment_nesting _vmap_decrement_nesting"),
+    (eager_transforms, "_create_differentiable"),
+    (torch._C._functorch, "_wrap_for_grad _grad_increment_nesting _grad_decrement_nesting"),
+    (torch._C, "_set_fwd_grad_enabled"),
+    (forward_mode, "enter leave make_dual unpack_dual"),
+    (transforms, "leaf settled"),
+]
+"""What `torch.func` is made of."""
+
+_ELSEWHERE |= {
+    f"{module.__name__}.{name}": getattr(module, name) for module, names in _TRANSFORMS for name in names.split()
+}
+
+BALANCED: tuple[tuple[str, str], ...] = (
+    ("torch._functorch.predispatch._vmap_increment_nesting", "torch._functorch.predispatch._vmap_decrement_nesting"),
+    ("torch._C._functorch._grad_increment_nesting", "torch._C._functorch._grad_decrement_nesting"),
+    ("dynamlir.capture.forward_mode.enter", "dynamlir.capture.forward_mode.leave"),
+)
+"""What begins a level of a transform, and what ends it."""
 
 _NO_METHODS = """
 apply_ map_ map2_ numpy storage untyped_storage storage_type register_hook register_post_accumulate_grad_hook

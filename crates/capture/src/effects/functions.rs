@@ -171,7 +171,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
         claim: TAKES,
         names: &[
             ("torch._C", &["_has_torch_function_unary", "_has_torch_function_variadic", "_get_privateuse1_backend_name"]),
-            ("torch._C._functorch", &["unwrap_if_dead"]),
+            ("torch._C._functorch", &["unwrap_if_dead", "is_batchedtensor"]),
         ],
     },
     // Compares dtypes, by a table.
@@ -226,6 +226,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
                 "torch._C",
                 &[
                     "_get_default_device",
+                    "_is_fwd_grad_enabled",
                     "_get_cudnn_enabled",
                     "_get_cudnn_benchmark",
                     "_get_cudnn_deterministic",

@@ -97,6 +97,24 @@ pub const NODES: &[(&str, &str)] = &[
     ("dynamlir.capture.transforms", "leaf"),
     ("dynamlir.capture.transforms", "settled"),
     ("dynamlir.capture.gradients", "kept"),
+    ("torch._functorch.predispatch", "_add_batch_dim"),
+    ("torch._functorch.predispatch", "_remove_batch_dim"),
+    ("torch._functorch.predispatch", "_unwrap_for_grad"),
+    ("dynamlir.capture.forward_mode", "make_dual"),
+    ("dynamlir.capture.forward_mode", "unpack_dual"),
+    ("torch._functorch.eager_transforms", "_create_differentiable"),
+    ("torch._C._functorch", "_wrap_for_grad"),
+];
+
+/// Functions that begin and end a transform of `torch.func`, in Python and in C.
+pub(super) const LEVELS: &[(&str, &str)] = &[
+    ("torch._functorch.predispatch", "_vmap_increment_nesting"),
+    ("torch._functorch.predispatch", "_vmap_decrement_nesting"),
+    ("torch._C._functorch", "_grad_increment_nesting"),
+    ("torch._C._functorch", "_grad_decrement_nesting"),
+    ("dynamlir.capture.forward_mode", "enter"),
+    ("dynamlir.capture.forward_mode", "leave"),
+    ("torch._C", "_set_fwd_grad_enabled"),
 ];
 
 pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
@@ -122,6 +140,9 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch.utils.checkpoint", "checkpoint", Special::Checkpoint),
     ("torch._functorch.eager_transforms", "grad_and_value_impl", Special::Transform("grad_and_value_impl")),
     ("torch._functorch.eager_transforms", "_vjp_with_argnums", Special::Transform("_vjp_with_argnums")),
+    ("torch._functorch.eager_transforms", "_autograd_grad", Special::Transform("_autograd_grad")),
+    ("torch._functorch.eager_transforms", "_jvp_with_argnums", Special::Transform("_jvp_with_argnums")),
+    ("torch._functorch.predispatch", "lazy_load_decompositions", Special::Loads),
     ("torch.autograd", "backward", Special::Gradients("backward")),
     ("dynamlir.capture.gradients", "reached", Special::Reached),
     ("torch._C", "_group_tensors_by_device_and_dtype", Special::Gradients("grouped")),
