@@ -106,6 +106,8 @@ pub enum Special {
     Checkpoint,
     /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
     Transform(&'static str),
+    /// `torch.cond` or `torch.while_loop`
+    Region(&'static str),
     /// A function of torch's that only loads what it has not loaded yet
     Loads,
     /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called

@@ -43,6 +43,7 @@ mod policy;
 mod receivers;
 mod reduce;
 mod refusals;
+mod regions;
 mod repeats;
 mod replay;
 mod reports;

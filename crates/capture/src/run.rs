@@ -24,7 +24,7 @@ use crate::{
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
-    state::{Capture, Halt, Input, Progress, State, Tracked},
+    state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
     torch::Torch,
 };
 
@@ -81,6 +81,8 @@ pub struct Captured {
     pub session: Py<PyAny>,
     /// What the call came to, where somebody wants to see it.
     pub ends: Option<Ends>,
+    /// Whether the frame is left before a call of something else than it would call itself.
+    pub calls_instead: bool,
     /// Why the graph ends before the frame does; None where it does not. What is known then is a piece of the frame.
     pub graph_break: Option<GraphBreak>,
 }
@@ -107,6 +109,8 @@ pub struct Broken {
     pub blamed: Vec<String>,
     /// Before which instruction of the frame it may be left to Python instead.
     pub(crate) step: Option<usize>,
+    /// What that calls, and what it is to call in the place of it.
+    pub(crate) instead: Option<Instead>,
     /// Whether it was in a loop that was to be captured to its end.
     pub(crate) unrolling: bool,
 }
@@ -147,6 +151,8 @@ pub struct Subject<'a, 'py> {
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
+    /// What that calls, and what it is to call in the place of it.
+    pub instead: Option<&'a Instead>,
     /// Whether what the call comes to is kept for somebody who looks at it.
     pub shows: bool,
 }
@@ -166,6 +172,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             breaks: Breaks::Never,
             every: None,
             stop: None,
+            instead: None,
             shows: false,
         }
     }
@@ -197,6 +204,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             blamed: Vec::new(),
             step: None,
             unrolling: false,
+            instead: None,
         })),
     }
 }
@@ -252,7 +260,9 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
     let mut stop = first.step.filter(|_| in_pieces);
     for _ in 0..MOST_RESTARTS {
         let Some(step) = stop else { break };
-        match numbered(tables, Subject { stop: Some(step), every: None, ..subject }, MOST_ATTEMPTS)? {
+        // Where it has to be left earlier, another instruction is next.
+        let instead = first.instead.as_ref().filter(|_| Some(step) == first.step);
+        match numbered(tables, Subject { stop: Some(step), every: None, instead, ..subject }, MOST_ATTEMPTS)? {
             Ok(captured) => return Ok(Ok(Captured { graph_break: Some(first.graph_break), ..captured })),
             Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
         }
@@ -317,6 +327,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         manner.copies_containers,
         Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;
+    state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
     let reports = Reports::listen(py)?;
     let mut step = None;
     let outcome = attempt(py, &state, subject, &mut step);
@@ -344,7 +355,19 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             let session = session.unbind();
-            Ok(Ok(Captured { graph, guards: state.guards, inputs, tensors, epilogue, effects, session, ends, graph_break: None }))
+            let calls_instead = subject.instead.is_some();
+            Ok(Ok(Captured {
+                graph,
+                guards: state.guards,
+                inputs,
+                tensors,
+                epilogue,
+                effects,
+                session,
+                ends,
+                calls_instead,
+                graph_break: None,
+            }))
         }
         Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
             state.graph.take();
@@ -359,13 +382,14 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             let numbers =
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
             let blamed = session.call_method0("blamed")?.extract()?;
+            let instead = state.progress.instead.take();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             // What Python has left stays as it is: no frame is left before it goes on.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             let unrolling = state.progress.is_unrolling();
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling, instead }))
         }
     }
 }

@@ -100,7 +100,7 @@ impl Captured {
     /// # Errors
     /// When something cannot be guarded.
     pub fn take_apart(self, py: Python<'_>) -> Result<(WholeFrame, EntryParts), GuardError> {
-        let Self { graph, guards, inputs, tensors, epilogue, effects, session, ends, graph_break: _ } = self;
+        let Self { graph, guards, inputs, tensors, epilogue, effects, session, ends, .. } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
         let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
         let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
@@ -185,7 +185,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
 
 /// Up to which unit the innermost of these frames is Python's because nothing is computed before; None if something is.
 fn walks(captured: &Captured, from: &[Standing<'_>]) -> Option<u32> {
-    if !captured.is_empty() || captured.epilogue.steps().len() > 1 {
+    if !captured.is_empty() || captured.epilogue.steps().len() > 1 || captured.calls_instead {
         return None;
     }
     match captured.epilogue.suspends() {

@@ -165,6 +165,7 @@ impl<'py> Capture<'py> {
                 let instead = py.import("dynamlir.capture.transforms")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
+            (Special::Region(name), _) => self.region(&callable.object, name, args, kwargs),
             (Special::Loads, []) => {
                 self.outside(|| callable.object.call0())?;
                 Ok(Tracked::new(py.None().into_bound(py)))
@@ -306,6 +307,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Checkpoint
             | Special::Transform(_)
             | Special::Gradients(_)
+            | Special::Region(_)
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

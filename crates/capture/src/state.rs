@@ -31,7 +31,7 @@ use self::{calling::Calling, existing::Existing, layers::Layers, lines::Location
 use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, torch::Torch};
 
 pub(crate) use standing::Entry;
-pub use standing::Progress;
+pub use standing::{Instead, Progress};
 pub use tensors::Input;
 pub(crate) use {
     journal::{Journal, Mark},

@@ -18,7 +18,7 @@ use pyo3::{
 use crate::{
     graph_break::reason,
     outputs::Outputs,
-    state::{Capture, Left, Outcome, Slot, Tracked, type_name},
+    state::{Capture, Instead, Left, Outcome, Slot, Tracked, type_name},
     values::number,
 };
 
@@ -36,10 +36,39 @@ impl<'py> Capture<'py> {
         let kept = left.iter().rev().enumerate().take_while(|(level, left)| left.entered == Some(*level)).count();
         let base = kept.saturating_sub(1);
         let frames = left.iter().rev().skip(base).map(|left| {
-            let (locals, stack) = (all(&left.locals)?, all(&left.stack)?);
+            let (locals, stack) = (all(&left.locals)?, all(&self.stack_to_be(left)?)?);
             Ok(FrameParts { code: left.code.clone_ref(self.py), unit: left.unit, locals, stack })
         });
         Ok(Suspension { base, frames: frames.collect::<Outcome<_>>()? })
+    }
+
+    /// The stack of a frame that is left, with what is called instead where something is.
+    fn stack_to_be(&self, left: &Left) -> Outcome<Vec<Slot>> {
+        let same = |slot: &Slot| slot.as_ref().map(|(object, source)| (object.clone_ref(self.py), *source));
+        let mut stack: Vec<Slot> = left.stack.iter().map(same).collect();
+        let instead = self.progress.instead.borrow();
+        let Some(Instead { called, own, .. }) = instead.as_ref().filter(|instead| instead.code.is(&left.code)) else { return Ok(stack) };
+        let Some(at) = stack.iter().position(|slot| slot.as_ref().is_some_and(|(object, _)| object.is(called))) else { return Ok(stack) };
+        stack[at] = Some((own.clone_ref(self.py), Some(self.guarded(self.guards.hold(own.bind(self.py), "___instead"))?)));
+        self.pin_given(&left.stack)?;
+        Ok(stack)
+    }
+
+    /// Guards what is on the stack besides tensors and data: it was looked into, to call something else with it.
+    fn pin_given(&self, stack: &[Slot]) -> Outcome<()> {
+        for (object, source) in stack.iter().flatten() {
+            let value = Tracked { object: object.bind(self.py).clone(), source: *source };
+            let Some(source) = self.source(&value) else { continue };
+            if kind::is_function(&value.object) {
+                self.pin_function(&value)?;
+            } else if !self.torch.is_primitive(&value.object)
+                && !self.torch.is_container(&value.object)
+                && !self.torch.is_fake(&value.object)
+            {
+                self.pin(&value.object, source)?;
+            }
+        }
+        Ok(())
     }
 
     /// Before which instruction the frame can be left, where not all of these can be made: before the one that makes what cannot. Where

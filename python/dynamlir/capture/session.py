@@ -27,7 +27,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import gradients, tensor_writes
+from . import gradients, regions, tensor_writes
 from .functions import Application
 
 
@@ -270,6 +270,18 @@ class Session:
     def leave_checkpoint(self, before: int | None) -> None:
         """End it."""
         self.recording.checkpoint = before
+
+    def facts(self, result: Any, operands: Any) -> Any:
+        """What a function that is tried has returned; see `regions.facts`."""
+        return regions.facts(result, operands, self.recorder.input_fakes)
+
+    def branches_agree(self, *seen: Any) -> bool:
+        """Whether `regions.cond` may stand for `torch.cond`."""
+        return regions.branches_agree(*seen)
+
+    def loop_agrees(self, *seen: Any) -> bool:
+        """Whether `regions.while_loop` may stand for `torch.while_loop`."""
+        return regions.loop_agrees(*seen)
 
     def inference_mode(self, enabled: bool) -> Any:
         """What stands for ``torch.inference_mode(enabled)`` where the caller has the same: it switches gradients."""

@@ -38,6 +38,24 @@ pub(crate) struct Entry {
     pub recorded: usize,
 }
 
+/// What is called in the place of something else, where a frame is left to Python.
+#[derive(Debug)]
+pub struct Instead {
+    /// What the frame calls.
+    pub(crate) called: Py<PyAny>,
+    /// What Python is to call.
+    pub(crate) own: Py<PyAny>,
+    /// The code of the frame.
+    pub(crate) code: Py<PyAny>,
+}
+
+impl Instead {
+    /// The same once more.
+    pub(crate) fn again(&self, py: Python<'_>) -> Self {
+        Self { called: self.called.clone_ref(py), own: self.own.clone_ref(py), code: self.code.clone_ref(py) }
+    }
+}
+
 /// What is known of the captured frame while it runs. Its instructions, and those of all frames within it, are numbered in the order in
 /// which they run, those that make one call together: a frame that is captured again comes to the same ones.
 #[derive(Default)]
@@ -82,6 +100,8 @@ pub struct Progress {
     pub(crate) raising: Cell<Option<usize>>,
     /// The latest instruction of each frame that is running, by the address of its place.
     pub(crate) at: RefCell<HashMap<usize, usize>>,
+    /// What the instruction there calls, and what it is to call in the place of that.
+    pub(crate) instead: RefCell<Option<Instead>>,
     /// After which instruction an object was first on the stack, by address.
     pub(crate) born: RefCell<HashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
