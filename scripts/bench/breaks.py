@@ -106,6 +106,20 @@ def written(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def inner(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    act()
+    return y + 1
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    return inner(x - 1) * 3
+
+
+def deep(x: torch.Tensor) -> torch.Tensor:
+    return middle(x + 1) - 2
+
+
 class Talks(torch.nn.Module):
     """A module that Python has to run a part of."""
 
@@ -124,7 +138,7 @@ def nested(x: torch.Tensor) -> torch.Tensor:
 
 PROGRAMS = [
     *(no_break, one_break, two_breaks, four_breaks, toy_example),
-    *(loop, item, caught, written, nested),
+    *(loop, item, caught, written, deep, nested),
 ]
 
 
