@@ -296,11 +296,14 @@ class Session:
         if self.recorder.failure is not None:
             return self.recorder.failure
         seen: BaseException | None = error
-        while seen is not None:
+        causes: set[int] = set()
+        while seen is not None and id(seen) not in causes:
             if isinstance(seen, Fallback):
                 return seen
             if (reason := refused_by_fakes(seen)) is not None:
                 return Fallback(reason, str(seen), self.recorder.location)
+            # They may go round in a circle.
+            causes.add(id(seen))
             seen = seen.__cause__
         return None
 
