@@ -91,7 +91,8 @@ impl<'py> Capture<'py> {
         let raw = classify(&class, &key)?;
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
-            if let Overlay::Set(value) = self.written_attr(owner, &key) {
+            // In a slot; what was put into the dict under this name is not what is read.
+            if let Overlay::Set(value) = self.written_at(owner.as_ptr() as usize, &key) {
                 return Ok(value);
             }
             self.pin_descriptor(&class, descriptor, raw_source)?;

@@ -46,6 +46,26 @@ impl<'py> Capture<'py> {
         Ok(found)
     }
 
+    /// `isinstance` of a tensor that the graph makes, which is no instance of anything but its class yet.
+    pub(crate) fn tensor_is_instance(&self, tensor: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
+        let yes_or_no = |yes: bool| pyo3::types::PyBool::new(self.py, yes).to_owned().into_any();
+        if let Ok(items) = class.cast::<PyTuple>() {
+            for item in items {
+                if self.tensor_is_instance(tensor, &item)?.is_truthy()? {
+                    return Ok(yes_or_no(true));
+                }
+            }
+            return Ok(yes_or_no(false));
+        }
+        if class.get_type().name()?.to_str()? == "tensortype" {
+            // `torch.FloatTensor` and the like: what they have in common is not a class.
+            let alike = |name: &str| Ok::<_, PyErr>(tensor.getattr(name)?.is(&class.getattr(name)?));
+            let all = dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(alike("dtype")? && alike("layout")? && alike("is_cuda")?));
+            return Ok(yes_or_no(all?));
+        }
+        Ok(self.py.import("builtins")?.call_method1("issubclass", (self.tensor_class()?, class))?)
+    }
+
     /// As `registered`, for each abstract base class among those that a tensor was held against.
     pub(crate) fn registered_tensor(&self, tensor: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<()> {
         if let Ok(items) = class.cast::<PyTuple>() {

@@ -91,7 +91,7 @@ impl<'py> Capture<'py> {
                     let builtins = py.import("builtins")?;
                     let answer = match self.real_of(&value.object) {
                         Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
-                        None => builtins.call_method1("issubclass", (self.tensor_class()?, &class))?,
+                        None => self.tensor_is_instance(&value.object, &class)?,
                     };
                     self.registered_tensor(&value.object, &class)?;
                     return Ok(Tracked::new(answer));

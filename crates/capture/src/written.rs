@@ -14,7 +14,7 @@ use pyo3::{
 };
 
 use crate::{
-    attributes::{ClassAttr, classify, instance_dict, lookup, text},
+    attributes::{instance_dict, lookup, text},
     graph_break::{GraphBreak, reason},
     identity::is_named,
     made::is_changeable,
@@ -62,10 +62,12 @@ impl<'py> Capture<'py> {
         for entry in [intern!(self.py, "__getattribute__"), intern!(self.py, "__setattr__"), intern!(self.py, "__delattr__"), name] {
             self.pin_class_entry(owner, source, entry)?;
         }
-        let slot = match classify(&owner.get_type(), &key)? {
-            ClassAttr::Data(descriptor) if value.is_some() && is_slot(&descriptor)? => true,
-            ClassAttr::Data(descriptor) if sets_in_python(&descriptor, value.is_some())? => {
+        let slot = match setter(&owner.get_type(), &key)? {
+            Some(descriptor) if value.is_some() && is_slot(&descriptor)? => true,
+            Some(descriptor) if sets_in_python(&descriptor, value.is_some())? => {
                 // Its code is interpreted; what that writes is noted. The class of the owner has had its say.
+                let class = owner.get_type();
+                self.pin_descriptor(&class, &descriptor, self.guards.type_attr(self.class_source(owner, source)?, &key))?;
                 let slot = if value.is_some() { "__set__" } else { "__delete__" };
                 let Some(slot) = lookup(&descriptor.get_type(), slot)? else { return self.refuse_write(source, &key, "") };
                 let set = match value {
@@ -77,8 +79,8 @@ impl<'py> Capture<'py> {
                 };
                 return self.returned(set).map(|_| ());
             }
-            ClassAttr::Data(_) => return self.refuse_write(source, &key, ""),
-            _ => false,
+            Some(_) => return self.refuse_write(source, &key, ""),
+            None => false,
         };
         self.note_write(owner, source, name, value, slot)
     }
@@ -93,7 +95,8 @@ impl<'py> Capture<'py> {
     ) -> Outcome<()> {
         let key = text(name)?;
         let decides = owner.is_instance_of::<PyModule>() && is_dunder(&key);
-        if value.is_none() || decides || !self.stores_plainly(owner)? || matches!(classify(&owner.get_type(), &key)?, ClassAttr::Data(_)) {
+        let is_slot = setter(&owner.get_type(), &key)?.map_or(Ok(false), |found| is_slot(&found))?;
+        if value.is_none() || decides || is_slot || !self.stores_plainly(owner)? {
             return self.refuse_write(source, &key, "");
         }
         for entry in [intern!(self.py, "__getattribute__"), name] {
@@ -296,10 +299,15 @@ impl<'py> Capture<'py> {
                 continue;
             }
             let owner = Recipe::Input(self.guards.collect(written.source));
+            let past_class = written.kind == WrittenKind::Attribute && self.is_past_setter(written)?;
             let name = PyString::intern(self.py, &written.name).unbind();
             let value = written.tracked(self.py).map(|value| self.recipe(&value, outputs)).transpose();
             steps.push(match (written.kind, value.map_err(|halt| at(halt, &written.location))?) {
                 (WrittenKind::Global, Some(value)) => AfterGraph::StoreGlobal { globals: owner, name, value },
+                (WrittenKind::Attribute, Some(value)) if past_class => {
+                    let dict = self.guards.source(Source::GetAttr(written.source, "__dict__".into()));
+                    AfterGraph::StoreGlobal { globals: Recipe::Input(self.guards.collect(dict)), name, value }
+                }
                 (WrittenKind::Global, None) => AfterGraph::DeleteGlobal { globals: owner, name },
                 (_, Some(value)) => AfterGraph::StoreAttribute { owner, name, value },
                 (_, None) => AfterGraph::DeleteAttribute { owner, name },
@@ -307,6 +315,12 @@ impl<'py> Capture<'py> {
         }
         self.tell_written_apart(&writes)?;
         Ok(steps)
+    }
+
+    /// Whether something was put into the `__dict__` of an object whose class has a descriptor that is not to be asked about it again.
+    fn is_past_setter(&self, written: &Written) -> Outcome<bool> {
+        let owner = written.owner.bind(self.py);
+        Ok(written.storage != owner.as_ptr() as usize && setter(&owner.get_type(), &written.name)?.is_some())
     }
 
     /// Guards that what was written is not what was read under another name: the dict of another object, or that dict itself.
@@ -356,6 +370,14 @@ impl<'py> Capture<'py> {
         }
         Ok(())
     }
+}
+
+/// What a class has under a name that decides what becomes of writes to it, whether it has a `__get__` or not.
+fn setter<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(found) = lookup(class, name)? else { return Ok(None) };
+    let kind = found.get_type();
+    let sets = lookup(&kind, "__set__")?.is_some() || lookup(&kind, "__delete__")?.is_some();
+    Ok(sets.then_some(found))
 }
 
 /// Whether a data descriptor is what `__slots__` makes. Those of C's classes may be for reading only.
