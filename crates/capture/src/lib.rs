@@ -40,6 +40,7 @@ pub mod operands;
 mod outputs;
 mod patched;
 mod policy;
+mod rebuilt;
 mod receivers;
 mod reduce;
 mod refusals;

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{Instance, Recipe, SetKind};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyTuple, PyType},
+    types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -24,7 +25,9 @@ use crate::{
 pub struct Outputs<'py> {
     /// The graph's results, in order.
     pub fakes: Vec<Bound<'py, PyAny>>,
-    seen: HashMap<usize, usize>,
+    pub seen: HashMap<usize, usize>,
+    /// What was seen, kept alive: some of it is only made to be looked at, and an address stands for one object.
+    alive: Vec<Bound<'py, PyAny>>,
     open: Vec<usize>,
     /// The dicts that hold attributes of instances, kept alive.
     attributes: HashMap<usize, Bound<'py, PyAny>>,
@@ -71,7 +74,8 @@ impl<'py> Capture<'py> {
             self.refuse_advanced(object)?;
             return Ok(Recipe::Input(self.guards.collect(source)));
         }
-        if let Some((_, source)) = self.original(object) {
+        let known = self.original(object).map(|(_, source)| source).or_else(|| self.cell_itself(object));
+        if let Some(source) = known {
             return Ok(Recipe::Input(self.guards.collect(source)));
         }
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
@@ -85,11 +89,20 @@ impl<'py> Capture<'py> {
         }
         self.own_output(object)?;
         let address = object.as_ptr() as usize;
+        if let Some(cell) = self.own_cell(object, outputs)? {
+            // The function is in a cell that it closes over.
+            let cell = self.recipe(&Tracked::new(cell), outputs)?;
+            return Ok(Recipe::Attribute(Box::new(cell), PyString::intern(self.py, "cell_contents").unbind()));
+        }
         if outputs.attributes.contains_key(&address) {
             return self.break_graph(reason::OUTPUT, "the dict of an instance's attributes, which is returned as well");
         }
         if outputs.open.len() >= DEEPEST {
             return self.break_graph(reason::OUTPUT, format!("a {} within more than {DEEPEST} others", type_name(object)));
+        }
+        if let Some(number) = outputs.seen.get(&address).filter(|_| kind::is_cell(object)) {
+            // It is there before what it holds.
+            return Ok(Recipe::Kept(*number));
         }
         if outputs.open.contains(&address) {
             return self.break_graph(reason::OUTPUT, format!("a {} that contains itself", type_name(object)));
@@ -99,6 +112,7 @@ impl<'py> Capture<'py> {
         }
         let number = outputs.seen.len();
         outputs.seen.insert(address, number);
+        outputs.alive.push(object.clone());
         outputs.open.push(address);
         let made = self.object_recipe(object, outputs);
         outputs.open.pop();
@@ -152,7 +166,7 @@ impl<'py> Capture<'py> {
         items.map(|item| self.recipe(&Tracked::new(item), outputs)).collect()
     }
 
-    fn pairs(&self, dict: &Bound<'py, PyDict>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Recipe, Recipe)>> {
+    pub(crate) fn pairs(&self, dict: &Bound<'py, PyDict>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Recipe, Recipe)>> {
         let pair = |(key, value)| Ok((self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?));
         dict.iter().map(pair).collect()
     }
@@ -163,6 +177,9 @@ impl<'py> Capture<'py> {
         }
         if let Some(iterator) = self.iterator_recipe(object, outputs)? {
             return Ok(iterator);
+        }
+        if let Some(made) = self.rebuilt(object, outputs)? {
+            return Ok(made);
         }
         if let Ok(items) = object.cast_exact::<PyTuple>() {
             return Ok(Recipe::Tuple(self.items(items.iter(), outputs)?));

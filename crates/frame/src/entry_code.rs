@@ -27,7 +27,7 @@ use pyo3::{
 use crate::{
     cache::{Entry, Run},
     epilogue::AfterGraph,
-    recipe::{Instance, Recipe},
+    recipe::{Instance, Made, Recipe},
 };
 
 /// What stands under a name that an entry's code uses.
@@ -319,7 +319,13 @@ impl<'py> Scribe<'_, 'py> {
             }
             Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
             Recipe::List(items) => Expr::List(self.values(items)?),
-            Recipe::Cell(_) | Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
+            Recipe::Made(made) => self.made(made)?,
+            Recipe::Cell(content) => {
+                let class = self.object(&self.py.import("types")?.getattr("CellType")?)?;
+                let content = content.iter().map(|content| self.value(content)).collect::<PyResult<Vec<_>>>()?;
+                class.call(content)
+            }
+            Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
             Recipe::Iterator(_) => return Err(unwritable("an iterator")),
             Recipe::Dict(pairs) => self.dict(pairs)?,
             Recipe::Set(items, kind) => {
@@ -374,6 +380,26 @@ impl<'py> Scribe<'_, 'py> {
         let items = pairs.into_iter().map(|(key, value)| Statement::SetItem { base: made.clone(), key, value });
         self.body.extend(items);
         Ok(made)
+    }
+
+    fn made(&mut self, made: &Made) -> PyResult<Expr> {
+        let given = self.values(&made.given)?;
+        let call = self.object(made.callable.bind(self.py))?.call(given);
+        if made.state.is_none() && made.attributes.is_empty() {
+            return Ok(call);
+        }
+        let name = self.local("made")?;
+        self.body.push(Statement::Assign(name.clone(), call));
+        if let Some(state) = &made.state {
+            let set = Expr::Local(name.clone()).attr("__setstate__").call(vec![self.value(state)?]);
+            self.body.push(Statement::Do(set));
+        }
+        for (attribute, value) in &made.attributes {
+            let given = vec![Expr::Local(name.clone()), self.object(attribute.bind(self.py).as_any())?, self.value(value)?];
+            let set = self.builtin("setattr")?.call(given);
+            self.body.push(Statement::Do(set));
+        }
+        Ok(Expr::Local(name))
     }
 
     fn instance(&mut self, instance: &Instance) -> PyResult<Expr> {

@@ -30,4 +30,4 @@ pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
 pub use floats::Floats;
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
-pub use recipe::{Instance, Iterator, Recipe, SetKind, Supply};
+pub use recipe::{Instance, Iterator, Made, Recipe, SetKind, Supply};

@@ -35,6 +35,8 @@ pub enum Recipe {
     TupleClass(Box<Recipe>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
     /// An instance of a class of the user's, made without its `__init__`.
     Instance(Box<Instance>),
+    /// What a function of C's makes of these.
+    Made(Box<Made>),
     /// A cell, with what it holds.
     Cell(Option<Box<Recipe>>),
     /// An iterator that has given some items.
@@ -100,6 +102,25 @@ pub struct Instance {
     pub attributes: Vec<(Py<PyAny>, Recipe)>,
 }
 
+/// An object by the call that makes it.
+#[derive(Debug)]
+pub struct Made {
+    /// A class or a function of C's.
+    pub callable: Py<PyAny>,
+    /// What it is called with.
+    pub given: Vec<Recipe>,
+    /// What `__setstate__` is called with, if it is.
+    pub state: Option<Recipe>,
+    /// What is set afterwards, by name.
+    pub attributes: Vec<(Py<PyString>, Recipe)>,
+}
+
+impl From<Made> for Recipe {
+    fn from(made: Made) -> Self {
+        Self::Made(Box::new(made))
+    }
+}
+
 /// What recipes draw from.
 pub struct Supply<'a, 'py> {
     /// What the guards collected.
@@ -108,6 +129,16 @@ pub struct Supply<'a, 'py> {
     pub outputs: &'a [Bound<'py, PyAny>],
     /// Objects kept for a further use.
     pub kept: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+impl<'py> Supply<'_, 'py> {
+    fn keep(&mut self, number: usize, made: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+        if self.kept.len() <= number {
+            self.kept.resize(number + 1, None);
+        }
+        self.kept[number] = Some(made.clone());
+        made
+    }
 }
 
 impl Recipe {
@@ -128,6 +159,7 @@ impl Recipe {
                 let items = instance.items.iter().flat_map(|(key, value)| [key, value]);
                 std::iter::once(&instance.class).chain(items).chain(instance.attributes.iter().map(|(_, value)| value)).collect()
             }
+            Self::Made(made) => made.given.iter().chain(&made.state).chain(made.attributes.iter().map(|(_, value)| value)).collect(),
             Self::Keep(_, inner) | Self::Attribute(inner, _) => vec![inner],
         }
     }
@@ -166,10 +198,10 @@ impl Recipe {
                 made
             }
             Self::Instance(instance) => instance.make(py, supply)?,
+            Self::Made(made) => made.make(py, supply)?,
             Self::Cell(content) => {
                 let content = content.as_ref().map(|content| content.make(py, supply)).transpose()?;
-                let abi = abi(py).map_err(|refusal| pyo3::exceptions::PyRuntimeError::new_err(refusal.to_string()))?;
-                cell::new(abi, py, content.as_ref())?
+                new_cell(py, content.as_ref())?
             }
             Self::Iterator(iterator) => iterator.make(py, supply)?,
             Self::Method(parts) => {
@@ -178,12 +210,14 @@ impl Recipe {
             }
             Self::Attribute(owner, name) => owner.make(py, supply)?.getattr(name)?,
             Self::Keep(number, recipe) => {
-                let made = recipe.make(py, supply)?;
-                if supply.kept.len() <= *number {
-                    supply.kept.resize(number + 1, None);
+                if let Self::Cell(Some(content)) = &**recipe {
+                    // What it holds may be a function that closes over it.
+                    let made = supply.keep(*number, new_cell(py, None)?);
+                    made.setattr("cell_contents", content.make(py, supply)?)?;
+                    return Ok(made);
                 }
-                supply.kept[*number] = Some(made.clone());
-                made
+                let made = recipe.make(py, supply)?;
+                supply.keep(*number, made)
             }
             Self::Kept(number) => supply.kept.get(*number).cloned().flatten().ok_or_else(lost)?,
         })
@@ -205,6 +239,25 @@ impl Iterator {
         }
         Ok(made)
     }
+}
+
+impl Made {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let given = PyTuple::new(py, all(py, &self.given, supply)?)?;
+        let made = self.callable.bind(py).call1(given)?;
+        if let Some(state) = &self.state {
+            made.call_method1("__setstate__", (state.make(py, supply)?,))?;
+        }
+        for (name, value) in &self.attributes {
+            made.setattr(name, value.make(py, supply)?)?;
+        }
+        Ok(made)
+    }
+}
+
+fn new_cell<'py>(py: Python<'py>, content: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let abi = abi(py).map_err(|refusal| pyo3::exceptions::PyRuntimeError::new_err(refusal.to_string()))?;
+    cell::new(abi, py, content)
 }
 
 impl Instance {

@@ -1,0 +1,170 @@
+//! Functions, iterators and other objects of C's classes in a result: by the call that makes them again.
+//!
+//! A function that the frame has made is its code with the globals of the function beneath which it was made, and the cells that it
+//! closes over. Iterators, partial functions and the like say themselves how they are made again (`__reduce__`), at the place to which
+//! they have come.
+
+use dynamlir_cpython_abi::{function, kind, types};
+use dynamlir_frame::{Made, Recipe};
+use dynamlir_guards::{Source, SourceId};
+use dynamlir_interpreter::semantics;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyString, PyTuple},
+};
+
+use crate::{
+    graph_break::reason,
+    kinds::Kind,
+    lookups::is_immutable,
+    outputs::Outputs,
+    state::{Capture, Outcome, Tracked, type_name},
+};
+
+/// Classes of C's whose instances are, after `__reduce__`, of the same class and at the same place.
+const REDUCED: &[&str] = &[
+    "slice",
+    "str_iterator",
+    "itertools.accumulate",
+    "itertools.chain",
+    "itertools.compress",
+    "itertools.count",
+    "itertools.cycle",
+    "itertools.dropwhile",
+    "itertools.filterfalse",
+    "itertools.islice",
+    "itertools.repeat",
+    "itertools.starmap",
+    "itertools.takewhile",
+    "itertools.zip_longest",
+    "operator.attrgetter",
+    "operator.itemgetter",
+    "operator.methodcaller",
+];
+
+/// What a function has besides its code, globals, name, defaults and closure.
+const OF_FUNCTIONS: &[&str] = &["__kwdefaults__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"];
+
+impl<'py> Capture<'py> {
+    /// The recipe for a function, or an object of one of C's classes; None for anything else.
+    pub(crate) fn rebuilt(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        if kind::is_function(object) {
+            return if self.is_made(object) { self.function_recipe(object, outputs).map(Some) } else { Ok(None) };
+        }
+        let class = object.get_type();
+        let name = types::name(object);
+        let made = |given: Vec<Recipe>| Made { callable: class.clone().into_any().unbind(), given, state: None, attributes: Vec::new() };
+        if class.is(self.py.import("collections")?.getattr("deque")?) {
+            let items = object.try_iter()?.map(|item| self.recipe(&Tracked::new(item?), outputs)).collect::<Outcome<Vec<_>>>()?;
+            let longest = Recipe::Constant(object.getattr("maxlen")?.unbind());
+            return Ok(Some(made(vec![Recipe::List(items), longest]).into()));
+        }
+        if class.is(self.py.import("collections")?.getattr("defaultdict")?) {
+            let factory = self.recipe(&Tracked::new(object.getattr("default_factory")?), outputs)?;
+            let items = self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?;
+            return Ok(Some(made(vec![factory, Recipe::Dict(items)]).into()));
+        }
+        if class.is(self.py.import("types")?.getattr("GenericAlias")?) {
+            let parts = ["__origin__", "__args__"].map(|part| self.recipe(&Tracked::new(object.getattr(part)?), outputs));
+            return Ok(Some(made(parts.into_iter().collect::<Outcome<_>>()?).into()));
+        }
+        let reduces = self.effects.kinds.of(object) == Kind::Partial || (is_immutable(&class) && REDUCED.contains(&name.as_str()));
+        if reduces { self.reduced(object, outputs).map(Some) } else { Ok(None) }
+    }
+
+    /// The cell that a function of the frame's closes over and is in, if there is one that has not been looked at.
+    pub(crate) fn own_cell(&self, object: &Bound<'py, PyAny>, outputs: &Outputs<'py>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        if !kind::is_function(object) || !self.is_made(object) {
+            return Ok(None);
+        }
+        let Ok(cells) = object.getattr("__closure__")?.cast_into::<PyTuple>() else { return Ok(None) };
+        for cell in cells {
+            let seen = outputs.seen.contains_key(&(cell.as_ptr() as usize)) || self.handed_cell(&cell).is_some();
+            if !seen && semantics::cell_get(&cell)?.is_some_and(|content| content.is(object)) {
+                return Ok(Some(cell));
+            }
+        }
+        Ok(None)
+    }
+
+    fn function_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let Some(code) = function::code(object) else { return self.break_graph(reason::OUTPUT, type_name(object)) };
+        let beneath = self.made_beneath(object).unwrap_or_else(|| self.guards.source(Source::Function));
+        let globals = self.guards.source(Source::Globals(beneath));
+        let mut part = |name: &str| self.recipe(&Tracked::new(object.getattr(name)?), outputs);
+        let given = vec![
+            Recipe::Constant(code.into_any().unbind()),
+            Recipe::Input(self.guards.collect(globals)),
+            part("__name__")?,
+            part("__defaults__")?,
+            part("__closure__")?,
+        ];
+        let mut attributes = Vec::new();
+        for name in OF_FUNCTIONS {
+            let Some(value) = object.getattr_opt(*name)? else { continue };
+            let counts = !value.is_none() || ["__module__", "__doc__"].contains(name);
+            if counts && !(value.is_instance_of::<PyDict>() && value.is_empty()?) {
+                attributes.push((PyString::intern(self.py, name).unbind(), self.recipe(&Tracked::new(value), outputs)?));
+            }
+        }
+        let own = object.getattr("__dict__")?.cast_into::<PyDict>().map_err(PyErr::from)?;
+        for (name, value) in own.iter() {
+            let name = name.cast_into::<PyString>().map_err(PyErr::from)?;
+            attributes.push((name.unbind(), self.recipe(&Tracked::new(value), outputs)?));
+        }
+        let callable = self.py.import("types")?.getattr("FunctionType")?.unbind();
+        Ok(Made { callable, given, state: None, attributes }.into())
+    }
+
+    /// Where a cell itself is reached that was handed to a function of the frame's.
+    pub(crate) fn cell_itself(&self, cell: &Bound<'py, PyAny>) -> Option<SourceId> {
+        match self.guards.get(self.handed_cell(cell)?) {
+            Source::Free { index, .. } => Some(self.guards.source(Source::ClosureCell(self.guards.source(Source::Function), index))),
+            Source::Closure { base, index, .. } => Some(self.guards.source(Source::ClosureCell(base, index))),
+            Source::Cell(cell) => Some(cell),
+            _ => None,
+        }
+    }
+
+    /// As pickling would have it made again.
+    fn reduced(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        self.refuse_changed_beneath(object)?;
+        let warnings = self.py.import("warnings")?;
+        let parts = dynamlir_interpreter::suspended(|| {
+            // From CPython 3.12 on those of itertools warn that they will not be pickled for ever.
+            let quiet = warnings.call_method0("catch_warnings")?;
+            quiet.call_method0("__enter__")?;
+            let reduced = warnings.call_method1("simplefilter", ("ignore",)).and_then(|_| object.call_method0("__reduce__"));
+            quiet.call_method1("__exit__", (self.py.None(), self.py.None(), self.py.None()))?;
+            reduced
+        });
+        let parts = match parts.map(Bound::cast_into::<PyTuple>) {
+            Ok(Ok(parts)) if (2..4).contains(&parts.len()) => parts,
+            _ => return self.break_graph(reason::OUTPUT, type_name(object)),
+        };
+        let callable = parts.get_item(0)?.unbind();
+        let given = parts.get_item(1)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+        // It was made just now, and is of no use but here.
+        let given = given.iter().map(|part| self.reduced_part(part, outputs)).collect::<Outcome<Vec<_>>>()?;
+        let state = match parts.get_item(2) {
+            Ok(state) if !state.is_none() => Some(self.reduced_part(state, outputs)?),
+            _ => None,
+        };
+        Ok(Made { callable, given, state, attributes: Vec::new() }.into())
+    }
+
+    /// Part of what `__reduce__` returns: a tuple that it has made, or something that the object refers to.
+    fn reduced_part(&self, part: Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        if let Ok(items) = part.cast_exact::<PyTuple>()
+            && !self.is_young(&part)
+        {
+            return items.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>().map(Recipe::Tuple);
+        }
+        if let Ok(items) = part.cast_exact::<PyList>()
+            && items.is_empty()
+        {
+            return Ok(Recipe::List(Vec::new()));
+        }
+        self.recipe(&Tracked::new(part), outputs)
+    }
+}
