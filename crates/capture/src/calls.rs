@@ -13,6 +13,7 @@ use crate::{
     effects::{Effect, NODES},
     graph_break::{GraphBreak, reason},
     kinds::{self, Kind, Known},
+    lookups::is_immutable,
     operands::methods_of,
     state::{Capture, Halt, Outcome, Tracked, type_name},
 };
@@ -59,6 +60,9 @@ impl<'py> Capture<'py> {
                 // Made in the frame, it remembers nothing.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
+            }
+            Kind::ItemGetter | Kind::AttrGetter | Kind::MethodCaller if args.len() == 1 && kwargs.is_empty() => {
+                return self.call_getter(callable, &args[0]);
             }
             _ => {}
         }
@@ -261,6 +265,11 @@ impl<'py> Capture<'py> {
                 self.pin_entry(kind, source, &PyString::new(self.py, name))?;
             }
             self.pin_class_entry(object, source, &PyString::new(self.py, "__call__"))?;
+        }
+        if is_immutable(kind) && object.hasattr("n_sequence_fields")? {
+            // A struct sequence: `torch.return_types.max`.
+            let (given, keywords) = self.native_arguments(args, kwargs)?;
+            return self.returned(object.call(given, Some(&keywords)));
         }
         // How instances are made must be Python, or C that the table knows.
         for slot in ["__new__", "__init__"] {

@@ -146,6 +146,19 @@ impl<'py> Capture<'py> {
                 }
             }
             ("__setitem__", [key, value]) if dict && known(key) => self.put(&this, source, key, value)?,
+            ("__setitem__", [key, value]) if dict && self.real_of(&key.object).is_some() => {
+                // An existing tensor, found by which object it is.
+                let real = self.real_of(&key.object).map(|(real, _)| real);
+                let held = container
+                    .cast::<PyDict>()
+                    .map_err(PyErr::from)?
+                    .iter()
+                    .find(|(known, _)| real.as_ref().is_some_and(|real| known.is(real)));
+                if let Some((_, now)) = held {
+                    self.refuse_watched(source, &now)?;
+                }
+                self.note_change((container, source), source, method, Some(key), Some(value))?;
+            }
             ("__setitem__", [key, value]) if list && self.only_grows(container) && has_index(container, &key.object)? => {
                 let index: u32 = key.object.extract()?;
                 let stored = self.guards.source(Source::Index(source, index));
@@ -286,7 +299,10 @@ impl<'py> Capture<'py> {
         if let Some(value) = written.tracked(self.py) {
             self.guard_value(&value)?;
         }
-        let given = written.key.iter().chain(written.value.as_ref().map(|(value, _)| value)).map(|value| value.clone_ref(self.py));
+        // A copy has the keys of the container, also where they are tensors.
+        let real = |key: &Py<PyAny>| self.real_of(key.bind(self.py)).map_or_else(|| key.clone_ref(self.py), |(real, _)| real.unbind());
+        let key = written.key.iter().map(real);
+        let given = key.chain(written.value.as_ref().map(|(value, _)| value.clone_ref(self.py)));
         let given = PyTuple::new(self.py, given.collect::<Vec<_>>())?;
         dynamlir_interpreter::suspended(|| copy.call_method1(written.name.as_str(), given))?;
         Ok(())

@@ -29,8 +29,14 @@ const MUTABLE: &[&str] =
 impl<'py> Capture<'py> {
     /// Guards what C code may find in an existing object. Whether there are tensors, which it would see instead of fakes.
     pub(crate) fn guard_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
-        // Where only Python code looks at attributes it sees what was written.
-        if self.is_written(object) && !Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>()) {
+        // Where only Python code looks at attributes it sees what was written: C code of these classes looks at what they hold.
+        let apart = || -> Outcome<bool> {
+            let base = Layout::of(&object.get_type())?.base;
+            let py = self.py;
+            let plain = [py.get_type::<PyAny>(), py.get_type::<PyTuple>(), py.get_type::<PyList>(), py.get_type::<PyDict>()];
+            Ok(plain.iter().any(|plain| base.is(plain)))
+        };
+        if self.is_written(object) && !apart()? {
             return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} after writing to it", type_name(object)));
         }
         if let Some(known) = self.existing.looked_into.borrow().get(&(object.as_ptr() as usize)) {

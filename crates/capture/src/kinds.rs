@@ -33,6 +33,10 @@ pub enum Kind {
     Overload,
     /// `operator.itemgetter`.
     ItemGetter,
+    /// `operator.attrgetter`.
+    AttrGetter,
+    /// `operator.methodcaller`.
+    MethodCaller,
     /// Anything else.
     Other,
 }
@@ -67,7 +71,8 @@ pub struct Kinds {
     partial_call: usize,
     cached: usize,
     overloads: [usize; 2],
-    item_getter: usize,
+    /// `operator.itemgetter`, `operator.attrgetter` and `operator.methodcaller`
+    getters: [usize; 3],
     default_dict: usize,
     /// `defaultdict.default_factory`
     default_factory: Py<PyAny>,
@@ -102,7 +107,11 @@ impl Kinds {
             partial_call: address(&partial_call),
             cached: address(cached.as_any()),
             overloads: [address(&ops.getattr("OpOverload")?), address(&ops.getattr("OpOverloadPacket")?)],
-            item_getter: address(&py.import("operator")?.getattr("itemgetter")?),
+            getters: {
+                let operators = py.import("operator")?;
+                let getter = |name: &str| Ok::<_, PyErr>(address(&operators.getattr(name)?));
+                [getter("itemgetter")?, getter("attrgetter")?, getter("methodcaller")?]
+            },
             functions: HashMap::new(),
             torch: HashSet::new(),
             alive: vec![partial.unbind(), partial_call.unbind(), fills.unbind()],
@@ -194,8 +203,8 @@ impl Kinds {
         if self.overloads.contains(&class) {
             return Kind::Overload;
         }
-        if class == self.item_getter {
-            return Kind::ItemGetter;
+        if let Some(at) = self.getters.iter().position(|known| *known == class) {
+            return [Kind::ItemGetter, Kind::AttrGetter, Kind::MethodCaller][at];
         }
         if class == self.partial || self.inherits_partial(&callable.get_type()) {
             return Kind::Partial;

@@ -3,7 +3,7 @@
 //! What C code hands out may be anything: something new, a part of what it was given, an object that nobody has seen before. An
 //! object that the frame did not make and that has no known source can neither be guarded nor changed: it ends the capture.
 
-use dynamlir_guards::SourceId;
+use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyCFunction, PyCode, PyFrozenSet, PyFunction, PyModule, PyTuple, PyType},
@@ -35,7 +35,27 @@ impl<'py> Capture<'py> {
         if self.is_young(&object) || self.never_changes(&object)? {
             return Ok(Tracked::new(object));
         }
+        if let Some(source) = self.enumerated(&object)? {
+            return self.wrap(object, source);
+        }
         self.break_graph(reason::UNGUARDABLE, format!("a {} that existed before and came out of C code", type_name(&object)))
+    }
+
+    /// Where a member of an enumeration is found: under its name in its class.
+    fn enumerated(&self, object: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
+        let class = object.get_type();
+        let enums = self.py.import("enum")?;
+        if !class.get_type().is(enums.getattr("EnumType").or_else(|_| enums.getattr("EnumMeta"))?) {
+            return Ok(None);
+        }
+        let Ok(name) = dynamlir_interpreter::suspended(|| object.getattr("_name_"))?.extract::<String>() else { return Ok(None) };
+        let found = dynamlir_interpreter::suspended(|| class.getattr_opt(name.as_str()))?;
+        if !found.is_some_and(|found| found.is(object)) {
+            return Ok(None);
+        }
+        let label: String = class.getattr("__qualname__")?.extract()?;
+        let held = self.guarded(self.guards.hold(&class, &label))?;
+        Ok(Some(self.guards.source(Source::GetAttr(held, name.as_str().into()))))
     }
 
     /// Whether the frame has made this object, or what it has called.

@@ -20,6 +20,7 @@ pub mod effects;
 mod effects_told;
 mod entered;
 mod finalizers;
+mod getters;
 mod given;
 mod gradients;
 pub mod graph_break;

@@ -64,7 +64,8 @@ impl<'py> Capture<'py> {
             let items = self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?;
             return Ok(Some(made(vec![factory, Recipe::Dict(items)]).into()));
         }
-        if class.is(self.py.import("types")?.getattr("GenericAlias")?) {
+        // `*list[int]` is made by iterating over one.
+        if class.is(self.py.import("types")?.getattr("GenericAlias")?) && !object.getattr("__unpacked__")?.is_truthy()? {
             let parts = ["__origin__", "__args__"].map(|part| self.recipe(&Tracked::new(object.getattr(part)?), outputs));
             return Ok(Some(made(parts.into_iter().collect::<Outcome<_>>()?).into()));
         }

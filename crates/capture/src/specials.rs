@@ -122,6 +122,10 @@ impl<'py> Capture<'py> {
                 self.returned(callable.object.call(given, Some(&keywords)))
             }
             (Special::Iter, [value]) => self.iter(value),
+            (Special::Iter, []) => match receiver(&callable.object) {
+                Some(value) => self.iter(&Tracked::new(value)),
+                None => self.returned(callable.object.call0()),
+            },
             (Special::Len, [value]) if self.torch.is_fake(&value.object) => {
                 self.tensor_slot(&value.object, "__len__")?;
                 rows(&value.object)
@@ -230,6 +234,8 @@ impl<'py> Capture<'py> {
                 self.set_item(container, key, None)?;
                 Ok(Tracked::new(self.py.None().into_bound(self.py)))
             }
+            ("iconcat", [lhs, rhs]) if lhs.object.is_exact_instance_of::<PyList>() => self.binary("iadd", lhs, rhs),
+            ("iconcat", _) => self.break_graph(reason::C_FUNCTION, describe(function)),
             ("is_" | "is_not", [lhs, rhs]) => {
                 let same = self.is_same(lhs, rhs)? == (name == "is_");
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))

@@ -17,6 +17,7 @@ use crate::{
     attributes::{instance_dict, lookup, text},
     graph_break::{GraphBreak, reason},
     identity::is_named,
+    lookups::is_generic,
     made::is_changeable,
     outputs::Outputs,
     state::{Capture, Halt, Outcome, Tracked, Written, WrittenKind, type_name},
@@ -228,7 +229,8 @@ impl<'py> Capture<'py> {
         for slot in ["__getattribute__", "__setattr__", "__delattr__"] {
             let (own, general) = (lookup(&owner.get_type(), slot)?, lookup(&generic, slot)?);
             // Python code that has come here has had its say.
-            if !own.zip(general).is_some_and(|(own, general)| own.is(&general) || own.is_exact_instance_of::<PyFunction>()) {
+            let plain = |own: &Bound<'py, PyAny>| own.is_exact_instance_of::<PyFunction>() || slot == "__getattribute__" && is_generic(own);
+            if !own.zip(general).is_some_and(|(own, general)| own.is(&general) || plain(&own)) {
                 return Ok(false);
             }
         }

@@ -110,6 +110,9 @@ impl<'py> Capture<'py> {
         let mut found = None;
         for written in self.writes.changes(dict.as_ptr() as usize) {
             let key = written.key.as_ref().filter(|_| written.name == "__setitem__");
+            if key.is_some_and(|key| self.torch.is_primitive(key.bind(self.py))) {
+                continue;
+            }
             let Some((real, _)) = key.and_then(|key| self.real_of(key.bind(self.py))) else {
                 let expression = self.guards.expression(source);
                 return self.break_graph(reason::SIDE_EFFECT, format!("looks a tensor up in {expression} after changing it"));

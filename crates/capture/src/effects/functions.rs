@@ -250,6 +250,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
                     "is_anomaly_enabled",
                     "is_anomaly_check_nan_enabled",
                     "_get_warnAlways",
+                    "_mtia_isBuilt",
                 ],
             ),
             (
