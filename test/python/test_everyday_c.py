@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import inspect
 import operator
+import re
 import typing
 from typing import Any
 
@@ -179,3 +180,26 @@ def test_decorators_applied_in_a_frame() -> None:
         return inner(x)
 
     alike(calls(function))
+
+
+class Version(str):
+    """Text that takes no weak references, as `torch.__version__` is."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(("first", "later"), [("1.2", "1.2"), ("1.2", "1.3")])
+def test_text_of_a_class_that_c_code_reads(first: str, later: str) -> None:
+    def world(compile_):
+        names, pattern = {"version": Version(first)}, re.compile(r"(\d+)\.(\d+)")
+
+        def function(x):
+            found = pattern.search(names["version"])
+            return x * int(found.group(2)), names["version"].split(".")[0]
+
+        compiled = compile_(function)
+        before = compiled(X)
+        names["version"] = Version(later)
+        return before, compiled(X)
+
+    alike(world)

@@ -3,7 +3,7 @@
 //! What Python code reads of an object is interpreted, and guarded there. What C code reads is not seen: the number in an
 //! instance of a subclass of `float`, the items of a named tuple. So all it may find is guarded beforehand.
 
-use dynamlir_guards::Source;
+use dynamlir_guards::{Constant, Source};
 use pyo3::{
     intern,
     prelude::*,
@@ -122,9 +122,28 @@ impl<'py> Capture<'py> {
             self.pin_native(object, source)?;
             return self.readable(&Tracked { source: self.source_of(&target), object: target }).map(|_| false);
         }
+        if object.is_instance_of::<PyString>() && self.guards.identity(source, object).is_err() {
+            return self.pin_text(object, source).map(|()| false);
+        }
         // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
         self.pin(object, source)?;
         Ok(false)
+    }
+
+    /// Guards the text of an instance of a class of text whose instances are not told apart, such as `torch.__version__`.
+    fn pin_text(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let (class, plain) = (object.get_type(), self.py.get_type::<PyString>());
+        for name in ["encode", "__getattribute__"] {
+            let own = lookup(&class, name)?;
+            if !own.zip(lookup(&plain, name)?).is_some_and(|(own, plain)| own.is(&plain)) {
+                return self.pin(object, source);
+            }
+            self.pin_class_entry(object, source, &PyString::new(self.py, name))?;
+        }
+        let (encode, none) = (self.guards.source(Source::GetAttr(source, "encode".into())), PyTuple::empty(self.py));
+        let Some(none) = self.guarded(Constant::new(none.as_any()).map_err(Into::into))? else { return self.pin(object, source) };
+        let answer = self.guards.source(Source::Answer(encode, none));
+        self.guarded(self.guards.equals(answer, &plain.call_method1("encode", (object,))?)).map(drop)
     }
 
     fn all_items(&self, items: impl Iterator<Item = (Bound<'py, PyAny>, SourceId)>) -> Outcome<bool> {
