@@ -6,6 +6,7 @@ import collections
 import inspect
 import operator
 import re
+import threading
 import typing
 from typing import Any
 
@@ -203,3 +204,67 @@ def test_text_of_a_class_that_c_code_reads(first: str, later: str) -> None:
         return before, compiled(X)
 
     alike(world)
+
+
+def test_a_dict_of_the_frame_by_tensors() -> None:
+    def world(compile_):
+        weights = [torch.nn.Parameter(X + at) for at in range(3)]
+
+        def function(x):
+            places = {weight: at for at, weight in enumerate(weights)}
+            made = x + 1
+            places[weights[1]] = 5
+            try:
+                places[x]
+            except KeyError as error:
+                missing = error.args[0] is x
+            found = [weight in places for weight in (weights[0], made, x, x + 1)]
+            return made * places[weights[2]], [places[weight] for weight in weights], found, missing, len(places)
+
+        compiled = compile_(function)
+        return compiled(X), compiled(X + 1)
+
+    alike(world)
+
+
+def test_attributes_of_a_thread() -> None:
+    class Settings(threading.local):
+        scale = 3
+
+    def world(compile_):
+        plain, settings, seen = threading.local(), Settings(), []
+        plain.x = 2
+
+        def function(x):
+            return x * plain.x * settings.scale + getattr(plain, "y", 0)
+
+        compiled = compile_(function)
+
+        def look():
+            seen.extend(compiled(X) for _ in range(3))
+
+        def elsewhere():
+            plain.x = 5
+            look()
+            settings.scale = 2
+            look()
+
+        look()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        look()
+        plain.y = 7
+        look()
+        return seen
+
+    alike(world)
+
+
+def test_what_accelerators_there_are() -> None:
+    def function(x):
+        if torch.cuda.is_available() or torch.mtia.is_available() or torch.accelerator.is_available():
+            return x + 1
+        return x * 2 if torch.fx._symbolic_trace.is_fx_tracing() else x * 3
+
+    alike(calls(function))

@@ -74,10 +74,7 @@ impl<'py> Capture<'py> {
             return self.wrap_untracked(owner.object.getattr(name)?);
         }
         if !slot.is_some_and(|slot| is_generic(&slot)) {
-            if owner.object.is_instance(&self.py.import("_thread")?.getattr("_local")?)? {
-                // Each thread has other attributes, which are nowhere in the object.
-                return self.break_graph(reason::UNGUARDABLE, format!("attributes of a {}", type_name(&owner.object)));
-            }
+            // Such as a `threading.local`, whose attributes are those of the thread that asks.
             return self.asked_attr(&owner.object, source, name);
         }
         self.stored_attr(&owner.object, source, name)

@@ -251,6 +251,10 @@ pub(super) const FUNCTIONS: &[Row] = &[
                     "is_anomaly_check_nan_enabled",
                     "_get_warnAlways",
                     "_mtia_isBuilt",
+                    "_cuda_getDeviceCount",
+                    "_xpu_getDeviceCount",
+                    "_accelerator_isAvailable",
+                    "_accelerator_getAccelerator",
                 ],
             ),
             (
