@@ -24,8 +24,11 @@ impl<'py> Capture<'py> {
         if let Some(value) = self.item_of_tensor(container, key)? {
             return Ok(value);
         }
-        if self.torch.is_fake(&key.object) && self.source(container).is_none() && container.object.is_exact_instance_of::<PyDict>() {
-            return self.item_of_own_dict(container, key);
+        if let Some(dict) = self.keyed_by_tensors(&container.object, &key.object) {
+            return match dict.iter().find(|(known, _)| known.is(&key.object)) {
+                Some((_, value)) => self.wrap_untracked(value),
+                None => self.missing_item(container, key),
+            };
         }
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
@@ -154,14 +157,9 @@ impl<'py> Capture<'py> {
         self.wrap(value, self.guards.source(Source::DictValue(source, at as u32))).map(Some)
     }
 
-    /// What a dict that the frame has made holds under a tensor: its hash, which is Python code, says how it is told from others.
-    fn item_of_own_dict(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        self.refuse_numbers("a dict looks up", [&key.object])?;
-        let found = self.natively("getitem", || container.object.get_item(&key.object));
-        if let Some(found) = self.graph_break.borrow().clone() {
-            return Err(Halt::Break(found));
-        }
-        self.wrap_untracked(found?)
+    /// A dict of the frame's own, where a tensor is looked for: it is found by what object it is.
+    fn keyed_by_tensors<'a>(&self, container: &'a Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>> {
+        container.cast_exact::<PyDict>().ok().filter(|_| self.torch.is_fake(key) && self.is_young(container))
     }
 
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
@@ -256,6 +254,9 @@ impl<'py> Capture<'py> {
     pub fn contains(&self, container: &Tracked<'py>, item: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_fake(&container.object) {
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "`in` a tensor");
+        }
+        if let Some(dict) = self.keyed_by_tensors(&container.object, &item.object) {
+            return Ok(dict.iter().any(|(known, _)| known.is(&item.object)));
         }
         self.refuse_numbers("`in` looks for", [&item.object])?;
         self.guard_value(item)?;
