@@ -252,8 +252,6 @@ pub(super) const FUNCTIONS: &[Row] = &[
                     "_get_warnAlways",
                     "_mtia_isBuilt",
                     "_cuda_getDeviceCount",
-                    "_xpu_getDeviceCount",
-                    "_accelerator_isAvailable",
                     "_accelerator_getAccelerator",
                 ],
             ),
