@@ -19,6 +19,7 @@ use crate::{
     attributes::instance_dict,
     calls::Keywords,
     graph_break::reason,
+    snapshots::is_deque,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };
 
@@ -285,7 +286,7 @@ impl<'py> Capture<'py> {
         if self.existing.snapshots.borrow().contains(&(container.as_ptr() as usize)) {
             let copy = self.copy_to_change(container, source)?;
             self.apply(&copy, &written)?;
-            if copy.is_exact_instance_of::<PyList>() || copy.is_instance_of::<PyDict>() {
+            if copy.is_exact_instance_of::<PyList>() || copy.is_instance_of::<PyDict>() || is_deque(&copy)? {
                 self.settle(container, source);
                 return Ok(());
             }
@@ -317,7 +318,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
-        if !container.is_exact_instance_of::<PyList>() && !container.is_instance_of::<PyDict>() {
+        if !container.is_exact_instance_of::<PyList>() && !container.is_instance_of::<PyDict>() && !is_deque(container)? {
             return self.refuse_change(source, &format!(" by {method}, which depends on what is in it"));
         }
         let copy = self.copy_to_change(container, source)?;

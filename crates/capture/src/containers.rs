@@ -14,6 +14,7 @@ use crate::{
     changed::{Item, is_nan},
     consulted,
     graph_break::reason,
+    snapshots::is_deque,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
 };
@@ -89,6 +90,10 @@ impl<'py> Capture<'py> {
             }
             self.guards.absent(item);
             return self.missing_item(container, key);
+        }
+        if is_deque(object)? {
+            let found = self.readable(container)?.get_item(&key.object).map_err(Halt::from);
+            return self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?);
         }
         self.pin_type(object, source)?;
         self.guard_contents(object, source)?;

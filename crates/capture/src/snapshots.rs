@@ -74,6 +74,15 @@ impl<'py> Capture<'py> {
                 copy_dict.set_item(key, from)?;
             }
             copy
+        } else if is_deque(container)? {
+            self.guards.length(source, container.len()?);
+            let longest = self.guards.source(Source::GetAttr(source, "maxlen".into()));
+            self.guarded(self.guards.equals(longest, &container.getattr("maxlen")?))?;
+            let copy = container.call_method0("copy")?;
+            for (at, item) in container.try_iter()?.enumerate() {
+                copy.set_item(at, self.element(item?, Source::Index(source, at as u32))?)?;
+            }
+            copy
         } else {
             let known = self.guarded(self.guards.set_order(source, container))?;
             let frozen = container.is_exact_instance_of::<pyo3::types::PyFrozenSet>();
@@ -149,6 +158,11 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
         capture.guard_element(&wrapped.object, source)?;
     }
     Ok(wrapped.object)
+}
+
+/// Whether an object is exactly a `collections.deque`.
+pub(crate) fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.get_type().is(object.py().import("collections")?.getattr("deque")?))
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.

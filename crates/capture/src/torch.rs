@@ -53,7 +53,7 @@ const NUMPY: &[(&str, &[&str])] =
 
 /// Types that C code may look through.
 const CONTAINERS: &[(&str, &[&str])] =
-    &[("builtins", &["list", "tuple", "dict", "set", "frozenset"]), ("collections", &["OrderedDict", "defaultdict"])];
+    &[("builtins", &["list", "tuple", "dict", "set", "frozenset"]), ("collections", &["OrderedDict", "defaultdict", "deque"])];
 
 /// Those, and others, that may be changed.
 const CHANGEABLE: &[(&str, &[&str])] = &[("builtins", &["list", "dict", "set"]), ("collections", &["OrderedDict", "defaultdict", "deque"])];
@@ -175,7 +175,7 @@ impl Torch {
             && value.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| self.is_data_within(&item, depth - 1))))
     }
 
-    /// Whether a value is exactly a list, tuple, dict, set, or one of the dicts of `collections`.
+    /// Whether a value is exactly a list, tuple, dict, set, deque, or one of the dicts of `collections`.
     pub fn is_container(&self, value: &Bound<'_, PyAny>) -> bool {
         self.containers.contains(&(value.get_type_ptr() as usize))
     }

@@ -97,7 +97,7 @@ pub enum Source {
     Type(SourceId),
     /// The value under a constant key of a dict.
     Item(SourceId, Constant),
-    /// An item of a tuple or a list.
+    /// An item of a tuple, a list or a deque.
     Index(SourceId, u32),
     /// The key at a position of a dict.
     DictKey(SourceId, u32),

@@ -10,7 +10,8 @@ use dynamlir_torch_abi::{Pattern, TorchError};
 use dynamlir_trails::{Pin, Pins, Reached, Recorder, Spot};
 use pyo3::{
     prelude::*,
-    types::{PyBool, PyDict, PyFloat, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference},
+    sync::PyOnceLock,
+    types::{PyBool, PyDict, PyFloat, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
@@ -495,6 +496,7 @@ impl Step {
             Self::GetAttr(name) => recorder.attribute(from, name.bind(py)),
             Self::Type => Ok(recorder.type_of(from)),
             Self::Item(key) => recorder.dict_item(from, key.bind(py)),
+            Self::Index(index) if is_deque(from.object())? => Ok(Reached::unproven(from.object().get_item(*index).ok())),
             Self::Index(index) => Ok(recorder.index(from, *index)),
             Self::DictKey(index) => recorder.dict_entry(from, *index, false),
             Self::DictValue(index) => recorder.dict_entry(from, *index, true),
@@ -530,4 +532,13 @@ impl Step {
             }
         }
     }
+}
+
+/// Whether an object is exactly a `collections.deque`.
+fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+        return Ok(false);
+    }
+    Ok(object.get_type().is(DEQUE.import(object.py(), "collections", "deque")?))
 }

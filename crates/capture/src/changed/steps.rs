@@ -12,6 +12,7 @@ use crate::{
     changed::is_nan,
     graph_break::reason,
     outputs::Outputs,
+    snapshots::is_deque,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };
 
@@ -39,6 +40,13 @@ impl<'py> Capture<'py> {
             let items = list.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>()?;
             let given = vec![target(), Recipe::Constant(whole), Recipe::List(items)];
             return Ok(vec![AfterGraph::Call { method: method("__setitem__")?, given }]);
+        }
+        if is_deque(&copy)? {
+            let items = copy.try_iter()?.map(|item| self.recipe(&Tracked::new(item?), outputs)).collect::<Outcome<_>>()?;
+            return Ok(vec![
+                AfterGraph::Call { method: method("clear")?, given: vec![target()] },
+                AfterGraph::Call { method: method("extend")?, given: vec![target(), Recipe::List(items)] },
+            ]);
         }
         // What stays as it is is left alone: somebody may be iterating over it.
         let before: Vec<Pair<'py>> = pairs(container)?;
