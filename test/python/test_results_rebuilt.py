@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import types
 import typing
+from typing import Any
 
 import pytest
 import torch
-from worlds import X, alike
+from worlds import X, alike, shown
 
 pytestmark = [pytest.mark.native, pytest.mark.whole]
 
@@ -143,6 +145,68 @@ def shared_vars(x):
     made.__dict__ = other.__dict__
     other.a = x + 1
     return made, other, one, two
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Output:
+    loss: Any
+    extra: Any = None
+
+
+class Private:
+    __slots__ = ("__hidden", "__weakref__", "shown", "unset")
+
+    def __init__(self, value):
+        self.shown, self.__hidden = value, 2
+
+    def hidden(self):
+        return self.__hidden
+
+
+class Watched(Private):
+    __slots__ = ("late",)
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, (value, "set") if name == "late" else value)
+
+
+class Hides(Private):
+    __slots__ = ("shown",)
+
+
+class Open(Private):
+    pass
+
+
+def test_instances_with_slots():
+    def make(x):
+        watched = Watched(x)
+        watched.late = x + 1
+        return Output(x * 2, watched), [watched], Private(3)
+
+    def world(compile_):
+        compiled = compile_(make)
+        told = []
+        for _ in range(2):
+            output, (watched,), private = compiled(X)
+            told.append(
+                (output.loss, output.extra is watched, watched.shown, watched.hidden(), watched.late, private.shown)
+            )
+            told.append((hasattr(watched, "unset"), type(output).__name__, output == Output(output.loss, watched)))
+        return told
+
+    alike(world)
+
+
+@pytest.mark.parametrize("kind", [Hides, Open])
+def test_slots_that_cannot_be_filled_by_name(kind):
+    def make(x):
+        made = kind(x)
+        if kind is Open:
+            made.more = x + 1
+        return made
+
+    alike(lambda compile_: shown(compile_(make)(X).shown), "output")
 
 
 def tensors_in(value, depth=0):

@@ -121,7 +121,7 @@ impl<'py> Capture<'py> {
 
     /// A class, by the guards. Ends the capture where it is the frame's own: it is another one at each call, and holds what the frame
     /// has put into it.
-    fn class_recipe(&self, class: &Bound<'py, PyType>) -> Outcome<Recipe> {
+    pub(crate) fn class_recipe(&self, class: &Bound<'py, PyType>) -> Outcome<Recipe> {
         if self.is_young(class) {
             return self.break_graph(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
         }
@@ -248,6 +248,9 @@ impl<'py> Capture<'py> {
         }
         let kind = self.class_recipe(class)?;
         let Layout { base, slots } = Layout::of(class)?;
+        if slots && base.is(self.py.get_type::<PyAny>()) {
+            return self.slotted(object, class, outputs);
+        }
         if slots {
             return self.break_graph(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
         }

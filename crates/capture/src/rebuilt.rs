@@ -10,10 +10,11 @@ use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::semantics;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyList, PyString, PyTuple},
+    types::{PyDict, PyList, PyString, PyTuple, PyType},
 };
 
 use crate::{
+    attributes::{instance_dict, lookup},
     graph_break::reason,
     kinds::Kind,
     lookups::is_immutable,
@@ -114,6 +115,33 @@ impl<'py> Capture<'py> {
             attributes.push((name.unbind(), self.recipe(&Tracked::new(value), outputs)?));
         }
         let callable = self.py.import("types")?.getattr("FunctionType")?.unbind();
+        Ok(Made { callable, given, state: None, attributes }.into())
+    }
+
+    /// The recipe for an instance of a class of the user's that has `__slots__`: an empty one, whose slots are filled past its class.
+    pub(crate) fn slotted(&self, object: &Bound<'py, PyAny>, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let refuse = |why: &str| self.break_graph(reason::OUTPUT, format!("a {}, which has __slots__{why}", type_name(object)));
+        if instance_dict(object).is_some_and(|dict| !dict.is_empty()) {
+            return refuse(" and other attributes");
+        }
+        let given = vec![self.class_recipe(class)?];
+        let mut attributes = Vec::new();
+        for base in types::mro(class)?.iter().filter(|base| !is_immutable(base)) {
+            for entry in types::dict(base)?.call_method0("items")?.try_iter()? {
+                let (name, slot): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
+                let Ok(name) = name.cast_into::<PyString>() else { continue };
+                if !kind::is_member_descriptor(&slot) {
+                    continue;
+                }
+                if !lookup(class, name.to_str()?)?.is_some_and(|found| found.is(&slot)) {
+                    return refuse(" that are out of sight");
+                }
+                if let Ok(value) = slot.call_method1("__get__", (object,)) {
+                    attributes.push((name.unbind(), self.recipe(&Tracked::new(value), outputs)?));
+                }
+            }
+        }
+        let callable = self.py.get_type::<PyAny>().getattr("__new__")?.unbind();
         Ok(Made { callable, given, state: None, attributes }.into())
     }
 

@@ -396,7 +396,7 @@ impl<'py> Scribe<'_, 'py> {
         }
         for (attribute, value) in &made.attributes {
             let given = vec![Expr::Local(name.clone()), self.object(attribute.bind(self.py).as_any())?, self.value(value)?];
-            let set = self.builtin("setattr")?.call(given);
+            let set = self.builtin("object")?.attr("__setattr__").call(given);
             self.body.push(Statement::Do(set));
         }
         Ok(Expr::Local(name))

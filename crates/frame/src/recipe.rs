@@ -3,7 +3,7 @@
 use dynamlir_cpython_abi::{
     abi, cell,
     number::{BinaryOp, binary},
-    object::attributes_of,
+    object::{attributes_of, set_generic_attribute},
 };
 use pyo3::{
     prelude::*,
@@ -111,7 +111,7 @@ pub struct Made {
     pub given: Vec<Recipe>,
     /// What `__setstate__` is called with, if it is.
     pub state: Option<Recipe>,
-    /// What is set afterwards, by name.
+    /// What is set afterwards, by name, as `object.__setattr__` does.
     pub attributes: Vec<(Py<PyString>, Recipe)>,
 }
 
@@ -249,7 +249,7 @@ impl Made {
             made.call_method1("__setstate__", (state.make(py, supply)?,))?;
         }
         for (name, value) in &self.attributes {
-            made.setattr(name, value.make(py, supply)?)?;
+            set_generic_attribute(&made, name.bind(py), Some(&value.make(py, supply)?))?;
         }
         Ok(made)
     }
