@@ -209,6 +209,14 @@ def test_slots_that_cannot_be_filled_by_name(kind):
     alike(lambda compile_: shown(compile_(make)(X).shown), "output")
 
 
+class Bound(functools.partial):
+    pass
+
+
+def test_a_partial_of_a_class_of_the_users_is_left_to_python():
+    alike(lambda compile_: compile_(lambda x: Bound(torch.add, x + 1))(X)(X), "output")
+
+
 def tensors_in(value, depth=0):
     """The classes of all tensors that can be reached from a value."""
     if isinstance(value, torch.Tensor):

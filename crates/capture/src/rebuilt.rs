@@ -16,7 +16,6 @@ use pyo3::{
 use crate::{
     attributes::{instance_dict, lookup},
     graph_break::reason,
-    kinds::Kind,
     lookups::is_immutable,
     outputs::Outputs,
     state::{Capture, Outcome, Tracked, type_name},
@@ -70,7 +69,8 @@ impl<'py> Capture<'py> {
             let parts = ["__origin__", "__args__"].map(|part| self.recipe(&Tracked::new(object.getattr(part)?), outputs));
             return Ok(Some(made(parts.into_iter().collect::<Outcome<_>>()?).into()));
         }
-        let reduces = self.effects.kinds.of(object) == Kind::Partial || (is_immutable(&class) && REDUCED.contains(&name.as_str()));
+        // What makes one is kept by the entry, so it is no class of the user's.
+        let reduces = self.effects.kinds.is_partial_class(&class) || (is_immutable(&class) && REDUCED.contains(&name.as_str()));
         if reduces { self.reduced(object, outputs).map(Some) } else { Ok(None) }
     }
 
