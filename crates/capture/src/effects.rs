@@ -112,6 +112,8 @@ pub enum Special {
     Loads,
     /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called
     Gradients(&'static str),
+    /// A function that raises where a tensor says so, in place of which one of `dynamlir.capture.assertions` is called
+    Assertion(&'static str),
     /// `dynamlir.capture.gradients.reached`
     Reached,
     /// `ContextVar.get`
@@ -197,6 +199,8 @@ impl Effects {
                 table.add(py, module, name, Effect::Refused(why))?;
             }
         }
+        // Imported while nothing is captured.
+        py.import("dynamlir.capture.assertions")?;
         table.add(py, "builtins", "str.maketrans", Effect::Data)?;
         // Its Python only prepares what the engine is given, and what that runs is recorded.
         for (module, name) in NODES {

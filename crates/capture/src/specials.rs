@@ -178,6 +178,15 @@ impl<'py> Capture<'py> {
                 let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
+            // Another's graph would raise in words of its own, and after it has written.
+            (Special::Assertion(_), _) if !self.session().getattr("reads_numbers")?.is_truthy()? => {
+                self.settle_defaults(callable, args.len(), kwargs)?;
+                self.enter(&callable.object, args, kwargs)
+            }
+            (Special::Assertion(name), _) => {
+                let instead = py.import("dynamlir.capture.assertions")?.getattr(name)?;
+                self.call(&Tracked::new(instead), args, kwargs)
+            }
             (Special::Reached, [outputs, inputs, differs]) => self.reached(outputs, inputs, differs),
             (Special::Checkpoint, _) => self.checkpointed(&callable.object, args, kwargs),
             (Special::AutocastCache, _) => Ok(Tracked::new(self.session().getattr("autocast_cache")?)),
@@ -314,6 +323,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Transform(_)
             | Special::Gradients(_)
             | Special::Region(_)
+            | Special::Assertion(_)
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

@@ -149,6 +149,7 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._higher_order_ops.cond", "cond", Special::Region("cond")),
     ("torch._higher_order_ops.while_loop", "while_loop", Special::Region("while_loop")),
     ("torch.autograd", "backward", Special::Gradients("backward")),
+    ("torch.distributions.distribution", "_all_true_or_runtime_assert", Special::Assertion("all_true")),
     ("dynamlir.capture.gradients", "reached", Special::Reached),
     ("torch._C", "_group_tensors_by_device_and_dtype", Special::Gradients("grouped")),
     ("torch", "is_inference_mode_enabled", Special::IsInference),
