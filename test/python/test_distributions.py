@@ -14,6 +14,12 @@ pytestmark = pytest.mark.native
 X = torch.linspace(0.5, 2.0, 4)
 
 
+@pytest.fixture(autouse=True)
+def validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchDynamo switches the checks off for the process, once it has run."""
+    monkeypatch.setattr(D.Distribution, "_validate_args", True)
+
+
 def gaussian(x, scale):
     return D.Independent(D.Normal(x, scale), 1).log_prob(x + 1)
 

@@ -92,7 +92,7 @@ def test_what_is_no_program_is_a_value_error(name: str, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         dynamlir.load(tmp_path / "absent.mlir")
-    with pytest.raises(OSError):
+    with pytest.raises(ValueError, match="holds no exported program"):
         dynamlir.load(tmp_path)
 
 

@@ -160,7 +160,7 @@ def test_the_attributes_that_c_code_looks_up() -> None:
         p.grad = x * 2
         return operator.attrgetter("grad")(p), x + 1
 
-    both(function, "c-function", "tensor-escape", "side-effect")
+    both(function)
 
 
 WRONG: dict[str, Callable[[Tensor, Tensor], Any]] = {
