@@ -13,6 +13,7 @@ use pyo3::{
 
 use crate::{
     graph_break::reason,
+    lookups::is_immutable,
     outputs::Outputs,
     state::{Capture, Outcome},
 };
@@ -46,7 +47,8 @@ impl<'py> Capture<'py> {
         let name = class.name()?;
         let name = name.to_str()?;
         let of_dict = OF_DICTS.iter().find(|(known, _)| *known == name);
-        if (of_dict.is_none() && !REDUCED.contains(&name)) || class.module()?.to_str()? != "builtins" {
+        // A class of the user's may say of itself what it likes.
+        if (of_dict.is_none() && !REDUCED.contains(&name)) || !is_immutable(&class) || class.module()?.to_str()? != "builtins" {
             return Ok(None);
         }
         match of_dict {
