@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -185,6 +186,50 @@ def test_exceptions_pass_through_the_frames() -> None:
     for _ in range(3):
         for args in [(X, False), (X, True), (X[:1], True), (X[:1], False)]:
             alike(outcome(compiled, *args), outcome(outer, *args))
+
+
+def finally_(inner: Any, x: torch.Tensor, fails: bool) -> Any:
+    try:
+        return inner(x, fails) + 1
+    finally:
+        said.append("finally")
+
+
+def with_(inner: Any, x: torch.Tensor, fails: bool) -> Any:
+    with contextlib.ExitStack():
+        return inner(x, fails) + 1
+
+
+def raised_again(inner: Any, x: torch.Tensor, fails: bool) -> Any:
+    try:
+        return inner(x, fails) + 1
+    except KeyError:
+        raise
+
+
+def not_matched(inner: Any, x: torch.Tensor, fails: bool) -> Any:
+    try:
+        return inner(x, fails) + 1
+    except TypeError:
+        return x
+
+
+@pytest.mark.parametrize("cleanup", [finally_, with_, raised_again, not_matched])
+def test_a_cleanup_leaves_no_lines_of_its_own_in_a_traceback(cleanup: Any) -> None:
+    def inner(x: torch.Tensor, fails: bool) -> torch.Tensor:
+        y = x.sin()
+        say()
+        if fails:
+            raise KeyError("inner")
+        return y
+
+    def outer(x: torch.Tensor, fails: bool) -> Any:
+        return cleanup(inner, x * 2, fails)
+
+    compiled = dynamlir.compile(outer)
+    for fails in (False, True, True, False):
+        theirs = outcome(outer, X, fails)
+        alike(outcome(compiled, X, fails), theirs)
 
 
 def test_a_frame_sees_those_around_it() -> None:

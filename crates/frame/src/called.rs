@@ -35,8 +35,9 @@ pub(crate) enum Called {
 /// How many items of a container are looked at.
 const LOOKED_AT: usize = 8;
 
-/// What a frame is that was called from one of `root`'s, before its first instruction.
-pub(crate) fn called(root: &Callable, frame: &Frame<'_>) -> PyResult<Called> {
+/// What a frame is that was called from one of `root`'s, before its first instruction. `concerns_us` says that its arguments need not be
+/// looked at.
+pub(crate) fn called(root: &Callable, frame: &Frame<'_>, concerns_us: bool) -> PyResult<Called> {
     let py = frame.py();
     if frame.owner() != Owner::Thread || frame.next_unit() != 0 {
         return Ok(Called::Plain);
@@ -57,8 +58,8 @@ pub(crate) fn called(root: &Callable, frame: &Frame<'_>) -> PyResult<Called> {
     let called = if is_marked(intern!(py, "_torchdynamo_disable")) {
         Called::Alone
     } else {
-        let arguments = (0..frame.locals_count()).filter_map(|slot| frame.local(slot));
-        if !arguments.into_iter().any(|argument| concerns(root, &argument)) {
+        let mut arguments = (0..frame.locals_count()).filter_map(|slot| frame.local(slot));
+        if !concerns_us && !arguments.any(|argument| concerns(root, &argument)) {
             // It may be called with others later.
             return Ok(Called::Plain);
         }

@@ -17,6 +17,10 @@ use pyo3::prelude::*;
 
 use crate::call::Callable;
 
+/// How many frames are compiled together at most: each graph on the way looks at all of them, so a recursion that breaks at each level
+/// would otherwise take time that grows with the square of its depth.
+const MOST_FRAMES: usize = 32;
+
 thread_local! {
     /// Frames that are about to be made.
     static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
@@ -115,6 +119,11 @@ impl Link {
             standing.made = places.filter(|(_, object)| object.as_ref().is_some_and(is_made)).map(|(place, _)| place).collect();
         }
         standing
+    }
+
+    /// Whether what this frame calls is not to be compiled together with it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.level + 1 >= MOST_FRAMES
     }
 
     fn around(&self) -> impl Iterator<Item = &Self> {

@@ -89,6 +89,10 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     }
     if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
         let frames = frames.into_iter().map(|standing| standing.into_standing(py)).collect();
+        let (callable, outer) = match outer {
+            Some(outer) if outer.is_full() => begin_chain(&frame, callable, outer),
+            outer => (callable, outer),
+        };
         return ride(frame, callable, outer, Mode::Goto(frames));
     }
     if Pending::is_any() {
@@ -98,7 +102,7 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     let Some(root) = ROOT.with_borrow(Clone::clone) else { return frame.evaluate(false) };
     let known = {
         let _away = Listening::new(None);
-        called(&root, &frame)
+        called(&root, &frame, false)
     };
     match known {
         Ok(Called::This(callable)) => begin(frame, callable),
@@ -117,6 +121,16 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
 fn raise(frame: Frame<'_>, error: PyErr) -> Evaluated<'_> {
     frame.take_stack().for_each(drop);
     frame.raise(error, 0, false)
+}
+
+/// The frame of a full chain is the outermost of another one, as the callable that it is by itself.
+fn begin_chain(frame: &Frame<'_>, callable: Arc<Callable>, outer: Rc<Link>) -> (Arc<Callable>, Option<Rc<Link>>) {
+    let _away = Listening::new(None);
+    // Its arguments are not there yet.
+    match called(&callable, frame, true) {
+        Ok(Called::This(own)) => (own, None),
+        _ => (callable, Some(outer)),
+    }
 }
 
 /// A frame that is compiled, before its first instruction.
@@ -320,6 +334,7 @@ fn slides(frame: &Activation<'_>, instruction: &Instruction) -> bool {
         | Op::PopJumpBackwardIfNone
         | Op::PopJumpBackwardIfNotNone
         | Op::PushExcInfo
+        | Op::Reraise
         | Op::ToBool
         | Op::SetFunctionAttribute
         | Op::ReturnValue
