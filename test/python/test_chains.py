@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -508,3 +509,19 @@ def test_a_dict_that_grows_while_a_loop_is_left() -> None:
         return x
 
     goes_on(function, X, {"a": 1, "b": 2})
+
+
+def test_nothing_is_known_of_variables_that_nothing_reads() -> None:
+    def look() -> Any:
+        return sys._getframe(1).f_locals["unread"].shape
+
+    def function(x: torch.Tensor, data: bytes) -> Any:
+        unread = pickle.loads(data)
+        y = x + 1
+        return y, look()
+
+    compiled = dynamlir.compile(function)
+    for size in range(2, 8):
+        data = pickle.dumps(torch.ones(size))
+        alike(compiled(X, data), function(X, data))
+    assert dynamlir.counters()["graphs"] == 1, dynamlir.counters()

@@ -22,8 +22,8 @@ use crate::{
     state::{Capture, Entry, Halt, Left, Slot},
 };
 
-/// Names by which a function looks at its variables as a whole.
-const SHOWS_FRAMES: [&str; 9] = ["locals", "vars", "dir", "eval", "exec", "breakpoint", "set_trace", "_getframe", "currentframe"];
+/// Names by which a function looks at its variables without reading them.
+const SHOWS_FRAMES: [&str; 10] = ["locals", "vars", "dir", "eval", "exec", "breakpoint", "set_trace", "_getframe", "currentframe", "super"];
 
 impl<'py> Capture<'py> {
     /// A frame begins within the captured one.
@@ -217,6 +217,11 @@ impl<'py> Capture<'py> {
         Ok(Some(stack))
     }
 
+    /// Whether a function names what looks at its variables otherwise than by reading them.
+    pub(crate) fn looks_at_variables(&self, frame: &Activation<'py>) -> bool {
+        frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
+    }
+
     fn leave_at(&self, frame: &Activation<'py>, unit: u32) -> Left {
         let slot = |value: &Value<'py>| -> Slot {
             let object = value.object.as_ref()?;
@@ -229,7 +234,7 @@ impl<'py> Capture<'py> {
         // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
         // nothing in the frame reads any more.
         let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
-        let shows = frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
+        let shows = self.looks_at_variables(frame)
             || frame.stack().iter().any(holds_frame)
             || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
         // So it is of the frames around it.

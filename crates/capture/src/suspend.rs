@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use dynamlir_bytecode::{Flow, Liveness};
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{FrameParts, Recipe, Suspension};
 use dynamlir_guards::{Relation, Source, SourceId};
@@ -116,12 +117,20 @@ impl<'py> Capture<'py> {
             None => format!("{within}stack_{}", slot - count),
         };
         let first_free = frame.prepared().first_free();
+        let unread = self.unread(frame, standing.unit);
         let mut values = Vec::with_capacity(count + standing.stack.len());
         for (slot, object) in standing.locals.iter().chain(&standing.stack).enumerate() {
             let Some(object) = object else {
                 values.push(Value::NULL);
                 continue;
             };
+            if slot < first_free && !kind::is_cell(object) && unread(slot as u32) {
+                // Nothing has to be known of it. Where the frame is left again, it is the same.
+                let instead = self.py.get_type::<PyAny>().call0()?;
+                self.note_existing(&instead, self.guards.local(around + slot, &name(slot)));
+                values.push(Value::new(instead));
+                continue;
+            }
             if (first_free..count).contains(&slot) {
                 // Reached through the function.
                 values.push(Value::new(object.clone()));
@@ -148,6 +157,15 @@ impl<'py> Capture<'py> {
         let stack = values.split_off(count);
         frame.fill(standing.unit, values, stack);
         Ok(())
+    }
+
+    /// Which variables of a frame that goes on there nothing reads any more.
+    fn unread(&self, frame: &Activation<'py>, unit: u32) -> impl Fn(u32) -> bool + use<'py> {
+        let code = &frame.prepared().code;
+        let live = Liveness::of(code, &Flow::of(code));
+        let at = code.index[unit as usize] as usize;
+        let looks = self.looks_at_variables(frame);
+        move |slot| !looks && !live.is_live(at, slot)
     }
 
     /// Whether a function is a variable of a frame that goes on where Python has left it: most likely one that the frame has made, another

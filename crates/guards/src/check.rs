@@ -6,6 +6,8 @@
 //! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
 //! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
 
+use std::cell::Cell;
+
 use dynamlir_cpython_abi::{Attributes, Thread, function, mapping::iterates_as_dict};
 use dynamlir_torch_abi::State as TorchState;
 use dynamlir_trails::{Proof, Reached, Recorder, Spot, Trail};
@@ -60,7 +62,16 @@ struct Memo {
     /// Addresses of the latest roots without a record. One that comes back is worth a recording.
     seen: [usize; 4],
     next: usize,
+    /// How many walks there were since a record held.
+    walks: Cell<u32>,
 }
+
+/// After so many walks without a record that held, what they read is not likely to be the same again: one that is made anew at each call
+/// comes back at the same address.
+const MOST_RECORDINGS: u32 = 8;
+
+/// Of the walks after these, one of so many is recorded nevertheless.
+const RARELY: u32 = 64;
 
 /// What is remembered of all segments.
 pub(crate) struct Memos(Vec<Memo>);
@@ -101,6 +112,13 @@ impl Memos {
 }
 
 impl Memo {
+    /// Counts a walk. Whether recording it may be worth what it costs.
+    fn may_record(&self) -> bool {
+        let walks = self.walks.get().wrapping_add(1);
+        self.walks.set(walks);
+        walks <= MOST_RECORDINGS || walks.is_multiple_of(RARELY)
+    }
+
     /// Whether a root came by lately; from now on it has.
     fn returns(&mut self, root: usize) -> bool {
         if self.seen.contains(&root) {
@@ -168,10 +186,12 @@ impl<'a, 'py> Run<'a, 'py> {
         for index in 0..2 {
             // Where objects only go to their places nothing is called meanwhile, so the record may stay where it is.
             if let Some(memos) = &self.memos
-                && let Some(Record { trail, outputs: Some(outputs), .. }) = &memos.0[segment].records[index]
+                && let memo = &memos.0[segment]
+                && let Some(Record { trail, outputs: Some(outputs), .. }) = &memo.records[index]
             {
                 let values = &mut self.inputs.values;
                 if trail.holds(root, |number, object| values[outputs[number]] = object) {
+                    memo.walks.set(0);
                     return Ok(true);
                 }
                 continue;
@@ -187,6 +207,9 @@ impl<'a, 'py> Run<'a, 'py> {
                 *place = Some(known);
             }
             if let Some(outcome) = outcome {
+                if let Some(memos) = &self.memos {
+                    memos.0[segment].walks.set(0);
+                }
                 return outcome;
             }
         }
@@ -251,7 +274,7 @@ impl<'a, 'py> Run<'a, 'py> {
             Some(memos) => {
                 let memo = &mut memos.0[segment];
                 let known = memo.records.iter().flatten().any(|record| record.trail.starts_at(root));
-                known || node == FUNCTION || memo.returns(root.as_ptr() as usize)
+                memo.may_record() && (known || node == FUNCTION || memo.returns(root.as_ptr() as usize))
             }
             None => false,
         };

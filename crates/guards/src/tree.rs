@@ -134,7 +134,7 @@ pub(crate) const FUNCTION: usize = 0;
 /// Subtrees with at least this many nodes get a segment of their own: what changes in one is verified there only.
 const SEGMENT: usize = 48;
 
-/// The same below what changes at each call, where no other segment has them.
+/// The same below what changes at each call, where no other segment has them, and below what is made anew: methods, answers.
 const SMALL: usize = 4;
 
 struct Builder<'a, 'py> {
@@ -232,6 +232,14 @@ impl Tree {
     /// Gives large subtrees segments of their own.
     fn cut(&mut self) {
         let mut sizes = vec![1; self.nodes.len()];
+        let mut answered = vec![false; self.nodes.len()];
+        for (node, description) in self.nodes.iter().enumerate() {
+            answered[node] = match description.step {
+                Step::Answer(_) => true,
+                Step::Index(_) => description.parent.is_some_and(|parent| answered[parent]),
+                _ => false,
+            };
+        }
         // Children come after their parents.
         for node in (1..self.nodes.len()).rev() {
             sizes[node] += self.nodes[node]
@@ -243,8 +251,9 @@ impl Tree {
             let is_local = self.locals.iter().any(|(_, local)| *local == node);
             // No other segment has what is below such a node.
             let below_changing = self.nodes[node].parent.is_some_and(|parent| self.nodes[parent].changes);
-            let large = sizes[node] >= SEGMENT && self.nodes[node].children.iter().any(stores);
-            if is_local || large || (sizes[node] >= SMALL && below_changing) {
+            let has_stores = self.nodes[node].children.iter().any(stores);
+            let below_new = matches!(self.nodes[node].step, Step::MethodFunction | Step::MethodSelf) || (answered[node] && has_stores);
+            if is_local || (sizes[node] >= SEGMENT && has_stores) || (sizes[node] >= SMALL && (below_changing || below_new)) {
                 self.nodes[node].segment = Some(self.segments);
                 self.segments += 1;
             }
