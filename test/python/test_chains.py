@@ -516,7 +516,7 @@ def test_nothing_is_known_of_variables_that_nothing_reads() -> None:
         return sys._getframe(1).f_locals["unread"].shape
 
     def function(x: torch.Tensor, data: bytes) -> Any:
-        unread = pickle.loads(data)
+        unread = pickle.loads(data)  # noqa: F841
         y = x + 1
         return y, look()
 

@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use crate::{
     GuardError,
     builder::State,
-    check::{Memos, Remembered, Run},
+    check::Run,
     explain::Texts,
+    memo::{Memos, Remembered},
     registered::Registered,
     relation::Related,
     tensor::TensorMatch,
