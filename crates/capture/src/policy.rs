@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Stood, UnaryOp, Unwind,
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Standing, UnaryOp, Unwind,
     Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
@@ -27,12 +27,12 @@ pub struct CapturePolicy {
     /// Called with each instruction, for step traces: `(frame's code, unit, stack)`.
     steps: Option<Py<PyAny>>,
     /// Where Python has left the frame that is captured and those within it, the outermost first; empty for one that begins.
-    from: Vec<Stood>,
+    from: Vec<Rc<Standing>>,
 }
 
 impl CapturePolicy {
     /// A policy that fills `state`.
-    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Vec<Stood>) -> Self {
+    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Vec<Rc<Standing>>) -> Self {
         Self { state, steps, from }
     }
 

@@ -6,7 +6,7 @@ use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::{AfterGraph, Epilogue, Floats};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
-use dynamlir_interpreter::{Standing, Stood};
+use dynamlir_interpreter::Standing;
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
@@ -142,7 +142,7 @@ pub struct Subject<'a, 'py> {
     /// Whether numbers may be read from tensors.
     pub reads: bool,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
-    pub from: Option<&'a [Standing<'py>]>,
+    pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
     pub unrolls: bool,
     /// Whether a piece of the frame will do.
@@ -414,7 +414,7 @@ fn attempt<'py>(
     {
         return Ok(Err(GraphBreak { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
-    let from: Vec<Stood> = subject.from.unwrap_or_default().iter().map(|standing| standing.clone().unbind()).collect();
+    let from = subject.from.unwrap_or_default().to_vec();
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps, from));
     let finished = with_policy(py, policy, || function.call(args, kwargs));
     let finished = match finished {

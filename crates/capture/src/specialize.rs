@@ -1,6 +1,6 @@
 //! From a call that no entry fits to an entry for it: captured, compiled by somebody else, added to the cache.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension};
@@ -184,7 +184,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
 }
 
 /// Up to which unit the innermost of these frames is Python's because nothing is computed before; None if something is.
-fn walks(captured: &Captured, from: &[Standing<'_>]) -> Option<u32> {
+fn walks(captured: &Captured, from: &[Rc<Standing>]) -> Option<u32> {
     if !captured.is_empty() || captured.epilogue.steps().len() > 1 || captured.calls_instead {
         return None;
     }

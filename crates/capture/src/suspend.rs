@@ -10,7 +10,7 @@ use dynamlir_bytecode::{Flow, Liveness};
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{FrameParts, Recipe, Suspension};
 use dynamlir_guards::{Relation, Source, SourceId};
-use dynamlir_interpreter::{Activation, Standing, Stood, Value};
+use dynamlir_interpreter::{Activation, Standing, Value};
 use pyo3::{
     prelude::*,
     types::{PyFloat, PyString, PyTuple},
@@ -86,28 +86,28 @@ impl<'py> Capture<'py> {
     }
 
     /// Where Python has left a frame that begins, if it is the next one of those that it has left.
-    pub(crate) fn next_to_go_on<'a>(&self, frame: &Activation<'py>, from: &'a [Stood]) -> Option<&'a Stood> {
+    pub(crate) fn next_to_go_on<'a>(&self, frame: &Activation<'py>, from: &'a [Rc<Standing>]) -> Option<&'a Standing> {
         let entered = self.progress.entered.borrow();
-        let stood = from.get(entered.len()).filter(|stood| frame.place().unit() == 0 && stood.is_of(frame.code()))?;
+        let standing = from.get(entered.len()).filter(|standing| frame.place().unit() == 0 && standing.is_of(frame.code()))?;
         let is_within = match (entered.last(), frame.place().outer()) {
             (Some(last), Some(outer)) => Rc::ptr_eq(last, outer),
             (last, outer) => last.is_none() && outer.is_none(),
         };
-        is_within.then_some(stood)
+        is_within.then_some(&**standing)
     }
 
     /// Puts that frame there, before its first instruction runs.
-    pub(crate) fn go_on(&self, frame: &mut Activation<'py>, from: &[Stood], stood: &Stood) -> Outcome<()> {
+    pub(crate) fn go_on(&self, frame: &mut Activation<'py>, from: &[Rc<Standing>], standing: &Standing) -> Outcome<()> {
         let progress = &self.progress;
         let level = progress.entered.borrow().len();
         progress.entered.borrow_mut().push(frame.place().clone());
         progress.floor.set(progress.step.get() + 1);
-        let around = from[..level].iter().map(Stood::len).sum();
-        self.go_on_from(frame, &stood.bind(self.py), level, around)
+        let around = from[..level].iter().map(|standing| standing.len()).sum();
+        self.go_on_from(frame, standing, level, around)
     }
 
     /// `around` is how many slots the frames around it have.
-    fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing<'py>, level: usize, around: usize) -> Outcome<()> {
+    fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing, level: usize, around: usize) -> Outcome<()> {
         let count = standing.locals.len();
         let within = if level == 0 { String::new() } else { format!("___{level}_") };
         let name = |slot: usize| match frame.prepared().local_name(self.py, slot) {
@@ -119,7 +119,7 @@ impl<'py> Capture<'py> {
         let first_free = frame.prepared().first_free();
         let unread = self.unread(frame, standing.unit);
         let mut values = Vec::with_capacity(count + standing.stack.len());
-        for (slot, object) in standing.locals.iter().chain(&standing.stack).enumerate() {
+        for (slot, object) in standing.slots(self.py).enumerate() {
             let Some(object) = object else {
                 values.push(Value::NULL);
                 continue;

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    rc::Rc,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
@@ -16,7 +17,9 @@ use dynamlir_guards::{GuardSet, TensorMatch};
 use dynamlir_interpreter::Standing;
 use pyo3::prelude::*;
 
-use crate::{call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph};
+use crate::{
+    call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph, point::Continuations,
+};
 
 /// What an entry does when its guards pass.
 pub enum Run {
@@ -130,45 +133,11 @@ pub struct Cache {
     /// What is known of floats, by the keys of the entries.
     floats: Mutex<HashMap<u64, Arc<Floats>>>,
     /// The caches of frames that stand elsewhere than at their beginning.
-    continuations: Mutex<HashMap<Point, Arc<Cache>>>,
+    continuations: Mutex<Continuations>,
     /// For such a frame, by key: the unit of the instruction before which there is nothing to compile.
     walks: Mutex<HashMap<u64, u32>>,
     /// Callables for the code where it is called from a frame that has left its graph, by the key of the callable whose frame that is.
     callees: Mutex<HashMap<u64, Noted>>,
-}
-
-/// Where frames stand that run within one another, the outermost first, without what is in them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Point(Box<[Place]>);
-
-/// Where one of them stands.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    /// The address of its code. Where another one has it later, the function is another one, which is guarded.
-    code: usize,
-    /// The unit of the next instruction.
-    unit: u32,
-    /// Which local slots have a value.
-    locals: Box<[bool]>,
-    /// Which places on the stack have one.
-    stack: Box<[bool]>,
-    /// Which of these are iterators that nobody else has.
-    made: Box<[usize]>,
-}
-
-impl Point {
-    /// Where frames stand.
-    pub fn of(frames: &[Standing<'_>]) -> Self {
-        Self(frames.iter().map(Place::of).collect())
-    }
-}
-
-impl Place {
-    fn of(frame: &Standing<'_>) -> Self {
-        let bound = |slots: &[Option<_>]| slots.iter().map(Option::is_some).collect();
-        let code = frame.code.as_ref().map_or(0, |code| code.as_ptr() as usize);
-        Self { code, unit: frame.unit, locals: bound(&frame.locals), stack: bound(&frame.stack), made: frame.made.clone().into() }
-    }
 }
 
 /// The entries of a code object that callables have in common which were compiled alike. They go with the last of its owners.
@@ -304,9 +273,9 @@ impl Cache {
         first.into_iter().chain((0..count).filter(move |&at| Some(at) != first))
     }
 
-    /// The cache of the code's frames that stand at a point.
-    pub(crate) fn at(&self, point: Point) -> Arc<Self> {
-        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).entry(point).or_default().clone()
+    /// The cache of the code's frames that stand as these do.
+    pub(crate) fn at(&self, frames: &[Rc<Standing>]) -> Arc<Self> {
+        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).at(frames)
     }
 
     /// Says that there is nothing to compile for frames that stand here before the instruction at this unit, whatever they hold.
@@ -378,7 +347,7 @@ impl Cache {
             std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner)),
             std::mem::take(&mut *self.callees.lock().unwrap_or_else(PoisonError::into_inner)),
         );
-        for cache in former.0.values() {
+        for (_, cache) in former.0.iter() {
             cache.clear();
         }
         self.change(Vec::clear);
@@ -386,7 +355,7 @@ impl Cache {
     }
 
     fn all_continuations(&self) -> Vec<Arc<Self>> {
-        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.continuations.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, cache)| cache.clone()).collect()
     }
 
     /// The caches of frames that stand elsewhere, in the order of their units, with those.
@@ -396,7 +365,7 @@ impl Cache {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
-            .map(|(point, cache)| (point.0.first().map_or(0, |outermost| outermost.unit), cache.clone()))
+            .map(|(point, cache)| (point.unit(), cache.clone()))
             .collect();
         all.sort_by_key(|(unit, _)| *unit);
         all

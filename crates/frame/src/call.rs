@@ -1,6 +1,7 @@
 //! The compiled callable: bind, find the entry that fits, run its graph, make the result; on a miss ask the compiler.
 
 use std::{
+    rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -42,7 +43,7 @@ pub struct Miss<'a, 'py> {
     /// Arguments that make such a frame.
     pub given: &'a Given<'py>,
     /// Where the frame stands, and those that run within it; None at its beginning.
-    pub from: Option<&'a [Standing<'py>]>,
+    pub from: Option<&'a [Rc<Standing>]>,
     /// The entries that were asked.
     pub cache: &'a Cache,
 }
@@ -178,7 +179,7 @@ impl Drop for Turn<'_> {
 /// What the entries have for a frame.
 enum Hit<'py> {
     Done(Bound<'py, PyAny>),
-    Suspended(Suspended<'py>),
+    Suspended(Suspended),
     Walk(u32),
     Plain(Arc<Entry>),
     /// A graph has failed before anything was written.
@@ -191,7 +192,7 @@ pub(crate) enum Resolved<'py> {
     /// It returns this.
     Done(Bound<'py, PyAny>),
     /// It goes on like this, and what runs within it, after what its graph has computed.
-    Suspended(Suspended<'py>),
+    Suspended(Suspended),
     /// There is nothing to compile before the instruction at this unit.
     Walk(u32),
     /// It is plain Python, under an entry that says so.
@@ -400,7 +401,7 @@ impl Callable {
         &self,
         function: &Bound<'py, PyAny>,
         slots: &[Option<&Bound<'py, PyAny>>],
-        at: Option<(&[Standing<'py>], &Cache)>,
+        at: Option<(&[Rc<Standing>], &Cache)>,
         given: impl FnOnce() -> PyResult<Given<'py>>,
     ) -> PyResult<Resolved<'py>> {
         let (from, cache) = at.map_or((None, self.cache()), |(from, cache)| (Some(from), cache));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use dynamlir_cpython_abi::Frame;
-use dynamlir_interpreter::{Activation, Instruction, Standing, Stood};
+use dynamlir_interpreter::{Activation, Instruction, Standing};
 use pyo3::prelude::*;
 
 use crate::call::Callable;
@@ -31,7 +31,7 @@ pub(crate) struct Pending {
     /// Whose they are.
     pub callable: Arc<Callable>,
     /// The outermost first.
-    pub frames: Vec<Stood>,
+    pub frames: Vec<Standing>,
     /// The frame whose call makes the first of them.
     pub outer: Option<Rc<Link>>,
 }
@@ -71,7 +71,7 @@ pub(crate) enum Exit {
     /// It returns this.
     Give(Py<PyAny>),
     /// It is put there, and others within it.
-    Stand(Vec<Stood>),
+    Stand(Vec<Standing>),
 }
 
 /// A frame of a chain, as those within it see it.
@@ -82,13 +82,22 @@ pub(crate) struct Link {
     /// The function of the outermost frame.
     function: Option<Py<PyAny>>,
     /// How it stands before the call that it is making.
-    standing: RefCell<Option<Stood>>,
+    standing: RefCell<Option<Rc<Standing>>>,
     /// Iterators that were made for the stack on which it was put.
     made: RefCell<Vec<Py<PyAny>>>,
     /// What becomes of a frame further out, or of this one.
     exit: RefCell<Option<(usize, Exit)>>,
     /// How many exceptions it is handling: what is in handlers is not compiled.
     pub handling: Cell<usize>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // What is dropped unattached dies later.
+        if self.function.is_some() || !self.made.get_mut().is_empty() {
+            Python::attach(|_| drop((self.function.take(), self.made.take())));
+        }
+    }
 }
 
 impl Link {
@@ -100,25 +109,29 @@ impl Link {
     }
 
     /// The frame is put there.
-    pub(crate) fn put(&self, standing: &Standing<'_>) {
+    pub(crate) fn put(&self, py: Python<'_>, standing: &Standing) {
         let former = self.made.take();
+        if former.is_empty() && standing.made.is_empty() {
+            return;
+        }
         let is_made =
-            |(place, object): &(usize, &Bound<'_, PyAny>)| standing.made.contains(place) || former.iter().any(|former| former.is(*object));
+            |(place, object): &(usize, &Py<PyAny>)| standing.made.contains(place) || former.iter().any(|former| former.is(*object));
         let stack = standing.stack.iter().enumerate().filter_map(|(place, object)| Some((place, object.as_ref()?)));
-        let made = stack.filter(is_made).map(|(_, object)| object.clone().unbind()).collect();
+        let made = stack.filter(is_made).map(|(_, object)| object.clone_ref(py)).collect();
         self.made.replace(made);
+        Python::attach(|_| drop(former));
     }
 
     /// How the frame stands before an instruction.
-    fn standing<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Standing<'py> {
+    fn standing(&self, frame: &Activation<'_>, instruction: &Instruction) -> Rc<Standing> {
         let made = self.made.borrow();
         let mut standing = Standing::of(frame, instruction);
         if !made.is_empty() {
-            let is_made = |object: &Bound<'py, PyAny>| made.iter().any(|made| made.is(object));
+            let is_made = |object: &Py<PyAny>| made.iter().any(|made| made.is(object));
             let places = standing.stack.iter().enumerate();
             standing.made = places.filter(|(_, object)| object.as_ref().is_some_and(is_made)).map(|(place, _)| place).collect();
         }
-        standing
+        Rc::new(standing)
     }
 
     /// Whether what this frame calls is not to be compiled together with it.
@@ -146,11 +159,10 @@ impl Link {
         callable: &Arc<Callable>,
         frame: &Activation<'_>,
         instruction: &Instruction,
-        frames: Vec<Standing<'_>>,
+        frames: Vec<Standing>,
     ) {
-        let former = self.standing.replace(Some(self.standing(frame, instruction).unbind()));
+        let former = self.standing.replace(Some(self.standing(frame, instruction)));
         drop(former);
-        let frames = frames.into_iter().map(Standing::unbind).collect();
         Pending { callable: callable.clone(), frames, outer: Some(self.clone()) }.wait();
     }
 
@@ -163,9 +175,8 @@ impl Link {
 
     /// How the frames stand, the outermost first: this one before an instruction, the others before the calls that they make. None
     /// where one of them is not making such a call any more.
-    pub(crate) fn chain<'py>(&self, frame: &Activation<'py>, instruction: &Instruction) -> Option<Vec<Standing<'py>>> {
-        let bound = |link: &Self| link.standing.borrow().as_ref().map(|standing| standing.bind(frame.py()));
-        let mut frames = self.around().skip(1).map(bound).collect::<Option<Vec<_>>>()?;
+    pub(crate) fn chain(&self, frame: &Activation<'_>, instruction: &Instruction) -> Option<Vec<Rc<Standing>>> {
+        let mut frames = self.around().skip(1).map(|link| link.standing.borrow().clone()).collect::<Option<Vec<_>>>()?;
         frames.reverse();
         frames.push(self.standing(frame, instruction));
         Some(frames)

@@ -12,7 +12,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Evaluated, Frame, Listening, Thread, install, types};
-use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Stood, Turn, called_by_bytecode, drive};
+use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Turn, called_by_bytecode, drive};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -21,7 +21,6 @@ use pyo3::{
 
 use crate::{
     bind::Given,
-    cache::Point,
     call::{Callable, Resolved},
     called::{Called, called},
     chain::{Exit, Link, Pending},
@@ -65,16 +64,11 @@ pub(crate) fn listening<'py>(
 ///
 /// # Errors
 /// What the call raises.
-pub(crate) fn go_on<'py>(
-    callable: &Arc<Callable>,
-    function: &Bound<'py, PyAny>,
-    frames: Vec<Standing<'py>>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn go_on<'py>(callable: &Arc<Callable>, function: &Bound<'py, PyAny>, frames: Vec<Standing>) -> PyResult<Bound<'py, PyAny>> {
     let Given { args, kwargs } = callable.signature().placeholders(function.py())?;
-    let frames = frames.into_iter().map(Standing::unbind).collect();
     listening(function.py(), callable, || {
         Pending { callable: callable.clone(), frames, outer: None }.wait();
-        let result = function.call(args, Some(&kwargs));
+        let result = function.call(args, Some(&kwargs).filter(|kwargs| !kwargs.is_empty()));
         // It is still there where CPython has made no frame.
         Pending::give_up(None);
         result
@@ -83,12 +77,10 @@ pub(crate) fn go_on<'py>(
 
 /// What this thread's frames come to while a program runs between graphs.
 fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
-    let py = frame.py();
     if throw {
         return frame.evaluate(true);
     }
     if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
-        let frames = frames.into_iter().map(|standing| standing.into_standing(py)).collect();
         let (callable, outer) = match outer {
             Some(outer) if outer.is_full() => begin_chain(&frame, callable, outer),
             outer => (callable, outer),
@@ -161,11 +153,11 @@ fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, outer: Option<Rc<Link>>
 /// What a frame does next.
 enum Mode<'py> {
     /// It is put where the first of these stands; the others stand within it.
-    Goto(Vec<Standing<'py>>),
+    Goto(Vec<Standing>),
     /// It returns this.
     Give(Bound<'py, PyAny>),
     /// It makes the call in which these stand.
-    Enter(Vec<Standing<'py>>),
+    Enter(Vec<Standing>),
     /// The instruction that broke the graph runs.
     Act,
     /// Instructions run up to the one at this unit, unless there is a jump.
@@ -194,7 +186,7 @@ impl<'py> Driver<'py> for Ride<'py> {
             return self.exit(frame.py(), level, exit);
         }
         match std::mem::replace(&mut self.mode, Mode::Slide) {
-            Mode::Goto(frames) => self.stand(frames),
+            Mode::Goto(frames) => self.stand(frame.py(), frames),
             Mode::Give(value) => Turn::Return(value),
             Mode::Enter(frames) => {
                 self.link.calls(&self.callable, frame, instruction, frames);
@@ -240,11 +232,11 @@ impl<'py> Ride<'py> {
     }
 
     /// The frame is put where the first of these stands.
-    fn stand(&mut self, mut frames: Vec<Standing<'py>>) -> Turn<'py> {
+    fn stand(&mut self, py: Python<'py>, mut frames: Vec<Standing>) -> Turn<'py> {
         let within = frames.split_off(1);
         self.mode = if within.is_empty() { Mode::Act } else { Mode::Enter(within) };
         let Some(own) = frames.pop() else { return Turn::Leave };
-        self.link.put(&own);
+        self.link.put(py, &own);
         Turn::Goto(own)
     }
 
@@ -257,7 +249,7 @@ impl<'py> Ride<'py> {
         }
         match exit {
             Exit::Give(value) => Turn::Return(value.into_bound(py)),
-            Exit::Stand(frames) => self.stand(frames.into_iter().map(|standing| standing.into_standing(py)).collect()),
+            Exit::Stand(frames) => self.stand(py, frames),
         }
     }
 
@@ -270,16 +262,13 @@ impl<'py> Ride<'py> {
         }
         let _away = Listening::new(None);
         let Some(frames) = self.link.chain(frame, instruction) else { return Turn::Leave };
-        let cache = self.callable.cache().at(Point::of(&frames));
-        let slots: Vec<_> = frames.iter().flat_map(|frame| frame.locals.iter().chain(&frame.stack)).map(Option::as_ref).collect();
+        let cache = self.callable.cache().at(&frames);
+        let slots: Vec<_> = frames.iter().flat_map(|frame| frame.slots(py)).collect();
         match self.callable.resolve(&function, &slots, Some((&frames, &cache)), || self.callable.signature().placeholders(py)) {
             Ok(Resolved::Done(value)) if self.link.level == 0 => Turn::Return(value),
             Ok(Resolved::Done(value)) => self.exit_to(py, 0, Exit::Give(value.unbind())),
-            Ok(Resolved::Suspended(suspended)) if suspended.base == self.link.level => self.stand(suspended.frames),
-            Ok(Resolved::Suspended(suspended)) => {
-                let frames: Vec<Stood> = suspended.frames.into_iter().map(Standing::unbind).collect();
-                self.exit_to(py, suspended.base, Exit::Stand(frames))
-            }
+            Ok(Resolved::Suspended(suspended)) if suspended.base == self.link.level => self.stand(py, suspended.frames),
+            Ok(Resolved::Suspended(suspended)) => self.exit_to(py, suspended.base, Exit::Stand(suspended.frames)),
             Ok(Resolved::Walk(until)) => {
                 if until != instruction.start {
                     self.mode = Mode::Walk(until);

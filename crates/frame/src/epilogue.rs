@@ -87,11 +87,11 @@ pub struct FrameParts {
 }
 
 /// Where a graph has left its frames.
-pub(crate) struct Suspended<'py> {
+pub(crate) struct Suspended {
     /// As [`Suspension::base`].
     pub base: usize,
     /// As [`Suspension::frames`].
-    pub frames: Vec<Standing<'py>>,
+    pub frames: Vec<Standing>,
 }
 
 /// What an entry comes to.
@@ -99,7 +99,7 @@ pub(crate) enum Ended<'py> {
     /// The call returns this.
     Returned(Bound<'py, PyAny>),
     /// The frames go on like this.
-    Suspended(Suspended<'py>),
+    Suspended(Suspended),
 }
 
 impl AfterGraph {
@@ -188,16 +188,17 @@ impl Epilogue {
 }
 
 impl Suspension {
-    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Suspended<'py>> {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Suspended> {
         let frames = self.frames.iter().map(|frame| frame.make(py, supply)).collect::<PyResult<_>>()?;
         Ok(Suspended { base: self.base, frames })
     }
 }
 
 impl FrameParts {
-    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Standing<'py>> {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Standing> {
         let mut all = |recipes: &[Option<Recipe>]| {
-            recipes.iter().map(|recipe| recipe.as_ref().map(|recipe| recipe.make(py, supply)).transpose()).collect::<PyResult<Vec<_>>>()
+            let make = |recipe: &Option<Recipe>| recipe.as_ref().map(|recipe| recipe.make(py, supply).map(Bound::unbind)).transpose();
+            recipes.iter().map(make).collect::<PyResult<Vec<_>>>()
         };
         let (locals, stack) = (all(&self.locals)?, all(&self.stack)?);
         let is_iterator = |recipe: &Option<Recipe>| match recipe {
@@ -205,7 +206,7 @@ impl FrameParts {
             _ => false,
         };
         let made = self.stack.iter().enumerate().filter(|(_, recipe)| is_iterator(recipe)).map(|(place, _)| place).collect();
-        Ok(Standing { code: Some(self.code.bind(py).clone()), unit: self.unit, locals, stack, made })
+        Ok(Standing { code: Some(self.code.clone_ref(py)), unit: self.unit, locals, stack, made })
     }
 }
 

@@ -18,12 +18,13 @@ mod entry_code;
 mod epilogue;
 mod floats;
 mod graph;
+mod point;
 mod recipe;
 pub mod settings;
 mod stance;
 
 pub use bind::{Given, Owned, Signature, Slots};
-pub use cache::{Cache, Entry, Limits, Plain, Point, Run, Share, forget_all};
+pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
 pub use description::Description;
 pub use entry_code::{EntryCode, Named, write};

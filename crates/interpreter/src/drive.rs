@@ -21,63 +21,26 @@ use crate::{
 };
 
 /// Where a frame stands: what it needs to go on from there. NULLs are part of it.
-#[derive(Clone, Debug, Default)]
-pub struct Standing<'py> {
+#[derive(Debug, Default)]
+pub struct Standing {
     /// The frame's code object; None if it is whatever the frame has.
-    pub code: Option<Bound<'py, PyAny>>,
+    pub code: Option<Py<PyAny>>,
     /// The unit of the instruction that is next.
     pub unit: u32,
     /// All local slots: arguments, variables, cells, free variables.
-    pub locals: Vec<Option<Bound<'py, PyAny>>>,
+    pub locals: Vec<Option<Py<PyAny>>>,
     /// The value stack, the lowest first.
-    pub stack: Vec<Option<Bound<'py, PyAny>>>,
+    pub stack: Vec<Option<Py<PyAny>>>,
     /// Places on the stack of iterators that the one who put the frame there has made: nobody else has them.
     pub made: Vec<usize>,
 }
 
-impl<'py> Standing<'py> {
+impl Standing {
     /// How a frame stands before an instruction.
-    pub fn of(frame: &Activation<'py>, next: &Instruction) -> Self {
-        let stack = frame.stack().iter().map(|value| value.object.clone()).collect();
-        Self { code: Some(frame.code().clone()), unit: next.start, locals: frame.locals(), stack, made: Vec::new() }
-    }
-}
-
-/// A [`Standing`] that may be kept.
-#[derive(Debug)]
-pub struct Stood {
-    code: Option<Py<PyAny>>,
-    unit: u32,
-    locals: Vec<Option<Py<PyAny>>>,
-    stack: Vec<Option<Py<PyAny>>>,
-    /// As [`Standing::made`].
-    pub made: Vec<usize>,
-}
-
-impl Standing<'_> {
-    /// To keep it.
-    pub fn unbind(self) -> Stood {
-        let unbound = |objects: Vec<Option<Bound<'_, PyAny>>>| objects.into_iter().map(|object| object.map(Bound::unbind)).collect();
-        let (locals, stack) = (unbound(self.locals), unbound(self.stack));
-        Stood { code: self.code.map(Bound::unbind), unit: self.unit, locals, stack, made: self.made }
-    }
-}
-
-impl Stood {
-    /// How the frame stands.
-    pub fn bind<'py>(&self, py: Python<'py>) -> Standing<'py> {
-        let bound =
-            |objects: &[Option<Py<PyAny>>]| objects.iter().map(|object| object.as_ref().map(|object| object.bind(py).clone())).collect();
-        let code = self.code.as_ref().map(|code| code.bind(py).clone());
-        Standing { code, unit: self.unit, locals: bound(&self.locals), stack: bound(&self.stack), made: self.made.clone() }
-    }
-
-    /// The same, which is not kept any more.
-    pub fn into_standing(self, py: Python<'_>) -> Standing<'_> {
-        let bound =
-            |objects: Vec<Option<Py<PyAny>>>| objects.into_iter().map(|object| object.map(|object| object.into_bound(py))).collect();
-        let code = self.code.map(|code| code.into_bound(py));
-        Standing { code, unit: self.unit, locals: bound(self.locals), stack: bound(self.stack), made: self.made }
+    pub fn of(frame: &Activation<'_>, next: &Instruction) -> Self {
+        let stack = frame.stack().iter().map(|value| value.object.clone().map(Bound::unbind)).collect();
+        let locals = (0..frame.locals_count()).map(|slot| frame.frame.local(slot).map(Bound::unbind)).collect();
+        Self { code: Some(frame.code().clone().unbind()), unit: next.start, locals, stack, made: Vec::new() }
     }
 
     /// How many slots it has, of locals and on the stack.
@@ -86,9 +49,23 @@ impl Stood {
         self.locals.len() + self.stack.len()
     }
 
+    /// What is in its slots: locals, then the stack.
+    pub fn slots<'a, 'py: 'a>(&'a self, py: Python<'py>) -> impl Iterator<Item = Option<&'a Bound<'py, PyAny>>> {
+        self.locals.iter().chain(&self.stack).map(move |object| object.as_ref().map(|object| object.bind(py)))
+    }
+
     /// Whether it is how a frame of this code stands.
     pub fn is_of(&self, code: &Bound<'_, PyAny>) -> bool {
         self.code.as_ref().is_none_or(|own| own.is(code))
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        // Nothing may outlive the frame that it was taken from: what is dropped unattached dies later.
+        if self.code.is_some() || self.len() > 0 {
+            Python::attach(|_| drop((self.code.take(), std::mem::take(&mut self.locals), std::mem::take(&mut self.stack))));
+        }
     }
 }
 
@@ -98,7 +75,7 @@ pub enum Turn<'py> {
     /// The instruction runs.
     Step,
     /// The frame goes on there. The driver is asked again before the instruction that stands there.
-    Goto(Standing<'py>),
+    Goto(Standing),
     /// CPython evaluates what is left of it.
     Leave,
     /// It returns this.
@@ -211,21 +188,19 @@ impl<'py> Activation<'py> {
     }
 
     /// Puts the frame elsewhere. What was there is dropped afterwards. Free variables without a cell are the function's.
-    pub(crate) fn stand(&mut self, mut standing: Standing<'py>) {
-        let values =
-            |objects: Vec<Option<Bound<'py, PyAny>>>| objects.into_iter().map(|object| object.map_or(Value::NULL, Value::new)).collect();
+    pub(crate) fn stand(&mut self, mut standing: Standing) {
+        let py = self.py();
+        let bound = |object: Option<Py<PyAny>>| object.map_or(Value::NULL, |object| Value::new(object.into_bound(py)));
+        let mut locals: Vec<_> = std::mem::take(&mut standing.locals).into_iter().map(bound).collect();
         let first_free = self.prepared().first_free;
-        if let Some(free) = standing.locals.get_mut(first_free..).filter(|free| free.iter().any(Option::is_none))
+        if let Some(free) = locals.get_mut(first_free..).filter(|free| free.iter().any(|value| value.object.is_none()))
             && let Some(cells) = self.function().and_then(|function| function.getattr("__closure__").ok())
             && let Ok(cells) = cells.cast::<PyTuple>()
         {
-            free.iter_mut().zip(cells).for_each(|(slot, cell)| *slot = Some(slot.take().unwrap_or(cell)));
+            free.iter_mut().zip(cells).filter(|(value, _)| value.object.is_none()).for_each(|(value, cell)| *value = Value::new(cell));
         }
-        self.fill(standing.unit, values(standing.locals), values(standing.stack));
-    }
-
-    /// The content of all local slots.
-    pub fn locals(&self) -> Vec<Option<Bound<'py, PyAny>>> {
-        (0..self.locals_count()).map(|slot| self.frame.local(slot)).collect()
+        let stack = std::mem::take(&mut standing.stack).into_iter().map(bound).collect();
+        drop(standing.code.take().map(|code| code.into_bound(py)));
+        self.fill(standing.unit, locals, stack);
     }
 }

@@ -31,7 +31,7 @@ mod versions;
 pub use activation::{Activation, Site};
 pub use concrete::take_direct as called_by_bytecode;
 pub use counts::{Counts, counts, reset_counts};
-pub use drive::{Driver, Standing, Stood, Turn, drive};
+pub use drive::{Driver, Standing, Turn, drive};
 pub use dynamlir_bytecode::{Instruction, Opcode, flags};
 pub use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};
 pub use evaluator::{Finished, abort, here, is_abort, is_listening, suspended, with_policy};
