@@ -3,6 +3,7 @@
 
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::SourceId;
+use dynamlir_interpreter::FunctionParts;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyString, PyType},
@@ -103,6 +104,14 @@ impl<'py> Capture<'py> {
             self.pin_specials(found, consulted::BINDING)?;
         }
         Ok((raw, at))
+    }
+
+    /// The dict of annotations that a function has just been given is new. CPython has made it of the names and values.
+    pub(crate) fn note_annotations(&self, function: &Bound<'py, PyAny>, parts: &FunctionParts<'py>) -> PyResult<()> {
+        if parts.annotations.as_ref().is_some_and(|given| !given.get().is_instance_of::<PyDict>()) {
+            self.note_new(&function.getattr("__annotations__")?);
+        }
+        Ok(())
     }
 
     /// `owner.name` of an object without a source.

@@ -583,7 +583,8 @@ impl Policy for CapturePolicy {
         let capture = self.at(function.get().py());
         capture.run(capture.refuse_filling(function.get(), "completes"))?;
         self.take_parts(&capture, &parts)?;
-        Ok(semantics::set_function_parts(capture.py, function.get(), &parts)?)
+        semantics::set_function_parts(capture.py, function.get(), &parts)?;
+        Ok(capture.note_annotations(function.get(), &parts)?)
     }
 
     fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Run<Value<'py>> {
