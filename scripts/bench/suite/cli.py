@@ -25,6 +25,7 @@ PARTS = {
     "calls": "what a call costs that does almost nothing",
     "chain": "eleven elementwise operations by each backend, and what each layer costs",
     "training": "time per training step",
+    "whole": "time of whole training steps, optimizer included, as one function",
     "steps": "errors of gradients over 20 steps of training 24 models, or with --dropout losses of four",
     "second-order": "time of losses with derivatives of a network in them",
     "optimizers": "time per step of an optimizer",
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         steps,
         targets,
         training,
+        whole,
     )
 
     unknown = set(options.model or ()) - set(catalog.MODELS)
@@ -106,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "chain": lambda: chain.run(output, field, seconds),
         "training": lambda: training.run(
             output, field, options.model or training.EIGHT, options.batch, options.threads, seconds, options.dropout
+        ),
+        "whole": lambda: whole.run(
+            output, field, options.model or whole.MODELS, options.batch, options.threads, seconds
         ),
         "steps": lambda: steps.run(output, field, options.only, options.dropout),
         "second-order": lambda: second.run(output, field, options.only, options.threads, seconds),
