@@ -165,6 +165,33 @@ def test_an_iterator_is_where_it_was(make: Any, advanced: int) -> None:
     alike(twice(advance, use))
 
 
+def test_an_iterator_calls_what_it_was_given() -> None:
+    def make(x):
+        return x + 1, map(torch.add, [x], [x]), map(abs, [x])
+
+    def use(made):
+        return made[0], [each.__reduce__()[1][0] is known for each, known in zip(made[1:], (torch.add, abs))]
+
+    alike(twice(make, use))
+
+
+def test_what_an_iterator_calls_has_no_lines_of_ours_in_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamlir.config, "on_plain", "ignore")
+
+    def make(x, items):
+        return x + 1, list(map(abs, items))
+
+    def lines(call):
+        with pytest.raises(TypeError) as raised:
+            call(X, [1, None])
+        return [entry.name for entry in raised.traceback]
+
+    compiled = dynamlir.compile(make)
+    for _ in range(2):
+        assert lines(compiled) == lines(make)
+    assert all("<string>" not in str(event) for event in dynamlir.fallbacks())
+
+
 def test_an_iterator_over_an_existing_list_sees_what_comes_later() -> None:
     def world(compile_):
         items = [X, X + 1]

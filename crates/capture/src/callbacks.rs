@@ -3,8 +3,10 @@
 //! What C calls is seen only where it is Python. So the function is wrapped in one that is: the frame hook brings its frame,
 //! and the call in it is looked at like any other.
 
+use dynamlir_cpython_abi::function;
 use pyo3::{
     prelude::*,
+    sync::PyOnceLock,
     types::{PyDict, PyFunction},
 };
 
@@ -34,6 +36,21 @@ const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
     ("takewhile", Some(0), None),
 ];
 
+/// What makes wrappers, and the code that they have.
+fn wrapper(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
+    static MADE: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
+    MADE.get_or_try_init(py, || {
+        let make = py.eval(WRAPPER, None, Some(&PyDict::new(py)))?;
+        let made = dynamlir_interpreter::suspended(|| make.call1((py.None(),)))?;
+        Ok((make.unbind(), made.getattr("__code__")?.unbind()))
+    })
+}
+
+/// Whether this is the code of such wrappers, which nobody is to see.
+pub(crate) fn is_wrapper(code: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(code.is(wrapper(code.py())?.1.bind(code.py())))
+}
+
 /// Whether a function of that name, which the effect table knows, calls back.
 pub(crate) fn calls_back(name: &str) -> bool {
     CALLERS.iter().any(|(known, ..)| *known == name)
@@ -58,6 +75,14 @@ impl<'py> Capture<'py> {
         Ok((args, kwargs))
     }
 
+    /// What is in such a wrapper: that is what Python gets where the frame is left to it.
+    pub(crate) fn unwrapped_callback(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match function::code(object) {
+            Some(code) if is_wrapper(code.as_any())? => object.getattr("__closure__")?.get_item(0)?.getattr("cell_contents").map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// A callable whose calls by C code are seen: a Python function, or one around it.
     fn seen_when_called(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &value.object;
@@ -66,8 +91,7 @@ impl<'py> Capture<'py> {
         if object.is_none() || is_python(object) || is_method && is_python(&object.getattr("__func__")?) {
             return Ok(value.clone());
         }
-        let make = self.py.eval(WRAPPER, None, Some(&PyDict::new(self.py)))?;
-        let made = dynamlir_interpreter::suspended(|| make.call1((object,)))?;
+        let made = dynamlir_interpreter::suspended(|| wrapper(self.py)?.0.bind(self.py).call1((object,)))?;
         self.note_made(&made, None);
         Ok(Tracked::new(made))
     }

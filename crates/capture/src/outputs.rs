@@ -70,6 +70,9 @@ impl<'py> Capture<'py> {
             outputs.seen.insert(key, number);
             return Ok(Recipe::Keep(number, Box::new(self.computation(source, outputs)?)));
         }
+        if let Some(wrapped) = self.unwrapped_callback(object)? {
+            return self.recipe(&Tracked::new(wrapped), outputs);
+        }
         if let Some(source) = self.source(value) {
             self.refuse_advanced(object)?;
             return Ok(Recipe::Input(self.guards.collect(source)));

@@ -16,6 +16,7 @@ use pyo3::{
 };
 
 use crate::{
+    callbacks,
     effects::Effects,
     effects_told::SeenEffect,
     entered::Entered,
@@ -546,7 +547,9 @@ fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
     while let Some(traceback) = entry {
         let code = traceback.getattr("tb_frame")?.getattr("f_code")?;
         let text = |name: &str| code.getattr(name)?.extract::<String>();
-        lines.push((text("co_filename")?, traceback.getattr("tb_lineno")?.extract()?, text("co_name")?));
+        if !callbacks::is_wrapper(&code)? {
+            lines.push((text("co_filename")?, traceback.getattr("tb_lineno")?.extract()?, text("co_name")?));
+        }
         entry = Some(traceback.getattr("tb_next")?).filter(|next| !next.is_none());
     }
     lines.reverse();
