@@ -51,6 +51,14 @@ pub(crate) fn is_wrapper(code: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(code.is(wrapper(code.py())?.1.bind(code.py())))
 }
 
+/// What is in such a wrapper: that is what Python gets where the frame is left to it.
+pub(crate) fn unwrapped<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match function::code(object) {
+        Some(code) if is_wrapper(&code)? => object.getattr("__closure__")?.get_item(0)?.getattr("cell_contents").map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// Whether a function of that name, which the effect table knows, calls back.
 pub(crate) fn calls_back(name: &str) -> bool {
     CALLERS.iter().any(|(known, ..)| *known == name)
@@ -73,14 +81,6 @@ impl<'py> Capture<'py> {
             }
         }
         Ok((args, kwargs))
-    }
-
-    /// What is in such a wrapper: that is what Python gets where the frame is left to it.
-    pub(crate) fn unwrapped_callback(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match function::code(object) {
-            Some(code) if is_wrapper(code.as_any())? => object.getattr("__closure__")?.get_item(0)?.getattr("cell_contents").map(Some),
-            _ => Ok(None),
-        }
     }
 
     /// A callable whose calls by C code are seen: a Python function, or one around it.

@@ -11,6 +11,7 @@ use pyo3::{
 
 use crate::{
     attributes::instance_dict,
+    callbacks,
     calls::describe,
     graph_break::reason,
     lookups::is_immutable,
@@ -70,7 +71,7 @@ impl<'py> Capture<'py> {
             outputs.seen.insert(key, number);
             return Ok(Recipe::Keep(number, Box::new(self.computation(source, outputs)?)));
         }
-        if let Some(wrapped) = self.unwrapped_callback(object)? {
+        if let Some(wrapped) = callbacks::unwrapped(object)? {
             return self.recipe(&Tracked::new(wrapped), outputs);
         }
         if let Some(source) = self.source(value) {
