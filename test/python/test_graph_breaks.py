@@ -445,6 +445,40 @@ def test_random_numbers_are_drawn_in_order() -> None:
             alike(compiled(X), theirs)
 
 
+def test_a_method_that_super_has_found_is_called_after_a_break() -> None:
+    class Noted(list[Any]):
+        def append(self, item: Any) -> None:
+            append = super().append
+            say("before", item)
+            append(item * 2)
+
+        def below(self) -> Any:
+            return super().append
+
+    def function(x: torch.Tensor) -> tuple[Any, ...]:
+        items = Noted()
+        items.append(x + 1)
+        below = items.below()
+        below(x * 3)
+        return len(items), list(items), below
+
+    _, items, below = function(X)
+    compiled = dynamlir.compile(function)
+    for _ in range(3):
+        ours = compiled(X)
+        alike(ours[:2], (2, items))
+        ours[2](X)
+        assert ours[2].__self__[2] is X and ours[2].__qualname__ == below.__qualname__
+    one, other = random.Random(1), random.Random(1)
+
+    def copied(x: torch.Tensor, source: random.Random) -> torch.Tensor:
+        made = random.Random()
+        made.setstate(source.getstate())
+        return x + made.random()
+
+    alike(dynamlir.compile(copied)(X, one), copied(X, other))
+
+
 def test_gradients_go_through_breaks() -> None:
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         y = torch.tanh(x * w)

@@ -7,16 +7,17 @@
 use std::rc::Rc;
 
 use dynamlir_bytecode::{Flow, Liveness};
-use dynamlir_cpython_abi::kind;
-use dynamlir_frame::{FrameParts, Recipe, Suspension};
+use dynamlir_cpython_abi::{kind, types};
+use dynamlir_frame::{FrameParts, Made, Recipe, Suspension};
 use dynamlir_guards::{Relation, Source, SourceId};
 use dynamlir_interpreter::{Activation, Standing, Value};
 use pyo3::{
     prelude::*,
-    types::{PyFloat, PyString, PyTuple},
+    types::{PyFloat, PyString, PyTuple, PyType},
 };
 
 use crate::{
+    attributes::{instance_dict, lookup},
     graph_break::reason,
     outputs::Outputs,
     state::{Capture, Instead, Left, Outcome, Slot, Tracked, type_name},
@@ -214,7 +215,41 @@ impl<'py> Capture<'py> {
             return Ok(Some(Recipe::Method(Box::new([function, this]))));
         }
         let name = object.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
+        let Some(binds) = binding(object, &owner, &name)? else {
+            return self.break_graph(reason::OUTPUT, format!("the method {name} of a {}", type_name(&owner)));
+        };
         let this = self.recipe(&Tracked::new(owner), outputs)?;
-        Ok(Some(Recipe::Attribute(Box::new(this), name.unbind())))
+        Ok(Some(match binds {
+            Binding::Found => Recipe::Attribute(Box::new(this), name.unbind()),
+            Binding::By(callable) => Made { callable: callable.unbind(), given: vec![this], state: None, attributes: Vec::new() }.into(),
+        }))
     }
+}
+
+/// How a method of C code that is bound to an object is had again.
+enum Binding<'py> {
+    /// It is what the object has under the method's name.
+    Found,
+    /// This, called with the object, binds it: `super()` has looked past what the object has under that name.
+    By(Bound<'py, PyAny>),
+}
+
+/// None where it is not known where a method is from.
+fn binding<'py>(method: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Binding<'py>>> {
+    let class = owner.get_type();
+    if owner.is_instance_of::<PyType>() {
+        let of_types = |class: &Bound<'py, PyType>| types::slot(class, types::slots::Py_tp_getattro);
+        let is_found = of_types(&class) == of_types(&class.py().get_type::<PyType>()) && owner.getattr(name)?.eq(method)?;
+        return Ok(is_found.then_some(Binding::Found));
+    }
+    for base in types::mro(&class)? {
+        let Ok(raw) = types::dict(&base)?.get_item(name) else { continue };
+        if kind::is_class_member(&raw) && raw.call_method1("__get__", (owner,))?.eq(method)? {
+            let is_first = lookup(&class, name.to_str()?)?.is_some_and(|found| found.is(&raw));
+            let is_shown =
+                types::has_generic_attributes(&class) && !instance_dict(owner).is_some_and(|own| own.contains(name).unwrap_or(true));
+            return Ok(Some(if is_first && is_shown { Binding::Found } else { Binding::By(raw.getattr("__get__")?) }));
+        }
+    }
+    Ok(None)
 }

@@ -22,7 +22,7 @@ pub const MATCH_SELF: c_ulong = 1 << 22;
 
 /// Slots of types by number, as [`slot`] wants them.
 pub mod slots {
-    pub use pyo3::ffi::{Py_am_aiter, Py_am_anext, Py_am_await, Py_tp_descr_get, Py_tp_iter, Py_tp_iternext};
+    pub use pyo3::ffi::{Py_am_aiter, Py_am_anext, Py_am_await, Py_tp_descr_get, Py_tp_getattro, Py_tp_iter, Py_tp_iternext};
 }
 
 /// The name of an object's class, as `tp_name` has it: for many builtin types with their module.
