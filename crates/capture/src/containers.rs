@@ -1,5 +1,6 @@
 //! Items, membership, truth, identity, iteration and unpacking.
 
+use dynamlir_cpython_abi::kind;
 use dynamlir_guards::{Guard, Relation, Source, SourceId};
 use dynamlir_interpreter::semantics;
 use pyo3::{
@@ -37,6 +38,9 @@ impl<'py> Capture<'py> {
         self.guard_value(key)?;
         self.guard_value(container)?;
         self.refuse_nan(container, key)?;
+        if let Some(dict) = self.keys_viewed(&container.object)?.filter(|_| kind::is_mapping_proxy(&container.object)) {
+            return self.get_item(&dict, key);
+        }
         match self.changed_item(&container.object, key)? {
             None => {}
             Some(Item::Set(value)) => return Ok(value),
@@ -267,6 +271,9 @@ impl<'py> Capture<'py> {
         self.guard_value(item)?;
         self.refuse_changed(&item.object)?;
         self.refuse_nan(container, item)?;
+        if let Some(dict) = self.keys_viewed(&container.object)? {
+            return self.contains(&dict, item);
+        }
         if container.object.is_instance_of::<PyDict>() {
             match self.changed_item(&container.object, item)? {
                 None => {}
@@ -439,6 +446,9 @@ impl<'py> Capture<'py> {
             let parts =
                 self.method("unbind", &[value.clone(), Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any())])?;
             return Ok(Tracked::new(parts.object.try_iter()?.into_any()));
+        }
+        if let Some(dict) = self.keys_viewed(&value.object)? {
+            return self.iter(&dict);
         }
         if let Some(source) = self.source_of(&value.object)
             && !self.torch.is_container(&value.object)

@@ -71,6 +71,9 @@ impl<'py> Capture<'py> {
         if object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>() {
             return self.pin(object, source).map(|()| false);
         }
+        if let Some(shown) = self.viewed(object)? {
+            return Ok(!self.readable(&shown)?.is(&shown.object));
+        }
         self.pin_type(object, source)?;
         let class = object.get_type();
         if class.is_subclass(&self.py.import("enum")?.getattr("Enum")?)? {

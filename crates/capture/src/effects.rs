@@ -120,6 +120,8 @@ pub enum Special {
     ContextVarGet,
     /// `itertools.chain.from_iterable`
     ChainOf,
+    /// `__get__` of an attribute that C code gets: `torch.Tensor.shape.__get__(x)`
+    Binds,
     /// `RLock.__enter__`
     Lock,
     /// `RLock.__exit__`

@@ -1,12 +1,14 @@
 //! `operator.itemgetter`, `attrgetter` and `methodcaller`: what they look up is looked up here, where it is guarded and recorded.
 
+use dynamlir_guards::Source;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyString, PyTuple},
+    types::{PyDict, PyString, PyTuple, PyType},
 };
 
 use crate::{
-    calls::Keywords,
+    attributes::lookup,
+    calls::{Keywords, receiver},
     kinds::Kind,
     state::{Capture, Outcome, Tracked},
 };
@@ -45,6 +47,36 @@ impl<'py> Capture<'py> {
                 let method = self.load_attr(value, name.cast::<PyString>().map_err(PyErr::from)?)?;
                 self.call(&method, given, &named)
             }
+        }
+    }
+
+    /// `descriptor.__get__(owner)`, of an attribute that C code gets: what the owner has under its name, if that is it.
+    pub(crate) fn get_by(&self, bound: &Bound<'py, PyAny>, owner: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let Some(descriptor) = receiver(bound) else { return self.stop_at_unknown(bound) };
+        let name = descriptor.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
+        if let Some(source) = self.source_of(&descriptor) {
+            // There is one of a name in a class, and nobody can hold it weakly.
+            self.pin_type(&descriptor, source)?;
+            self.guarded(self.guards.equals(self.guards.source(Source::GetAttr(source, "__name__".into())), &name))?;
+            self.pin(&descriptor.getattr("__objclass__")?, self.guards.source(Source::GetAttr(source, "__objclass__".into())))?;
+        }
+        let is_its =
+            |class: &Bound<'py, PyType>| -> Outcome<bool> { Ok(lookup(class, name.to_str()?)?.is_some_and(|found| found.is(&descriptor))) };
+        if self.torch.is_fake(&owner.object) {
+            let class = self.tensor_class()?.cast_into::<PyType>().map_err(PyErr::from)?;
+            return if is_its(&class)? { self.tensor_attr(&owner.object, &name) } else { self.stop_at_unknown(bound) };
+        }
+        if !is_its(&owner.object.get_type())? {
+            // Its class hides it.
+            return self.stop_at_unknown(bound);
+        }
+        match self.named_source(&owner.object)? {
+            Some(source) => {
+                let at = self.guards.type_attr(self.class_source(&owner.object, source)?, name.to_str()?);
+                self.pin_descriptor(&owner.object.get_type(), &descriptor, at)?;
+                self.data_attr(&owner.object, source, &name, &descriptor)
+            }
+            None => self.load_attr(owner, &name),
         }
     }
 

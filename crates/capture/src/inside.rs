@@ -184,6 +184,10 @@ impl<'py> Capture<'py> {
                 continue;
             }
             self.pin_specials(&value, specials)?;
+            if let Some(shown) = self.viewed(&value)? {
+                waiting.push(shown.object);
+                continue;
+            }
             if let Some(source) = self.source_of(&value) {
                 if self.torch.is_container(&value) {
                     let held = self.snapshot(&value, source)?;

@@ -61,6 +61,7 @@ mod tensor_writes;
 mod tensors;
 pub mod torch;
 mod values;
+mod views;
 mod wrapped;
 mod written;
 mod written_names;

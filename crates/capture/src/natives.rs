@@ -1,8 +1,9 @@
 //! Calls of C functions, by what the effect table says that they do.
 
+use dynamlir_cpython_abi::kind;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyList, PySlice, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyList, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -22,6 +23,9 @@ const NOT_LOOKING: &[&str] = &["append", "appendleft", "insert", "isinstance", "
 
 /// Methods of dicts that hand out what is in them, and ask nothing of the class that their object is of.
 const OF_PLAIN_DICTS: &[&str] = &["get", "items", "values"];
+
+/// Methods of `types.MappingProxyType`, which are those of the mapping.
+const OF_MAPPINGS: &[&str] = &["__contains__", "__getitem__", "copy", "get", "items", "keys", "values"];
 
 impl<'py> Capture<'py> {
     /// Arguments for C code: existing containers as guarded copies, primitives guarded.
@@ -233,6 +237,13 @@ impl<'py> Capture<'py> {
             && !self.torch.is_container(dict)
         {
             return self.call_pure(&self.plain_dict(dict, source)?.getattr(&name)?, args, kwargs);
+        }
+        if kwargs.is_empty()
+            && OF_MAPPINGS.contains(&name.as_str())
+            && let Some(target) = receiver(object).filter(kind::is_mapping_proxy)
+            && let Some(dict) = self.viewed(&target)?
+        {
+            return self.call(&self.load_attr(&dict, &PyString::new(self.py, &name))?, args, kwargs);
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
         self.guard_beneath(object, &name, args, false)?;

@@ -4,7 +4,7 @@
 //! closes over. Iterators, partial functions and the like say themselves how they are made again (`__reduce__`), at the place to which
 //! they have come.
 
-use dynamlir_cpython_abi::{function, kind, types};
+use dynamlir_cpython_abi::{function, kind, mapping, types};
 use dynamlir_frame::{Made, Recipe};
 use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::semantics;
@@ -63,6 +63,9 @@ impl<'py> Capture<'py> {
             let factory = self.recipe(&Tracked::new(object.getattr("default_factory")?), outputs)?;
             let items = self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?;
             return Ok(Some(made(vec![factory, Recipe::Dict(items)]).into()));
+        }
+        if let Some(shown) = mapping::viewed(object).filter(|_| kind::is_mapping_proxy(object)) {
+            return Ok(Some(made(vec![self.recipe(&self.wrap_untracked(shown)?, outputs)?]).into()));
         }
         // `*list[int]` is made by iterating over one.
         if class.is(self.py.import("types")?.getattr("GenericAlias")?) && !object.getattr("__unpacked__")?.is_truthy()? {

@@ -16,6 +16,9 @@ impl<'py> Capture<'py> {
     /// Everything in them is guarded, since what the code looks at is not seen.
     pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.guard_value(value)?;
+        if let Some(view) = self.readable_view(&value.object)? {
+            return Ok(view);
+        }
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
             Some(source) if self.guard_contents(&value.object, source)? => {

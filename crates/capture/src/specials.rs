@@ -131,6 +131,9 @@ impl<'py> Capture<'py> {
                 rows(&value.object)
             }
             (Special::Len, [value]) => {
+                if let Some(dict) = self.viewed(&value.object)? {
+                    return self.call_special(callable, special, &[dict], kwargs);
+                }
                 if let Some(copy) = self.changed(&value.object)? {
                     return Ok(Tracked::new(copy.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
                 }
@@ -194,6 +197,7 @@ impl<'py> Capture<'py> {
             (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
             (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
             (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
+            (Special::Binds, [owner] | [owner, _]) => self.get_by(&callable.object, owner),
             (Special::ChainOf, [iterables]) => self.chain_of(&callable.object, iterables),
             // What the frame has made is in no other thread's hands.
             (Special::Lock, _) if self.fills_a_cache() => Ok(boolean(true)),

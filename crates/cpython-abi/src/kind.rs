@@ -53,6 +53,20 @@ kinds! {
     is_property = PyProperty_Type;
     /// Whether an object is a static method.
     is_static_method = PyStaticMethod_Type;
+    /// Whether an object is what `dict.keys()` gives.
+    is_keys_view = PyDictKeys_Type;
+    /// Whether an object is what `dict.values()` gives.
+    is_values_view = PyDictValues_Type;
+    /// Whether an object is what `dict.items()` gives.
+    is_items_view = PyDictItems_Type;
+    /// Whether an object is what `OrderedDict.keys()` gives.
+    is_ordered_keys_view = PyODictKeys_Type;
+    /// Whether an object is what `OrderedDict.values()` gives.
+    is_ordered_values_view = PyODictValues_Type;
+    /// Whether an object is what `OrderedDict.items()` gives.
+    is_ordered_items_view = PyODictItems_Type;
+    /// Whether an object is a `types.MappingProxyType`.
+    is_mapping_proxy = PyDictProxy_Type;
     /// Whether an object is a class method of a class of Python's.
     is_class_method = PyClassMethod_Type;
 }

@@ -11,7 +11,7 @@ use pyo3::{
     types::{PyDict, PySet, PyString},
 };
 
-use crate::{Abi, types};
+use crate::{Abi, kind, offsets, types};
 
 fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
@@ -33,6 +33,31 @@ pub fn update<'py>(dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyR
 pub fn update_set<'py>(abi: &'static Abi, set: &Bound<'py, PySet>, iterable: &Bound<'py, PyAny>) -> PyResult<()> {
     // SAFETY: both are alive, and the first is a set.
     checked(set.py(), unsafe { (abi.symbols.set_update)(set.as_ptr(), iterable.as_ptr()) })
+}
+
+/// Whether an object is a view of a dict's keys.
+pub fn is_keys(object: &Bound<'_, PyAny>) -> bool {
+    kind::is_keys_view(object) || kind::is_ordered_keys_view(object)
+}
+
+/// Whether an object is a view of a dict's values.
+pub fn is_values(object: &Bound<'_, PyAny>) -> bool {
+    kind::is_values_view(object) || kind::is_ordered_values_view(object)
+}
+
+/// Whether an object is a view of a dict's items.
+pub fn is_items(object: &Bound<'_, PyAny>) -> bool {
+    kind::is_items_view(object) || kind::is_ordered_items_view(object)
+}
+
+/// What a view of a dict, or a `types.MappingProxyType`, shows; None for another object.
+pub fn viewed<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    if !is_keys(object) && !is_values(object) && !is_items(object) && !kind::is_mapping_proxy(object) {
+        return None;
+    }
+    // SAFETY: the object is alive and of one of the classes that have this as their only field, which is an object or, before it is
+    // set and after the collector has cleared it, NULL.
+    unsafe { Bound::from_borrowed_ptr_or_opt(object.py(), object.as_ptr().byte_add(offsets::VIEWED).cast::<*mut ffi::PyObject>().read()) }
 }
 
 /// A module, if somebody has imported it. Unlike an import, this asks nothing of the frame that is running.

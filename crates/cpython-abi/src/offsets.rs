@@ -18,6 +18,8 @@ pub const CELL_CONTENT: usize = 16;
 pub const METHOD_FUNCTION: usize = 16;
 /// `PyMethodObject.im_self`
 pub const METHOD_SELF: usize = 24;
+/// `_PyDictViewObject.dv_dict`, and `mappingproxyobject.mapping`
+pub const VIEWED: usize = 16;
 /// `ob_type`
 pub const TYPE: usize = 8;
 /// `ob_size`

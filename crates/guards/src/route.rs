@@ -102,6 +102,7 @@ impl GuardSet {
             Step::Remembers(_) | Step::Remembered(_) => Hop::Unwritable("what functools.lru_cache remembers"),
             Step::ContextVar | Step::ContextValue => Hop::Method("get"),
             Step::Referent => Hop::Called,
+            Step::Viewed => Hop::Unwritable("what a view of a dict shows"),
         })
     }
 }

@@ -153,6 +153,8 @@ pub enum Source {
     ContextValue(SourceId),
     /// `base()` of a weak reference; nothing when it is dead.
     Referent(SourceId),
+    /// The mapping that a view of a dict, or a `types.MappingProxyType`, shows.
+    Viewed(SourceId),
     /// A number that the program has computed. It is not looked at: what it is computed from is.
     Computed(Arc<Computed>),
 }
@@ -190,6 +192,7 @@ macro_rules! step {
             | Source::ContextVar($base)
             | Source::ContextValue($base)
             | Source::Referent($base)
+            | Source::Viewed($base)
     };
 }
 
@@ -330,6 +333,7 @@ impl Sources {
             Source::ContextVar(b) => format!("{}.get()", base(b)),
             Source::ContextValue(b) => format!("{}.get(___unset)", base(b)),
             Source::Referent(b) => format!("{}()", base(b)),
+            Source::Viewed(b) => format!("___viewed({})", base(b)),
             Source::Computed(computed) => {
                 let operand = |operand: &Operand| operand.text(|source| self.expression(source));
                 format!("({} {} {})", operand(&computed.left), computed.op.symbol(), operand(&computed.right))

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use dynamlir_cpython_abi::remembered;
+use dynamlir_cpython_abi::{mapping, remembered};
 use dynamlir_torch_abi::{Pattern, TorchError};
 use dynamlir_trails::{Pin, Pins, Reached, Recorder, Spot};
 use pyo3::{
@@ -49,6 +49,7 @@ pub(crate) enum Step {
     ContextVar,
     ContextValue,
     Referent,
+    Viewed,
 }
 
 /// What a function is called with.
@@ -407,6 +408,7 @@ impl<'a> Builder<'a, '_> {
             Source::ContextVar(_) => self.child(base, Key::Only("context"), || Step::ContextVar),
             Source::ContextValue(_) => self.child(base, Key::Only("context value"), || Step::ContextValue),
             Source::Referent(_) => self.child(base, Key::Only("referent"), || Step::Referent),
+            Source::Viewed(_) => self.child(base, Key::Only("viewed"), || Step::Viewed),
             Source::Computed(_) => return Err(GuardError::Computed),
         })
     }
@@ -535,6 +537,7 @@ impl Step {
                 let value = from.object().call_method1("get", (&unset,))?;
                 Ok(Reached::unproven(Some(value).filter(|value| !value.is(&unset))))
             }
+            Self::Viewed => Ok(Reached::unproven(mapping::viewed(from.object()))),
             Self::Referent => {
                 let reference = from.object().cast::<PyWeakrefReference>();
                 Ok(Reached::unproven(reference.ok().and_then(PyWeakrefMethods::upgrade)))

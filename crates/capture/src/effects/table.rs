@@ -175,6 +175,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
 pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
     ("itertools", "chain", "from_iterable", Special::ChainOf),
+    ("types", "GetSetDescriptorType", "__get__", Special::Binds),
+    ("types", "MemberDescriptorType", "__get__", Special::Binds),
     // Ranges for a profiler: there are none within a graph.
     ("torch.autograd.profiler", "record_function", "__enter__", Special::Itself),
     ("torch.autograd.profiler", "record_function", "__exit__", Special::Ignored),
