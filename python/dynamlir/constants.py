@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from .recorder import OpRecorder
 
 
+def contents(fake: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor holds that was made of Python's values and has not been written since; None for others."""
+    return fake.constant if type(fake) is FakeTensor and not fake._version else None
+
+
+def number(fake: torch.Tensor) -> complex | None:
+    """What such a tensor of one element holds, as a number."""
+    if (known := contents(fake)) is None or known.numel() != 1:
+        return None
+    with modes.set_aside():
+        return known.item()
+
+
 def record(recorder: OpRecorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
     (constant,) = args

@@ -279,13 +279,12 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         try:
-            if (
-                func is torch.ops.aten._local_scalar_dense.default
-                and self.takes_numbers
-                and type(args[0]) is FakeTensor
-            ):
-                self.has_numbers = True
-                return scalars.read(self, args[0])
+            if func is torch.ops.aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
+                if (known := constants.number(args[0])) is not None:
+                    return known
+                if self.takes_numbers:
+                    self.has_numbers = True
+                    return scalars.read(self, args[0])
             if self.has_numbers and func.namespace != "prims" and scalars.has_any((*args, *kwargs.values())):
                 return scalars.call(self, func, schema.full_arguments(func, args, kwargs))
             call = self.memo.call(func, args, kwargs, self._is_temporary)

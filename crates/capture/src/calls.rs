@@ -37,6 +37,12 @@ impl<'py> Capture<'py> {
                 let function = self.part(object, "__func__")?;
                 let mut all = vec![self.part(object, "__self__")?];
                 if self.torch.is_fake(&all[0].object) && function.object.getattr("__name__")?.eq("tolist")? {
+                    if let Some(known) = self.known_contents(&all[0].object, "tolist")?.filter(|_| args.is_empty() && kwargs.is_empty()) {
+                        if known.object.is_instance_of::<PyList>() {
+                            self.note_new(&known.object);
+                        }
+                        return Ok(known);
+                    }
                     // Fakes have one in Python, which would read each element.
                     return self.break_graph(reason::DATA_DEPENDENT, "Tensor.tolist");
                 }

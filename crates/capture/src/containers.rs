@@ -32,6 +32,12 @@ impl<'py> Capture<'py> {
                 None => self.missing_item(container, key),
             };
         }
+        if self.torch.is_fake(&key.object)
+            && (container.object.is_instance_of::<PyList>() || container.object.is_instance_of::<PyTuple>())
+            && let Some(index) = self.known_contents(&key.object, "__index__")?
+        {
+            return self.get_item(container, &index);
+        }
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
@@ -375,6 +381,9 @@ impl<'py> Capture<'py> {
             return self.needs_value(&value.object, "the truth of");
         }
         if self.torch.is_fake(&value.object) {
+            if let Some(known) = self.known_contents(&value.object, "__bool__")? {
+                return Ok(known.object.is_truthy()?);
+            }
             return self.break_graph(reason::DATA_DEPENDENT_BRANCH, "whether a tensor is true");
         }
         if let Some(outcome) = self.truth_of_number(value)? {

@@ -224,6 +224,13 @@ impl<'py> Capture<'py> {
                 return self.method("item", args);
             }
         }
+        if let (true, [value], "int" | "float" | "bool" | "complex") =
+            (object.is_instance_of::<PyType>() && kwargs.is_empty(), args, &*name)
+            && self.torch.is_fake(&value.object)
+            && let Some(known) = self.known_contents(&value.object, &format!("__{name}__"))?
+        {
+            return Ok(known);
+        }
         if object.is_instance_of::<PyType>()
             && matches!(name.as_str(), "int" | "float" | "bool" | "complex")
             && args.iter().any(|arg| self.torch.is_fake(&arg.object))

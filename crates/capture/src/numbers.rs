@@ -115,6 +115,20 @@ impl<'py> Capture<'py> {
         Ok(self.ask("may_read", (fake,))?.is_truthy()?)
     }
 
+    /// What a method of this name gives of a tensor that was made of Python's values, such as `torch.tensor(2)`: those were guarded
+    /// where they came from. None for other tensors.
+    pub(crate) fn known_contents(&self, fake: &Bound<'py, PyAny>, method: &str) -> Outcome<Option<Tracked<'py>>> {
+        if self.torch.is_number(fake) {
+            return Ok(None);
+        }
+        let known = self.ask("known_contents", (fake,))?;
+        if known.is_none() {
+            return Ok(None);
+        }
+        // What torch raises of a tensor that has no such number is said by torch.
+        Ok(self.outside(|| known.call_method0(method)).ok().map(Tracked::new))
+    }
+
     /// Whether a number is an instance of one of these classes: what a float would be.
     pub(crate) fn number_is_instance(&self, number: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<bool> {
         if let Ok(classes) = class.cast::<PyTuple>() {

@@ -57,6 +57,9 @@ const ESCAPES: &[&str] = &[
 const CONTENTS: &[&str] =
     &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
 
+/// Those that give the contents of one tensor as Python's values.
+const READ: &[&str] = &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"];
+
 /// Functions and methods whose answers follow from the metadata that guards compare.
 const QUESTIONS: &[&str] = &[
     "__len__",
@@ -210,6 +213,13 @@ impl<'py> Capture<'py> {
     fn method_call(&self, name: &str, args: &[Tracked<'py>], kwargs: &[(String, Tracked<'py>)]) -> Outcome<Tracked<'py>> {
         if self.torch.is_number(&args[0].object) {
             return self.needs_value(&args[0].object, "a method of");
+        }
+        if READ.contains(&name)
+            && args.len() == 1
+            && kwargs.is_empty()
+            && let Some(known) = self.known_contents(&args[0].object, name)?
+        {
+            return Ok(known);
         }
         if CONTENTS.contains(&name) && !(matches!(name, "item" | "__float__") && args.len() == 1 && self.may_be_read(&args[0].object)?) {
             return self.break_graph(reason::DATA_DEPENDENT, format!("Tensor.{name}"));

@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import machinery, memo, modes, progress, scalars
+from .. import constants, machinery, memo, modes, progress, scalars
 from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
@@ -116,6 +116,10 @@ class Session:
     def may_read(self, fake: torch.Tensor) -> bool:
         """Whether a number may be read from a tensor."""
         return self.reads_numbers and scalars.may_read(fake)
+
+    def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor holds that was made of Python's values; see `constants.contents`."""
+        return constants.contents(fake)
 
     def blame(self, number: scalars.Number) -> None:
         """Say that Python needs the value of a number."""
