@@ -229,6 +229,25 @@ def test_while_loop(function: Callable[..., Any], torchs: list[str]) -> None:
     assert not torchs
 
 
+@torch.no_grad()
+def test_regions_within_regions(torchs: list[str]) -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        (x,) = while_loop(lambda t: t.sum() < 3, lambda t: (t + 1,), (x,))
+        return torch.cond(x[0, 0] > 0, lambda t: t * 10, lambda t: t - 1, (x,))
+
+    def function(x: torch.Tensor) -> Any:
+        return torch.cond(x.sum() > 0, lambda t: inner(t) + 1, lambda t: t + inner(-t), (x,))
+
+    given = [X, -X, X + 5]
+    expected = [function(x) for x in given]
+    torchs.clear()
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        for x, result in zip(given, expected):
+            same(compiled(x), result)
+    assert not torchs
+
+
 def test_loops_that_are_torchs() -> None:
     with pytest.raises(Exception):  # noqa: B017 (it is TorchDynamo's)
         dynamlir.compile(lambda x: while_loop(lambda t: t.sum() < 3, lambda t: (t[0],), (x,)))(X)

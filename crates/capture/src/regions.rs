@@ -52,6 +52,11 @@ impl<'py> Capture<'py> {
             && listed
             && self.is_as_torch_wants(name, &given)?
         {
+            if self.progress.tries.get() {
+                // Of one region within another, which is looked at again once it is called, only what all its branches return counts.
+                let called = if name == "cond" { 1 } else { given.len() - 2 };
+                return self.call(&given[called], &self.unpack_any(operands, None)?, &Vec::new());
+            }
             let own = self.py.import("dynamlir.capture.regions")?.getattr(name)?.unbind();
             let code = place.code(self.py).clone().into_any().unbind();
             self.progress.instead.replace(Some(Instead { called: function.clone().unbind(), own, code }));
@@ -87,7 +92,9 @@ impl<'py> Capture<'py> {
         let progress = &self.progress;
         let (step, decided, outset) = (progress.step.get(), progress.decided.get(), progress.outset.get());
         let written = self.writes.now();
+        let outermost = !progress.tries.replace(true);
         let called = self.call(function, operands, &Vec::new());
+        progress.tries.set(!outermost);
         let is_pure = self.writes.now() == written;
         let result = match called {
             Ok(result) if is_pure => {

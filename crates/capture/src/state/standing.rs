@@ -102,6 +102,8 @@ pub struct Progress {
     pub(crate) at: RefCell<HashMap<usize, usize>>,
     /// What the instruction there calls, and what it is to call in the place of that.
     pub(crate) instead: RefCell<Option<Instead>>,
+    /// Whether what a region calls is being tried, of which everything is forgotten.
+    pub(crate) tries: Cell<bool>,
     /// After which instruction an object was first on the stack, by address.
     pub(crate) born: RefCell<HashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
