@@ -19,6 +19,8 @@ const WRAPPER: &std::ffi::CStr = c"lambda function: lambda *args: function(*args
 
 /// Where C functions that call what they are given find it: by position, by keyword. A type's name stands for its constructor.
 const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
+    ("_fx_map_aggregate", Some(1), None),
+    ("_fx_map_arg", Some(1), None),
     ("accumulate", Some(1), Some("func")),
     ("cmp_to_key", Some(0), Some("mycmp")),
     ("dropwhile", Some(0), None),

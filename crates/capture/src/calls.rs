@@ -318,6 +318,9 @@ impl<'py> Capture<'py> {
         if let Some(result) = self.compared_numbers(name, lhs, rhs)? {
             return Ok(result);
         }
+        if let Some(result) = self.by_own_method(name, lhs, rhs)? {
+            return Ok(result);
+        }
         let in_place = in_place(name);
         if (self.torch.is_fake(&lhs.object) || self.torch.is_fake(&rhs.object))
             && in_place.is_none()

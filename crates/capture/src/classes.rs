@@ -2,17 +2,21 @@
 //!
 //! A class that is found under a name, or in a tuple of them, may be another one at the next call.
 
+use dynamlir_guards::{Constant, Source};
 use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyAttributeError, PyBaseException},
     intern,
     prelude::*,
-    types::{PyString, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyList, PyString, PyTuple, PyType},
 };
 
 use crate::{
+    attributes::lookup,
+    calls::{describe, receiver},
     graph_break::reason,
-    state::{Capture, Halt, Outcome, Tracked},
+    lookups::is_immutable,
+    state::{Capture, Halt, Outcome, Tracked, type_name},
 };
 
 impl<'py> Capture<'py> {
@@ -32,6 +36,60 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(readable)
+    }
+
+    /// `class.__subclasses__()`: each check asks again.
+    pub(crate) fn subclasses(&self, function: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+        let class = receiver(function).or_else(|| function.getattr("__self__").ok());
+        let Some(source) = class.map(|class| self.named_source(&class)).transpose()?.flatten() else {
+            return self.stop_at_unknown(function);
+        };
+        let Some(nothing) = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))? else {
+            return self.stop_at_unknown(function);
+        };
+        let asked = self.guards.source(Source::Answer(self.guards.source(Source::GetAttr(source, "__subclasses__".into())), nothing));
+        let found = function.call0()?.cast_into::<PyList>().map_err(PyErr::from)?;
+        self.guards.length(asked, found.len());
+        for (at, class) in found.iter().enumerate() {
+            let at = self.guards.source(Source::Index(asked, at as u32));
+            self.pin(&class, at)?;
+            self.wrap(class, at)?;
+        }
+        self.note_new(&found);
+        Ok(Tracked::new(found.into_any()))
+    }
+
+    /// A call of what tells what numpy's types are, such as `numpy.finfo(numpy.float32)`: of classes of C's, and names of such.
+    pub(crate) fn of_types(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        let is_fixed =
+            |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyString>() || object.cast::<PyType>().is_ok_and(is_immutable);
+        if !args.iter().all(|arg| is_fixed(&arg.object)) {
+            return self.break_graph(reason::C_FUNCTION, describe(function));
+        }
+        let given = args.iter().map(|arg| self.readable(arg)).collect::<Outcome<Vec<_>>>()?;
+        let given = PyTuple::new(self.py, given)?;
+        // What it makes is kept by numpy: another call gives the same object.
+        Ok(Tracked::new(self.outside(|| function.call1(given))?))
+    }
+
+    /// A binary operator of an existing tuple, list or dict of a class whose own method is Python: what that looks at is seen. None for
+    /// others, and where the method of the right operand comes first.
+    pub(crate) fn by_own_method(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let object = &lhs.object;
+        let holds = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() || object.is_instance_of::<PyDict>();
+        let (class, other) = (object.get_type(), rhs.object.get_type());
+        if !holds || self.torch.is_container(object) || !class.is(&other) && other.is_subclass(&class)? {
+            return Ok(None);
+        }
+        let method = format!("__{}__", name.trim_end_matches('_'));
+        let Some(source) = self.source(lhs) else { return Ok(None) };
+        let Some(own) = lookup(&class, &method)?.filter(PyAnyMethods::is_exact_instance_of::<PyFunction>) else { return Ok(None) };
+        let own = self.wrap(own, self.guards.type_attr(self.class_source(object, source)?, &method))?;
+        let result = self.call(&own, &[lhs.clone(), rhs.clone()], &Vec::new())?;
+        if result.object.is(self.py.NotImplemented()) {
+            return self.break_graph(reason::C_FUNCTION, format!("{method} of a {}, which leaves it to others", type_name(object)));
+        }
+        Ok(Some(result))
     }
 
     /// What an abstract base class says of an instance or a class. Others may be registered with it later.

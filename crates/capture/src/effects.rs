@@ -120,6 +120,10 @@ pub enum Special {
     ContextVarGet,
     /// `itertools.chain.from_iterable`
     ChainOf,
+    /// `type.__subclasses__`
+    Subclasses,
+    /// A function that tells what numpy's types are
+    OfTypes,
     /// `__get__` of an attribute that C code gets: `torch.Tensor.shape.__get__(x)`
     Binds,
     /// `RLock.__enter__`
@@ -345,8 +349,13 @@ impl Effects {
             return Some(Effect::Torch);
         }
         // A class method of a type, such as dict.fromkeys or tuple.__new__, or a method of an object.
-        let kind = if owner.is_instance_of::<PyType>() { owner } else { owner.get_type().into_any() };
-        self.method(&kind, &callable.getattr("__name__").ok()?)
+        let name = callable.getattr("__name__").ok()?;
+        if !owner.is_instance_of::<PyType>() {
+            return self.method(&owner.get_type().into_any(), &name);
+        }
+        let of_type =
+            || self.functions.get(&address(&owner.py().get_type::<PyType>().getattr("__dict__").ok()?.get_item(&name).ok()?)).copied();
+        self.method(&owner, &name).or_else(of_type)
     }
 
     /// What the method `name`, found on `kind`, means: by the first type in its MRO that the table knows.

@@ -197,6 +197,8 @@ impl<'py> Capture<'py> {
             (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
             (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
             (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),
+            (Special::Subclasses, []) => self.subclasses(&callable.object),
+            (Special::OfTypes, _) => self.of_types(&callable.object, args),
             (Special::Binds, [owner] | [owner, _]) => self.get_by(&callable.object, owner),
             (Special::ChainOf, [iterables]) => self.chain_of(&callable.object, iterables),
             // What the frame has made is in no other thread's hands.

@@ -99,6 +99,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("builtins", &["all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "tuple"]),
             ("collections", &["OrderedDict", "deque", "defaultdict"]),
             ("functools", &["reduce"]),
+            ("torch._C", &["_fx_map_aggregate", "_fx_map_arg"]),
         ],
     },
     // Steps the iterables later.

@@ -136,6 +136,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "sum", Special::Sum),
     ("builtins", "vars", Special::Vars),
     ("builtins", "globals", Special::Globals),
+    ("numpy", "finfo", Special::OfTypes),
+    ("numpy", "issubdtype", Special::OfTypes),
     ("builtins", "id", Special::Id),
     ("builtins", "hash", Special::Hash),
     ("sys", "exc_info", Special::Handled),
@@ -175,6 +177,7 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
 pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
     ("itertools", "chain", "from_iterable", Special::ChainOf),
+    ("builtins", "type", "__subclasses__", Special::Subclasses),
     ("types", "GetSetDescriptorType", "__get__", Special::Binds),
     ("types", "MemberDescriptorType", "__get__", Special::Binds),
     // Ranges for a profiler: there are none within a graph.
