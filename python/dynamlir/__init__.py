@@ -3,7 +3,8 @@
 ``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile functions and modules. What cannot
 be compiled runs as plain Python: a `PlainRunWarning` says so once, `fallbacks` each time.
 
-To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`.
+To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`,
+`error_on_graph_break`.
 To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`.
 To see how long each kernel takes when it runs: `profile`.
 To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
@@ -34,6 +35,7 @@ from .exported.program import ExportedProgram
 from .plain import PlainRunWarning, Unsupported
 from .profiling import Profile, profile
 from .report import CompileReport
+from .strict import error_on_graph_break
 
 if TYPE_CHECKING:
     from ._native import Executable
@@ -173,6 +175,7 @@ __all__ = [
     "counters",
     "decompile",
     "disassemble",
+    "error_on_graph_break",
     "explain",
     "explain_last",
     "export",

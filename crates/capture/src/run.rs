@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::HashSet, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::{AfterGraph, Epilogue, Floats};
+use dynamlir_frame::{AfterGraph, Epilogue, Floats, settings};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::Standing;
@@ -86,6 +86,8 @@ pub struct Captured {
     pub calls_instead: bool,
     /// Why the graph ends before the frame does; None where it does not. What is known then is a piece of the frame.
     pub graph_break: Option<GraphBreak>,
+    /// Whether the frame itself says that it may.
+    pub allowed: bool,
 }
 
 /// What a call came to, on the objects that it was captured with: tensors of the frame's own, and those that it was given, are fakes.
@@ -114,6 +116,8 @@ pub struct Broken {
     pub(crate) instead: Option<Instead>,
     /// Whether it was in a loop that was to be captured to its end.
     pub(crate) unrolling: bool,
+    /// Whether the frame says that graphs must not break there; None where it says nothing about that.
+    pub forbids: Option<bool>,
 }
 
 /// Whether a frame is captured in pieces, if it cannot be captured whole.
@@ -206,6 +210,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             step: None,
             unrolling: false,
             instead: None,
+            forbids: None,
         })),
     }
 }
@@ -257,14 +262,19 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
         Err(broken) => broken,
     };
-    let in_pieces = subject.breaks != Breaks::Never && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
+    let forbidden = first.forbids.unwrap_or_else(|| settings::breaks_are_errors(subject.function.py()));
+    let may_break = subject.breaks != Breaks::Never && !forbidden;
+    let in_pieces = may_break && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
     let mut stop = first.step.filter(|_| in_pieces);
     for _ in 0..MOST_RESTARTS {
         let Some(step) = stop else { break };
         // Where it has to be left earlier, another instruction is next.
         let instead = first.instead.as_ref().filter(|_| Some(step) == first.step);
         match numbered(tables, Subject { stop: Some(step), every: None, instead, ..subject }, MOST_ATTEMPTS)? {
-            Ok(captured) => return Ok(Ok(Captured { graph_break: Some(first.graph_break), ..captured })),
+            Ok(captured) => {
+                let allowed = first.forbids == Some(false);
+                return Ok(Ok(Captured { graph_break: Some(first.graph_break), allowed, ..captured }));
+            }
             Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
         }
     }
@@ -368,6 +378,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
                 ends,
                 calls_instead,
                 graph_break: None,
+                allowed: false,
             }))
         }
         Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
@@ -384,13 +395,14 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
             let blamed = session.call_method0("blamed")?.extract()?;
             let instead = state.progress.instead.take();
+            let forbids = Capture::new(py, state.clone()).forbids_breaks()?;
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             // What Python has left stays as it is: no frame is left before it goes on.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             let unrolling = state.progress.is_unrolling();
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling, instead }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling, instead, forbids }))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension};
+use dynamlir_frame::{Broke, CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension, settings};
 use dynamlir_graph::{Graph, Kind, Line};
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
 use dynamlir_interpreter::Standing;
@@ -63,11 +63,11 @@ pub trait Backend {
     /// What the call raises.
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation>;
 
-    /// Such calls are plain Python, since the graph breaks.
+    /// Such calls are plain Python, since the graph breaks; `forbidden` says that it does where the program does not want that.
     ///
     /// # Errors
     /// What the call raises: some want all or nothing.
-    fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain>;
+    fn broken(&self, py: Python<'_>, found: GraphBreak, forbidden: bool) -> PyResult<Plain>;
 
     /// The graph of such calls ends before the frame does: Python runs what comes there, and the frame goes on in another graph. Returns
     /// what is told of that.
@@ -138,12 +138,13 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let outcome = capture(&Tables::of(py)?, subject)?;
     let mut captured = match outcome {
         Ok(captured) => captured,
-        Err(Broken { graph_break, guards, .. }) => {
+        Err(Broken { graph_break, guards, forbids, .. }) => {
+            let forbidden = forbids == Some(true) || settings::breaks_are_errors(py);
             let guards = match guards.build(py) {
                 Ok(guards) => Some(guards),
                 Err(error) => words_of(py, &error).map(|_| None)?,
             };
-            return leave(miss, backend, graph_break, guards);
+            return leave(miss, backend, graph_break, forbidden, guards);
         }
     };
     let found = captured.graph_break.take();
@@ -151,21 +152,22 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let is_empty = captured.is_empty();
     if let Some(until) = miss.from.and_then(|from| walks(&captured, from)) {
         // What is compiled of it would be no less work.
-        cache.walk(key, until);
+        cache.walk(key, until, found.is_some() && !captured.allowed);
         return found.map_or(Ok(()), |found| backend.broke(py, found).map(drop));
     }
     let is_idle = is_empty && captured.epilogue.suspends().is_none() && miss.from.is_none() && miss.callable.share().is_called();
     if is_idle && cache.has_idle(key) {
         // It seems to be one that never computes anything, such as the lookup of a module.
-        cache.walk(key, u32::MAX);
+        cache.walk(key, u32::MAX, false);
         return Ok(());
     }
-    let breaks = found.map(|found| backend.broke(py, found)).transpose()?;
+    let allowed = captured.allowed;
+    let breaks = found.map(|found| backend.broke(py, found)).transpose()?.map(|why| Broke { why, allowed });
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
             let found = GraphBreak { reason: reason::UNGUARDABLE, message: words_of(py, &error)?, location: Vec::new() };
-            return leave(miss, backend, found, None);
+            return leave(miss, backend, found, settings::breaks_are_errors(py), None);
         }
     };
     let compilation = if is_idle || is_empty && epilogue.suspends().is_some() {
@@ -197,10 +199,10 @@ fn walks(captured: &Captured, from: &[Rc<Standing>]) -> Option<u32> {
 }
 
 /// Leaves calls under these guards to plain Python; without guards, which is right as well, all that no other entry fits.
-fn leave(miss: &Miss<'_, '_>, backend: &impl Backend, found: GraphBreak, guards: Option<GuardSet>) -> PyResult<()> {
+fn leave(miss: &Miss<'_, '_>, backend: &impl Backend, found: GraphBreak, forbidden: bool, guards: Option<GuardSet>) -> PyResult<()> {
     let py = miss.function.py();
     let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
-    let plain = backend.broken(py, found)?;
+    let plain = backend.broken(py, found, forbidden)?;
     miss.cache.add(Entry::new(miss.callable.key(), guards, Run::Plain(plain)));
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! Torch's switches for single functions and tensors: `disable`, `allow_in_graph`, `assume_constant_result`, `substitute_in_graph`,
-//! `mark_dynamic` and their relatives.
+//! `mark_dynamic`, `error_on_graph_break` and their relatives.
 //!
 //! Torch keeps them as attributes of the objects and as tables in modules of `torch._dynamo`. That package is looked for, never
 //! imported: before somebody has, nothing is in its tables. Whether a switch is set is not guarded, as it is not by torch: the
 //! decorators make new functions where it matters, and a function's identity is guarded.
 
 use dynamlir_cpython_abi::mapping::imported;
+use dynamlir_frame::settings::BREAKS_ARE_ERRORS;
 use dynamlir_guards::{DYNAMIC_MARKS, Source, SourceId};
 use pyo3::{
     intern,
@@ -14,10 +15,12 @@ use pyo3::{
 };
 
 use crate::{
+    attributes::instance_dict,
     calls::{Keywords, receiver},
     graph_break::reason,
     kinds,
     state::{Capture, Outcome, Tracked, type_name},
+    written::Overlay,
 };
 
 /// What a switch makes of a call.
@@ -131,6 +134,11 @@ impl<'py> Capture<'py> {
         if let Some(what) = self.disabled_module(object)? {
             return Ok(Some(Switch::Out(what)));
         }
+        if is_function && kinds::is_of(object, "dynamlir.strict", &["error_on_graph_break"])? {
+            // What it imports is not for graphs.
+            let own = self.outside(|| py.import("torch._dynamo"))?.getattr(intern!(py, "error_on_graph_break"))?;
+            return Ok(Some(Switch::Instead(own)));
+        }
         let Some(rules) = imported(py, intern!(py, "torch._dynamo.trace_rules"))? else { return Ok(None) };
         if is_function && kinds::is_of(object, "torch._dynamo.decorators", &["mark_static"])? {
             // Sizes are.
@@ -154,6 +162,16 @@ impl<'py> Capture<'py> {
             return Ok(Some(Switch::Whole));
         }
         self.substitute(object).map(|found| found.map(Switch::Instead))
+    }
+
+    /// Whether the frame has said that graphs must not break; None where it has said nothing, so that its caller's word holds.
+    pub(crate) fn forbids_breaks(&self) -> PyResult<Option<bool>> {
+        let (module, name) = BREAKS_ARE_ERRORS;
+        let module = imported(self.py, &PyString::intern(self.py, module))?;
+        match module.and_then(|module| instance_dict(&module)).map(|globals| self.written_at(globals.as_ptr() as usize, name)) {
+            Some(Overlay::Set(said)) => said.object.is_truthy().map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// What Dynamo has kept to itself here, if it is how an optimizer of torch's makes its state: for its own ways with optimizers it

@@ -4,6 +4,7 @@
 //! each function that is made of the same code: that they are no others of the frame's is guarded where one is written.
 
 use dynamlir_cpython_abi::kind;
+use dynamlir_frame::settings::BREAKS_ARE_ERRORS;
 use dynamlir_guards::{Relation, Source, SourceId};
 use dynamlir_interpreter::{Activation, semantics};
 use pyo3::{
@@ -15,6 +16,7 @@ use pyo3::{
 use crate::{
     attributes::{instance_dict, text},
     graph_break::reason,
+    kinds::is_of,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
     written::{Overlay, Place},
 };
@@ -29,7 +31,7 @@ impl<'py> Capture<'py> {
         let verb = if value.is_some() { "sets" } else { "deletes" };
         let refuse = |why: &str| self.break_graph(reason::SIDE_EFFECT, format!("{verb} the global {key}{why}"));
         let Some(function) = frame.function() else { return refuse(", in code that is run without a function") };
-        if self.effects.kinds.is_torch(&function) {
+        if self.effects.kinds.is_torch(&function) && !is_of(&function, BREAKS_ARE_ERRORS.0, &["_set_error_on_graph_break"])? {
             // Torch's functions that are not looked into may read it.
             return refuse(" of torch's");
         }

@@ -34,10 +34,18 @@ pub enum Run {
         /// Whether the guards say all that the graph wants to know of the tensors.
         known: bool,
         /// Why Python runs a part of the frame after it, if it does.
-        breaks: Option<Py<PyAny>>,
+        breaks: Option<Broke>,
     },
     /// Plain Python: the frame could not be captured whole under these guards.
     Plain(Plain),
+}
+
+/// Why a graph ends before its frame does.
+pub struct Broke {
+    /// What the compiler knows of it.
+    pub why: Py<PyAny>,
+    /// Whether the frame itself says that graphs may break there, whatever its caller says.
+    pub allowed: bool,
 }
 
 /// Plain Python, and whether the user has been told.
@@ -92,7 +100,7 @@ impl Run {
         numbers: &[(usize, TensorMatch)],
         epilogue: Epilogue,
         guards: &GuardSet,
-        breaks: Option<Py<PyAny>>,
+        breaks: Option<Broke>,
     ) -> Self {
         let collected = guards.tensor_guards();
         let mut guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
@@ -135,7 +143,7 @@ pub struct Cache {
     /// The caches of frames that stand elsewhere than at their beginning.
     continuations: Mutex<Continuations>,
     /// For such a frame, by key: the unit of the instruction before which there is nothing to compile.
-    walks: Mutex<HashMap<u64, u32>>,
+    walks: Mutex<HashMap<u64, (u32, bool)>>,
     /// Callables for the code where it is called from a frame that has left its graph, by the key of the callable whose frame that is.
     callees: Mutex<HashMap<u64, Noted>>,
 }
@@ -279,12 +287,13 @@ impl Cache {
     }
 
     /// Says that there is nothing to compile for frames that stand here before the instruction at this unit, whatever they hold.
-    pub fn walk(&self, key: u64, until: u32) {
-        self.walks.lock().unwrap_or_else(PoisonError::into_inner).insert(key, until);
+    /// `breaks` says that a graph break is why, which the frame itself does not allow.
+    pub fn walk(&self, key: u64, until: u32, breaks: bool) {
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (until, breaks));
     }
 
     /// What [`Cache::walk`] was told.
-    pub(crate) fn walks(&self, key: u64) -> Option<u32> {
+    pub(crate) fn walks(&self, key: u64) -> Option<(u32, bool)> {
         self.walks.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
     }
 

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bind::{Given, Owned, Signature, Slots},
-    cache::{Cache, Entry, Run, Share, forgotten},
+    cache::{Broke, Cache, Entry, Run, Share, forgotten},
     description::Description,
     drive,
     epilogue::{Ended, Suspended},
@@ -124,6 +124,12 @@ pub trait Compiler: Send + Sync {
     /// # Errors
     /// What the call raises instead.
     fn broken(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()>;
+
+    /// Python is about to run a part of a frame, or all of it, where the program does not want that.
+    ///
+    /// # Errors
+    /// What the call raises instead.
+    fn forbidden(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()>;
 
     /// A call is about to run as plain Python, for a reason that no entry has.
     ///
@@ -311,15 +317,20 @@ impl Callable {
                 }
             }
         }
-        Ok(cache.walks(key).map_or(Hit::Miss, Hit::Walk))
+        // What ends there is an error where graphs must not break.
+        let walks = cache.walks(key).filter(|(_, breaks)| !breaks || !settings::breaks_are_errors(roots.function.py()));
+        Ok(walks.map_or(Hit::Miss, |(until, _)| Hit::Walk(until)))
     }
 
     fn run<'py>(&self, py: Python<'py>, entry: &Arc<Entry>, inputs: &Inputs<'py>) -> PyResult<Hit<'py>> {
         let Run::Graph { graph, tensors, epilogue, known, breaks } = &entry.run else { return Ok(Hit::Plain(entry.clone())) };
-        if let Some(why) = breaks
-            && settings::refuses_plain()
-        {
-            self.compiler.broken(py, why)?;
+        if let Some(Broke { why, allowed }) = breaks {
+            if !allowed && settings::breaks_are_errors(py) {
+                self.compiler.forbidden(py, why)?;
+            }
+            if settings::refuses_plain() {
+                self.compiler.broken(py, why)?;
+            }
         }
         let values = inputs.tensors(entry.guards.input_count());
         let mut arguments: SmallVec<[&Bound<'py, PyAny>; 12]> = SmallVec::with_capacity(tensors.len());
@@ -449,9 +460,11 @@ impl Callable {
     /// # Errors
     /// What the call raises instead.
     pub(crate) fn tell_plain(&self, py: Python<'_>, entry: &Entry) -> PyResult<()> {
-        if let Run::Plain(plain) = &entry.run
-            && plain.is_due(settings::refuses_plain())
-        {
+        let Run::Plain(plain) = &entry.run else { return Ok(()) };
+        if settings::breaks_are_errors(py) {
+            self.compiler.forbidden(py, plain.why())?;
+        }
+        if plain.is_due(settings::refuses_plain()) {
             self.compiler.plain(py, plain.why())?;
             plain.told();
         }

@@ -24,7 +24,7 @@ pub mod settings;
 mod stance;
 
 pub use bind::{Given, Owned, Signature, Slots};
-pub use cache::{Cache, Entry, Limits, Plain, Run, Share, forget_all};
+pub use cache::{Broke, Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
 pub use description::Description;
 pub use entry_code::{EntryCode, Named, write};

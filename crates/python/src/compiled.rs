@@ -84,9 +84,10 @@ impl Backend for PythonCompiler {
         }))
     }
 
-    fn broken(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Plain> {
-        // Under `fullgraph` this raises, and so will the next call.
-        plain(&self.object.bind(py).call_method1("stopped", break_tuple(py, found)?)?)
+    fn broken(&self, py: Python<'_>, found: GraphBreak, forbidden: bool) -> PyResult<Plain> {
+        // Under `fullgraph`, or where it is forbidden, this raises, and so will the next call.
+        let (reason, message, location) = break_tuple(py, found)?.extract::<(Py<PyAny>, Py<PyAny>, Py<PyAny>)>()?;
+        plain(&self.object.bind(py).call_method1("stopped", (reason, message, location, forbidden))?)
     }
 
     fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>> {
@@ -199,6 +200,10 @@ impl Compiler for PythonCompiler {
 
     fn broken(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
         self.object.bind(py).call_method1("tell_break", (why,)).map(drop)
+    }
+
+    fn forbidden(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
+        self.object.bind(py).call_method1("forbidden", (why,)).map(drop)
     }
 
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {

@@ -167,16 +167,18 @@ class Compiler:
         """After a graph had failed plain Python did not: there is something to tell, from the next failure on."""
         self._fails_alone = True
 
-    def stopped(self, reason: str, message: str, location: reasons.Location) -> tuple[reasons.Event, bool]:
+    def stopped(
+        self, reason: str, message: str, location: reasons.Location, forbidden: bool = False
+    ) -> tuple[reasons.Event, bool]:
         """A frame could not be captured whole: it is for plain Python, if it does not raise here.
 
-        Returns what happened, and whether the user has been told: not where plain Python is expected to run
-        like this only once.
+        With ``forbidden`` it raises as under ``fullgraph=True``. Returns what happened, and whether the user has been
+        told: not where plain Python is expected to run like this only once.
         """
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
             log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
-        event = self._note(reason, message, location)
+        event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
     def pieces(self) -> tuple[bool, int | None]:
@@ -199,6 +201,11 @@ class Compiler:
         # One graph break leads to others, of which there is nothing new to say.
         if not event.entry.waits and event.reason != "resumed":
             plain.tell(self.subject, event, breaks=True)
+
+    def forbidden(self, event: reasons.Event) -> None:
+        """What ends a graph, or runs as plain Python, does so where that is an error."""
+        if not event.entry.passes:
+            raise Unsupported(str(event))
 
     def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:
         """A function that is called between graphs, and its compiler; None where it is not compiled.
@@ -232,12 +239,12 @@ class Compiler:
         if not self._is_meant(event):
             plain.tell(self.subject, event)
 
-    def _note(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
+    def _note(self, reason: str, message: str, location: reasons.Location, forbidden: bool = False) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
         if reason not in {"cache-limit", "observed"}:
             report.add(report.CompileReport(graph=self.name, eager=event))
-        if self.fullgraph and not event.entry.passes:
-            raise Unsupported(str(event))
+        if self.fullgraph or forbidden:
+            self.forbidden(event)
         if not event.entry.waits:
             self.tell(event)
         return event

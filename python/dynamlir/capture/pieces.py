@@ -44,7 +44,12 @@ class Collector(Compiler):
     def tell_break(self, event: reasons.Event) -> None:
         """Say nothing."""
 
-    def stopped(self, reason: str, message: str, location: reasons.Location) -> tuple[reasons.Event, bool]:
+    def forbidden(self, event: reasons.Event) -> None:
+        """Say nothing."""
+
+    def stopped(
+        self, reason: str, message: str, location: reasons.Location, forbidden: bool = False
+    ) -> tuple[reasons.Event, bool]:
         """Note why a frame is plain Python from here on."""
         return self._found(reason, message, location), True
 
