@@ -44,7 +44,7 @@ impl Slots {
 }
 
 /// The slots that an instruction reads and those that it writes; it reads before it writes.
-fn uses(code: &Code, instruction: &Instruction) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn uses(code: &Code, instruction: &Instruction) -> (Vec<u32>, Vec<u32>) {
     use Opcode as Op;
     let arg = instruction.arg;
     match instruction.opcode {

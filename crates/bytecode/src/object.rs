@@ -92,6 +92,8 @@ pub mod flags {
     pub const ITERABLE_COROUTINE: u32 = 0x100;
     /// Is an `async def` with `yield`.
     pub const ASYNC_GENERATOR: u32 = 0x200;
+    /// Of 3.13: the first constant is a docstring.
+    pub const DOCSTRING: u32 = 0x0400_0000;
     /// Was compiled under `from __future__ import annotations`.
     pub const FUTURE_ANNOTATIONS: u32 = 0x0100_0000;
 }

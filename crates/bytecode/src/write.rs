@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version, number_of};
+use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version, flags, number_of};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<Cod
     let Writer { version, operations, consts, names, varnames, deepest, .. } = writer;
     let made = Assembly { version, operations, protected: Vec::new() }.assemble(like.first_line)?;
     Ok(CodeObject {
-        flags: like.flags & !HAS_DOCSTRING,
+        flags: like.flags & !flags::DOCSTRING,
         stack_size: deepest.max(1),
         bytecode: made.bytecode,
         exception_table: made.exception_table,
@@ -173,9 +173,6 @@ pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<Cod
         ..like.clone()
     })
 }
-
-/// Of 3.13: the first constant is a docstring.
-const HAS_DOCSTRING: u32 = 0x0400_0000;
 
 struct Writer<'a> {
     version: Version,

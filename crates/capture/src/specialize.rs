@@ -2,6 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use dynamlir_bytecode::Place;
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{Broke, CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension, settings};
 use dynamlir_graph::{Graph, Kind, Line};
@@ -31,6 +32,8 @@ pub struct WholeFrame {
     pub session: Py<PyAny>,
     /// What the call came to, where somebody wants to see it.
     pub ends: Option<Ends>,
+    /// The code of the frames that it goes on with, the outermost first, and where each stands; none where it begins.
+    pub from: Vec<(Py<PyAny>, Place)>,
 }
 
 /// What an entry for it needs besides a compiled graph.
@@ -106,7 +109,7 @@ impl Captured {
         let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
         let inputs = inputs.into_iter().map(|input| input.real).collect();
         let guards = guards.build(py)?;
-        let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session, ends };
+        let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session, ends, from: Vec::new() };
         Ok((frame, EntryParts { guards, tensors, numbers, epilogue }))
     }
 }
@@ -173,7 +176,8 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let compilation = if is_idle || is_empty && epilogue.suspends().is_some() {
         Compilation::Graph(Box::new(NoGraph))
     } else {
-        backend.compile(py, frame)?
+        let from = miss.from.map(|from| places(miss, from)).transpose()?.unwrap_or_default();
+        backend.compile(py, WholeFrame { from, ..frame })?
     };
     let run = match compilation {
         Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards, breaks),
@@ -183,6 +187,16 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     backend.made(miss, &entry)?;
     cache.add(entry);
     Ok(())
+}
+
+/// Where frames stand, each but the last in a call.
+fn places(miss: &Miss<'_, '_>, from: &[Standing<'_>]) -> PyResult<Vec<(Py<PyAny>, Place)>> {
+    let place = |(at, standing): (usize, &Standing<'_>)| {
+        let code = standing.code.clone().map_or_else(|| miss.function.getattr("__code__"), Ok)?;
+        let stack = standing.stack.iter().map(Option::is_some).collect();
+        Ok((code.unbind(), Place { unit: standing.unit, stack, calls: at + 1 < from.len() }))
+    };
+    from.iter().enumerate().map(place).collect()
 }
 
 /// Up to which unit the innermost of these frames is Python's because nothing is computed before; None if something is.

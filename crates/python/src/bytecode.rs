@@ -1,6 +1,7 @@
 //! Code objects as text: disassembled, and decompiled to Python source.
 
-use dynamlir_bytecode::{CodeObject, Const, Version};
+use dynamlir_bytecode::{CodeObject, Const, Place, Version, resume};
+use dynamlir_decompile::Decompiled;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
@@ -133,6 +134,19 @@ fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(code);
     }
     Err(PyTypeError::new_err(format!("a function or a code object is needed, not {}", object.get_type().name()?)))
+}
+
+/// What runs of a code object from a place on, as the source of a function; in one line, why it cannot be told.
+pub fn rest_of(code: &Bound<'_, PyAny>, place: &Place, index: usize) -> PyResult<String> {
+    let code = object(version(code.py())?, code)?;
+    let untold = |why: &str| format!("# {} from offset {} on, which cannot be told as a function: {why}\n", code.qualname, 2 * place.unit);
+    Ok(match resume(&code, place, index) {
+        Ok(rest) => {
+            let Decompiled { text, unknown } = dynamlir_decompile::decompile(&rest);
+            unknown.first().map_or(text, |why| untold(why))
+        }
+        Err(why) => untold(&why.to_string()),
+    })
 }
 
 /// A function's or code object's bytecode as Python source. Where a code object has no source that means the same, its

@@ -16,7 +16,7 @@ use pyo3::{
     types::{PyDict, PyList, PySlice, PyTuple},
 };
 
-use crate::guards;
+use crate::{bytecode, guards};
 
 /// What is claimed of the C functions that may be called while capturing, for tests: module, name, effect, what it reads and writes,
 /// which special methods it may call, whether it may call functions, what keeps its arguments.
@@ -168,6 +168,11 @@ impl CapturedFrame {
     #[getter]
     fn session<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.0.session.bind(py).clone()
+    }
+
+    /// What it goes on with after a graph break as Python functions, the innermost frame first; none where it begins.
+    fn continuation(&self, py: Python<'_>, index: usize) -> PyResult<Vec<String>> {
+        self.0.from.iter().rev().map(|(code, place)| bytecode::rest_of(code.bind(py), place, index)).collect()
     }
 
     /// The guards as Python predicates.

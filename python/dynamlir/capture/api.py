@@ -49,6 +49,7 @@ class Compiler:
         self.callable: Any = None
         self._under: dict[str | int, Compiler] = {}
         self._fails_alone = False
+        self._continuations = 0
         _compilers.add(self)
 
     def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
@@ -130,8 +131,12 @@ class Compiler:
     def log(self, frame: Any) -> None:
         """What was captured, for those who asked for it."""
         if (log := logs.logger("bytecode")).isEnabledFor(logging.DEBUG):
-            log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
-            log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
+            if rest := frame.continuation(self._continuations + 1):
+                self._continuations += 1
+                log.debug("%s after a graph break, as source:\n%s", self.name, "\n".join(rest))
+            else:
+                log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
+                log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
         if (log := logs.logger("side_effects")).isEnabledFor(logging.INFO):
             for statement, traceback in frame.effects:
                 log.info("%s: %s%s", self.name, statement, places.described(tuple(traceback)))

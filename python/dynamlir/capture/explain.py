@@ -34,12 +34,27 @@ class Explanation:
     """Each graph as a table: opcode, name, target, args, kwargs."""
     effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
     """What the call does to what existed before it, once its graph has run: (in words, traceback)."""
+    _frames: tuple[Any, ...] = dataclasses.field(default=(), repr=False, compare=False)
     _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
     def compiled(self) -> report.CompileReport | None:
         """What the compiler makes of the graph, compiled when this is first asked for; None where there is no graph."""
         return None if self._compile is None else self._compile()
+
+    @functools.cached_property
+    def continuations(self) -> tuple[str, ...]:
+        """For each graph what it is of, as Python functions; empty where that is the function from its beginning.
+
+        After a graph break that is the rest of the frame, ``__resume_at_<offset>_<index>``, with what is on the stack
+        there and the variables that are still read as parameters; then the rest of those around it, which are given
+        what it has ``returned``. A loop goes on with an ``iterator``, and a ``with`` is one of what has been
+        ``entered``. Nothing runs these: frames of Python's own go on.
+        """
+        found: list[str] = []
+        for frame in self._frames:
+            found.append("\n".join(frame.continuation(1 + sum(map(bool, found)))))
+        return tuple(found)
 
     @property
     def compile_seconds(self) -> float:
@@ -112,6 +127,7 @@ def _in_pieces(found: pieces.Pieces, started: float) -> Explanation:
         time.perf_counter() - started,
         tuple(frame.table for frame in found.frames),
         tuple((statement, tuple(lines)) for frame in found.frames for statement, lines in frame.effects),
+        tuple(found.frames),
     )
 
 
@@ -152,6 +168,8 @@ def explain(model: Any) -> Callable[..., Explanation]:
 
         guards = tuple(frame.code_parts)
         effects = tuple((statement, tuple(traceback)) for statement, traceback in frame.effects)
-        return Explanation((captured.module,), (), guards, tuple(lines), seconds, (frame.table,), effects, compile_it)
+        return Explanation(
+            (captured.module,), (), guards, tuple(lines), seconds, (frame.table,), effects, (frame,), compile_it
+        )
 
     return run
