@@ -219,20 +219,6 @@ def test_writes_to_what_existed_say_where(function: Callable[..., Any]) -> None:
     check_line(event, function)
 
 
-def test_deleted_enclosing_variables_say_where() -> None:
-    total = 0
-
-    def forgets(x: Tensor) -> Tensor:
-        nonlocal total
-        del total
-        total = 1
-        return x + total * 0
-
-    event = plain(forgets, X)
-    assert event.reason == "side-effect" and total == 1
-    check_line(event, forgets, below=2)
-
-
 @pytest.mark.parametrize("seed", [torch.manual_seed, torch.random.manual_seed, torch.random.set_rng_state])
 def test_seeding_is_its_own_reason(seed: Callable[[Any], Any]) -> None:
     value = torch.random.get_rng_state() if seed is torch.random.set_rng_state else 3

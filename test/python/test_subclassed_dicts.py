@@ -38,6 +38,7 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
     "get": lambda held: (held.get("a") - 1, held.get("z"), held.get("z", 5)),
     "item": lambda held: held["a"] + 1,
     "keys": lambda held: (list(held.keys()), held["a"] + 0),
+    "whether a key is there": lambda held: (held["a"] + 1, "a" in held, "z" in held, "z" not in held),
     "length": lambda held: (len(held), held["a"] + 1),
     "the same objects": lambda held: (held.get("a") is held.get("b"), held.get("a") is next(iter(held.values()))),
 }

@@ -439,7 +439,37 @@ def test_a_variable_that_was_empty_and_one_that_goes() -> None:
         except NameError:
             return result
 
-    alike(world, "side-effect")
+    alike(world)
+
+
+def test_a_variable_that_goes_is_gone_for_all_who_read_it() -> None:
+    def world(compile_: Any) -> Any:
+        kept = 1.0
+
+        def read() -> Any:
+            try:
+                return kept
+            except NameError as error:
+                return str(error)
+
+        def function(x: torch.Tensor, again: bool) -> Any:
+            nonlocal kept
+            y = x + kept
+            del kept
+            within = read()
+            if again:
+                kept = 7.0  # noqa: F841 (it is not local)
+            return y, within
+
+        compiled, seen = compile_(function), []
+        for again in (True, True, False, False, True):
+            try:
+                seen.append((compiled(X, again), read()))
+            except NameError as error:
+                seen.append(str(error))
+        return seen
+
+    alike(world, "raised")
 
 
 def test_what_reads_later_sees_what_was_set() -> None:

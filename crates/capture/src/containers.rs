@@ -318,6 +318,18 @@ impl<'py> Capture<'py> {
             self.pin_type(&container.object, source)?;
             return Ok(container.object.contains(&item.object)?);
         }
+        if let Some(source) = self.source_of(&container.object)
+            && container.object.is_instance_of::<PyDict>()
+            && self.torch.is_primitive(&item.object)
+            && let (Some(own), Some(plain)) =
+                (lookup(&container.object.get_type(), "__contains__")?, lookup(&self.py.get_type::<PyDict>(), "__contains__")?)
+            && own.is(&plain)
+        {
+            // Of a class of the user's, which may hold tensors: only keys are looked at.
+            self.pin_specials(&container.object, consulted::MEMBERS)?;
+            self.guard_receiver("__contains__", &container.object, source)?;
+            return Ok(container.object.contains(&item.object)?);
+        }
         self.guard_inside([&container.object], consulted::MEMBERS)?;
         let readable = self.readable(container)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {

@@ -18,6 +18,7 @@ use pyo3::{
 use crate::{
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
+    written::Overlay,
 };
 
 impl<'py> Capture<'py> {
@@ -40,8 +41,10 @@ impl<'py> Capture<'py> {
 
     /// What a cell in a slot of a frame holds; None for nothing.
     pub(crate) fn load_deref(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<Tracked<'py>>> {
-        if let Some(written) = self.written_cell(cell) {
-            return Ok(Some(written));
+        match self.written_cell(cell) {
+            Overlay::Set(value) => return Ok(Some(value)),
+            Overlay::Deleted => return Ok(None),
+            Overlay::Untouched => {}
         }
         let object = semantics::cell_get(cell)?;
         let source = self.cell_source(frame, slot, cell)?;

@@ -96,20 +96,23 @@ impl<'py> Capture<'py> {
 
     /// Notes a write to a variable of an enclosing function, whose content is reached there.
     pub(crate) fn write_cell(&self, cell: &Bound<'py, PyAny>, content: SourceId, value: Option<&Tracked<'py>>) -> Outcome<()> {
-        let (Some(source), Some(value)) = (self.cell_at(content), value) else {
-            return self.break_graph(reason::SIDE_EFFECT, "deletes a variable of an enclosing function");
-        };
         let (storage, now) = (cell.as_ptr() as usize, semantics::cell_get(cell)?);
+        let refuse = |what: &str| self.break_graph(reason::SIDE_EFFECT, format!("{what} a variable of an enclosing function"));
+        let Some(source) = self.cell_at(content) else { return refuse("sets, by a way that is not known,") };
+        if value.is_none() {
+            match self.written_at(storage, CONTENTS) {
+                Overlay::Set(_) => {}
+                Overlay::Untouched if now.is_some() => self.guards.present(content),
+                Overlay::Untouched | Overlay::Deleted => return refuse("deletes, though it has no value,"),
+            }
+        }
         let place = Place { kind: WrittenKind::Attribute, owner: cell, source, stored: content, storage, name: CONTENTS.to_owned(), now };
-        self.note(place, Some(value))
+        self.note(place, value)
     }
 
-    /// What the frame has written to a variable of an enclosing function, if it has.
-    pub(crate) fn written_cell(&self, cell: &Bound<'py, PyAny>) -> Option<Tracked<'py>> {
-        match self.written_at(cell.as_ptr() as usize, CONTENTS) {
-            Overlay::Set(value) => Some(value),
-            Overlay::Untouched | Overlay::Deleted => None,
-        }
+    /// What the frame has made of a variable of an enclosing function.
+    pub(crate) fn written_cell(&self, cell: &Bound<'py, PyAny>) -> Overlay<'py> {
+        self.written_at(cell.as_ptr() as usize, CONTENTS)
     }
 
     /// Where a cell is reached whose content is reached there.
