@@ -29,6 +29,8 @@ PARTS = {
     "steps": "errors of gradients over 20 steps of training 24 models, or with --dropout losses of four",
     "second-order": "time of losses with derivatives of a network in them",
     "optimizers": "time per step of an optimizer",
+    "generate": "tokens per second of models of transformers, with a cache that grows and a static one",
+    "plain": "what of small models is not compiled, by reason",
     "gpu": "single kernels on a CUDA device, and its bandwidth",
 }
 
@@ -45,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="scripts/bench/run", description=__doc__, formatter_class=kind)
     made.add_argument("part", choices=(*PARTS, "all"), nargs="+", help=parts)
     made.add_argument("--model", action="append", help="only this one; may be repeated")
-    made.add_argument("--only", default="", help="kernels, products and steps whose name contains this")
+    made.add_argument("--only", default="", help="kernels, products, steps and programs whose name contains this")
     made.add_argument("--batch", type=numbers, default=[1, 4], help="such as 1,4")
     made.add_argument(
         "--threads", type=numbers, default=[1, 2], help="such as 1,2; processes and profile use the first"
@@ -74,10 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         contestants,
         fresh,
         gemm,
+        generate,
         gpu,
         kernels,
         models,
         optimizers,
+        plain,
         plot,
         profile,
         record,
@@ -117,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "optimizers": lambda: optimizers.run(
             output, field, options.model or optimizers.MODELS, options.threads, seconds
         ),
+        "generate": lambda: generate.run(output, field, options.only, seconds),
+        "plain": lambda: plain.run(output, options.only),
         "gpu": lambda: gpu.run(output, field, options.only, seconds),
     }
     for part in runs if "all" in options.part else options.part:
