@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils import _device
 
 from . import native
 from .reasons import Fallback
@@ -30,9 +31,18 @@ def active() -> Fallback | None:
     transforms = torch._C._functorch.get_interpreter_stack()
     if transforms:
         return Fallback("transform", ", ".join(transform.key().name.lower() for transform in transforms))
-    if functions := torch._C._len_torch_function_stack():
-        return Fallback("function-mode", type(torch._C._get_function_stack_at(functions - 1)).__qualname__)
+    functions = (torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack()))
+    if others := [type(mode).__qualname__ for mode in functions if not _is_default_device(mode)]:
+        return Fallback("function-mode", others[-1])
     return _disturbance(lambda mode: True)
+
+
+def _is_default_device(mode: Any) -> bool:
+    """Whether a function mode is what makes tensors on the CPU, which a capture can be run under, and guards.
+
+    Under one for another device, or for tensors without data, tensors of ours would be such as well.
+    """
+    return type(mode) is _device.DeviceContext and mode.device.type == "cpu"
 
 
 def beyond_compiled_code() -> Fallback | None:

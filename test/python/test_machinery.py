@@ -150,19 +150,63 @@ def test_a_function_mode_sees_and_changes_the_calls(warm):
     assert reasons() == {"function-mode"}
 
 
+class Counts(torch.overrides.TorchFunctionMode):
+    """Sees functions, and leaves them as they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_default_device_is_guarded():
+    def made(x):
+        return x + torch.ones(4), torch.ones(2)
+
+    compiled = own(made)
+    for _ in range(3):
+        with torch.device("cpu"):
+            seen, right = compiled(X), made(X)
+        assert torch.equal(seen[0], right[0]) and seen[1].device == right[1].device
+        compiled(X)
+        with Counts() as ours:
+            compiled(X)
+        with Counts() as theirs:
+            made(X)
+        assert ours.seen == theirs.seen and theirs.seen
+    assert len(compiled._cache) == 2
+    assert reasons() == {"function-mode"}
+
+
+def test_the_default_device_of_the_process():
+    def made(x):
+        return x + torch.ones(4)
+
+    compiled = own(made)
+    torch.set_default_device("cpu")
+    try:
+        for _ in range(2):
+            assert torch.equal(compiled(X), made(X))
+    finally:
+        torch.set_default_device(None)
+    assert not reasons()
+
+
 @WARM
-def test_a_device_as_context_is_a_function_mode(warm):
+def test_another_device_as_context_is_a_function_mode(warm):
     def made(x):
         return x + torch.ones(4, device=x.device), torch.ones(2)
 
     compiled = own(made)
     if warm:
         compiled(X)
-    for device in ("cpu", "meta"):
-        with torch.device(device):
-            seen, right = compiled(X), made(X)
-        assert torch.equal(seen[0], right[0])
-        assert seen[1].device == right[1].device
+    with torch.device("meta"):
+        seen, right = compiled(X), made(X)
+    assert torch.equal(seen[0], right[0])
+    assert seen[1].device == right[1].device
     assert reasons() == {"function-mode"}
 
 

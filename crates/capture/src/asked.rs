@@ -34,6 +34,32 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(answer))
     }
 
+    /// Guards the default device of the thread, which is a function mode around the call: others of those are not followed, so that none
+    /// may be in its place.
+    pub(crate) fn guard_default_device(&self) -> Outcome<()> {
+        let modes = self.torch.function_modes(self.py)?;
+        if modes == 0 {
+            return Ok(());
+        }
+        let get = self.py.import("torch._C")?.getattr("_get_function_stack_at")?;
+        for at in 0..modes {
+            let mode = get.call1((at,))?;
+            let held = self.guarded(self.guards.hold(&get, "torch._C._get_function_stack_at"))?;
+            let arguments = Constant::new(PyTuple::new(self.py, [at])?.as_any())?;
+            let Some(arguments) = arguments.filter(|_| self.torch.is_default_device(&mode)) else {
+                return self.break_graph(reason::FUNCTION_MODE, type_name(&mode));
+            };
+            let source = self.guards.source(Source::Answer(held, arguments));
+            self.wrap(mode.clone(), source)?;
+            self.pin_type(&mode, source)?;
+            let device = self.guards.source(Source::GetAttr(source, "device".into()));
+            if !self.guarded(self.guards.equals(device, &mode.getattr("device")?))? {
+                return self.break_graph(reason::FUNCTION_MODE, type_name(&mode));
+            }
+        }
+        Ok(())
+    }
+
     /// Guards that nobody who has called the function handles an exception; ends the capture where somebody does.
     pub(crate) fn nothing_handled(&self) -> Outcome<()> {
         let handled = self.facts.handled;

@@ -429,8 +429,10 @@ fn attempt<'py>(
     }
     let from = subject.from.unwrap_or_default().to_vec();
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps, from));
-    let finished = with_policy(py, policy, || function.call(args, kwargs));
-    let finished = match finished {
+    if let Err(Halt::Break(found)) = Capture::new(py, state.clone()).guard_default_device() {
+        return Ok(Err(found));
+    }
+    let finished = match with_policy(py, policy, || function.call(args, kwargs)) {
         Ok(finished) => finished,
         Err(refusal) => return Ok(Err(GraphBreak { reason: reason::UNKNOWN_PYTHON, message: refusal.to_string(), location: Vec::new() })),
     };

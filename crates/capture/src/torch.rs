@@ -18,6 +18,7 @@ pub struct Torch {
     parameter: Py<PyType>,
     session: Py<PyAny>,
     function_modes: Py<PyAny>,
+    device_context: Py<PyAny>,
     /// Whether a tensor is one of a transform's, and whether there is a transform.
     wrapped: Py<PyAny>,
     transforms: Py<PyAny>,
@@ -89,6 +90,7 @@ impl Torch {
             module_getattr: module.getattr("__getattr__")?.unbind(),
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
+            device_context: py.import("torch.utils._device")?.getattr("DeviceContext")?.unbind(),
             function_modes: torch.getattr("_C")?.getattr("_len_torch_function_stack")?.unbind(),
             wrapped: torch.getattr("_C")?.getattr("_functorch")?.getattr("is_functorch_wrapped_tensor")?.unbind(),
             transforms: torch.getattr("_C")?.getattr("_are_functorch_transforms_active")?.unbind(),
@@ -122,6 +124,11 @@ impl Torch {
             containers: addresses(py, CONTAINERS)?,
             changeable: addresses(py, CHANGEABLE)?,
         })
+    }
+
+    /// Whether a function mode is the default device, where that is one on which tensors are made for real.
+    pub(crate) fn is_default_device(&self, mode: &Bound<'_, PyAny>) -> bool {
+        mode.get_type().is(self.device_context.bind(mode.py()))
     }
 
     /// How many function modes are active in this thread.

@@ -114,7 +114,8 @@ impl<'py> Capture<'py> {
             }
             Some(_) => {}
             None => {
-                let matched = self.guarded(TensorMatch::of(real))?;
+                // A function mode would see what is asked.
+                let matched = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?;
                 self.guards.tensor(source, matched);
                 let expression = self.guards.expression(source);
                 let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
