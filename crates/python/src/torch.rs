@@ -63,7 +63,9 @@ fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     Ok(abi)
 }
 
-/// What autocast and inference mode change among the dispatch keys of a thread, on one where nothing else does.
+/// What autocast and inference mode change among the dispatch keys of a thread, on one where nothing else does. And that of dense tensors,
+/// which changes nothing where it is included – each tensor has it, or one above it – and stays so on a thread that has called
+/// `torch.nn.functional.linear` with a tensor of a class with a `__torch_dispatch__`.
 fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
     let internal = torch.getattr("_C")?;
     let keys = |name: &str| internal.call_method0(name)?.call_method0("raw_repr")?.extract::<u64>();
@@ -73,7 +75,9 @@ fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
     inference.call_method0("__enter__")?;
     let within = (keys(included), keys(excluded));
     inference.call_method1("__exit__", (torch.py().None(), torch.py().None(), torch.py().None()))?;
-    Ok([before ^ within.0?, within.1?])
+    let dense = internal.getattr("DispatchKey")?.getattr_opt("Dense")?;
+    let dense = dense.map(|key| internal.getattr("DispatchKeySet")?.call1((key,))?.call_method0("raw_repr")?.extract::<u64>());
+    Ok([(before ^ within.0?) | dense.transpose()?.unwrap_or(0), within.1?])
 }
 
 /// The reason for which compiled code would leave out what somebody else does with operations on this thread; None where nobody
