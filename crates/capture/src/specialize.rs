@@ -190,11 +190,13 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
 }
 
 /// Where frames stand, each but the last in a call.
-fn places(miss: &Miss<'_, '_>, from: &[Standing<'_>]) -> PyResult<Vec<(Py<PyAny>, Place)>> {
-    let place = |(at, standing): (usize, &Standing<'_>)| {
-        let code = standing.code.clone().map_or_else(|| miss.function.getattr("__code__"), Ok)?;
+fn places(miss: &Miss<'_, '_>, from: &[Rc<Standing>]) -> PyResult<Vec<(Py<PyAny>, Place)>> {
+    let py = miss.function.py();
+    let place = |(at, standing): (usize, &Rc<Standing>)| {
+        let own = || miss.function.getattr("__code__").map(Bound::unbind);
+        let code = standing.code.as_ref().map_or_else(own, |code| Ok(code.clone_ref(py)))?;
         let stack = standing.stack.iter().map(Option::is_some).collect();
-        Ok((code.unbind(), Place { unit: standing.unit, stack, calls: at + 1 < from.len() }))
+        Ok((code, Place { unit: standing.unit, stack, calls: at + 1 < from.len() }))
     };
     from.iter().enumerate().map(place).collect()
 }
