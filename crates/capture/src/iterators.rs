@@ -3,12 +3,12 @@
 //! Python's own iterators say what they are made of, for `pickle` (`__reduce__`), all but those of dicts. What they iterate over is the
 //! very object, so what is done to it later is seen as eager sees it.
 
-use dynamlir_frame::{Iterator, Recipe};
+use dynamlir_frame::{Made, Recipe};
 use dynamlir_guards::{Constant, Source};
 use pyo3::{
     intern,
     prelude::*,
-    types::{PyDict, PyList, PyRange, PyTuple, PyType},
+    types::{PyDict, PyList, PyTuple},
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Iterators that say what they are made of, by their names in `builtins`.
-const REDUCED: [&str; 12] = [
+const REDUCED: [&str; 13] = [
     "bytes_iterator",
     "enumerate",
     "filter",
@@ -30,12 +30,10 @@ const REDUCED: [&str; 12] = [
     "range_iterator",
     "reversed",
     "str_ascii_iterator",
+    "str_iterator",
     "tuple_iterator",
     "zip",
 ];
-
-/// Those of them of which the collector does not know, so that nobody sees that they are new.
-const UNTRACKED: [&str; 2] = ["longrange_iterator", "range_iterator"];
 
 /// Iterators of dicts, and the methods that make what they iterate over.
 const OF_DICTS: [(&str, &str); 3] = [("dict_keyiterator", "keys"), ("dict_valueiterator", "values"), ("dict_itemiterator", "items")];
@@ -53,35 +51,8 @@ impl<'py> Capture<'py> {
         }
         match of_dict {
             Some((_, method)) => self.dict_iterator(object, method, outputs),
-            None => self.reduced_iterator(object, &class, outputs),
+            None => Ok(Some(Made { iterates: Some(0), ..self.reduced(object, outputs)? }.into())),
         }
-    }
-
-    fn reduced_iterator(
-        &self,
-        object: &Bound<'py, PyAny>,
-        class: &Bound<'py, PyType>,
-        outputs: &mut Outputs<'py>,
-    ) -> Outcome<Option<Recipe>> {
-        let reduced = dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "__reduce__")))?;
-        let reduced = reduced.cast_into::<PyTuple>().map_err(PyErr::from)?;
-        let (callable, given) = (reduced.get_item(0)?, reduced.get_item(1)?.cast_into::<PyTuple>().map_err(PyErr::from)?);
-        let builtins = self.py.import("builtins")?;
-        if !callable.is(class) && !callable.is(builtins.getattr("iter")?) && !callable.is(builtins.getattr("reversed")?) {
-            return Ok(None);
-        }
-        let state = if reduced.len() > 2 { Some(reduced.get_item(2)?).filter(|state| !state.is_none()) } else { None };
-        let mut parts = Vec::with_capacity(given.len());
-        for part in given {
-            let is_range = part.is_exact_instance_of::<PyRange>();
-            if self.source_of(&part).is_none() && UNTRACKED.contains(&part.get_type().name()?.to_str()?) {
-                // It was made with this one.
-                self.note_new(&part);
-            }
-            parts.push(if is_range { Recipe::Constant(part.unbind()) } else { self.recipe(&self.wrap_untracked(part)?, outputs)? });
-        }
-        let state = state.map(Bound::unbind);
-        Ok(Some(Recipe::Iterator(Box::new(Iterator { callable: callable.unbind(), given: parts, state, skipped: 0 }))))
     }
 
     /// `iter(dict.method())`, of which some were given.
@@ -95,7 +66,7 @@ impl<'py> Capture<'py> {
         let (Some(dict), Some(skipped), true) = (dict, skipped, goes_on) else { return Ok(None) };
         let callable = self.py.get_type::<PyDict>().getattr(method)?.unbind();
         let given = vec![self.recipe(&self.wrap_untracked(dict)?, outputs)?];
-        Ok(Some(Recipe::Iterator(Box::new(Iterator { callable, given, state: None, skipped }))))
+        Ok(Some(Made { iterates: Some(skipped), ..Made::new(callable, given) }.into()))
     }
 
     /// What the capture advances in place of an iterator that was made for a loop in which the frame stood: its other items are guarded to be

@@ -10,7 +10,7 @@ use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::semantics;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyList, PyString, PyTuple, PyType},
+    types::{PyDict, PyList, PyRange, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -24,7 +24,6 @@ use crate::{
 /// Classes of C's whose instances are, after `__reduce__`, of the same class and at the same place.
 const REDUCED: &[&str] = &[
     "slice",
-    "str_iterator",
     "itertools.accumulate",
     "itertools.chain",
     "itertools.compress",
@@ -42,6 +41,9 @@ const REDUCED: &[&str] = &[
     "operator.methodcaller",
 ];
 
+/// Iterators of which the collector does not know, so that nobody sees that they are new.
+const UNTRACKED: [&str; 2] = ["longrange_iterator", "range_iterator"];
+
 /// What a function has besides its code, globals, name, defaults and closure.
 const OF_FUNCTIONS: &[&str] = &["__kwdefaults__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"];
 
@@ -53,7 +55,7 @@ impl<'py> Capture<'py> {
         }
         let class = object.get_type();
         let name = types::name(object);
-        let made = |given: Vec<Recipe>| Made { callable: class.clone().into_any().unbind(), given, state: None, attributes: Vec::new() };
+        let made = |given: Vec<Recipe>| Made::new(class.clone().into_any().unbind(), given);
         if class.is(self.py.import("collections")?.getattr("deque")?) {
             let items = object.try_iter()?.map(|item| self.recipe(&Tracked::new(item?), outputs)).collect::<Outcome<Vec<_>>>()?;
             let longest = Recipe::Constant(object.getattr("maxlen")?.unbind());
@@ -74,7 +76,7 @@ impl<'py> Capture<'py> {
         }
         // What makes one is kept by the entry, so it is no class of the user's.
         let reduces = self.effects.kinds.is_partial_class(&class) || (is_immutable(&class) && REDUCED.contains(&name.as_str()));
-        if reduces { self.reduced(object, outputs).map(Some) } else { Ok(None) }
+        if reduces { Ok(Some(self.reduced(object, outputs)?.into())) } else { Ok(None) }
     }
 
     /// The cell that a function of the frame's closes over and is in, if there is one that has not been looked at.
@@ -118,7 +120,7 @@ impl<'py> Capture<'py> {
             attributes.push((name.unbind(), self.recipe(&Tracked::new(value), outputs)?));
         }
         let callable = self.py.import("types")?.getattr("FunctionType")?.unbind();
-        Ok(Made { callable, given, state: None, attributes }.into())
+        Ok(Made { attributes, ..Made::new(callable, given) }.into())
     }
 
     /// The recipe for an instance of a class of the user's that has `__slots__`: an empty one, whose slots are filled past its class.
@@ -145,7 +147,7 @@ impl<'py> Capture<'py> {
             }
         }
         let callable = self.py.get_type::<PyAny>().getattr("__new__")?.unbind();
-        Ok(Made { callable, given, state: None, attributes }.into())
+        Ok(Made { attributes, ..Made::new(callable, given) }.into())
     }
 
     /// Where a cell itself is reached that was handed to a function of the frame's.
@@ -159,7 +161,7 @@ impl<'py> Capture<'py> {
     }
 
     /// As pickling would have it made again.
-    fn reduced(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+    pub(crate) fn reduced(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Made> {
         self.refuse_changed_beneath(object)?;
         let warnings = self.py.import("warnings")?;
         let parts = dynamlir_interpreter::suspended(|| {
@@ -182,7 +184,7 @@ impl<'py> Capture<'py> {
             Ok(state) if !state.is_none() => Some(self.reduced_part(state, outputs)?),
             _ => None,
         };
-        Ok(Made { callable, given, state, attributes: Vec::new() }.into())
+        Ok(Made { state, ..Made::new(callable, given) })
     }
 
     /// Part of what `__reduce__` returns: a tuple that it has made, or something that the object refers to.
@@ -196,6 +198,13 @@ impl<'py> Capture<'py> {
             && items.is_empty()
         {
             return Ok(Recipe::List(Vec::new()));
+        }
+        if part.is_exact_instance_of::<PyRange>() {
+            return Ok(Recipe::Constant(part.unbind()));
+        }
+        if self.source_of(&part).is_none() && UNTRACKED.contains(&part.get_type().name()?.to_str()?) {
+            // It was made with the object.
+            self.note_new(&part);
         }
         self.recipe(&Tracked::new(part), outputs)
     }

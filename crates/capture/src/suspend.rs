@@ -221,7 +221,7 @@ impl<'py> Capture<'py> {
         let this = self.recipe(&Tracked::new(owner), outputs)?;
         Ok(Some(match binds {
             Binding::Found => Recipe::Attribute(Box::new(this), name.unbind()),
-            Binding::By(callable) => Made { callable: callable.unbind(), given: vec![this], state: None, attributes: Vec::new() }.into(),
+            Binding::By(callable) => Made::new(callable.unbind(), vec![this]).into(),
         }))
     }
 }

@@ -319,6 +319,7 @@ impl<'py> Scribe<'_, 'py> {
             }
             Recipe::Tuple(items) => Expr::Tuple(self.values(items)?),
             Recipe::List(items) => Expr::List(self.values(items)?),
+            Recipe::Made(made) if made.iterates.is_some() => return Err(unwritable("an iterator")),
             Recipe::Made(made) => self.made(made)?,
             Recipe::Cell(content) => {
                 let class = self.object(&self.py.import("types")?.getattr("CellType")?)?;
@@ -326,7 +327,6 @@ impl<'py> Scribe<'_, 'py> {
                 class.call(content)
             }
             Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
-            Recipe::Iterator(_) => return Err(unwritable("an iterator")),
             Recipe::Dict(pairs) => self.dict(pairs)?,
             Recipe::Set(items, kind) => {
                 let class = self.builtin(if kind.frozen { "frozenset" } else { "set" })?;

@@ -202,7 +202,7 @@ impl FrameParts {
         };
         let (locals, stack) = (all(&self.locals)?, all(&self.stack)?);
         let is_iterator = |recipe: &Option<Recipe>| match recipe {
-            Some(Recipe::Keep(_, inner)) => matches!(**inner, Recipe::Iterator(_)),
+            Some(Recipe::Keep(_, inner)) => matches!(&**inner, Recipe::Made(made) if made.iterates.is_some()),
             _ => false,
         };
         let made = self.stack.iter().enumerate().filter(|(_, recipe)| is_iterator(recipe)).map(|(place, _)| place).collect();

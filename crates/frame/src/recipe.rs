@@ -39,8 +39,6 @@ pub enum Recipe {
     Made(Box<Made>),
     /// A cell, with what it holds.
     Cell(Option<Box<Recipe>>),
-    /// An iterator that has given some items.
-    Iterator(Box<Iterator>),
     /// A bound method: of this function, to this object.
     Method(Box<[Recipe; 2]>),
     /// What an object of C's has under this name: a method of a tensor.
@@ -49,19 +47,6 @@ pub enum Recipe {
     Keep(usize, Box<Recipe>),
     /// A further use.
     Kept(usize),
-}
-
-/// How to make an iterator: `callable(*given)`, or what iterates over that.
-#[derive(Debug)]
-pub struct Iterator {
-    /// One of Python's own.
-    pub callable: Py<PyAny>,
-    /// What it is made of.
-    pub given: Vec<Recipe>,
-    /// What `__setstate__` is given.
-    pub state: Option<Py<PyAny>>,
-    /// How many items it has given since.
-    pub skipped: usize,
 }
 
 /// How a set comes about, which decides in which order it is iterated.
@@ -113,6 +98,15 @@ pub struct Made {
     pub state: Option<Recipe>,
     /// What is set afterwards, by name, as `object.__setattr__` does.
     pub attributes: Vec<(Py<PyString>, Recipe)>,
+    /// For one of Python's own iterators, how many items it has given since it was made so; it may be one over what is made.
+    pub iterates: Option<usize>,
+}
+
+impl Made {
+    /// What a call with these makes, as it is.
+    pub fn new(callable: Py<PyAny>, given: Vec<Recipe>) -> Self {
+        Self { callable, given, state: None, attributes: Vec::new(), iterates: None }
+    }
 }
 
 impl From<Made> for Recipe {
@@ -149,7 +143,6 @@ impl Recipe {
             Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Kept(_) => Vec::new(),
             Self::Computed(_, operands) | Self::Method(operands) => operands.iter().collect(),
             Self::Cell(content) => content.iter().map(|content| &**content).collect(),
-            Self::Iterator(iterator) => iterator.given.iter().collect(),
             Self::Tuple(items) | Self::List(items) | Self::Set(items, _) => items.iter().collect(),
             Self::Dict(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
             Self::TupleClass(class, items, attributes) => {
@@ -203,7 +196,6 @@ impl Recipe {
                 let content = content.as_ref().map(|content| content.make(py, supply)).transpose()?;
                 new_cell(py, content.as_ref())?
             }
-            Self::Iterator(iterator) => iterator.make(py, supply)?,
             Self::Method(parts) => {
                 let [function, this] = &**parts;
                 py.import("types")?.getattr("MethodType")?.call1((function.make(py, supply)?, this.make(py, supply)?))?
@@ -224,32 +216,21 @@ impl Recipe {
     }
 }
 
-impl Iterator {
-    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let mut made = self.callable.bind(py).call1(PyTuple::new(py, all(py, &self.given, supply)?)?)?;
-        if let Some(state) = &self.state {
-            made.call_method1("__setstate__", (state,))?;
-        }
-        if made.hasattr("__next__")? {
-            return Ok(made);
-        }
-        made = made.try_iter()?.into_any();
-        for _ in 0..self.skipped {
-            made.call_method0("__next__")?;
-        }
-        Ok(made)
-    }
-}
-
 impl Made {
     fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let given = PyTuple::new(py, all(py, &self.given, supply)?)?;
-        let made = self.callable.bind(py).call1(given)?;
+        let mut made = self.callable.bind(py).call1(given)?;
         if let Some(state) = &self.state {
             made.call_method1("__setstate__", (state.make(py, supply)?,))?;
         }
         for (name, value) in &self.attributes {
             set_generic_attribute(&made, name.bind(py), Some(&value.make(py, supply)?))?;
+        }
+        if let Some(given) = self.iterates.filter(|_| !made.hasattr("__next__").unwrap_or(false)) {
+            made = made.try_iter()?.into_any();
+            for _ in 0..given {
+                made.call_method0("__next__")?;
+            }
         }
         Ok(made)
     }
