@@ -448,6 +448,7 @@ class OpRecorder(TorchDispatchMode):
         operands = tensors_of(full)
         needs_grad = tuple(at for at, tensor in enumerate(operands) if tensor.requires_grad) if grad else ()
         args = encode(full, self.id_of)
+        func = func if written else schema.without_writes(func)
         known = schema.info(func)
         written_ids = {id(tensor) for tensor in written}
         mutates = [position for position, tensor in enumerate(operands) if id(tensor) in written_ids]

@@ -40,6 +40,31 @@ def add_to_all(xs: list[Tensor], y: Tensor) -> None:
         x.add_(y)
 
 
+@torch.library.custom_op("dynamlir_test::add_where", mutates_args=("xs", "z"))
+def add_where(xs: list[Tensor], z: Tensor | None, y: Tensor) -> Tensor:
+    for x in xs:
+        x.add_(y)
+    if z is not None:
+        z.mul_(2)
+    return y + 1
+
+
+@add_where.register_fake
+def _(xs: list[Tensor], z: Tensor | None, y: Tensor) -> Tensor:
+    return torch.empty_like(y)
+
+
+LIBRARY = torch.library.Library("dynamlir_test", "FRAGMENT")
+LIBRARY.define("halves(Tensor x, *, Tensor(a!)[] out) -> ()")
+
+
+@torch.library.impl(LIBRARY, "halves", "CPU")
+@torch.library.impl(LIBRARY, "halves", "Meta")
+def halves(x: Tensor, *, out: list[Tensor]) -> None:
+    for half, into in zip(x.chunk(2), out):
+        into.copy_(half)
+
+
 def of_what_is_made(x: Tensor) -> Tensor:
     y = x.sin()
     add_to(y, x, by=0.5)
@@ -68,9 +93,39 @@ def of_two_that_nobody_reads(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize(
-    "function", [of_what_is_made, of_an_input, of_a_view, of_two, of_two_that_nobody_reads], ids=lambda f: f.__name__
-)
+def of_lists(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x.sin(), x.cos()
+    add_to_all([y, x, z], x.exp())
+    add_to_all([], y)
+    return y, z
+
+
+def of_what_may_be_none(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x.sin(), x.cos()
+    first = add_where([y], z, x)
+    return first, add_where([y, z], None, first), y, z
+
+
+def of_out(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = torch.zeros(2, 4), torch.ones(1, 4)
+    torch.ops.dynamlir_test.halves(x * 2, out=[y, z])
+    torch.ops.dynamlir_test.halves(y, out=[x[0:1], z])
+    return y + 1, z
+
+
+FUNCTIONS = [
+    of_what_is_made,
+    of_an_input,
+    of_a_view,
+    of_two,
+    of_two_that_nobody_reads,
+    of_lists,
+    of_what_may_be_none,
+    of_out,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_as_eager(function: Callable[[Tensor], Any]) -> None:
     """Values and what was written; nothing runs plain. How often the operator's own code counts a version up is not
     known: here it is once."""
@@ -111,13 +166,22 @@ def test_an_operator_that_is_defined_again() -> None:
         assert not dynamlir.fallbacks()
 
 
-def test_lists_that_are_written_run_plain() -> None:
-    def function(x: Tensor) -> Tensor:
+def test_what_overlaps_runs_plain() -> None:
+    """What is written twice, or read as well, would be copied more than once."""
+
+    def twice(x: Tensor) -> Tensor:
         y = x.sin()
-        add_to_all([y, x], x.cos())
+        add_to_all([y, y], x)
         return y
 
-    x, other = torch.rand(3, 4), torch.rand(3, 4)
-    other.copy_(x)
-    assert torch.equal(dynamlir.compile(function)(x), function(other)) and torch.equal(x, other)
-    assert dynamlir.counters()["fallbacks"] == {"no-functional-variant": 1}
+    def read(x: Tensor) -> Tensor:
+        y = x.sin()
+        add_where([y], y, x)
+        return y
+
+    for function in (twice, read):
+        dynamlir.reset()
+        x = torch.rand(3, 4)
+        with torch.no_grad():
+            assert torch.equal(dynamlir.compile(function)(x), function(x))
+        assert dynamlir.counters()["fallbacks"] == {"overlap": 1}

@@ -23,12 +23,12 @@ TORCHS = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional", "c
 @functools.cache
 def variant(op: OpOverload) -> OpOverload | None:
     """The functional variant of a user's operator, defined when first asked for. None for torch's own, and where it
-    writes anything but tensors that each have an argument of their own."""
+    writes anything but tensors, which may be in lists, or returns anything else."""
     schema = op._schema
     written = [at for at, argument in enumerate(schema.arguments) if argument.is_write]
     if op.namespace in TORCHS or not written:
         return None
-    if any(str(schema.arguments[at].type) != "Tensor" or schema.arguments[at].kwarg_only for at in written):
+    if any(str(schema.arguments[at].type) not in ("Tensor", "Optional[Tensor]", "List[Tensor]") for at in written):
         return None
     if any(result.alias_info is not None or str(result.type) != "Tensor" for result in schema.returns):
         return None
@@ -37,9 +37,11 @@ def variant(op: OpOverload) -> OpOverload | None:
     # Such as `Tensor(a0!) x, int[] sizes=[1], *, float by=1.0`.
     arguments = re.sub(r"\(\w+!\)", "", text[text.index("(") + 1 : text.rindex(") ->")])
     results = ", ".join(["Tensor"] * (len(schema.returns) + len(written)))
+    # How many are written is known at a call where one is a list, or may be None: then all are in one list.
+    listed = any(str(schema.arguments[at].type) != "Tensor" for at in written)
     library = _library()
-    library.define(f"{name}({arguments}) -> {f'({results})' if ',' in results else results}")
-    library.impl(name, _implementation(op, written), "CompositeExplicitAutograd")
+    library.define(f"{name}({arguments}) -> {'Tensor[]' if listed else f'({results})' if ',' in results else results}")
+    library.impl(name, _implementation(op, written, listed), "CompositeExplicitAutograd")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
@@ -58,14 +60,28 @@ def _library() -> torch.library.Library:
     return torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
-def _implementation(op: OpOverload, written: list[int]) -> Callable[..., Any]:
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone(memory_format=torch.preserve_format)
+    return value if value is None else [_copied(element) for element in value]
+
+
+def _implementation(op: OpOverload, written: list[int], listed: bool) -> Callable[..., Any]:
+    arguments = op._schema.arguments
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = list(args)
+        given, named = list(args), dict(kwargs)
+        copies: list[torch.Tensor] = []
         for at in written:
-            given[at] = given[at].clone(memory_format=torch.preserve_format)
-        result = op(*given, **kwargs)
+            holder: Any = named if at >= len(given) else given
+            place = arguments[at].name if at >= len(given) else at
+            # One that is not given is None.
+            if (at < len(given) or place in named) and holder[place] is not None:
+                holder[place] = _copied(holder[place])
+                copies += [holder[place]] if isinstance(holder[place], torch.Tensor) else holder[place]
+        result = op(*given, **named)
         results = [] if result is None else [result] if isinstance(result, torch.Tensor) else list(result)
-        results += [given[at] for at in written]
-        return results[0] if len(results) == 1 else tuple(results)
+        results += copies
+        return results if listed else results[0] if len(results) == 1 else tuple(results)
 
     return call

@@ -213,3 +213,8 @@ def require_functional(op: OpOverload) -> OpOverload:
     if found is None:
         raise Fallback("no-functional-variant", str(op))
     return found
+
+
+def without_writes(op: OpOverload) -> OpOverload:
+    """What a call is one of that writes nothing: all that a user's operator may write are empty lists, or None."""
+    return require_functional(op) if info(op).has_written and op.namespace not in custom.TORCHS else op
