@@ -1,4 +1,4 @@
-"""Views of dicts and read-only proxies that existed before: what they show is guarded as what is read of the dict."""
+"""Views of dicts, read-only proxies and descriptors that existed before: what they show is guarded where it is."""
 
 from __future__ import annotations
 
@@ -169,3 +169,29 @@ def test_attributes_by_their_descriptors() -> None:
     same(compiled(X, torch.Tensor.ndim.__get__, Slotted.n, slotted)[1], 1)
     slotted.m = 5
     same(compiled(X, torch.Tensor.shape.__get__, Slotted.m, slotted)[3:], (5, 5))
+
+
+def test_properties_that_call_an_object() -> None:
+    class Getter:
+        def __init__(self, by: int) -> None:
+            self.by = by
+
+        def __call__(self, owner: Any) -> Any:
+            return owner.base * self.by
+
+    getter = Getter(2)
+
+    class Owner:
+        base = 3
+        scaled = property(getter)
+
+    owner = Owner()
+
+    def function(x: torch.Tensor, owner: Any) -> Any:
+        return x * owner.scaled
+
+    compiled = agree(function, (X, owner), graphs=1)
+    getter.by = 5
+    same(compiled(X, owner), X * 15)
+    Owner.scaled = property(Getter(7))  # type: ignore[assignment]
+    same(compiled(X, owner), X * 21)

@@ -96,6 +96,12 @@ impl<'py> Capture<'py> {
         // Python code that raises an AttributeError has the class asked.
         self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
         if kind::is_property(descriptor) && is_python(&descriptor.getattr(intern!(self.py, "fget"))?)? {
+            let getter = descriptor.getattr(intern!(self.py, "fget"))?;
+            if !getter.is_exact_instance_of::<PyFunction>() {
+                // An object that is called, in Python, which looks at itself. A property does not change.
+                let at = self.guards.type_attr(self.class_source(owner, source)?, &key);
+                self.wrap(getter, self.guards.source(Source::GetAttr(at, "fget".into())))?;
+            }
             return self.wrap_untracked(types::attribute_past_python(owner, name)?);
         }
         self.bound_attr(owner, source, name, descriptor)
