@@ -113,14 +113,14 @@ def one(name: str, make: Callable[[], Callable[[], Any]]) -> tuple[record.Line, 
         warnings.simplefilter("ignore")
         call = make()
         call()
-        known = len(dynamlir.fallbacks())
+        first = collections.Counter(dynamlir.counters()["fallbacks"])
         for _ in range(CALLS - 1):
             call()
     counters = dynamlir.counters()
     plain = sum(counters["fallbacks"].values()) - counters.get("graph_breaks", 0)
     line.figures = {"graphs": counters.get("graphs", 0), "breaks": counters.get("graph_breaks", 0), "plain": plain}
     events = dynamlir.fallbacks()
-    met = collections.Counter(event.reason for event in events[known:])
+    met = collections.Counter(counters["fallbacks"]) - first
     shown = collections.Counter(str(event).splitlines()[0][:150] for event in events)
     line.notes = [f"{count} x {text}" for text, count in shown.most_common(4)]
     return line, met
