@@ -379,6 +379,19 @@ def test_locals_are_seen_where_they_are_looked_at() -> None:
     goes_on(function, X)
 
 
+variables = locals
+
+
+def test_locals_are_seen_under_another_name() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+        say("break")
+        y = x + 1
+        z = y * 2
+        return z, sorted(variables())
+
+    goes_on(function, X)
+
+
 def test_a_frame_is_looked_at_where_it_stands() -> None:
     def function(x: torch.Tensor) -> tuple[int, torch.Tensor, list[str]]:
         frame = sys._getframe()

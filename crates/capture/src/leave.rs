@@ -222,6 +222,12 @@ impl<'py> Capture<'py> {
         frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
     }
 
+    /// Whether this is a function that such a name usually stands for, whatever it is called here.
+    fn is_looking_function(&self, object: &Bound<'py, PyAny>) -> bool {
+        kind::is_c_function(object)
+            && object.getattr("__name__").is_ok_and(|name| SHOWS_FRAMES.iter().any(|shows| name.eq(*shows).unwrap_or(false)))
+    }
+
     fn leave_at(&self, frame: &Activation<'py>, unit: u32) -> Left {
         let slot = |value: &Value<'py>| -> Slot {
             let object = value.object.as_ref()?;
@@ -234,8 +240,9 @@ impl<'py> Capture<'py> {
         // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
         // nothing in the frame reads any more.
         let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
+        let looks = |value: &Value<'py>| value.object.as_ref().is_some_and(|object| self.is_looking_function(object));
         let shows = self.looks_at_variables(frame)
-            || frame.stack().iter().any(holds_frame)
+            || frame.stack().iter().any(|value| holds_frame(value) || looks(value))
             || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
         // So it is of the frames around it.
         let shows = shows || self.progress.shows.get();
