@@ -222,12 +222,6 @@ impl<'py> Capture<'py> {
         frame.prepared().names().any(|name| SHOWS_FRAMES.iter().any(|shows| name.bind(self.py) == *shows))
     }
 
-    /// Whether this is a function that such a name usually stands for, whatever it is called here.
-    fn is_looking_function(&self, object: &Bound<'py, PyAny>) -> bool {
-        kind::is_c_function(object)
-            && object.getattr("__name__").is_ok_and(|name| SHOWS_FRAMES.iter().any(|shows| name.eq(*shows).unwrap_or(false)))
-    }
-
     fn leave_at(&self, frame: &Activation<'py>, unit: u32) -> Left {
         let slot = |value: &Value<'py>| -> Slot {
             let object = value.object.as_ref()?;
@@ -240,7 +234,7 @@ impl<'py> Capture<'py> {
         // What looks at the frame from outside sees what Python would show it, but for tensors that only the graph has seen and that
         // nothing in the frame reads any more.
         let holds_frame = |value: &Value<'py>| value.object.as_ref().is_some_and(kind::is_frame);
-        let looks = |value: &Value<'py>| value.object.as_ref().is_some_and(|object| self.is_looking_function(object));
+        let looks = |value: &Value<'py>| value.object.as_ref().is_some_and(looks_at_frames);
         let shows = self.looks_at_variables(frame)
             || frame.stack().iter().any(|value| holds_frame(value) || looks(value))
             || (0..frame.locals_count()).any(|slot| holds_frame(&frame.local(slot)));
@@ -276,6 +270,12 @@ impl<'py> Capture<'py> {
             stack: frame.stack().iter().map(slot).collect(),
         }
     }
+}
+
+/// Whether this is a function that such a name usually stands for, whatever it is called here.
+fn looks_at_frames(object: &Bound<'_, PyAny>) -> bool {
+    let is_one = |name: Bound<'_, PyAny>| SHOWS_FRAMES.iter().any(|shows| name.eq(*shows).unwrap_or(false));
+    kind::is_c_function(object) && object.getattr("__name__").is_ok_and(is_one)
 }
 
 /// The call that a frame is making, where it begins a frame of this code, and nothing else.
