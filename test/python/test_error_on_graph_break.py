@@ -11,7 +11,7 @@ import dynamlir
 import pytest
 import torch
 import torch._dynamo
-from between import X, alike, said, say
+from between import X, alike, goes_on, said, say
 
 pytestmark = pytest.mark.native
 
@@ -255,3 +255,16 @@ assert compiled(torch.ones(3)).tolist() == [2.0] * 3
 assert not dynamlir.fallbacks()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_exception_that_leaves_the_region_may_end_a_graph() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        try:
+            with dynamlir.error_on_graph_break(True):
+                y = x + 1
+                raise KeyError("inside")
+        except KeyError:
+            say("outside")
+            return y
+
+    goes_on(function, X)

@@ -262,7 +262,8 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
         Err(broken) => broken,
     };
-    let forbidden = first.forbids.unwrap_or_else(|| settings::breaks_are_errors(subject.function.py()));
+    let forbids = || first.forbids.unwrap_or_else(|| settings::breaks_are_errors(subject.function.py()));
+    let forbidden = first.graph_break.reason != reason::RESUMED && forbids();
     let may_break = subject.breaks != Breaks::Never && !forbidden;
     let in_pieces = may_break && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
     let mut stop = first.step.filter(|_| in_pieces);

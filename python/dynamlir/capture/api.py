@@ -208,8 +208,11 @@ class Compiler:
             plain.tell(self.subject, event, breaks=True)
 
     def forbidden(self, event: reasons.Event) -> None:
-        """What ends a graph, or runs as plain Python, does so where that is an error."""
-        if not event.entry.passes:
+        """What ends a graph, or runs as plain Python, does so where that is an error.
+
+        That Python goes on with what it has begun is none: it follows from a break elsewhere.
+        """
+        if not event.entry.passes and (self.fullgraph or event.reason != "resumed"):
             raise Unsupported(str(event))
 
     def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:
