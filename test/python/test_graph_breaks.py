@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -415,6 +417,44 @@ def test_what_has_died_has_died() -> None:
         del loud
         say("dead")
         return y * 2
+
+    goes_on(function, X)
+
+
+def test_what_was_there_while_an_exception_was_handled_dies() -> None:
+    class Held:
+        pass
+
+    held: list[Any] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        thing = Held()
+        held.append(weakref.ref(thing))
+        try:
+            raise KeyError("handled")
+        except KeyError:
+            say("break")
+            y = x * 2
+        return y
+
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = dynamlir.compile(function)
+        for _ in range(3):
+            compiled(X)
+            assert held.pop()() is None
+    finally:
+        gc.enable()
+
+
+def test_a_method_that_is_bound_before_a_break_changes_the_tensor_of_the_graph() -> None:
+    def inner(x: torch.Tensor, flag: bool) -> torch.Tensor:
+        return x.requires_grad_(say("break") is None and flag)
+
+    def function(x: torch.Tensor) -> Any:
+        made = inner(torch.ones(4), True)
+        return made, made.requires_grad, (x + 1).mul(len(said))
 
     goes_on(function, X)
 

@@ -75,6 +75,9 @@ impl<'py> Capture<'py> {
         if self.torch.is_weak_reference(object) && args.is_empty() {
             return self.referent(callable);
         }
+        if let Some(bound) = self.rebound(callable)? {
+            return self.call(&bound, args, kwargs);
+        }
         if let Some(effect) = self.effects.of(object) {
             return self.call_native(callable, effect, args, kwargs);
         }

@@ -32,6 +32,21 @@ impl<'py> Capture<'py> {
         self.part(object, "__self__").map(drop)
     }
 
+    /// A method of an existing tensor that was bound before the frame was captured from here, as one of the tensor that stands for it:
+    /// called as it is it would change the real one. None for anything else.
+    pub(crate) fn rebound(&self, callable: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let object = &callable.object;
+        if !receiver(object).is_some_and(|target| self.torch.is_tensor(&target) && !self.torch.is_fake(&target)) {
+            return Ok(None);
+        }
+        if let Some(source) = self.source(callable) {
+            self.pin_native(object, source)?;
+        }
+        let this = self.part(object, "__self__")?;
+        let name = object.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
+        Ok(Some(Tracked::new(dynamlir_interpreter::suspended(|| this.object.getattr(name))?)))
+    }
+
     /// A call of a method of an existing list, tuple, dict or set.
     pub(crate) fn call_on_container(
         &self,

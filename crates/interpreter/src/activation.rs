@@ -174,6 +174,12 @@ impl<'py> Activation<'py> {
         drop(former);
     }
 
+    /// Lets go of all that is in the local slots.
+    pub(crate) fn clear_locals(&mut self) {
+        let former: Vec<_> = (0..self.locals_count()).map(|slot| self.frame.replace_local(slot, None)).collect();
+        drop(former);
+    }
+
     /// Whether an instruction has begun a call that the next ones make.
     pub fn is_within_call(&self) -> bool {
         self.keywords.is_some()

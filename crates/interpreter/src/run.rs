@@ -256,6 +256,8 @@ impl<'py> Activation<'py> {
                 self.evaluator.aborted.set(true);
                 self.policy().leave(self, Err(&Unwind::Abort));
                 self.stack.clear();
+                // An exception that was being handled holds the frame, which holds it: nobody would let go of what is in there.
+                self.clear_locals();
                 return Err(End::Abort);
             }
             (Unwind::Raise(error), Some(_)) => self.thread.traceback_here(error),
