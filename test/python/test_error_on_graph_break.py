@@ -268,3 +268,21 @@ def test_an_exception_that_leaves_the_region_may_end_a_graph() -> None:
             return y
 
     goes_on(function, X)
+
+
+@dynamlir.error_on_graph_break(True)
+def wrong_size(x: torch.Tensor) -> torch.Tensor:
+    return x.view(x.numel() + 1)
+
+
+def test_an_exception_of_the_programs_is_no_break() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return wrong_size(x)
+        except RuntimeError:
+            say("outside")
+            return x + 1
+
+    compiled = dynamlir.compile(function)
+    for _ in range(3):
+        alike(compiled(X), function(X))

@@ -210,9 +210,11 @@ class Compiler:
     def forbidden(self, event: reasons.Event) -> None:
         """What ends a graph, or runs as plain Python, does so where that is an error.
 
-        That Python goes on with what it has begun is none: it follows from a break elsewhere.
+        That Python goes on with what it has begun is none, as it follows from a break elsewhere; nor is an exception of
+        the program's, unless all has to be one graph.
         """
-        if not event.entry.passes and (self.fullgraph or event.reason != "resumed"):
+        is_break = event.reason != "resumed" and not event.entry.raises
+        if not event.entry.passes and (self.fullgraph or is_break):
             raise Unsupported(str(event))
 
     def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:
