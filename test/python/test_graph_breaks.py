@@ -15,7 +15,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from between import X, alike, goes_on, said, say
+from between import X, alike, goes_on, outcome, said, say
 
 pytestmark = pytest.mark.native
 HERE = __file__
@@ -573,3 +573,21 @@ def test_a_training_loop_with_a_log() -> None:
     assert logs[0] == pytest.approx(logs[1]) and all(type(loss) is float for loss in logs[0])
     for ours, theirs in zip(first.parameters(), second.parameters()):
         alike(ours, theirs)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_range_for_a_profiler_ends_where_python_leaves_it(shared: bool) -> None:
+    known = torch.autograd.profiler.record_function("known")
+
+    def function(x: torch.Tensor, fails: bool) -> torch.Tensor:
+        with known if shared else torch.profiler.record_function("own"):
+            y = x + 1
+            say("break")
+            z = y * 2
+            if fails:
+                raise KeyError("inside")
+        return z
+
+    compiled = dynamlir.compile(function)
+    for fails in (False, True, True, False):
+        alike(outcome(compiled, X, fails), outcome(function, X, fails))

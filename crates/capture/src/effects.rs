@@ -72,8 +72,8 @@ pub enum Special {
     GenericDelAttr,
     /// `object.__getattribute__`
     GenericGetAttr,
-    /// A method that does nothing and returns its object
-    Itself,
+    /// `record_function.__enter__`, which begins a range for a profiler
+    Annotates,
     /// A function that does nothing
     Ignored,
     /// `isinstance`

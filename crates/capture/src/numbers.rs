@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
                     | Special::Operator(_)
                     | Special::Sum
                     | Special::SetAttr
-                    | Special::Itself
+                    | Special::Annotates
                     | Special::Ignored
                     | Special::FunctionApply
             ),

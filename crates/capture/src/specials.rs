@@ -42,7 +42,7 @@ impl<'py> Capture<'py> {
             (Special::True, []) => Ok(boolean(true)),
             (Special::False, []) => Ok(boolean(false)),
             (Special::None, [] | [_]) | (Special::Ignored, _) => Ok(Tracked::new(py.None().into_bound(py))),
-            (Special::Itself, [object]) => Ok(object.clone()),
+            (Special::Annotates, [object]) => self.annotates(object),
             (Special::Zero, []) => Ok(Tracked::new(0i64.into_pyobject(py).map_err(PyErr::from)?.into_any())),
             (Special::GetAttr, [owner, name]) => self.load_attr(owner, &name_of(name)?),
             (Special::GetAttr, [owner, name, default]) => match self.load_attr(owner, &name_of(name)?) {
@@ -225,6 +225,15 @@ impl<'py> Capture<'py> {
         }
         let each = self.unpack_any(iterables, None)?;
         self.call_pure(&chain, &each, &Vec::new())
+    }
+
+    /// `record_function.__enter__`: no range begins in a graph. So none is to end where Python leaves the block, after a graph break.
+    fn annotates(&self, object: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if !self.is_young(&object.object) {
+            return self.break_graph(reason::C_FUNCTION, "a record_function that existed before");
+        }
+        dynamlir_interpreter::suspended(|| object.object.setattr(intern!(self.py, "run_callbacks_on_exit"), false))?;
+        Ok(object.clone())
     }
 
     /// Whether the innermost frame is `functools.cached_property`'s, which locks all its properties before CPython 3.12.

@@ -181,7 +181,7 @@ pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("types", "GetSetDescriptorType", "__get__", Special::Binds),
     ("types", "MemberDescriptorType", "__get__", Special::Binds),
     // Ranges for a profiler: there are none within a graph.
-    ("torch.autograd.profiler", "record_function", "__enter__", Special::Itself),
+    ("torch.autograd.profiler", "record_function", "__enter__", Special::Annotates),
     ("torch.autograd.profiler", "record_function", "__exit__", Special::Ignored),
     ("builtins", "range", "__iter__", Special::Iter),
     ("torch", "Tensor", "__iter__", Special::Iter),
