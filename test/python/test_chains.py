@@ -334,6 +334,23 @@ def test_recursion() -> None:
     goes_on(function, X, 5, graphs=2)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_recursion_that_is_deeper_than_a_chain(fails: bool) -> None:
+    def function(x: torch.Tensor, depth: int, fails: bool) -> torch.Tensor:
+        y = x * 0.5
+        say(depth)
+        if depth == 0:
+            if fails:
+                raise KeyError("innermost")
+            return y
+        try:
+            return function(y + 1, depth - 1, fails) + y
+        finally:
+            said.append(depth)
+
+    goes_on(function, X, 40, fails, calls=2)
+
+
 def test_a_limit_of_recursion_that_is_met_in_a_call() -> None:
     def deep(n: int) -> int:
         return 0 if n == 0 else 1 + deep(n - 1)

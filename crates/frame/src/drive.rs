@@ -82,7 +82,10 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     }
     if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
         let (callable, outer) = match outer {
-            Some(outer) if outer.is_full() => begin_chain(&frame, callable, outer),
+            Some(outer) if outer.is_full() => match begin_chain(&frame, callable, outer) {
+                Ok(begun) => begun,
+                Err(error) => return raise(frame, error),
+            },
             outer => (callable, outer),
         };
         return ride(frame, callable, outer, Mode::Goto(frames));
@@ -116,13 +119,16 @@ fn raise(frame: Frame<'_>, error: PyErr) -> Evaluated<'_> {
 }
 
 /// The frame of a full chain is the outermost of another one, as the callable that it is by itself.
-fn begin_chain(frame: &Frame<'_>, callable: Arc<Callable>, outer: Rc<Link>) -> (Arc<Callable>, Option<Rc<Link>>) {
+///
+/// # Errors
+/// What finding that out raised.
+fn begin_chain(frame: &Frame<'_>, callable: Arc<Callable>, outer: Rc<Link>) -> PyResult<(Arc<Callable>, Option<Rc<Link>>)> {
     let _away = Listening::new(None);
     // Its arguments are not there yet.
-    match called(&callable, frame, true) {
-        Ok(Called::This(own)) => (own, None),
-        _ => (callable, Some(outer)),
-    }
+    Ok(match called(&callable, frame, true)? {
+        Called::This(own) => (own, None),
+        Called::Plain | Called::Alone => (callable, Some(outer)),
+    })
 }
 
 /// A frame that is compiled, before its first instruction.
