@@ -43,10 +43,15 @@ class Pair:
     ours: torch.optim.Optimizer
 
     @staticmethod
-    def of(kind: type[torch.optim.Optimizer], lr: float | torch.Tensor = 1e-2, **settings: Any) -> Pair:
+    def of(
+        kind: type[torch.optim.Optimizer],
+        lr: float | torch.Tensor = 1e-2,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
+    ) -> Pair:
         def make() -> torch.optim.Optimizer:
             torch.manual_seed(0)
-            parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+            parameters = [torch.nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in SHAPES]
             rate = lr.clone() if isinstance(lr, torch.Tensor) else lr
             return kind(parameters, lr=rate, **settings)  # type: ignore[call-arg]
 
@@ -60,14 +65,14 @@ class Pair:
         for optimizer in self.each():
             source = torch.Generator().manual_seed(seed)
             for parameter in optimizer.param_groups[0]["params"]:
-                parameter.grad = torch.randn(parameter.shape, generator=source)
+                parameter.grad = torch.randn(parameter.shape, generator=source, dtype=parameter.dtype)
 
     def set(self, **settings: Any) -> None:
         for optimizer in self.each():
             optimizer.param_groups[0].update(settings)
 
     def agree(self) -> None:
-        """Parameters and states are equal, but for rounding: where torch compiles, bias corrections are ``f32``."""
+        """Parameters and states are equal, but for rounding: through torch.compile, bias corrections are ``f32``."""
         for one, other in zip(*(optimizer.param_groups[0]["params"] for optimizer in self.each()), strict=True):
             torch.testing.assert_close(other, one, rtol=2e-4, atol=2e-6)
             assert other._version == one._version
@@ -115,6 +120,17 @@ def test_our_door_compiles_a_step_whole(name: str, foreach: bool) -> None:
     assert dict(dynamlir.counters()["fallbacks"]) == before, dynamlir.explain_last()
     assert graphs == [graphs[0]] * STEPS, graphs
     assert graphs[0] >= 1
+
+
+@pytest.mark.parametrize("foreach", [False, True], ids=["plain", "foreach"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_our_door_computes_with_doubles_where_eager_does(name: str, foreach: bool) -> None:
+    """Steps are counted in ``f32`` tensors. Eager reads them, and computes bias corrections with Python's numbers."""
+    kind, settings = OPTIMIZERS[name]
+    pair = Pair.of(kind, foreach=foreach, dtype=torch.float64, **settings)
+    run(pair, dynamlir.compile(pair.ours.step), lambda at: {"lr": 1e-2 / (1 + at)})
+    for one, other in zip(*(optimizer.param_groups[0]["params"] for optimizer in pair.each()), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["sgd-momentum", "adam", "adamw"])

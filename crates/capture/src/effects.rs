@@ -112,8 +112,9 @@ pub enum Special {
     Loads,
     /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called
     Gradients(&'static str),
-    /// A function that raises where a tensor says so, in place of which one of `dynamlir.capture.assertions` is called
-    Assertion(&'static str),
+    /// A function that decides or computes by what a tensor holds, in place of which one of this module of `dynamlir.capture` is called
+    /// where a graph can read numbers
+    Reading(&'static str, &'static str),
     /// `dynamlir.capture.gradients.reached`
     Reached,
     /// `ContextVar.get`
@@ -206,7 +207,9 @@ impl Effects {
             }
         }
         // Imported while nothing is captured.
-        py.import("dynamlir.capture.assertions")?;
+        for module in ["assertions", "optimizers"] {
+            py.import(format!("dynamlir.capture.{module}"))?;
+        }
         table.add(py, "builtins", "str.maketrans", Effect::Data)?;
         // Its Python only prepares what the engine is given, and what that runs is recorded.
         for (module, name) in NODES {

@@ -181,13 +181,13 @@ impl<'py> Capture<'py> {
                 let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
-            // Another's graph would raise in words of its own, and after it has written.
-            (Special::Assertion(_), _) if !self.session().getattr("reads_numbers")?.is_truthy()? => {
+            // Another's graph would raise in words of its own, and after it has written; and it takes no numbers.
+            (Special::Reading(..), _) if !self.session().getattr("reads_numbers")?.is_truthy()? => {
                 self.settle_defaults(callable, args.len(), kwargs)?;
                 self.enter(&callable.object, args, kwargs)
             }
-            (Special::Assertion(name), _) => {
-                let instead = py.import("dynamlir.capture.assertions")?.getattr(name)?;
+            (Special::Reading(module, name), _) => {
+                let instead = py.import(format!("dynamlir.capture.{module}"))?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             (Special::Reached, [outputs, inputs, differs]) => self.reached(outputs, inputs, differs),
@@ -338,7 +338,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Transform(_)
             | Special::Gradients(_)
             | Special::Region(_)
-            | Special::Assertion(_)
+            | Special::Reading(..)
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet
