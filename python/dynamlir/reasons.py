@@ -33,6 +33,7 @@ class Reason:
     cause: str = "function"
     passes: bool = False
     raises: bool = False
+    whole: bool = False
 
     @property
     def waits(self) -> bool:

@@ -138,9 +138,71 @@ def test_known_predicates_are_one_graph(known: Any) -> None:
     same(by_rank(X[0]), X[0].cos())
 
 
-def test_whole_graphs_are_refused() -> None:
-    with pytest.raises(dynamlir.Unsupported, match=r"data-dependent-branch.*torch.cond"):
-        dynamlir.compile(by_functions, fullgraph=True)(X)
+@torch.no_grad()
+@pytest.mark.parametrize("name", CONDS)
+def test_whole_graphs_may_have_regions(name: str) -> None:
+    """Between their graphs nothing is plain Python: nobody is warned, and no graph break is counted."""
+    function = CONDS[name]
+    compiled = dynamlir.compile(function, fullgraph=True)
+    with dynamlir.config.patch(on_plain="error"), dynamlir.error_on_graph_break(True):
+        for x in (*BOTH, *BOTH):
+            same(compiled(x), function(x))
+    counters = dynamlir.counters()
+    assert counters["regions"] >= 1 and "graph_breaks" not in counters
+    assert "region" not in counters["fallbacks"]
+
+
+@torch.no_grad()
+def test_whole_graphs_may_have_regions_in_loops_and_arguments() -> None:
+    def of_branch(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda t: layer(t).relu()
+
+    def looping(x: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            x = torch.cond(x.sum() > 0, of_branch(layer), halved, (x,))
+        return x + 1
+
+    def nested(x: torch.Tensor) -> torch.Tensor:
+        inner = torch.cond(x.sum() > 1, halved, torch.sin, (x,))
+        return torch.cond(x.sum() > 0, torch.add, torch.sub, (x, torch.cond(x.sum() > 2, halved, torch.cos, (inner,))))
+
+    layers = nn.ModuleList([LINEAR, OTHER, LINEAR])
+    for function in (looping, nested):
+        compiled = dynamlir.compile(function, fullgraph=True)
+        for x in (*BOTH, X / 100, *BOTH):
+            same(compiled(x), function(x))
+
+
+@torch.no_grad()
+def test_what_cannot_be_carried_over_a_region_is_named() -> None:
+    def looping(x: torch.Tensor) -> torch.Tensor:
+        for scale in (number * 2.0 for number in (1, 2)):
+            x = torch.cond(x.sum() > 0, halved, torch.sin, (x * scale,))
+        return x
+
+    with pytest.raises(dynamlir.Unsupported, match="generator"):
+        dynamlir.compile(looping, fullgraph=True)(X)
+    same(dynamlir.compile(looping)(X), looping(X))
+
+
+@torch.no_grad()
+def test_what_comes_after_a_region_has_to_be_whole_as_well() -> None:
+    def printing(x: torch.Tensor) -> torch.Tensor:
+        y = torch.cond(x.sum() > 0, halved, torch.sin, (x,))
+        print("never seen")
+        return y + 1
+
+    compiled = dynamlir.compile(printing, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(dynamlir.Unsupported, match="print at"):
+            compiled(X)
+
+
+@torch.no_grad()
+def test_whole_graphs_have_no_regions_that_torch_would_refuse() -> None:
+    for name in TORCHS:
+        with pytest.raises(dynamlir.Unsupported, match=r"data-dependent-branch.*torch.cond"):
+            dynamlir.compile(TORCHS[name], fullgraph=True)(X)
 
 
 SEEN: list[int] = []

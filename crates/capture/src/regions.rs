@@ -60,6 +60,7 @@ impl<'py> Capture<'py> {
             let own = self.py.import("dynamlir.capture.regions")?.getattr(name)?.unbind();
             let code = place.code(self.py).clone().into_any().unbind();
             self.progress.instead.replace(Some(Instead { called: function.clone().unbind(), own, code }));
+            return self.break_graph(reason::REGION, describe(function));
         }
         self.break_graph(reason::DATA_DEPENDENT_BRANCH, describe(function))
     }

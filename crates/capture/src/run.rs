@@ -131,6 +131,15 @@ pub enum Breaks {
     Within,
 }
 
+/// What a frame that is captured in pieces is left before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Whatever cannot be captured.
+    Anything,
+    /// Calls of `torch.cond` and `torch.while_loop`, between which all has to be captured.
+    Regions,
+}
+
 /// A call that is to be captured.
 #[derive(Clone, Copy)]
 pub struct Subject<'a, 'py> {
@@ -152,6 +161,8 @@ pub struct Subject<'a, 'py> {
     pub unrolls: bool,
     /// Whether a piece of the frame will do.
     pub breaks: Breaks,
+    /// What such a piece ends before.
+    pub before: Before,
     /// After how many instructions a piece ends in any case.
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
@@ -175,6 +186,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
+            before: Before::Anything,
             every: None,
             stop: None,
             instead: None,
@@ -263,7 +275,11 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         Err(broken) => broken,
     };
     let forbids = || first.forbids.unwrap_or_else(|| settings::breaks_are_errors(subject.function.py()));
-    let forbidden = first.graph_break.reason != reason::RESUMED && forbids();
+    let only_regions = subject.before == Before::Regions;
+    let (is_region, is_resumed) = (first.graph_break.reason == reason::REGION, first.graph_break.reason == reason::RESUMED);
+    // What has begun with a region goes on.
+    let is_whole = is_region || is_resumed && subject.from.is_some();
+    let forbidden = if only_regions { !is_whole } else { !is_region && !is_resumed && forbids() };
     let may_break = subject.breaks != Breaks::Never && !forbidden;
     let in_pieces = may_break && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
     let mut stop = first.step.filter(|_| in_pieces);
@@ -273,9 +289,11 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
         let instead = first.instead.as_ref().filter(|_| Some(step) == first.step);
         match numbered(tables, Subject { stop: Some(step), every: None, instead, ..subject }, MOST_ATTEMPTS)? {
             Ok(captured) => {
-                let allowed = first.forbids == Some(false);
+                let allowed = first.forbids == Some(false) || is_region || only_regions;
                 return Ok(Ok(Captured { graph_break: Some(first.graph_break), allowed, ..captured }));
             }
+            // Before a region there is nothing to be left to Python.
+            Err(broken) if is_region && (only_regions || forbids()) => return Ok(Err(broken)),
             Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
         }
     }

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::{
     graph_break::{GraphBreak, reason},
     refusals::words_of,
-    run::{Breaks, Broken, Captured, Ends, Subject, Tables, capture},
+    run::{Before, Breaks, Broken, Captured, Ends, Subject, Tables, capture},
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -79,11 +79,12 @@ pub trait Backend {
     /// What the call raises: some want all or nothing.
     fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>>;
 
-    /// Whether a frame may be captured in pieces, and after how many instructions each of them ends in any case.
+    /// Whether a frame may be captured in pieces, whether only around regions, and after how many instructions each of them ends in
+    /// any case.
     ///
     /// # Errors
     /// What the call raises.
-    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, Option<usize>)>;
+    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, bool, Option<usize>)>;
 
     /// An entry was made, and is about to be added.
     ///
@@ -124,7 +125,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     let (reads, changes) = backend.takes_numbers(py)?;
     let (cache, key) = (miss.cache, miss.callable.key());
     let floats = if changes { Some(cache.floats(key)) } else { None };
-    let (breaks, every) = backend.pieces(py)?;
+    let (breaks, only_regions, every) = backend.pieces(py)?;
     let subject = Subject {
         steps,
         floats: floats.as_ref(),
@@ -135,6 +136,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
             true if miss.callable.is_itself() => Breaks::Within,
             true => Breaks::Around,
         },
+        before: if only_regions { Before::Regions } else { Before::Anything },
         every,
         ..Subject::new(miss.function, &miss.given.args, Some(&miss.given.kwargs))
     };

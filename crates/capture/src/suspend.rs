@@ -50,13 +50,14 @@ impl<'py> Capture<'py> {
         let mut stack: Vec<Slot> = left.stack.iter().map(same).collect();
         let instead = self.progress.instead.borrow();
         let Some(Instead { called, own, .. }) = instead.as_ref().filter(|instead| instead.code.is(&left.code)) else { return Ok(stack) };
-        let Some(at) = stack.iter().position(|slot| slot.as_ref().is_some_and(|(object, _)| object.is(called))) else { return Ok(stack) };
+        // The innermost call of it: others, that wait for what this one returns, lie below.
+        let Some(at) = stack.iter().rposition(|slot| slot.as_ref().is_some_and(|(object, _)| object.is(called))) else { return Ok(stack) };
         stack[at] = Some((own.clone_ref(self.py), Some(self.guarded(self.guards.hold(own.bind(self.py), "___instead"))?)));
-        self.pin_given(&left.stack)?;
+        self.pin_given(&left.stack[at..])?;
         Ok(stack)
     }
 
-    /// Guards what is on the stack besides tensors and data: it was looked into, to call something else with it.
+    /// Guards what a call is given besides tensors and data: it was looked into, to call something else with it.
     fn pin_given(&self, stack: &[Slot]) -> Outcome<()> {
         for (object, source) in stack.iter().flatten() {
             let value = Tracked { object: object.bind(self.py).clone(), source: *source };

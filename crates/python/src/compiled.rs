@@ -94,7 +94,7 @@ impl Backend for PythonCompiler {
         self.object.bind(py).call_method1("broke", break_tuple(py, found)?).map(Bound::unbind)
     }
 
-    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, Option<usize>)> {
+    fn pieces(&self, py: Python<'_>) -> PyResult<(bool, bool, Option<usize>)> {
         self.object.bind(py).call_method0("pieces")?.extract()
     }
 

@@ -186,16 +186,21 @@ class Compiler:
         event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
-    def pieces(self) -> tuple[bool, int | None]:
-        """Whether frames are captured in pieces that cannot be whole, and how many instructions each has at most."""
-        allowed = config.graph_breaks and not self.fullgraph
-        return allowed, config.break_every if allowed else None
+    def pieces(self) -> tuple[bool, bool, int | None]:
+        """Whether frames are captured in pieces that cannot be whole, and how many instructions each has at most.
+
+        Between, whether that is so only for the regions of `torch.cond` and `torch.while_loop`.
+        """
+        return config.graph_breaks, self.fullgraph, None if self.fullgraph else config.break_every
 
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """A graph ends before its frame does: Python runs what comes there, and the next graph begins after it."""
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
             log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
+        if reasons.REASONS[reason].whole:
+            report.bump("regions")
+            return reasons.Event(reason, message, tuple(location or self.defined()))
         event = reasons.note(reason, message, location or self.defined())
         report.bump("graph_breaks")
         self.tell_break(event)
@@ -204,7 +209,7 @@ class Compiler:
     def tell_break(self, event: reasons.Event) -> None:
         """Python runs a part of the frame next, if this does not raise."""
         # One graph break leads to others, of which there is nothing new to say.
-        if not event.entry.waits and event.reason != "resumed":
+        if not (event.entry.waits or event.entry.whole) and event.reason != "resumed":
             plain.tell(self.subject, event, breaks=True)
 
     def forbidden(self, event: reasons.Event) -> None:
@@ -349,7 +354,9 @@ def compile(
     The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph.
     Where Python has to run something – a ``print``, ``.item()``, a branch that data decides – the graph ends, Python
     runs that, and another graph begins after it, also in the functions that are called there; the reason is in
-    `fallbacks()`. A frame for which that does not help runs as plain Python. ``fullgraph=True`` raises in both cases.
+    `fallbacks()`. A frame for which that does not help runs as plain Python. ``fullgraph=True`` raises in both cases,
+    at the call that first comes there. What `torch.cond` and `torch.while_loop` decide is neither: there are several
+    graphs, with nothing of the program's between them.
     Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
     once more with the same arguments has the entries that are there already, and loses them when either is reset,
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
