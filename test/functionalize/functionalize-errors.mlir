@@ -80,7 +80,7 @@ func.func private @decomposition(%x: !dynamo.tensor<3xf32, [1]>) -> !dynamo.tens
 // -----
 
 func.func @dynamic(%x: !dynamo.tensor<?xf32, [1]>) attributes {dynamo.entry} {
-  // expected-error @-1 {{expected a !dynamo.tensor of static sizes and strides}}
+  // expected-error @-1 {{expected a !dynamo.tensor that says its sizes and strides}}
   return
 }
 
@@ -98,5 +98,31 @@ func.func @view_of_another(%x: !dynamo.tensor<3xf32, [1]>, %y: !dynamo.tensor<3x
   // expected-error @+1 {{an op writes to one operand and returns a view of another}}
   %0 = dynamo.aten "aten.odd_.default"(%x, %y) args [#dynamo.operand<0>, #dynamo.operand<1>] {aliases = array<i64: 1>, mutates = array<i64: 0>}
     : (!dynamo.tensor<3xf32, [1]>, !dynamo.tensor<3xf32, [1]>) -> !dynamo.tensor<3xf32, [1]>
+  return
+}
+
+// -----
+
+// Whether the view stays within the argument depends on the symbol.
+
+func.func @beyond(%x: !dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<4xf32, [1], 32> attributes {
+    dynamo.entry, dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
+  %row = dynamo.aten "aten.select.int"(%x) args [#dynamo.operand<0>, 0, 8] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<4xf32, [1], 32>
+  // expected-error @+1 {{unsupported aliasing of inputs}}
+  %new = dynamo.aten "aten.relu_.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: 0>, mutates = array<i64: 0>}
+    : (!dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<[s0, 4]xf32, [4, 1]>
+  return %row : !dynamo.tensor<4xf32, [1], 32>
+}
+
+// -----
+
+// Rows of s1 elements that lie s0 apart: they may overlap.
+
+func.func @may_repeat(%x: !dynamo.tensor<[4, s1]xf32, [s0, 1]>, %y: !dynamo.tensor<[s0]xf32, [1]>) attributes {
+    dynamo.entry, dynamo.symbols = [#dynamo.symbol<s0, argument = 1, dim = 0>, #dynamo.symbol<s1, argument = 0, dim = 1>]} {
+  // expected-error @+1 {{a tensor that shows an element twice is written}}
+  %new = dynamo.aten "aten.relu_.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: 0>, mutates = array<i64: 0>}
+    : (!dynamo.tensor<[4, s1]xf32, [s0, 1]>) -> !dynamo.tensor<[4, s1]xf32, [s0, 1]>
   return
 }

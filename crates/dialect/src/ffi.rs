@@ -76,10 +76,9 @@ pub struct PassDeclaration {
 pub struct OutputFields {
     pub kind: i64,
     pub index: i64,
-    pub rank: isize,
-    pub sizes: *const i64,
-    pub strides: *const i64,
-    pub offset: i64,
+    pub sizes: MlirAttribute,
+    pub strides: MlirAttribute,
+    pub offset: MlirAttribute,
 }
 
 /// A size that was read, or what is wrong with its text.

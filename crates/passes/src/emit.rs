@@ -7,9 +7,13 @@
 #![expect(clippy::cast_precision_loss, reason = "constants and element counts, which eager makes doubles too")]
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Ctx, Type, Value},
+    ir::{Attr, AttrValue, Builder, Ctx, Op, Type, Value, sizes},
     ops::*,
+    upstream::func,
 };
+use dynamlir_shapes::{Dim, Dimension, Relation, product};
+
+use crate::extent::{Extent, dims as dims_of, numbers};
 
 /// A constant, before it has an element type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,12 +161,12 @@ impl Emit {
     pub fn compare(&self, predicate: &str, a: Value, b: Value) -> Value {
         assert_eq!(a.ty(), b.ty(), "operands of compare {predicate}");
         let predicate = Predicate::of_word(predicate).unwrap_or_else(|| panic!("`{predicate}` is not a predicate"));
-        CompareOp::build(&self.b, predicate, a, b, Type::tensor(&a.ty().shape(), self.bool_type())).result()
+        CompareOp::build(&self.b, predicate, a, b, a.ty().with_element(self.bool_type())).result()
     }
     /// `dynamo.select`.
     pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Value {
         assert_eq!(on_true.ty(), on_false.ty(), "branches of select");
-        assert!(condition.ty().element().is_bool() && condition.ty().shape() == on_true.ty().shape(), "condition of select");
+        assert_eq!(condition.ty(), on_true.ty().with_element(self.bool_type()), "condition of select");
         SelectOp::build(&self.b, condition, on_true, on_false, on_true.ty()).result()
     }
     /// The value in another element type.
@@ -170,7 +174,7 @@ impl Emit {
         if x.ty().element() == element {
             return x;
         }
-        ConvertOp::build(&self.b, x, Type::tensor(&x.ty().shape(), element)).result()
+        ConvertOp::build(&self.b, x, x.ty().with_element(element)).result()
     }
     /// The bits in another element type of the same width.
     pub fn bitcast(&self, x: Value, element: Type) -> Value {
@@ -178,55 +182,76 @@ impl Emit {
             return x;
         }
         assert_eq!(x.ty().element().width(), element.width(), "widths of bitcast");
-        BitcastOp::build(&self.b, x, Type::tensor(&x.ty().shape(), element)).result()
+        BitcastOp::build(&self.b, x, x.ty().with_element(element)).result()
     }
 
     /// Every element is `value`.
-    pub fn full(&self, shape: &[i64], element: Type, value: impl Into<Scalar>) -> Value {
-        FullOp::build(&self.b, value.into().attr(element), Type::tensor(shape, element)).result()
+    pub fn full<E: Extent>(&self, shape: &[E], element: Type, value: impl Into<Scalar>) -> Value {
+        FullOp::build(&self.b, value.into().attr(element), E::tensor(shape, element)).result()
+    }
+    /// A single number.
+    pub fn scalar(&self, element: Type, value: impl Into<Scalar>) -> Value {
+        self.full::<i64>(&[], element, value)
     }
     /// A constant of the shape and element type of `x`.
     pub fn full_like(&self, x: Value, value: impl Into<Scalar>) -> Value {
-        self.full(&x.ty().shape(), x.ty().element(), value)
+        FullOp::build(&self.b, value.into().attr(x.ty().element()), x.ty()).result()
+    }
+    /// A size in the shape and element type of `x`.
+    pub fn size_like(&self, x: Value, size: &Dim) -> Value {
+        match size.known() {
+            Some(number) if x.ty().element().is_float() => self.full_like(x, number as f64),
+            Some(number) => self.full_like(x, number),
+            None => {
+                let whole = x.ty().with_element(Type::int(self.ctx(), 64));
+                self.convert(FullOp::build(&self.b, Dim::write(self.ctx(), size), whole).result(), x.ty().element())
+            }
+        }
     }
     /// The index along `dim`, as `i64`.
-    pub fn iota(&self, shape: &[i64], dim: usize) -> Value {
+    pub fn iota<E: Extent>(&self, shape: &[E], dim: usize) -> Value {
         assert!(dim < shape.len(), "dimension of iota");
-        IotaOp::build(&self.b, dim as i64, Type::tensor(shape, Type::int(self.ctx(), 64))).result()
+        IotaOp::build(&self.b, dim as i64, E::tensor(shape, Type::int(self.ctx(), 64))).result()
     }
 
     /// Operand dimension `i` becomes result dimension `dims[i]`.
-    pub fn broadcast(&self, x: Value, shape: &[i64], dims: &[i64]) -> Value {
-        let from = x.ty().shape();
+    pub fn broadcast<E: Extent>(&self, x: Value, shape: &[E], dims: &[i64]) -> Value {
+        let (from, to) = (x.ty().dims(), dims_of(shape));
         assert_eq!(from.len(), dims.len(), "dims of broadcast");
         assert!(dims.is_sorted_by(|a, b| a < b), "dims of broadcast increase");
-        let fits = |(&size, &dim): (&i64, &i64)| dim >= 0 && shape.get(dim as usize).is_some_and(|&to| size == 1 || size == to);
-        assert!(from.iter().zip(dims).all(fits), "{from:?} broadcasts to {shape:?} along {dims:?}");
-        if from == shape {
+        // Whether expressions are equal is for the verifier, which knows what is declared of them.
+        let fits = |size: &Dim, to: &Dim| size.is(1) || size == to || size.known().zip(to.known()).is_none();
+        let all_fit = from.iter().zip(dims).all(|(size, &dim)| dim >= 0 && to.get(dim as usize).is_some_and(|to| fits(size, to)));
+        assert!(all_fit, "{from:?} broadcasts to {to:?} along {dims:?}");
+        if from == to {
             return x;
         }
-        BroadcastOp::build(&self.b, x, dims, Type::tensor(shape, x.ty().element())).result()
+        BroadcastOp::build(&self.b, x, dims, E::tensor(shape, x.ty().element())).result()
     }
     /// Torch's broadcasting: dimensions are matched from the last.
-    pub fn broadcast_to(&self, x: Value, shape: &[i64]) -> Value {
+    pub fn broadcast_to(&self, x: Value, shape: &[impl Extent]) -> Value {
         let rank = x.ty().rank();
         assert!(rank <= shape.len(), "rank of broadcast_to");
         let dims: Vec<i64> = (shape.len() - rank..shape.len()).map(|d| d as i64).collect();
         self.broadcast(x, shape, &dims)
     }
     /// The same elements in another shape.
-    pub fn reshape(&self, x: Value, shape: &[i64]) -> Value {
-        if x.ty().shape() == shape {
+    pub fn reshape<E: Extent>(&self, x: Value, shape: &[E]) -> Value {
+        let ty = E::tensor(shape, x.ty().element());
+        if x.ty() == ty {
             return x;
         }
-        assert_eq!(x.ty().numel(), shape.iter().product::<i64>(), "elements of reshape");
-        ReshapeOp::build(&self.b, x, Type::tensor(shape, x.ty().element())).result()
+        // As above.
+        let (from, to) = (x.ty().count().and_then(|count| count.known()), product(&dims_of(shape)).ok().and_then(|count| count.known()));
+        assert!(from == to || from.is_none() || to.is_none(), "elements of reshape");
+        ReshapeOp::build(&self.b, x, ty).result()
     }
     /// A dimension of size 1 at each of `dims`, counted in the result.
     pub fn unsqueeze(&self, x: Value, dims: &[i64]) -> Value {
-        let mut sizes = x.ty().shape().into_iter();
+        let mut sizes = x.ty().dims().into_iter();
         let rank = x.ty().rank() + dims.len();
-        let shape: Vec<i64> = (0..rank as i64).map(|d| if dims.contains(&d) { 1 } else { sizes.next().unwrap_or(1) }).collect();
+        let one = || Dim::from(1);
+        let shape: Vec<Dim> = (0..rank as i64).map(|d| if dims.contains(&d) { one() } else { sizes.next().unwrap_or_else(one) }).collect();
         self.reshape(x, &shape)
     }
     /// Result dimension `i` is operand dimension `dims[i]`.
@@ -234,9 +259,9 @@ impl Emit {
         if dims.iter().enumerate().all(|(i, &d)| i as i64 == d) {
             return x;
         }
-        let from = x.ty().shape();
-        let shape: Vec<i64> = dims.iter().map(|&d| from[d as usize]).collect();
-        PermuteOp::build(&self.b, x, dims, Type::tensor(&shape, x.ty().element())).result()
+        let from = x.ty().dims();
+        let shape: Vec<Dim> = dims.iter().map(|&d| from[d as usize].clone()).collect();
+        PermuteOp::build(&self.b, x, dims, Type::tensor_of(&shape, x.ty().element())).result()
     }
     /// Two dimensions exchanged.
     pub fn transpose(&self, x: Value, a: i64, b: i64) -> Value {
@@ -245,17 +270,23 @@ impl Emit {
         self.permute(x, &dims)
     }
     /// A rectangular, strided part.
-    pub fn slice(&self, x: Value, starts: &[i64], steps: &[i64], sizes: &[i64]) -> Value {
-        if x.ty().shape() == sizes && starts.iter().all(|&s| s == 0) && steps.iter().all(|&s| s == 1) {
+    pub fn slice<E: Extent>(&self, x: Value, starts: &[impl Extent], steps: &[i64], sizes: &[E]) -> Value {
+        let (ty, starts) = (E::tensor(sizes, x.ty().element()), dims_of(starts));
+        if x.ty() == ty && starts.iter().all(|s| s.is(0)) && steps.iter().all(|&s| s == 1) {
             return x;
         }
-        SliceOp::build(&self.b, x, starts, steps, Type::tensor(sizes, x.ty().element())).result()
+        let known = numbers(&starts);
+        let slice = SliceOp::build(&self.b, x, known.as_deref().unwrap_or_default(), steps, ty);
+        if known.is_none() {
+            slice.set_starts_dims(&starts);
+        }
+        slice.result()
     }
     /// `size` elements of one dimension from `start`, each `step` after the other.
-    pub fn slice_dim(&self, x: Value, dim: i64, start: i64, step: i64, size: i64) -> Value {
-        let mut sizes = x.ty().shape();
-        let (mut starts, mut steps) = (vec![0; sizes.len()], vec![1; sizes.len()]);
-        (sizes[dim as usize], starts[dim as usize], steps[dim as usize]) = (size, start, step);
+    pub fn slice_dim(&self, x: Value, dim: i64, start: impl Extent, step: i64, size: impl Extent) -> Value {
+        let mut sizes = x.ty().dims();
+        let (mut starts, mut steps) = (vec![Dim::from(0); sizes.len()], vec![1; sizes.len()]);
+        (sizes[dim as usize], starts[dim as usize], steps[dim as usize]) = (size.dim(), start.dim(), step);
         self.slice(x, &starts, &steps, &sizes)
     }
     /// The elements in opposite order along `dims`.
@@ -271,26 +302,35 @@ impl Emit {
         if rest.is_empty() {
             return *first;
         }
-        let mut shape = first.ty().shape();
-        shape[dim as usize] = inputs.iter().map(|x| x.ty().shape()[dim as usize]).sum();
-        ConcatenateOp::build(&self.b, inputs, dim, Type::tensor(&shape, first.ty().element())).result()
+        let mut shape = first.ty().dims();
+        let sizes = inputs.iter().map(|x| x.ty().dims().swap_remove(dim as usize));
+        shape[dim as usize] = sizes.fold(Dim::from(0), |sum, size| sum.add(&size).expect("a size of concatenate"));
+        ConcatenateOp::build(&self.b, inputs, dim, Type::tensor_of(&shape, first.ty().element())).result()
     }
     /// Constant elements before and after each dimension.
     pub fn pad(&self, x: Value, low: &[i64], high: &[i64], value: impl Into<Scalar>) -> Value {
         if low.iter().chain(high).all(|&n| n == 0) {
             return x;
         }
-        let shape: Vec<i64> = x.ty().shape().iter().zip(low.iter().zip(high)).map(|(s, (l, h))| s + l + h).collect();
+        let padded = |(size, (low, high)): (&Dim, (&i64, &i64))| size.add(&Dim::from(low + high)).expect("a size of pad");
+        let shape: Vec<Dim> = x.ty().dims().iter().zip(low.iter().zip(high)).map(padded).collect();
         let element = x.ty().element();
-        PadOp::build(&self.b, x, low, high, value.into().attr(element), Type::tensor(&shape, element)).result()
+        PadOp::build(&self.b, x, low, high, value.into().attr(element), Type::tensor_of(&shape, element)).result()
     }
     /// A strided window on the operand in row-major order.
-    pub fn as_strided(&self, x: Value, shape: &[i64], strides: &[i64], offset: i64) -> Value {
-        AsStridedOp::build(&self.b, x, strides, offset, Type::tensor(shape, x.ty().element())).result()
+    pub fn as_strided<E: Extent>(&self, x: Value, shape: &[E], strides: &[E], offset: E) -> Value {
+        let (strides, offset) = (dims_of(strides), offset.dim());
+        let view = AsStridedOp::build(&self.b, x, &[], 0, E::tensor(shape, x.ty().element()));
+        view.set_strides_dims(&strides);
+        view.set_offset_dims(&offset);
+        view.result()
     }
     /// `base` with `source` written through a strided window.
-    pub fn as_strided_scatter(&self, base: Value, source: Value, strides: &[i64], offset: i64) -> Value {
-        AsStridedScatterOp::build(&self.b, base, source, strides, offset, base.ty()).result()
+    pub fn as_strided_scatter<E: Extent>(&self, base: Value, source: Value, strides: &[E], offset: E) -> Value {
+        let scatter = AsStridedScatterOp::build(&self.b, base, source, &[], 0, base.ty());
+        scatter.set_strides_dims(&dims_of(strides));
+        scatter.set_offset_dims(&offset.dim());
+        scatter.result()
     }
 
     /// `dynamo.convolution` with these strides, paddings and dilations.
@@ -315,14 +355,15 @@ impl Emit {
     }
     /// `dynamo.matmul`, `lhs[batch…, m…, k] · rhs[batch…, k, n?]`.
     pub fn matmul(&self, lhs: Value, rhs: Value, batch: usize) -> Value {
-        let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
-        assert!(left.last() == right.get(batch), "one length of sums");
+        let (left, right) = (lhs.ty().dims(), rhs.ty().dims());
+        let lengths = left.last().zip(right.get(batch));
+        assert!(lengths.is_some_and(|(a, b)| a == b || a.known().zip(b.known()).is_none()), "one length of sums");
         let shape = [&left[..left.len() - 1], &right[batch + 1..]].concat();
-        MatmulOp::build(&self.b, lhs, rhs, batch as i64, Type::tensor(&shape, lhs.ty().element())).result()
+        MatmulOp::build(&self.b, lhs, rhs, batch as i64, Type::tensor_of(&shape, lhs.ty().element())).result()
     }
     /// Element `p` is `table[indices_0[p], indices_1[p], …]`; there is at least one index.
     pub fn gather(&self, table: Value, indices: &[Value]) -> Value {
-        GatherOp::build(&self.b, table, indices, Type::tensor(&indices[0].ty().shape(), table.ty().element())).result()
+        GatherOp::build(&self.b, table, indices, indices[0].ty().with_element(table.ty().element())).result()
     }
     /// `base` with element `p` of `source` at the place that `dims` and `indices` say; `kind` combines it with what is
     /// there, else the last one stays.
@@ -330,30 +371,33 @@ impl Emit {
         ScatterOp::build(&self.b, base, indices, source, dims, kind.map(reduce_kind), base.ty()).result()
     }
     /// The value itself, once it is known to lie in `low..high`; otherwise the graph fails with the message.
-    pub fn check_range(&self, x: Value, low: i64, high: i64, message: &str) -> Value {
-        CheckRangeOp::build(&self.b, x, low, high, message, &[x.ty()]).op().result(0)
+    pub fn check_range(&self, x: Value, low: impl Extent, high: impl Extent, message: &str) -> Value {
+        let check = CheckRangeOp::build(&self.b, x, 0, 0, message, &[x.ty()]);
+        check.set_low_dims(&low.dim());
+        check.set_high_dims(&high.dim());
+        check.op().result(0)
     }
 
     /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
     pub fn reduce(&self, kind: &str, x: Value, dims: &[i64], keepdim: bool) -> Value {
-        let shape = x.ty().shape();
+        let shape = x.ty().dims();
         let element = x.ty().element();
         // A long f32 sum goes through f64: one accumulator per column, or a few per row, would lose what eager's cascade keeps.
-        let count: i64 = dims.iter().map(|&d| shape[d as usize]).product();
         let along_memory = dims.contains(&(shape.len() as i64 - 1));
-        if kind == "sum" && element.is_float() && element.width() == 32 && count > if along_memory { 32_768 } else { 256 } {
+        let single = kind == "sum" && element.is_float() && element.width() == 32;
+        if single && !self.is_at_most(&elements(&shape, dims), if along_memory { 32_768 } else { 256 }) {
             let wide = self.reduce(kind, self.convert(x, Type::f64(element.ctx())), dims, keepdim);
             return self.convert(wide, element);
         }
         let dropped = |d: usize| dims.contains(&(d as i64));
-        let kept: Vec<i64> = (0..shape.len()).filter(|&d| !dropped(d)).map(|d| shape[d]).collect();
+        let kept: Vec<Dim> = (0..shape.len()).filter(|&d| !dropped(d)).map(|d| shape[d].clone()).collect();
         let reduced = if dims.is_empty() {
             x
         } else {
-            ReduceOp::build(&self.b, reduce_kind(kind), x, dims, Type::tensor(&kept, x.ty().element())).result()
+            ReduceOp::build(&self.b, reduce_kind(kind), x, dims, Type::tensor_of(&kept, x.ty().element())).result()
         };
         if keepdim {
-            let ones: Vec<i64> = (0..shape.len()).map(|d| if dropped(d) { 1 } else { shape[d] }).collect();
+            let ones: Vec<Dim> = (0..shape.len()).map(|d| if dropped(d) { Dim::from(1) } else { shape[d].clone() }).collect();
             return self.reshape(reduced, &ones);
         }
         reduced
@@ -364,15 +408,23 @@ impl Emit {
     }
     /// The mean along `dims` of a float tensor; NaN over nothing.
     pub fn mean(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
-        let count: i64 = dims.iter().map(|&d| x.ty().shape()[d as usize]).product();
+        let count = elements(&x.ty().dims(), dims);
         let sum = self.sum(x, dims, keepdim);
-        self.div(sum, self.full_like(sum, count as f64))
+        self.div(sum, self.size_like(sum, &count))
+    }
+    /// Whether a size is at most this number, whatever values its symbols have.
+    fn is_at_most(&self, size: &Dim, most: i64) -> bool {
+        if let Some(number) = size.known() {
+            return number <= most;
+        }
+        let scope = self.b.block().parent().map(around).map(sizes::scope).unwrap_or_default();
+        size.compare(Relation::Le, &Dim::from(most), &scope).unwrap_or(false)
     }
     /// Index of the first `max` or `min` along `dim`.
     pub fn arg_reduce(&self, kind: &str, x: Value, dim: i64, keepdim: bool) -> Value {
-        let mut shape = x.ty().shape();
+        let mut shape = x.ty().dims();
         shape.remove(dim as usize);
-        let ty = Type::tensor(&shape, Type::int(self.ctx(), 64));
+        let ty = Type::tensor_of(&shape, Type::int(self.ctx(), 64));
         let index = ArgReduceOp::build(&self.b, reduce_kind(kind), x, dim, ty).result();
         if keepdim { self.unsqueeze(index, &[dim]) } else { index }
     }
@@ -385,6 +437,21 @@ impl Emit {
     pub fn bool_type(&self) -> Type {
         Type::int(self.ctx(), 1)
     }
+}
+
+/// How many elements lie along `dims`.
+fn elements(shape: &[Dim], dims: &[i64]) -> Dim {
+    let sizes: Vec<Dim> = dims.iter().map(|&d| shape[d as usize].clone()).collect();
+    product(&sizes).expect("a number of elements")
+}
+
+/// The function around an operation with a body, or that itself.
+fn around(op: Op) -> Op {
+    let mut function = op;
+    while let Some(outer) = function.parent().filter(|_| !function.is(func::FUNC)) {
+        function = outer;
+    }
+    function
 }
 
 /// How elements are combined, by the word for it.

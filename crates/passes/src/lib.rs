@@ -4,12 +4,14 @@
 pub mod alias_scopes;
 pub mod anchors;
 pub mod approximate_math;
+pub mod at;
 pub mod autodiff;
 pub mod bf16_as_bits;
 pub mod decompose;
 pub mod edge_math;
 pub mod emit;
 pub mod expand_copies;
+pub mod extent;
 pub mod functionalize;
 pub mod fuse;
 pub mod hoist_scratch;
@@ -28,6 +30,7 @@ use std::sync::Once;
 
 /// Every pass of this crate.
 pub const PASSES: &[&Pass] = &[
+    &at::PASS,
     &functionalize::PASS,
     &functionalize::verify::PASS,
     &plan::PLAN,

@@ -113,17 +113,30 @@ MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *field
   if (!kind)
     return wrap(Attribute());
   auto emit = [&] { return emitError(UnknownLoc::get(unwrap(context))); };
-  ArrayRef sizes(fields->sizes, fields->rank), strides(fields->strides, fields->rank);
-  return wrap(Attribute(OutputAttr::getChecked(emit, unwrap(context), *kind, fields->index, sizes, strides, fields->offset,
-                                               SizesAttr(), SizesAttr(), ExprAttr())));
+  Attribute sizes = unwrap(fields->sizes), strides = unwrap(fields->strides), offset = unwrap(fields->offset);
+  auto numbers = [](Attribute array) {
+    return array ? llvm::to_vector(llvm::map_range(sizesOf(array), [](Size size) { return size.getNumber(); })) : SmallVector<int64_t>();
+  };
+  return wrap(Attribute(OutputAttr::getChecked(
+      emit, unwrap(context), *kind, fields->index, ArrayRef<int64_t>(numbers(sizes)), ArrayRef<int64_t>(numbers(strides)),
+      offset ? Size::of(offset).getNumber() : 0, dyn_cast_or_null<SizesAttr>(sizes), dyn_cast_or_null<SizesAttr>(strides),
+      dyn_cast_or_null<ExprAttr>(offset))));
 }
 
 bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields) {
   auto output = dyn_cast<OutputAttr>(unwrap(attr));
-  if (!output || output.getSymbolicSizes() || output.getSymbolicStrides() || output.getSymbolicOffset())
+  if (!output)
     return false;
-  *fields = {static_cast<int64_t>(output.getKind()), output.getIndex(), static_cast<intptr_t>(output.getSizes().size()),
-             output.getSizes().data(), output.getStrides().data(), output.getOffset()};
+  MLIRContext *context = output.getContext();
+  *fields = {static_cast<int64_t>(output.getKind()), output.getIndex(), {nullptr}, {nullptr}, {nullptr}};
+  if (output.getKind() != OutputKind::arg_view && output.getKind() != OutputKind::result_view)
+    return true;
+  auto list = [&](SizesAttr symbolic, ArrayRef<int64_t> numbers) {
+    return wrap(symbolic ? Attribute(symbolic) : Attribute(DenseI64ArrayAttr::get(context, numbers)));
+  };
+  fields->sizes = list(output.getSymbolicSizes(), output.getSizes());
+  fields->strides = list(output.getSymbolicStrides(), output.getStrides());
+  fields->offset = output.getSymbolicOffset() ? wrap(Attribute(output.getSymbolicOffset())) : sizeAttr(context, output.getOffset());
   return true;
 }
 

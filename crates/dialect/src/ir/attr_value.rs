@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use dynamlir_shapes::Dim;
+
 use super::{Attr, Ctx, Op, Type};
 
 /// A Rust type that a kind of attribute stands for.
@@ -83,6 +85,20 @@ impl AttrValue for Symbol {
             Some(outer) => Attr::nested_symbol(ctx, outer, &given.name),
             None => Attr::symbol(ctx, &given.name),
         }
+    }
+}
+
+impl Discardable<Vec<i64>> {
+    /// The same attribute, in which expressions may stand.
+    pub const fn dims(self) -> Discardable<Vec<Dim>> {
+        Discardable::new(self.name)
+    }
+}
+
+impl Discardable<i64> {
+    /// The same attribute, which may be an expression.
+    pub const fn dim(self) -> Discardable<Dim> {
+        Discardable::new(self.name)
     }
 }
 

@@ -20,7 +20,7 @@ pub use attr::Attr;
 pub use attr_value::{AttrValue, Discardable, Symbol};
 pub use build::Builder;
 pub use op::{Block, Op, Region, Use, Value};
-pub use schema_attr::{Base, Device, Layout, MemoryFormat, Operand, Output, View};
+pub use schema_attr::{Base, Device, Layout, MemoryFormat, Operand, Output};
 pub use target::Target;
 pub use ty::{DYNAMIC, Type};
 

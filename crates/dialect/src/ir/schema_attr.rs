@@ -1,5 +1,8 @@
 //! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, the user's outputs and their bases.
 
+use dynamlir_shapes::{Dim, Window};
+use mlir_sys::MlirAttribute;
+
 use super::{Attr, AttrValue, Ctx, str_ref, to_string};
 use crate::{
     ffi,
@@ -57,17 +60,6 @@ fn read_text(attr: Attr, mnemonic: &str) -> Option<String> {
     found.then(|| to_string(value))
 }
 
-/// Sizes, strides and storage offset of a view that is returned, in elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
-    /// Sizes.
-    pub sizes: Vec<i64>,
-    /// Strides.
-    pub strides: Vec<i64>,
-    /// Where it starts in the storage.
-    pub offset: i64,
-}
-
 /// `#dynamo.output<…>`: how the runtime makes one output of the user's function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -75,10 +67,10 @@ pub enum Output {
     Result(usize),
     /// The input object itself.
     Arg(usize),
-    /// A view of an argument.
-    ArgView(usize, View),
+    /// A view of an argument; its offset is one in the storage.
+    ArgView(usize, Window),
     /// A view of a result.
-    ResultView(usize, View),
+    ResultView(usize, Window),
     /// None.
     None,
     /// The object of an earlier output.
@@ -91,23 +83,23 @@ impl AttrValue for Output {
     type Given<'a> = &'a Self;
 
     fn read(attr: Attr) -> Option<Self> {
-        let mut fields = ffi::OutputFields { kind: 0, index: 0, rank: 0, sizes: std::ptr::null(), strides: std::ptr::null(), offset: 0 };
+        let none = Attr(MlirAttribute { ptr: std::ptr::null() });
+        let mut fields = ffi::OutputFields { kind: 0, index: 0, sizes: none.0, strides: none.0, offset: none.0 };
         // SAFETY: the attribute is live as long as its context; the fields are written where it is an output.
         if !unsafe { ffi::dynamoOutputAttrGetFields(attr.0, &raw mut fields) } {
             return None;
         }
-        let list = |first: *const i64| match usize::try_from(fields.rank) {
-            // SAFETY: both lists are as long as the rank says, and the context owns them.
-            Ok(rank) if rank > 0 => unsafe { std::slice::from_raw_parts(first, rank) }.to_vec(),
-            _ => Vec::new(),
-        };
         let index = usize::try_from(fields.index).unwrap_or(usize::MAX);
-        let view = || View { sizes: list(fields.sizes), strides: list(fields.strides), offset: fields.offset };
+        // Of a view, none of the three is null.
+        let view = || {
+            let (sizes, strides) = (Vec::<Dim>::read(Attr(fields.sizes))?, Vec::<Dim>::read(Attr(fields.strides))?);
+            Window::new(sizes, strides, Dim::read(Attr(fields.offset))?).ok()
+        };
         Some(match OutputKind::of_number(fields.kind)? {
             OutputKind::Result => Self::Result(index),
             OutputKind::Arg => Self::Arg(index),
-            OutputKind::ArgView => Self::ArgView(index, view()),
-            OutputKind::ResultView => Self::ResultView(index, view()),
+            OutputKind::ArgView => Self::ArgView(index, view()?),
+            OutputKind::ResultView => Self::ResultView(index, view()?),
             OutputKind::None => Self::None,
             OutputKind::Same => Self::Same(index),
             OutputKind::Constant => Self::Constant(fields.index),
@@ -125,17 +117,16 @@ impl AttrValue for Output {
             Self::Same(index) => (OutputKind::Same, number(*index), None),
             Self::Constant(value) => (OutputKind::Constant, *value, None),
         };
-        let (sizes, strides, offset) = view.map_or((&[][..], &[][..], 0), |view| (&view.sizes[..], &view.strides[..], view.offset));
-        assert_eq!(sizes.len(), strides.len(), "one stride per dimension");
+        let null = MlirAttribute { ptr: std::ptr::null() };
+        let list = |dims: &[Dim]| Vec::<Dim>::write(ctx, dims).0;
         let fields = ffi::OutputFields {
             kind: kind.number(),
             index,
-            rank: sizes.len() as isize,
-            sizes: sizes.as_ptr(),
-            strides: strides.as_ptr(),
-            offset,
+            sizes: view.map_or(null, |view| list(&view.sizes)),
+            strides: view.map_or(null, |view| list(&view.strides)),
+            offset: view.map_or(null, |view| Dim::write(ctx, &view.offset).0),
         };
-        // SAFETY: the lists are as long as the rank says, borrowed for the call and copied.
+        // SAFETY: the attributes are live, sizes where they are not null.
         let raw = unsafe { ffi::dynamoOutputAttrGet(ctx.0, &raw const fields) };
         assert!(!raw.ptr.is_null(), "the fields of {given:?} do not fit together");
         Attr(raw)
@@ -209,13 +200,16 @@ mod tests {
     #[test]
     fn outputs_go_into_attributes_and_back() {
         let session = Session::new();
-        let view = View { sizes: vec![2, 3], strides: vec![3, 1], offset: 4 };
-        let scalar = View { sizes: Vec::new(), strides: Vec::new(), offset: 1 };
+        let view = Window { sizes: vec![2.into(), 3.into()], strides: vec![3.into(), 1.into()], offset: 4.into() };
+        let scalar = Window { sizes: Vec::new(), strides: Vec::new(), offset: 1.into() };
+        let dim = |text: &str| text.parse::<Dim>().expect("parses");
+        let open = Window { sizes: vec![dim("s0"), 3.into()], strides: vec![3.into(), 1.into()], offset: dim("s0*3") };
         for (output, text) in [
             (Output::Result(0), "result 0"),
             (Output::Arg(1), "arg 1"),
             (Output::ArgView(1, view), "arg_view 1, [2, 3], [3, 1], 4"),
             (Output::ResultView(2, scalar), "result_view 2, [], [], 1"),
+            (Output::ArgView(0, open), "arg_view 0, [s0, 3], [3, 1], s0*3"),
             (Output::None, "none"),
             (Output::Same(2), "same 2"),
             (Output::Constant(-3), "constant -3"),

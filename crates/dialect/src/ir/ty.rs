@@ -118,6 +118,10 @@ impl Type {
         let results: Vec<_> = results.iter().map(|t| t.0).collect();
         Self(unsafe { mlirFunctionTypeGet(ctx.0, inputs.len() as isize, inputs.as_ptr(), results.len() as isize, results.as_ptr()) })
     }
+    /// Whether this is a function type.
+    pub fn is_function(self) -> bool {
+        unsafe { mlirTypeIsAFunction(self.0) }
+    }
     /// Inputs of a function type.
     pub fn function_inputs(self) -> Vec<Self> {
         let n = unsafe { mlirFunctionTypeGetNumInputs(self.0) };

@@ -79,11 +79,18 @@ pub(super) fn arg(attr: Attr) -> Result<Arg, String> {
 /// `#dynamo.output<…>`.
 pub(super) fn output(attr: Attr) -> Result<Output, Error> {
     let output = ir::Output::read(attr).ok_or_else(|| Error::Plan(format!("{attr} is not an output")))?;
+    let not_numbers = || Error::Plan(format!("{attr} is not a view of numbers"));
     Ok(match output {
         ir::Output::Result(result) => Output::Result(result),
         ir::Output::Arg(arg) => Output::Arg(arg),
-        ir::Output::ArgView(arg, ir::View { sizes, strides, offset }) => Output::ArgView { arg, sizes, strides, offset },
-        ir::Output::ResultView(result, ir::View { sizes, strides, offset }) => Output::ResultView { result, sizes, strides, offset },
+        ir::Output::ArgView(arg, view) => {
+            let view = view.known().ok_or_else(not_numbers)?;
+            Output::ArgView { arg, sizes: view.sizes, strides: view.strides, offset: view.offset }
+        }
+        ir::Output::ResultView(result, view) => {
+            let view = view.known().ok_or_else(not_numbers)?;
+            Output::ResultView { result, sizes: view.sizes, strides: view.strides, offset: view.offset }
+        }
         ir::Output::None => Output::None,
         ir::Output::Same(output) => Output::Same(output),
         ir::Output::Constant(value) => Output::Const(Const::Int(value)),

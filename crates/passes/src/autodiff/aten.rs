@@ -231,7 +231,7 @@ impl Aten {
     }
     /// Zero where the condition does not hold.
     pub fn zero_unless(&self, x: Value, condition: Value) -> Value {
-        let zero = self.e.full(&[], x.ty().element(), 0.0);
+        let zero = self.e.scalar(x.ty().element(), 0.0);
         self.choose(condition, x, zero)
     }
     /// In another element type.

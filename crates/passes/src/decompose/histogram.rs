@@ -24,7 +24,7 @@ fn histc(c: &Call) -> Option<Vec<Value>> {
         return Some(vec![e.full(&[bins], element, 0.0)]);
     }
     let x = e.reshape(x, &[count]);
-    let constant = |v: f64| e.full(&[], element, v);
+    let constant = |v: f64| e.scalar(element, v);
     let (low, high) = if low == high { extremes(c, x) } else { (constant(low), constant(high)) };
     // Bounds that are equal are moved apart.
     let equal = e.eq(low, high);

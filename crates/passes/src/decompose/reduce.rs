@@ -132,7 +132,7 @@ fn extreme_with_index(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let dim = call.dim(1, rank)?;
     let keepdim = call.bool(2).unwrap_or(false);
     if rank == 0 {
-        return Some(vec![done(call, x)?[0], e.full(&[], call.result_type(1).element(), 0)]);
+        return Some(vec![done(call, x)?[0], e.scalar(call.result_type(1).element(), 0)]);
     }
     (count(x, &[dim]) > 0).then_some(())?;
     let x = ordered(&e, x);
@@ -148,7 +148,7 @@ fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
     // Eager refuses truth values.
     (!x.ty().element().is_bool()).then_some(())?;
     if rank == 0 {
-        return Some(vec![e.full(&[], call.result_type(0).element(), 0)]);
+        return Some(vec![e.scalar(call.result_type(0).element(), 0)]);
     }
     if !call.is_none(1) {
         let dim = call.dim(1, rank)?;

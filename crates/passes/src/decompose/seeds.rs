@@ -67,7 +67,7 @@ pub(super) fn gather(function: Op, block: Block, numbered: i64) -> PassResult {
         let (e, mut next) = (Emit::new(b), numbered..);
         for op in &used {
             let at = ops::DRAW.of(*op).or_else(|| next.next()).unwrap_or_default();
-            op.result(0).replace_all_uses_with(e.reshape(e.slice_dim(keys, 0, at, 1, 1), &[]));
+            op.result(0).replace_all_uses_with(e.reshape::<i64>(e.slice_dim(keys, 0, at, 1, 1), &[]));
         }
     }
     used.into_iter().chain(unused).for_each(Op::erase);

@@ -2,95 +2,106 @@
 //!
 //! Most windows are what `select`, `slice`, `view` and `transpose` make. They are found again from the strides alone:
 //! the value is reshaped so that each stride of the window is a stride of one dimension, then sliced and permuted.
-//! Only what is none of these (a diagonal, overlapping rows) becomes `dynamo.as_strided`.
+//! Only what is none of these (a diagonal, overlapping rows) becomes `dynamo.as_strided`, and so does what cannot be decided to
+//! be one of them, where sizes are expressions.
 
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Type, Value},
+    ir::{Attr, AttrValue, Builder, Type, Value},
     ops::AtenOp,
 };
-use dynamlir_shapes::row_major;
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope, row_major, row_major_in};
 
-use super::coordinates::Window;
-use crate::emit::Emit;
+use super::coordinates::{Window, canonical, is_empty};
+use crate::{emit::Emit, extent::numbers};
 
 /// A window as a slice and a permutation of the reshaped value.
 struct Rectangle {
     /// What to reshape the value to.
-    shape: Vec<i64>,
-    starts: Vec<i64>,
+    shape: Vec<Dim>,
+    starts: Vec<Dim>,
     steps: Vec<i64>,
-    counts: Vec<i64>,
+    counts: Vec<Dim>,
     /// For each dimension of the window that moves through memory: the dimension of `shape` it walks.
     walks: Vec<usize>,
 }
 
 /// The part of `value` that `window`, in row-major coordinates of the value, shows.
-pub fn read(b: &Builder, value: Value, window: &Window) -> Value {
+pub fn read(b: &Builder, value: Value, window: &Window, scope: &Scope) -> Value {
     let (element, e) = (value.ty().element(), Emit::new(*b));
     if element.is_complex() {
-        let (whole, result) = (Window::row_major(&value.ty().shape()) == *window, Type::tensor(&window.sizes, element));
-        return if whole { value } else { by_torch(b, "aten.as_strided_copy.default", &[value], window, result) };
+        let result = Type::tensor_of(&window.sizes, element);
+        return if is_whole(value, window, scope) {
+            value
+        } else {
+            by_torch(b, "aten.as_strided_copy.default", &[value], window, result, scope)
+        };
     }
-    if window.is_empty() {
+    if is_empty(window) {
         return e.full(&window.sizes, element, 0.0);
     }
-    let Some(found) = rectangle(&value.ty().shape(), window) else {
-        return e.as_strided(value, &window.sizes, &window.strides, window.offset);
+    let Some(found) = rectangle(&value.ty().dims(), window, scope) else {
+        return e.as_strided(value, &window.sizes, &window.strides, window.offset.clone());
     };
     let mut part = e.reshape(value, &found.shape);
     if !found.is_whole() {
         part = e.slice(part, &found.starts, &found.steps, &found.counts);
     }
     if let Some(order) = found.order() {
-        let kept: Vec<_> = found.walked().iter().map(|&d| found.counts[d]).collect();
+        let kept: Vec<_> = found.walked().iter().map(|&d| found.counts[d].clone()).collect();
         part = permute(b, e.reshape(part, &kept), &order);
     }
     let moving = moving(window);
-    if window.sizes.iter().enumerate().all(|(i, &n)| n == 1 || moving.contains(&i)) {
+    if window.sizes.iter().enumerate().all(|(i, n)| n.is(1) || moving.contains(&i)) {
         return e.reshape(part, &window.sizes);
     }
-    let sizes: Vec<_> = moving.iter().map(|&i| window.sizes[i]).collect();
+    let sizes: Vec<_> = moving.iter().map(|&i| window.sizes[i].clone()).collect();
     let dims: Vec<_> = moving.iter().map(|&i| i as i64).collect();
     e.broadcast(e.reshape(part, &sizes), &window.sizes, &dims)
 }
 
 /// `value` with `source` in the place of what `window` shows. The window shows no element twice.
-pub fn write(b: &Builder, value: Value, window: &Window, source: Value) -> Value {
-    if window.is_empty() {
+pub fn write(b: &Builder, value: Value, window: &Window, source: Value, scope: &Scope) -> Value {
+    if is_empty(window) {
         return value;
     }
     let e = Emit::new(*b);
     if value.ty().element().is_complex() {
-        if Window::row_major(&value.ty().shape()) == *window {
+        if is_whole(value, window, scope) {
             return source;
         }
-        return by_torch(b, "aten.as_strided_scatter.default", &[value, source], window, value.ty());
+        return by_torch(b, "aten.as_strided_scatter.default", &[value, source], window, value.ty(), scope);
     }
-    if window.numel() == value.ty().numel()
-        && let Some(found) = rectangle(&value.ty().shape(), window)
+    let same = |a: &Dim, b: &Dim| a == b || a.compare(Relation::Eq, b, scope).unwrap_or(false);
+    if window.element_count().ok().zip(value.ty().count()).is_some_and(|(shown, all)| same(&shown, &all))
+        && let Some(found) = rectangle(&value.ty().dims(), window, scope)
     {
         let mut whole = source;
         if let Some(order) = found.order() {
-            let sizes: Vec<_> = found.walks.iter().map(|&d| found.counts[d]).collect();
+            let sizes: Vec<_> = found.walks.iter().map(|&d| found.counts[d].clone()).collect();
             let mut inverse = vec![0; order.len()];
             for (i, &d) in order.iter().enumerate() {
                 inverse[d] = i;
             }
             whole = permute(b, e.reshape(whole, &sizes), &inverse);
         }
-        return e.reshape(whole, &value.ty().shape());
+        return e.reshape(whole, &value.ty().dims());
     }
-    e.as_strided_scatter(value, source, &window.strides, window.offset)
+    e.as_strided_scatter(value, source, &window.strides, window.offset.clone())
+}
+
+/// Whether the window is all of the value, index by index.
+fn is_whole(value: Value, window: &Window, scope: &Scope) -> bool {
+    Window::row_major_in(&value.ty().dims(), scope).is_ok_and(|whole| canonical(&whole) == canonical(window))
 }
 
 /// What primitives have no types for: an operator of torch's that takes a window after its operands. Like a primitive it has a
 /// history where an operand has one; what should have none goes through `dynamo.detach`.
-fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, result: Type) -> Value {
+fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, result: Type, scope: &Scope) -> Value {
     let ctx = b.ctx();
     let mut args: Vec<_> = (0..operands.len()).map(|i| Attr::operand(ctx, i)).collect();
-    let list = |numbers: &[i64]| Attr::array(ctx, &numbers.iter().map(|&n| Attr::i64(ctx, n)).collect::<Vec<_>>());
-    args.extend([list(&window.sizes), list(&window.strides), Attr::i64(ctx, window.offset)]);
-    let dense = |ty: Type| Attr::i64s(ctx, &row_major(&ty.shape()));
+    let list = |dims: &[Dim]| Attr::array(ctx, &dims.iter().map(|dim| Dim::write(ctx, dim)).collect::<Vec<_>>());
+    args.extend([list(&window.sizes), list(&window.strides), Dim::write(ctx, &window.offset)]);
+    let dense = |ty: Type| Vec::<Dim>::write(ctx, &row_major_in(&ty.dims(), scope).unwrap_or_default());
     let layouts: Vec<_> = operands.iter().map(|value| dense(value.ty())).collect();
     let layouts = (Some(&layouts[..]), Some(&[dense(result)][..]));
     let call = AtenOp::build(b, schema, operands, &args, None, None, None, None, None, layouts.0, layouts.1, true, &[result]);
@@ -105,19 +116,23 @@ pub fn permute(b: &Builder, value: Value, order: &[usize]) -> Value {
 
 /// Dimensions of the window along which memory is walked.
 fn moving(window: &Window) -> Vec<usize> {
-    (0..window.sizes.len()).filter(|&i| window.sizes[i] > 1 && window.strides[i] > 0).collect()
+    let stands = |i: usize| window.sizes[i].is(1) || window.strides[i].known().is_some_and(|stride| stride <= 0);
+    (0..window.sizes.len()).filter(|&i| !stands(i)).collect()
 }
 
-fn rectangle(shape: &[i64], window: &Window) -> Option<Rectangle> {
-    let strides: Vec<_> = moving(window).iter().map(|&i| window.strides[i]).collect();
-    let both: Vec<_> = strides.iter().copied().chain(row_major(shape)).collect();
-    let total = shape.iter().product();
+fn rectangle(shape: &[Dim], window: &Window, scope: &Scope) -> Option<Rectangle> {
     // As it is, else with its dimensions split where the window's begin, else cut by the window's strides alone.
-    in_shape(shape, window).or_else(|| in_shape(&cut(total, both)?, window)).or_else(|| in_shape(&cut(total, strides)?, window))
+    if let Some(found) = in_shape(shape, window, scope) {
+        return Some(found);
+    }
+    let (shape, strides) = (numbers(shape)?, moving(window).iter().map(|&i| window.strides[i].known()).collect::<Option<Vec<_>>>()?);
+    let both: Vec<_> = strides.iter().copied().chain(row_major(&shape)).collect();
+    let total = shape.iter().product();
+    in_shape(&cut(total, both)?, window, scope).or_else(|| in_shape(&cut(total, strides)?, window, scope))
 }
 
 /// The shape of `total` elements whose row-major strides are these and 1, if there is one.
-fn cut(total: i64, mut strides: Vec<i64>) -> Option<Vec<i64>> {
+fn cut(total: i64, mut strides: Vec<i64>) -> Option<Vec<Dim>> {
     strides.push(1);
     strides.sort_unstable_by(|a, b| b.cmp(a));
     strides.dedup();
@@ -133,31 +148,34 @@ fn cut(total: i64, mut strides: Vec<i64>) -> Option<Vec<i64>> {
     if shape.len() > 1 {
         shape.retain(|&n| n != 1);
     }
-    Some(shape)
+    Some(shape.into_iter().map(Dim::from).collect())
 }
 
-fn in_shape(shape: &[i64], window: &Window) -> Option<Rectangle> {
-    let unit = row_major(shape);
+fn in_shape(shape: &[Dim], window: &Window, scope: &Scope) -> Option<Rectangle> {
+    let unit = row_major_in(shape, scope).ok()?;
     let mut found = Rectangle {
         shape: shape.to_vec(),
         starts: Vec::new(),
         steps: vec![1; shape.len()],
-        counts: vec![1; shape.len()],
+        counts: vec![Dim::from(1); shape.len()],
         walks: Vec::new(),
     };
-    let mut rest = window.offset;
-    for &stride in &unit {
-        found.starts.push(rest / stride);
-        rest %= stride;
+    let mut rest = window.offset.clone();
+    for stride in &unit {
+        found.starts.push(rest.floordiv(stride).ok()?.simplify(scope).ok()?);
+        rest = rest.modulo(stride).ok()?.simplify(scope).ok()?;
     }
     for i in moving(window) {
-        let (n, stride) = (window.sizes[i], window.strides[i]);
-        let d = (0..shape.len()).find(|&d| shape[d] > 1 && stride % unit[d] == 0)?;
-        let step = stride / unit[d];
-        if found.walks.contains(&d) || found.starts[d] + (n - 1) * step >= shape[d] {
+        let (n, stride) = (&window.sizes[i], &window.strides[i]);
+        // Whether it is a multiple may depend on symbols: then it is none.
+        let step = |d: usize| stride.modulo(&unit[d]).ok().filter(|rest| rest.is(0)).and_then(|_| stride.floordiv(&unit[d]).ok());
+        let d = (0..shape.len()).find(|&d| !shape[d].is(1) && !shape[d].is(0) && step(d).is_some())?;
+        let step = step(d)?.known()?;
+        let end = n.sub(&Dim::from(1)).ok()?.mul(&Dim::from(step)).ok()?.add(&found.starts[d]).ok()?;
+        if found.walks.contains(&d) || !end.compare(Relation::Lt, &shape[d], scope).unwrap_or(false) {
             return None;
         }
-        (found.steps[d], found.counts[d]) = (step, n);
+        (found.steps[d], found.counts[d]) = (step, n.clone());
         found.walks.push(d);
     }
     Some(found)

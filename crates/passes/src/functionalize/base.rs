@@ -9,10 +9,11 @@ use dynamlir_dialect::{
     ir::{Builder, Value},
     ops::HistoryOp,
 };
+use dynamlir_shapes::Scope;
 
 use super::{
     access,
-    coordinates::{Coordinates, Window, shown},
+    coordinates::{Coordinates, Window, canonical, shown},
     storage::Storage,
 };
 use crate::emit::Emit;
@@ -29,81 +30,85 @@ pub struct Base {
 
 impl Base {
     /// The contents at the start, when `values` are those of the roots; else why that cannot be.
-    pub fn new(b: &Builder, storage: &Storage, values: &[Value]) -> Result<Self, String> {
+    pub fn new(b: &Builder, storage: &Storage, values: &[Value], scope: &Scope) -> Result<Self, String> {
         if storage.mixed {
             return Err("a storage that is written is shown in two element types".into());
         }
         let roots: Vec<_> = storage.roots.iter().map(|root| shown(root.ty())).collect();
-        let sees_all = |coordinates: &Coordinates| storage.windows.iter().all(|w| coordinates.locate(w).is_some());
-        let stretch = |root: &Window| Coordinates::Stretch { offset: root.offset, len: root.numel() };
+        let sees_all = |coordinates: &Coordinates| storage.windows.iter().all(|w| coordinates.locate(w, scope).is_some());
+        let stretch = |root: &Window| Some(Coordinates::Stretch { offset: root.offset.clone(), len: root.element_count().ok()? });
         // In this order the fewest primitives are needed.
         for (i, root) in roots.iter().enumerate() {
-            if root.is_row_major() && sees_all(&stretch(root)) {
-                return Ok(Self::like(values[i], stretch(root), i));
-            }
-        }
-        for (i, root) in roots.iter().enumerate() {
-            let coordinates = Coordinates::Of(root.canonical());
-            if !root.may_repeat() && sees_all(&coordinates) {
+            if root.is_contiguous_in(scope).unwrap_or(false)
+                && let Some(coordinates) = stretch(root).filter(&sees_all)
+            {
                 return Ok(Self::like(values[i], coordinates, i));
             }
         }
         for (i, root) in roots.iter().enumerate() {
-            if let Some(order) = root.memory_order().filter(|_| sees_all(&stretch(root))) {
-                return Ok(Self::like(access::permute(b, values[i], &order), stretch(root), i));
+            let coordinates = Coordinates::Of(canonical(root));
+            if !root.may_repeat_in(scope).unwrap_or(true) && sees_all(&coordinates) {
+                return Ok(Self::like(values[i], coordinates, i));
+            }
+        }
+        for (i, root) in roots.iter().enumerate() {
+            if let (Some(order), Some(coordinates)) = (root.known().and_then(|root| root.memory_order()), stretch(root).filter(&sees_all)) {
+                return Ok(Self::like(access::permute(b, values[i], &order), coordinates, i));
             }
         }
         if storage.absolute {
             return Err("as_strided shows memory that no tensor of the graph shows".into());
         }
-        Self::gathered(b, &roots, values).ok_or_else(|| "unsupported aliasing of inputs".into())
+        Self::gathered(b, &roots, values, scope).ok_or_else(|| "unsupported aliasing of inputs".into())
     }
 
     fn like(value: Value, coordinates: Coordinates, root: usize) -> Self {
         Self { value, coordinates, seen: HashMap::new(), covering: vec![root] }
     }
 
-    /// All roots in one stretch of memory.
-    fn gathered(b: &Builder, roots: &[Window], values: &[Value]) -> Option<Self> {
+    /// All roots in one stretch of memory. They are windows of numbers.
+    fn gathered(b: &Builder, roots: &[Window], values: &[Value], scope: &Scope) -> Option<Self> {
+        let roots: Vec<_> = roots.iter().map(Window::known).collect::<Option<_>>()?;
         let offset = roots.iter().map(|root| root.offset).min()?;
-        let len = roots.iter().map(Window::end).max()? - offset;
-        let coordinates = Coordinates::Stretch { offset, len };
+        let len = roots.iter().map(dynamlir_shapes::Window::end).max()? - offset;
+        let coordinates = Coordinates::Stretch { offset: offset.into(), len: len.into() };
         let element = values.first()?.ty().element();
         let mut value = Emit::new(*b).full(&[len], element, 0.0);
         for (root, &from) in roots.iter().zip(values) {
             let once = root.without_repetition()?;
             // The first of each repetition stands for all.
-            let first = access::read(b, from, &Window { sizes: once.sizes.clone(), ..Window::row_major(&root.sizes) });
-            value = access::write(b, value, &coordinates.locate(&once)?, first);
+            let first = dynamlir_shapes::Window { sizes: once.sizes.clone(), ..dynamlir_shapes::Window::row_major(&root.sizes) };
+            let first = access::read(b, from, &first.into(), scope);
+            value = access::write(b, value, &coordinates.locate(&once.into(), scope)?, first, scope);
         }
         Some(Self { value, coordinates, seen: HashMap::new(), covering: (0..roots.len()).collect() })
     }
 
     /// What a window shows now.
-    pub fn read(&mut self, b: &Builder, window: &Window) -> Option<Value> {
-        let key = window.canonical();
+    pub fn read(&mut self, b: &Builder, window: &Window, scope: &Scope) -> Option<Value> {
+        let key = canonical(window);
         if let Some(&seen) = self.seen.get(&key) {
             return Some(seen);
         }
-        let value = access::read(b, self.value, &self.coordinates.locate(&key)?);
+        let value = access::read(b, self.value, &self.coordinates.locate(&key, scope)?, scope);
         self.seen.insert(key, value);
         Some(value)
     }
 
     /// Replaces what a window shows, with grad mode off: the gradient stays that of what was there before.
-    pub fn write_unrecorded(&mut self, b: &Builder, window: &Window, source: Value) -> Option<()> {
+    pub fn write_unrecorded(&mut self, b: &Builder, window: &Window, source: Value, scope: &Scope) -> Option<()> {
         let old = self.value;
-        self.write(b, window, source)?;
+        self.write(b, window, source, scope)?;
         self.value = HistoryOp::build(b, self.value, old).result();
         self.seen.clear();
         Some(())
     }
 
     /// Replaces what a window shows. The window shows no element twice.
-    pub fn write(&mut self, b: &Builder, window: &Window, source: Value) -> Option<()> {
-        self.value = access::write(b, self.value, &self.coordinates.locate(window)?, source);
+    pub fn write(&mut self, b: &Builder, window: &Window, source: Value, scope: &Scope) -> Option<()> {
+        self.value = access::write(b, self.value, &self.coordinates.locate(window, scope)?, source, scope);
         self.seen.clear();
-        self.seen.insert(window.canonical(), source);
+        self.seen.insert(canonical(window), source);
         Some(())
     }
 }

@@ -60,7 +60,8 @@ fn natural(outputs: &[Output]) -> Vec<Natural> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dynamlir_dialect::{Session, ir::View};
+    use dynamlir_dialect::Session;
+    use dynamlir_shapes::Window;
 
     fn left(outputs: &[Output], recorded: &[Option<Base>]) -> Option<String> {
         let session = Session::new();
@@ -68,8 +69,8 @@ mod tests {
         Some(bases.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }
 
-    fn view() -> View {
-        View { sizes: vec![2], strides: vec![1], offset: 0 }
+    fn view() -> Window {
+        Window { sizes: vec![2.into()], strides: vec![1.into()], offset: 0.into() }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use dynamlir_dialect::{
     ops::{AtenOp, FullOp},
     pass::PassError,
 };
+use dynamlir_shapes::Dimension;
 
 use crate::emit::Emit;
 
@@ -74,10 +75,10 @@ pub fn overwritten(b: &Builder, call: AtenOp, operands: &[Value]) -> Option<Valu
         "aten.fill_.Scalar" => Some(FullOp::build(b, scalar(target.element(), *args.get(1)?)?, target).result()),
         "aten.copy_.default" => {
             let source = *operands.get(args.get(1)?.as_operand()?)?;
-            let (from, to) = (source.ty().shape(), target.shape());
+            let (from, to) = (source.ty().dims(), target.dims());
             let lead = to.len().checked_sub(from.len())?;
             let value = e.convert(source, target.element());
-            if to.iter().filter(|&&n| n != 1).eq(from.iter().filter(|&&n| n != 1)) {
+            if to.iter().filter(|n| !n.is(1)).eq(from.iter().filter(|n| !n.is(1))) {
                 return Some(e.reshape(value, &to));
             }
             let dims: Vec<_> = (lead as i64..to.len() as i64).collect();

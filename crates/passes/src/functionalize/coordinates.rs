@@ -1,36 +1,61 @@
 //! What a tensor shows of its storage, and where that lies in the value that stands for the storage.
+//!
+//! Sizes may be expressions. What lies where is decided by what is declared of their symbols; what cannot be decided is not found,
+//! and windows of numbers alone are found in more ways than others.
 
 use dynamlir_dialect::ir::Type;
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
 /// Sizes, strides and storage offset of one tensor, in elements.
-pub type Window = dynamlir_shapes::Window<i64>;
+pub type Window = dynamlir_shapes::Window;
 
-/// The window that a `!dynamo.tensor` shows.
+/// The window that a `!dynamo.tensor` shows, which is known to say what it is.
 pub fn shown(ty: Type) -> Window {
-    Window { sizes: ty.shape(), strides: ty.strides(), offset: ty.offset() }
+    // A mutable tensor says its strides: nothing is made of what is known of symbols.
+    ty.window(&Scope::new()).unwrap_or_else(|| panic!("{ty} does not say its window"))
+}
+
+/// Equal for windows that show the same elements at the same indices: strides that never matter are 0.
+pub fn canonical(window: &Window) -> Window {
+    let empty = is_empty(window);
+    let dims = window.sizes.iter().zip(&window.strides);
+    let strides = dims.map(|(size, stride)| if empty || size.is(1) { Dim::from(0) } else { stride.clone() }).collect();
+    Window { sizes: window.sizes.clone(), strides, offset: if empty { Dim::from(0) } else { window.offset.clone() } }
+}
+
+/// Whether it is plain that a window shows nothing.
+pub fn is_empty(window: &Window) -> bool {
+    window.sizes.iter().any(|size| size.is(0))
 }
 
 /// How the value that stands for a storage is laid over it.
 #[derive(Clone, Debug)]
 pub enum Coordinates {
-    /// Its elements, in row-major order, are `len` neighbours in memory from `offset` on.
-    Stretch { offset: i64, len: i64 },
+    /// Its elements, in row-major order, are neighbours in memory: `len` of them, from `offset` on.
+    Stretch { offset: Dim, len: Dim },
     /// Index by index it is this window.
     Of(Window),
 }
 
 impl Coordinates {
-    /// A window in row-major coordinates of the value; None when it shows something else than the value's elements.
-    pub fn locate(&self, window: &Window) -> Option<Window> {
-        let window = window.canonical();
-        if window.is_empty() {
+    /// A window in row-major coordinates of the value; None when it shows something else than the value's elements, or may.
+    pub fn locate(&self, window: &Window, scope: &Scope) -> Option<Window> {
+        let window = canonical(window);
+        if is_empty(&window) {
             return Some(window);
         }
         match self {
             Self::Stretch { offset, len } => {
-                (window.offset >= *offset && window.end() <= offset + len).then(|| Window { offset: window.offset - offset, ..window })
+                let holds = |a: &Dim, b: &Dim| a.compare(Relation::Le, b, scope).unwrap_or(false);
+                let inside = match window.extent_in(scope).ok()? {
+                    None => true,
+                    Some((first, last)) => holds(offset, &first) && holds(&last, &offset.add(len).ok()?.sub(&Dim::from(1)).ok()?),
+                };
+                let offset = window.offset.sub(offset).ok()?;
+                inside.then_some(Window { offset, ..window })
             }
-            Self::Of(root) => window.within(root),
+            Self::Of(root) if window == canonical(root) => Window::row_major_in(&window.sizes, scope).ok().map(|whole| canonical(&whole)),
+            Self::Of(root) => window.known()?.within(&root.known()?).map(Window::from),
         }
     }
 }
@@ -39,12 +64,33 @@ impl Coordinates {
 mod tests {
     use super::*;
 
-    fn window(sizes: &[i64], strides: &[i64], offset: i64) -> Window {
-        Window { sizes: sizes.to_vec(), strides: strides.to_vec(), offset }
+    type Numbers = dynamlir_shapes::Window<i64>;
+
+    fn window(sizes: &[i64], strides: &[i64], offset: i64) -> Numbers {
+        Numbers { sizes: sizes.to_vec(), strides: strides.to_vec(), offset }
+    }
+
+    fn dim(text: &str) -> Dim {
+        text.parse().expect("parses")
+    }
+
+    #[test]
+    fn windows_of_expressions_are_located_where_that_is_decided() {
+        let mut scope = Scope::new();
+        let rows = Dim::from(scope.fresh_size(7));
+        let whole = Window::row_major_in(&[rows.clone(), 4.into()], &scope).expect("a window");
+        let stretch = Coordinates::Stretch { offset: 0.into(), len: dim("s0*4") };
+        assert_eq!(stretch.locate(&whole, &scope), Some(whole.clone()));
+        let last = Window { sizes: vec![4.into()], strides: vec![1.into()], offset: dim("s0*4 - 4") };
+        assert_eq!(stretch.locate(&last, &scope), Some(last.clone()));
+        // There may be fewer than three rows.
+        assert_eq!(stretch.locate(&Window { offset: 8.into(), ..last }, &scope), None);
+        let turned = whole.transpose(0, 1).expect("two dimensions");
+        assert_eq!(Coordinates::Of(turned.clone()).locate(&turned, &scope).map(|at| at.strides), Some(vec![rows, 1.into()]));
     }
 
     /// Storage elements that a window shows, in row-major order of its indices.
-    fn elements(w: &Window) -> Vec<i64> {
+    fn elements(w: &Numbers) -> Vec<i64> {
         let mut all = vec![w.offset];
         for (n, s) in w.dims() {
             all = all.iter().flat_map(|&e| (0..n).map(move |i| e + i * s)).collect();
@@ -59,7 +105,8 @@ mod tests {
         let mut found = 0;
         for root in &roots {
             for other in roots.iter().flat_map(candidates) {
-                if let Some(at) = Coordinates::Of(root.clone()).locate(&other) {
+                let at = Coordinates::Of(root.clone().into()).locate(&other.clone().into(), &Scope::new());
+                if let Some(at) = at.and_then(|at| at.known()) {
                     let of_root = elements(root);
                     let through: Vec<_> = elements(&at).iter().map(|&e| of_root[e as usize]).collect();
                     assert_eq!(through, elements(&other), "{other:?} in {root:?}");
@@ -70,7 +117,7 @@ mod tests {
         assert!(found > 40, "only {found} windows were found");
     }
 
-    fn candidates(r: &Window) -> Vec<Window> {
+    fn candidates(r: &Numbers) -> Vec<Numbers> {
         let mut all = Vec::new();
         for start in 0..4 {
             for n in 1..4 {

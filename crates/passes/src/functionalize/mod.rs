@@ -30,7 +30,8 @@
 //!
 //! Refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager
 //! refuses, or the outcome is undefined), written storages with views of several element types, overlapping
-//! arguments that themselves repeat elements, mutation without a functional variant, sizes that are not numbers.
+//! arguments that themselves repeat elements, mutation without a functional variant. Where sizes are expressions, so is what may
+//! be one of these for some values of the symbols, and several arguments over memory that is written.
 
 mod access;
 mod base;
@@ -46,12 +47,13 @@ pub mod verify;
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Ctx, Op, Type, Value},
+    ir::{Attr, AttrValue, Block, Builder, Ctx, Op, Type, Value, sizes},
     ops::{self, AtenOp, DetachOp},
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
 use dynamlir_reasons::{ALIASING, AUTOGRAD};
+use dynamlir_shapes::{Dim, Scope};
 
 use self::{
     base::Base,
@@ -65,7 +67,7 @@ use self::{
 pub const PASS: Pass = Pass {
     name: "dynamo-functionalize",
     description: "Turn ATen ops on mutable, aliasing tensors into value semantics",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[TRANSLATED],
     run,
@@ -116,6 +118,7 @@ fn translate(old: Op) -> Result<usize, PassError> {
         values: args.iter().copied().zip(block.args()).collect(),
         b: Builder::at_end(block, old.loc()),
         entry: ops::ENTRY.is_on(old),
+        scope: sizes::scope(old),
         views: Vec::new(),
     };
     let outcome = calls.into_iter().try_for_each(|call| rewriter.op(call)).and_then(|()| {
@@ -142,6 +145,8 @@ struct Rewriter {
     gradients: Option<Gradients>,
     /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
     entry: bool,
+    /// What is known of symbols.
+    scope: Scope,
     /// The ops that compute nothing: all they return are views.
     views: Vec<Op>,
 }
@@ -217,7 +222,7 @@ impl Rewriter {
         let objects: Vec<_> = op.operands().into_iter().map(|v| self.aliasing.object(v)).collect();
         let call = FunctionalCall::of(old, &objects)?;
         for &operand in &call.written {
-            if shown(op.operand(operand).ty()).may_repeat() {
+            if shown(op.operand(operand).ty()).may_repeat_in(&self.scope).unwrap_or(true) {
                 return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
             }
             if !self.entry && self.is_argument_storage(op.operand(operand)) {
@@ -250,9 +255,9 @@ impl Rewriter {
             let gradients = self.gradients.as_ref().map(|gradients| gradients.write(old, target, &self.aliasing)).transpose()?;
             if let Some(base) = &mut self.bases[written] {
                 match gradients {
-                    None | Some(Write::Recorded) => base.write(&b, &window, value),
-                    Some(Write::Detached) => base.write(&b, &window, DetachOp::build(&b, value).result()),
-                    Some(Write::Unrecorded) => base.write_unrecorded(&b, &window, value),
+                    None | Some(Write::Recorded) => base.write(&b, &window, value, &self.scope),
+                    Some(Write::Detached) => base.write(&b, &window, DetachOp::build(&b, value).result(), &self.scope),
+                    Some(Write::Unrecorded) => base.write_unrecorded(&b, &window, value, &self.scope),
                 }
                 .ok_or_else(|| outside(op))?;
             }
@@ -274,7 +279,7 @@ impl Rewriter {
         if self.bases[number].is_none() {
             let storage = &self.aliasing.storages[number];
             let roots: Vec<_> = storage.roots.iter().map(|root| self.values[root]).collect();
-            let base = Base::new(&self.b, storage, &roots).map_err(|message| PassError::refusal(op, ALIASING, message))?;
+            let base = Base::new(&self.b, storage, &roots, &self.scope).map_err(|message| PassError::refusal(op, ALIASING, message))?;
             self.bases[number] = Some(base);
         }
         Ok(number)
@@ -288,7 +293,7 @@ impl Rewriter {
         }
         let number = self.base(op, number)?;
         let b = self.b;
-        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &shown(value.ty())));
+        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &shown(value.ty()), &self.scope));
         let read = read.ok_or_else(|| outside(op))?;
         let detached = self.gradients.as_ref().map(|gradients| gradients.is_detached(op, value, &self.aliasing)).transpose()?;
         Ok(if detached == Some(true) { DetachOp::build(&b, read).result() } else { read })
@@ -301,12 +306,12 @@ fn outside(op: Op) -> PassError {
 
 /// The builtin tensor type of a `!dynamo.tensor`.
 fn as_value(ty: Type) -> Type {
-    Type::tensor(&ty.shape(), ty.element())
+    Type::tensor_of(&ty.dims(), ty.element())
 }
 
-/// One `array<i64: …>` per tensor.
+/// One list of strides per tensor.
 fn strides(ctx: Ctx, types: &[Type]) -> Vec<Attr> {
-    types.iter().map(|ty| Attr::i64s(ctx, &ty.strides())).collect()
+    types.iter().map(|ty| Vec::<Dim>::write(ctx, &shown(*ty).strides)).collect()
 }
 
 fn by_ref(attrs: &[(String, Attr)]) -> Vec<(&str, Attr)> {

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Base, Block, Op, Output, Type, Value, View},
+    ir::{Attr, AttrValue, Base, Block, Op, Output, Type, Value},
     ops,
     pass::{PassError, PassResult},
     upstream::func,
 };
 use dynamlir_reasons::ALIASING;
+use dynamlir_shapes::Dimension;
 
-use super::{Rewriter, bases, by_ref, outside};
+use super::{Rewriter, bases, by_ref, coordinates::shown, outside};
 
 /// The results of `@main`, as they are decided on.
 #[derive(Default)]
@@ -105,7 +106,6 @@ impl Rewriter {
         results.first.insert(object, position);
         let ty = tensor.ty();
         let maker = tensor.def().unwrap_or(exit);
-        let view = || View { sizes: ty.shape(), strides: ty.strides(), offset: ty.offset() };
         let argument = self.aliasing.argument(tensor);
         let number = self.aliasing.storage(tensor);
         let storage = &self.aliasing.storages[number];
@@ -114,22 +114,22 @@ impl Rewriter {
             return Err(PassError::refusal(maker, ALIASING, "an output shows memory of another element type"));
         }
         if let Some(arg) = argument {
-            return Ok(Output::ArgView(arg, view()));
+            return Ok(Output::ArgView(arg, shown(ty)));
         }
-        if root.ty().offset() != 0 {
+        let whole = shown(root.ty());
+        if !whole.offset.is(0) {
             return Err(PassError::refusal(maker, ALIASING, "an output shows fresh memory that does not start at its tensor"));
         }
-        let strides = root.ty().strides();
         let index = if let Some(&index) = results.of_storage.get(&number) {
             index
         } else {
             let value = self.read(exit, root)?;
-            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.with(self.b.ctx(), &strides)]));
+            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.dims().with(self.b.ctx(), &whole.strides)]));
             results.versions.push(0);
             results.of_storage.insert(number, results.values.len() - 1);
             results.values.len() - 1
         };
-        Ok(if object == root { Output::Result(index) } else { Output::ResultView(index, view()) })
+        Ok(if object == root { Output::Result(index) } else { Output::ResultView(index, shown(ty)) })
     }
 
     /// The root of a storage that is this argument.
@@ -171,7 +171,8 @@ impl Rewriter {
             .iter()
             .enumerate()
             .map(|(i, arg)| {
-                let own = [ops::STRIDES.with(ctx, &arg.ty().strides()), ops::OFFSET.with(ctx, arg.ty().offset())];
+                let window = shown(arg.ty());
+                let own = [ops::STRIDES.dims().with(ctx, &window.strides), ops::OFFSET.dim().with(ctx, &window.offset)];
                 let mut entries = noted.get(i).map(|attrs| attrs.entries()).unwrap_or_default();
                 entries.retain(|(name, _)| own.iter().all(|(new, _)| name != new));
                 let mut attrs = [&by_ref(&entries)[..], &own].concat();

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{DYNAMIC, Op, Value},
+    ir::{Op, Value},
     ops::{self, AtenOp},
     pass::PassError,
 };
+use dynamlir_shapes::Scope;
 
 use super::{
     call,
-    coordinates::{Window, shown},
+    coordinates::{Window, canonical, shown},
 };
 
 /// Memory that tensors show windows of.
@@ -73,7 +74,7 @@ impl Aliasing {
         let mut groups: HashMap<i64, Vec<Value>> = HashMap::new();
         let mut order = Vec::new();
         for (i, &arg) in args.iter().enumerate() {
-            check_static(func, arg)?;
+            check_known(func, arg)?;
             // Without a number it is one of its own.
             let key = ops::STORAGE.of_arg(func, i).unwrap_or(-1 - i as i64);
             groups.entry(key).or_insert_with(|| {
@@ -89,7 +90,7 @@ impl Aliasing {
                 let number = self.storages.len();
                 self.of.extend(part.iter().map(|&arg| (arg, number)));
                 self.storages.push(Storage {
-                    windows: part.iter().map(|arg| shown(arg.ty()).canonical()).collect(),
+                    windows: part.iter().map(|arg| canonical(&shown(arg.ty()))).collect(),
                     mixed: part.iter().any(|arg| arg.ty().element() != element),
                     roots: part,
                     ..Storage::default()
@@ -112,8 +113,8 @@ impl Aliasing {
         let aliases = call.aliases().unwrap_or_else(|| vec![-1; op.num_results()]);
         let absolute = call.schema().starts_with("aten.as_strided.");
         for (result, alias) in op.results().into_iter().zip(aliases) {
-            check_static(op, result)?;
-            let window = shown(result.ty()).canonical();
+            check_known(op, result)?;
+            let window = canonical(&shown(result.ty()));
             let Ok(operand) = usize::try_from(alias) else {
                 self.of.insert(result, self.storages.len());
                 self.storages.push(Storage { roots: vec![result], windows: HashSet::from([window]), ..Storage::default() });
@@ -137,26 +138,25 @@ impl Aliasing {
     }
 }
 
-fn check_static(op: Op, value: Value) -> Result<(), PassError> {
+fn check_known(op: Op, value: Value) -> Result<(), PassError> {
     let ty = value.ty();
-    if ty.is_mutable() && ty.shape().into_iter().chain(ty.strides()).all(|n| n != DYNAMIC) {
+    if ty.is_mutable() && ty.window(&Scope::new()).is_some() {
         return Ok(());
     }
-    Err(PassError::at(op, format!("expected a !dynamo.tensor of static sizes and strides, got {ty}")))
+    Err(PassError::at(op, format!("expected a !dynamo.tensor that says its sizes and strides, got {ty}")))
 }
 
 /// Tensors of one storage, apart where they cannot touch. Different element types count from the start alike, in
-/// units that differ, so such tensors stay together.
+/// units that differ, so such tensors stay together; so do those whose place is an expression.
 fn overlapping(args: &[Value]) -> Vec<Vec<Value>> {
     let element = args[0].ty().element();
-    if args.iter().any(|arg| arg.ty().element() != element) {
+    let windows: Option<Vec<_>> = args.iter().map(|arg| Some((*arg, shown(arg.ty()).known()?))).collect();
+    let Some(mut sorted) = windows.filter(|_| args.iter().all(|arg| arg.ty().element() == element)) else {
         return vec![args.to_vec()];
-    }
-    let mut sorted = args.to_vec();
-    sorted.sort_by_key(|arg| arg.ty().offset());
+    };
+    sorted.sort_by_key(|(_, window)| window.offset);
     let mut parts: Vec<(i64, Vec<Value>)> = Vec::new();
-    for arg in sorted {
-        let window = shown(arg.ty());
+    for (arg, window) in sorted {
         match parts.last_mut() {
             Some((end, part)) if window.offset < *end => {
                 *end = window.end().max(*end);

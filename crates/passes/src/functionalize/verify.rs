@@ -5,11 +5,12 @@
 //! say is checked by the dialect.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Op, Value},
+    ir::{Attr, AttrValue, Block, Op, Value},
     ops::{self, AtenOp},
     pass::{Pass, PassError, PassResult, Run, Takes},
     upstream::func::{self, function_type},
 };
+use dynamlir_shapes::Dim;
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -45,7 +46,7 @@ fn check(op: Op) -> PassResult {
         }
         let lists = [("operand_strides", call.operand_strides(), call.inputs()), ("result_strides", call.result_strides(), call.outputs())];
         for (name, given, values) in lists {
-            let given = given.map(|all| all.into_iter().map(|strides| strides.as_i64s().map(|strides| strides.len())).collect());
+            let given = given.map(|all| all.into_iter().map(|strides| Vec::<Dim>::read(strides).map(|strides| strides.len())).collect());
             if given != Some(ranks(&values)) {
                 return fail(&format!("'{name}' must have the strides of each tensor"));
             }
@@ -62,12 +63,12 @@ fn check_entry(func: Op) -> PassResult {
     let fail = |message: &str| Err(PassError::at(func, format!("not functional: {message}")));
     let ty = function_type(func);
     let args = dicts(func, "arg_attrs");
-    let is_described = |attrs: &Attr| ops::STRIDES.within(*attrs).is_some() && ops::OFFSET.within(*attrs).is_some();
+    let is_described = |attrs: &Attr| ops::STRIDES.dims().within(*attrs).is_some() && ops::OFFSET.dim().within(*attrs).is_some();
     if args.len() != ty.function_inputs().len() || !args.iter().all(is_described) {
         return fail("each argument needs dynamo.strides and dynamo.offset");
     }
     let res = dicts(func, "res_attrs");
-    let is_one = |attrs: &Attr| ops::MUTATES.within(*attrs).is_some() != ops::STRIDES.within(*attrs).is_some();
+    let is_one = |attrs: &Attr| ops::MUTATES.within(*attrs).is_some() != ops::STRIDES.dims().within(*attrs).is_some();
     if res.len() != ty.function_results().len() || !res.iter().all(is_one) {
         return fail("each result needs either dynamo.strides or dynamo.mutates");
     }

@@ -114,16 +114,15 @@ MLIR_CAPI_EXPORTED MlirAttribute dynamoTextAttrGet(MlirContext context, MlirStri
 /// Whether the attribute is the one with this mnemonic. Its text, which the context owns, goes to `value` then.
 MLIR_CAPI_EXPORTED bool dynamoTextAttrGetValue(MlirAttribute attr, MlirStringRef mnemonic, MlirStringRef *value);
 
-/// The fields of `#dynamo.output<…>`; `kind` is a number of the enumeration `OutputKind`.
+/// The fields of `#dynamo.output<…>`; `kind` is a number of the enumeration `OutputKind`. Lists of sizes are `array<i64: …>` or
+/// `#dynamo.sizes<…>`, the offset is a number or `#dynamo.expr<…>`; all three are null where the output is no view.
 typedef struct {
   int64_t kind, index;
-  intptr_t rank;
-  const int64_t *sizes, *strides;
-  int64_t offset;
+  MlirAttribute sizes, strides, offset;
 } DynamoOutput;
-/// Builds `#dynamo.output<…>`; null, after a diagnostic, where the fields do not fit together. The lists are copied.
+/// Builds `#dynamo.output<…>`; null, after a diagnostic, where the fields do not fit together.
 MLIR_CAPI_EXPORTED MlirAttribute dynamoOutputAttrGet(MlirContext context, const DynamoOutput *fields);
-/// Whether the attribute is `#dynamo.output<…>` of numbers. Its fields, whose lists the context owns, go to `fields` then.
+/// Whether the attribute is `#dynamo.output<…>`. Its fields go to `fields` then.
 MLIR_CAPI_EXPORTED bool dynamoOutputAttrGetFields(MlirAttribute attr, DynamoOutput *fields);
 
 /// Builds `#dynamo.base<…>`; `kind` is a number of the enumeration `BaseKind`. Null, after a diagnostic, where the two do not fit together.

@@ -39,6 +39,20 @@ impl Type {
         self.shape().into_iter().map(known).collect()
     }
 
+    /// The same of a type that is known to say them.
+    ///
+    /// # Panics
+    /// One is a `?` of which nothing is said.
+    pub fn dims(self) -> Vec<Dim> {
+        self.sizes().unwrap_or_else(|| panic!("{self} does not say its sizes"))
+    }
+
+    /// Sizes, where all of them are numbers.
+    pub fn numbers(self) -> Option<Vec<i64>> {
+        let shape = self.shape();
+        (!shape.contains(&DYNAMIC)).then_some(shape)
+    }
+
     /// Sizes, strides and offset of a `!dynamo.tensor` or memref; of a builtin tensor, which is row-major. None where one is a
     /// `?` of which nothing is said, and for types without sizes.
     pub fn window(self, scope: &Scope) -> Option<Window> {

@@ -54,7 +54,7 @@ fn places(e: &Emit, op: ScatterOp) -> Vec<Value> {
 /// Which elements of the source are still there in the end: of several for one place, the last.
 fn stays(e: &Emit, op: ScatterOp) -> Value {
     let (ty, index) = (op.source().ty(), Type::int(e.ctx(), 64));
-    let own = if ty.rank() == 0 { e.full(&[], index, 0_i64) } else { e.reshape(e.iota(&[ty.numel()], 0), &ty.shape()) };
+    let own = if ty.rank() == 0 { e.scalar(index, 0_i64) } else { e.reshape(e.iota(&[ty.numel()], 0), &ty.shape()) };
     let nobody = e.full(&op.base().ty().shape(), index, -1_i64);
     let last = e.scatter(nobody, &op.dims(), &op.indices(), own, None);
     e.eq(e.gather(last, &places(e, op)), own)

@@ -1,0 +1,40 @@
+//! What emitters take for sizes: numbers or expressions. Nothing is paid for expressions where numbers are given.
+
+use dynamlir_dialect::ir::Type;
+use dynamlir_shapes::Dim;
+
+/// A size, start, stride or offset.
+pub trait Extent: Clone {
+    /// As either of the two.
+    fn dim(self) -> Dim;
+    /// The tensor of these sizes.
+    fn tensor(sizes: &[Self], element: Type) -> Type;
+}
+
+impl Extent for i64 {
+    fn dim(self) -> Dim {
+        Dim::from(self)
+    }
+    fn tensor(sizes: &[Self], element: Type) -> Type {
+        Type::tensor(sizes, element)
+    }
+}
+
+impl Extent for Dim {
+    fn dim(self) -> Dim {
+        self
+    }
+    fn tensor(sizes: &[Self], element: Type) -> Type {
+        Type::tensor_of(sizes, element)
+    }
+}
+
+/// All of them as [`Dim`]s.
+pub fn dims(extents: &[impl Extent]) -> Vec<Dim> {
+    extents.iter().cloned().map(Extent::dim).collect()
+}
+
+/// All of them as numbers, where they are.
+pub fn numbers(dims: &[Dim]) -> Option<Vec<i64>> {
+    dims.iter().map(Dim::known).collect()
+}
