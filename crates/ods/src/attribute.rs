@@ -36,6 +36,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("TypeAttr", "Type", "Type"),
     ("DictionaryAttr", "Attr", "Attr"),
     ("TypedAttr", "Attr", "Attr"),
+    ("Attribute", "Attr", "Attr"),
     ("dynamlir::dynamo::TargetAttr", "Target", "&Target"),
 ];
 

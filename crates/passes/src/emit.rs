@@ -197,16 +197,17 @@ impl Emit {
     pub fn full_like(&self, x: Value, value: impl Into<Scalar>) -> Value {
         FullOp::build(&self.b, value.into().attr(x.ty().element()), x.ty()).result()
     }
+    /// Every element is a size.
+    pub fn size(&self, size: &Dim, ty: Type) -> Value {
+        if let Some(number) = size.known() {
+            return FullOp::build(&self.b, Scalar::Int(number).attr(ty.element()), ty).result();
+        }
+        let whole = ty.with_element(Type::int(self.ctx(), 64));
+        self.convert(FullOp::build(&self.b, Dim::write(self.ctx(), size), whole).result(), ty.element())
+    }
     /// A size in the shape and element type of `x`.
     pub fn size_like(&self, x: Value, size: &Dim) -> Value {
-        match size.known() {
-            Some(number) if x.ty().element().is_float() => self.full_like(x, number as f64),
-            Some(number) => self.full_like(x, number),
-            None => {
-                let whole = x.ty().with_element(Type::int(self.ctx(), 64));
-                self.convert(FullOp::build(&self.b, Dim::write(self.ctx(), size), whole).result(), x.ty().element())
-            }
-        }
+        self.size(size, x.ty())
     }
     /// The index along `dim`, as `i64`.
     pub fn iota<E: Extent>(&self, shape: &[E], dim: usize) -> Value {
@@ -308,14 +309,18 @@ impl Emit {
         ConcatenateOp::build(&self.b, inputs, dim, Type::tensor_of(&shape, first.ty().element())).result()
     }
     /// Constant elements before and after each dimension.
-    pub fn pad(&self, x: Value, low: &[i64], high: &[i64], value: impl Into<Scalar>) -> Value {
-        if low.iter().chain(high).all(|&n| n == 0) {
+    pub fn pad<E: Extent>(&self, x: Value, low: &[E], high: &[E], value: impl Into<Scalar>) -> Value {
+        let (low, high) = (dims_of(low), dims_of(high));
+        if low.iter().chain(&high).all(|n| n.is(0)) {
             return x;
         }
-        let padded = |(size, (low, high)): (&Dim, (&i64, &i64))| size.add(&Dim::from(low + high)).expect("a size of pad");
-        let shape: Vec<Dim> = x.ty().dims().iter().zip(low.iter().zip(high)).map(padded).collect();
+        let padded = |(size, (low, high)): (&Dim, (&Dim, &Dim))| size.add(low).and_then(|size| size.add(high)).expect("a size of pad");
+        let shape: Vec<Dim> = x.ty().dims().iter().zip(low.iter().zip(&high)).map(padded).collect();
         let element = x.ty().element();
-        PadOp::build(&self.b, x, low, high, value.into().attr(element), Type::tensor_of(&shape, element)).result()
+        let pad = PadOp::build(&self.b, x, &[], &[], value.into().attr(element), Type::tensor_of(&shape, element));
+        pad.set_low_dims(&low);
+        pad.set_high_dims(&high);
+        pad.result()
     }
     /// A strided window on the operand in row-major order.
     pub fn as_strided<E: Extent>(&self, x: Value, shape: &[E], strides: &[E], offset: E) -> Value {

@@ -1,6 +1,6 @@
 //! What emitters take for sizes: numbers or expressions. Nothing is paid for expressions where numbers are given.
 
-use dynamlir_dialect::ir::Type;
+use dynamlir_dialect::ir::{DYNAMIC, Type};
 use dynamlir_shapes::Dim;
 
 /// A size, start, stride or offset.
@@ -15,7 +15,10 @@ impl Extent for i64 {
     fn dim(self) -> Dim {
         Dim::from(self)
     }
+    /// # Panics
+    /// One is the `?` of a shape: whoever asked for numbers did not see that there are none.
     fn tensor(sizes: &[Self], element: Type) -> Type {
+        assert!(!sizes.contains(&DYNAMIC), "a size that is not a number");
         Type::tensor(sizes, element)
     }
 }

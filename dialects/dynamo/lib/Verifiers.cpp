@@ -80,9 +80,10 @@ LogicalResult BitcastOp::verify() {
 
 LogicalResult FullOp::verify() {
   Type element = tensorOf(getResult()).getElementType();
-  auto value = cast<TypedAttr>(getValueAttr());
-  if (value.getType() != element)
-    return emitOpError() << "expected a value of the result's element type " << element << ", got " << value.getType();
+  auto number = dyn_cast<TypedAttr>(getValueAttr());
+  Type type = number ? number.getType() : IntegerType::get(getContext(), 64);
+  if (type != element)
+    return emitOpError() << "expected a value of the result's element type " << element << ", got " << type;
   return success();
 }
 

@@ -1,5 +1,7 @@
 //! One operation as its rule sees it: arguments, results and their gradients, and where to give the gradients of operands.
 
+use std::rc::Rc;
+
 use dynamlir_dialect::ir::{Op, Type, Value};
 
 use super::{
@@ -29,7 +31,7 @@ impl<'a> At<'a> {
         if op.operands().iter().chain(&op.results()).any(is_complex) {
             return None;
         }
-        Some(Self { walk, op, call: Call::new(op, World::default()), a })
+        Some(Self { walk, op, call: Call::new(op, World::default(), Rc::default()), a })
     }
     /// The arguments of an `ATen` operator.
     pub fn c(&self) -> Option<&Call> {

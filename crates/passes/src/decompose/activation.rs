@@ -67,7 +67,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let (value, buffer) = log_sigmoid(&d.e, d.get(0)?);
         let kept = d.e.convert(buffer, c.result_type(1).element());
         // Where eager keeps nothing for backward, the buffer is empty.
-        let kept = if kept.ty() == c.result_type(1) { kept } else { d.e.full(&c.result_shape(1), kept.ty().element(), 0.0) };
+        let kept = if kept.ty() == c.result_type(1) { kept } else { d.e.full(&c.result_dims(1), kept.ty().element(), 0.0) };
         Some(vec![d.done(value)?[0], kept])
     }),
     ("aten.sigmoid_backward.default", |c| {
@@ -184,7 +184,7 @@ fn gelu(call: &Call) -> Option<Vec<Value>> {
     let x = d.get(0)?;
     let erf = d.e.erf(d.e.mul(x, d.full(FRAC_1_SQRT_2)));
     // The library's code for AVX-512 finds NaN at infinity; that for narrower vectors does not.
-    let library = call.wide && (d.element.is_f32() || d.element.is_bf16()) && x.ty().numel() > 1 && is_row_major(call, 0);
+    let library = call.wide && (d.element.is_f32() || d.element.is_bf16()) && !x.ty().is_single() && is_row_major(call, 0);
     let one = if library { d.e.add(d.e.sub(x, x), d.full(1.0)) } else { d.full(1.0) };
     d.done(d.e.mul(x, d.e.mul(d.e.add(erf, one), d.full(0.5))))
 }

@@ -126,7 +126,7 @@ fn div_mode(call: &Call) -> Option<Vec<Value>> {
             if d.element.is_float() {
                 let quotient = d.e.div(d.get(0)?, d.exact(1)?);
                 // By a single number eager computes in f32; else a 16-bit quotient is rounded first.
-                let single = call.tensor(1).is_none_or(|x| x.ty().numel() == 1);
+                let single = call.tensor(1).is_none_or(|x| x.ty().is_single());
                 return d.done(d.e.trunc(if single { quotient } else { d.stored(quotient) }));
             }
             let quotient = int_div(&d, d.get(0)?, d.divisor(1)?);
@@ -287,7 +287,7 @@ fn float_power(call: &Call) -> Option<Vec<Value>> {
     let x = d.get(0)?;
     match call.operand_arg(1)? {
         Arg::Scalar(exponent) => d.done(pow_float(&d.e, x, exponent.as_f64())),
-        Arg::Tensor(_) => d.done(d.e.pow(x, d.get(1)?)),
+        Arg::Tensor(_) | Arg::Size(_) => d.done(d.e.pow(x, d.get(1)?)),
     }
 }
 
@@ -306,7 +306,7 @@ fn lerp_scalar(call: &Call) -> Option<Vec<Value>> {
 
 fn lerp_tensor(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0, 1])?;
-    let weight = call.tensor(2).filter(|w| broadcasts(&w.ty().shape(), &d.shape))?;
+    let weight = call.tensor(2).filter(|w| broadcasts(&w.ty().dims(), &d.shape))?;
     let (start, end, weight) = (d.get(0)?, d.get(1)?, d.tensor(weight));
     let span = d.e.sub(end, start);
     let from_start = d.e.fma(weight, span, start);

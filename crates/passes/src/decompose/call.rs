@@ -1,9 +1,13 @@
 //! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
 
+use std::rc::Rc;
+
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Attr, AttrValue, Builder, Op, Type, Value},
     ops::AtenOp,
 };
+
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
 use crate::emit::{Emit, Scalar};
 
@@ -26,15 +30,17 @@ pub struct Call {
     pub wide: bool,
     /// Whether random numbers are drawn by eager's operators.
     pub eager_random: bool,
+    /// What is known of the symbols in sizes.
+    pub scope: Rc<Scope>,
     schema: String,
     args: Vec<Attr>,
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
-    pub fn new(op: Op, World { wide, eager_random }: World) -> Option<Self> {
+    pub fn new(op: Op, World { wide, eager_random }: World, scope: Rc<Scope>) -> Option<Self> {
         let call = AtenOp::cast(op)?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), wide, eager_random, schema: call.schema(), args: call.args() })
+        Some(Self { op, e: Emit::new(Builder::before(op)), wide, eager_random, scope, schema: call.schema(), args: call.args() })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {
@@ -73,6 +79,15 @@ impl Call {
     pub fn int(&self, i: usize) -> Option<i64> {
         self.arg(i)?.as_i64()
     }
+    /// Argument `i`, if it is an integer or an expression.
+    pub fn size(&self, i: usize) -> Option<Dim> {
+        Dim::read(self.arg(i)?)
+    }
+    /// Argument `i`, if it is a list of integers and expressions.
+    pub fn sizes(&self, i: usize) -> Option<Vec<Dim>> {
+        let attr = self.arg(i)?;
+        Vec::<Dim>::read(attr).or_else(|| attr.as_array()?.into_iter().map(Dim::read).collect())
+    }
     /// Argument `i`, if it is a list of integers.
     pub fn ints(&self, i: usize) -> Option<Vec<i64>> {
         let attr = self.arg(i)?;
@@ -106,6 +121,14 @@ impl Call {
     /// Sizes of result `i`.
     pub fn result_shape(&self, i: usize) -> Vec<i64> {
         self.result_type(i).shape()
+    }
+    /// The same, which may be expressions.
+    pub fn result_dims(&self, i: usize) -> Vec<Dim> {
+        self.result_type(i).dims()
+    }
+    /// Whether a size compares with another so, whatever values the symbols have.
+    pub fn surely(&self, left: &Dim, relation: Relation, right: impl Into<Dim>) -> bool {
+        left.compare(relation, &right.into(), &self.scope).unwrap_or(false)
     }
     /// Argument `i` as one dimension of a tensor of this rank; a 0-d tensor has dimension 0 (and -1), as in torch.
     pub fn dim(&self, i: usize, rank: usize) -> Option<i64> {

@@ -1,6 +1,7 @@
 //! Comparisons, choices and logic: ops whose result or condition is a truth value, bounds, and bits.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::Dim;
 
 use super::{
     Call, Lowering,
@@ -42,7 +43,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.logical_or.default", |c| logical(c, "or")),
     ("aten.logical_xor.default", |c| logical(c, "xor")),
     ("aten.logical_not.default", |c| {
-        let truth = truth(&c.e, c.tensor(0)?, &c.result_shape(0))?;
+        let truth = truth(&c.e, c.tensor(0)?, &c.result_dims(0))?;
         Some(vec![c.e.convert(c.e.not(truth), c.result_type(0).element())])
     }),
     ("aten.bitwise_and.Tensor", |c| bitwise(c, "and")),
@@ -104,8 +105,8 @@ fn choose(call: &Call) -> Option<Vec<Value>> {
 }
 
 /// Whether each element is not 0, in a shape.
-pub fn truth(e: &Emit, x: Value, shape: &[i64]) -> Option<Value> {
-    broadcasts(&x.ty().shape(), shape).then(|| e.broadcast_to(e.convert(x, e.bool_type()), shape))
+pub fn truth(e: &Emit, x: Value, shape: &[Dim]) -> Option<Value> {
+    broadcasts(&x.ty().dims(), shape).then(|| e.broadcast_to(e.convert(x, e.bool_type()), shape))
 }
 
 fn extreme(call: &Call, name: &str) -> Option<Vec<Value>> {
@@ -168,7 +169,7 @@ fn clamp(call: &Call, min: Option<usize>, max: Option<usize>) -> Option<Vec<Valu
 }
 
 fn logical(call: &Call, name: &str) -> Option<Vec<Value>> {
-    let shape = call.result_shape(0);
+    let shape = call.result_dims(0);
     let (a, b) = (truth(&call.e, call.tensor(0)?, &shape)?, truth(&call.e, call.tensor(1)?, &shape)?);
     Some(vec![call.e.convert(call.e.binary(name, a, b), call.result_type(0).element())])
 }
@@ -199,7 +200,7 @@ fn signbit(call: &Call) -> Option<Vec<Value>> {
         let bits = e.bitcast(x, Type::int(e.ctx(), element.width()));
         e.lt(bits, e.full_like(bits, 0))
     } else if element.is_bool() || element.is_unsigned() {
-        e.full(&x.ty().shape(), e.bool_type(), false)
+        e.full(&x.ty().dims(), e.bool_type(), false)
     } else {
         e.lt(x, e.full_like(x, 0))
     };

@@ -50,7 +50,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// A constant; one that does not fit an integer type raises in eager.
 fn full(call: &Call, value: Scalar) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    fits(value, ty.element()).then(|| vec![call.e.full(&ty.shape(), ty.element(), value)])
+    fits(value, ty.element()).then(|| vec![call.e.full(&ty.dims(), ty.element(), value)])
 }
 
 fn zeros(call: &Call) -> Option<Vec<Value>> {
@@ -64,14 +64,14 @@ fn ones(call: &Call) -> Option<Vec<Value>> {
 /// A value in the result's element type and shape. Copying a value is nothing at all.
 fn copy(call: &Call, from: Value) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    broadcasts(&from.ty().shape(), &ty.shape()).then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.shape())])
+    broadcasts(&from.ty().dims(), &ty.dims()).then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.dims())])
 }
 
 /// start + i·step: for integers in `i64`, for floats in `f64` and then rounded, as eager does.
 fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    let (shape, element, e) = (ty.shape(), ty.element(), call.e);
-    let [count] = shape[..] else { return None };
+    let (shape, element, e) = (ty.dims(), ty.element(), call.e);
+    let [count] = &shape[..] else { return None };
     let whole = |value: Scalar| match value {
         Scalar::Float(v) => (v.fract() == 0.0 && v.abs() < 1e9).then_some(v as i64),
         other => Some(other.as_i64()),
@@ -82,7 +82,7 @@ fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
         Type::int(e.ctx(), 64)
     } else if let (Some(first), Some(step)) = (whole(start), whole(step))
         && small(first)
-        && step.checked_mul(count).and_then(|span| span.checked_add(first)).is_some_and(small)
+        && count.known().is_some_and(|count| step.checked_mul(count).and_then(|span| span.checked_add(first)).is_some_and(small))
     {
         // Every value is a whole number that f32 holds exactly, and is cheaper there.
         Type::f32(e.ctx())
@@ -105,8 +105,8 @@ fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
 /// own type; those stay extern.
 fn linspace(call: &Call) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    let (shape, element, e) = (ty.shape(), ty.element(), call.e);
-    let [count] = shape[..] else { return None };
+    let (shape, element, e) = (ty.dims(), ty.element(), call.e);
+    let count = shape.first().filter(|_| shape.len() == 1)?.known()?;
     if wide(element) != element || element.is_bool() {
         return None;
     }
@@ -133,7 +133,7 @@ fn linspace(call: &Call) -> Option<Vec<Value>> {
 
 fn eye(call: &Call) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    let shape = ty.shape();
+    let shape = ty.dims();
     (shape.len() == 2).then(|| {
         let diagonal = call.e.eq(call.e.iota(&shape, 0), call.e.iota(&shape, 1));
         vec![call.e.convert(diagonal, ty.element())]
@@ -143,7 +143,7 @@ fn eye(call: &Call) -> Option<Vec<Value>> {
 /// Keeps what is on one side of a diagonal: column - row (predicate) diagonal.
 fn triangle(call: &Call, predicate: &str) -> Option<Vec<Value>> {
     let (x, diagonal, e) = (call.tensor(0)?, call.int(1)?, call.e);
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     let [.., _, _] = shape[..] else { return None };
     // The mask is two-dimensional; batches share it.
     let matrix = &shape[shape.len() - 2..];

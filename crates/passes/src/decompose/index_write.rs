@@ -85,7 +85,7 @@ fn rows(c: &Call) -> Option<Writes> {
     if given.element() != base.ty().element() || given.numel() != shape.iter().product::<i64>() || !whole {
         return None;
     }
-    let index = checked(c, c.e.reshape(index, &[count]), size, false);
+    let index = checked(c, c.e.reshape(index, &[count]), &size.into(), false);
     let source = c.e.reshape(source, &shape);
     Some(Writes { dims: along(shape.len(), dim), indices: vec![c.e.broadcast(index, &shape, &[dim])], source })
 }
@@ -122,7 +122,7 @@ fn elements(c: &Call) -> Option<Writes> {
     if !(0..shape.len()).all(fits) {
         return None;
     }
-    let index = checked(c, index, sizes[dim as usize], false);
+    let index = checked(c, index, &sizes[dim as usize].into(), false);
     let source = c.e.slice(source, &vec![0; shape.len()], &vec![1; shape.len()], &shape);
     Some(Writes { dims: along(shape.len(), dim), indices: vec![index], source })
 }
@@ -238,7 +238,7 @@ fn index_put(c: &Call) -> Option<Vec<Value>> {
         dims[d] = (if i < before { i } else { i + common.len() }) as i64;
     }
     let spread = |(&place, &index): (&usize, &Value)| {
-        let index = checked(c, index, sizes[place], true);
+        let index = checked(c, index, &sizes[place].into(), true);
         let rank = index.ty().rank();
         let own: Vec<i64> = (before + common.len() - rank..before + common.len()).map(|d| d as i64).collect();
         c.e.broadcast(index, &shape, &own)
@@ -255,7 +255,7 @@ fn put(c: &Call) -> Option<Vec<Value>> {
         return None;
     }
     let kind = if c.bool(3)? { Some(combining(c, "sum")?) } else { None };
-    let index = checked(c, c.e.reshape(index, &[sources]), places, true);
+    let index = checked(c, c.e.reshape(index, &[sources]), &places.into(), true);
     let writes = Writes { dims: vec![-1], indices: vec![index], source: c.e.reshape(source, &[sources]) };
     Some(writes.done(c, c.e.reshape(base, &[places]), kind))
 }
@@ -281,7 +281,7 @@ fn planes(c: &Call, rank: usize, index: Value, kind: Option<&str>) -> Option<Vec
         return None;
     }
     let flat = |x: Value| c.e.reshape(x, &[planes, count / planes]);
-    let index = flat(checked(c, as_index(c, index)?, places, false));
+    let index = flat(checked(c, as_index(c, index)?, &places.into(), false));
     let writes = Writes { dims: vec![0, -1], indices: vec![index], source: flat(source) };
     Some(writes.done(c, c.e.full(&[planes, places], ty.element(), 0i64), kind))
 }

@@ -1,6 +1,7 @@
 //! Putting tensors together and their elements in another order: concatenation, repetition, rotation.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Dimension};
 
 use super::{
     Call, Lowering,
@@ -41,8 +42,8 @@ fn cat(c: &Call) -> Option<Vec<Value>> {
 fn stack(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let dim = c.dim(1, ty.rank())?;
-    let mut slab = ty.shape();
-    *slab.get_mut(dim as usize)? = 1;
+    let mut slab = ty.dims();
+    *slab.get_mut(dim as usize)? = Dim::from(1);
     let pieces: Vec<_> = c.tensors(0)?.into_iter().map(|x| c.e.reshape(c.e.convert(x, ty.element()), &slab)).collect();
     (!pieces.is_empty()).then(|| vec![c.e.concat(&pieces, dim)])
 }
@@ -50,18 +51,18 @@ fn stack(c: &Call) -> Option<Vec<Value>> {
 /// Repeats each dimension: a new dimension before it counts the repetitions, unless it has size 1 and can be
 /// stretched itself.
 fn repeat(c: &Call) -> Option<Vec<Value>> {
-    let (x, times) = (c.tensor(0)?, c.ints(1)?);
-    let result = c.result_type(0).shape();
-    let own = x.ty().shape();
+    let (x, times) = (c.tensor(0)?, c.sizes(1)?);
+    let result = c.result_type(0).dims();
+    let own = x.ty().dims();
     let front = result.len().checked_sub(own.len())?;
-    let sizes: Vec<i64> = std::iter::repeat_n(1, front).chain(own).collect();
+    let sizes: Vec<Dim> = std::iter::repeat_n(Dim::from(1), front).chain(own).collect();
     let (mut wide, mut dims) = (Vec::new(), Vec::new());
-    for (&size, &count) in sizes.iter().zip(&times) {
-        if size != 1 && count != 1 {
-            wide.push(count);
+    for (size, count) in sizes.iter().zip(&times) {
+        if !size.is(1) && !count.is(1) {
+            wide.push(count.clone());
         }
         dims.push(wide.len() as i64);
-        wide.push(if size == 1 { count } else { size });
+        wide.push(if size.is(1) { count.clone() } else { size.clone() });
     }
     let x = c.e.reshape(x, &sizes);
     Some(vec![c.e.reshape(c.e.broadcast(x, &wide, &dims), &result)])
@@ -69,7 +70,7 @@ fn repeat(c: &Call) -> Option<Vec<Value>> {
 
 /// Elements that leave at one end come back at the other.
 fn roll_dim(c: &Call, x: Value, shift: i64, dim: i64) -> Option<Value> {
-    let size = *x.ty().shape().get(dim as usize)?;
+    let size = x.ty().dims().get(dim as usize)?.known()?;
     let shift = if size == 0 { 0 } else { shift.rem_euclid(size) };
     if shift == 0 {
         return Some(x);
@@ -80,9 +81,9 @@ fn roll_dim(c: &Call, x: Value, shift: i64, dim: i64) -> Option<Value> {
 
 fn roll(c: &Call) -> Option<Vec<Value>> {
     let (mut x, shifts, dims) = (c.tensor(0)?, c.ints(1)?, c.ints(2)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     if dims.is_empty() {
-        let flat = c.e.reshape(x, &[x.ty().numel()]);
+        let flat = c.e.reshape(x, &[x.ty().count()?]);
         let rolled = roll_dim(c, flat, *shifts.first()?, 0)?;
         return Some(vec![c.e.reshape(rolled, &shape)]);
     }
@@ -94,8 +95,9 @@ fn roll(c: &Call) -> Option<Vec<Value>> {
 
 /// The elements in opposite order along `dims`, of which those of size 1 and less do not matter.
 pub(super) fn reversed(c: &Call, x: Value, dims: &[i64]) -> Value {
-    let shape = x.ty().shape();
-    let dims: Vec<i64> = dims.iter().copied().filter(|&dim| shape.get(dim as usize).is_some_and(|&size| size > 1)).collect();
+    let shape = x.ty().dims();
+    let matters = |size: &Dim| size.known().is_none_or(|size| size > 1);
+    let dims: Vec<i64> = dims.iter().copied().filter(|&dim| shape.get(dim as usize).is_some_and(matters)).collect();
     if dims.is_empty() { x } else { c.e.reverse(x, &dims) }
 }
 
@@ -121,12 +123,12 @@ fn rot90(c: &Call) -> Option<Vec<Value>> {
 
 fn block_diag(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
-    let &[_, columns] = ty.shape().as_slice() else { return None };
+    let &[_, columns] = ty.numbers()?.as_slice() else { return None };
     let mut at = 0;
     let mut rows = Vec::new();
     for x in c.tensors(0)? {
         let x = c.e.convert(x, ty.element());
-        let shape = x.ty().shape();
+        let shape = x.ty().numbers()?;
         let (height, width) = match *shape.as_slice() {
             [] => (1, 1),
             [width] => (1, width),
@@ -155,7 +157,7 @@ fn images(shape: &[i64]) -> Option<(&[i64], [i64; 3])> {
 /// Channels become pixels: `(c r r) h w -> c (h r) (w r)`.
 fn pixel_shuffle(c: &Call) -> Option<Vec<Value>> {
     let (x, r) = (c.tensor(0)?, c.int(1)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     let (batch, [channels, h, w]) = images(&shape)?;
     let n = batch.len() as i64;
     let split = [batch, &[channels / (r * r).max(1), r, r, h, w]].concat();
@@ -166,7 +168,7 @@ fn pixel_shuffle(c: &Call) -> Option<Vec<Value>> {
 /// Pixels become channels: `c (h r) (w r) -> (c r r) h w`.
 fn pixel_unshuffle(c: &Call) -> Option<Vec<Value>> {
     let (x, r) = (c.tensor(0)?, c.int(1)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     let (batch, [channels, h, w]) = images(&shape)?;
     let n = batch.len() as i64;
     let split = [batch, &[channels, h / r.max(1), r, w / r.max(1), r]].concat();
@@ -177,7 +179,7 @@ fn pixel_unshuffle(c: &Call) -> Option<Vec<Value>> {
 /// `n (g c) … -> n (c g) …`.
 fn channel_shuffle(c: &Call) -> Option<Vec<Value>> {
     let (x, groups) = (c.tensor(0)?, c.int(1)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     let &[batch, channels, ref rest @ ..] = shape.as_slice() else { return None };
     let split = [&[batch, groups, channels / groups.max(1)], rest].concat();
     let dims: Vec<i64> = [0, 2, 1].into_iter().chain(3..split.len() as i64).collect();

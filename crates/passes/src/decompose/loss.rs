@@ -1,6 +1,7 @@
 //! Losses of two tensors of one shape, and what their reduction makes of them.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Dimension};
 
 use super::{Call, Lowering, promote::wide};
 
@@ -17,14 +18,14 @@ pub const TABLE: &[(&str, Lowering)] = &[
 
 /// Operand `i` in the computing type, and in the shape that all operands broadcast to.
 fn operand(c: &Call, i: usize) -> Option<Value> {
-    let mut shape: Vec<i64> = Vec::new();
+    let mut shape: Vec<Dim> = Vec::new();
     for x in (0..c.len()).filter_map(|i| c.tensor(i)) {
-        let mut sizes = x.ty().shape();
+        let mut sizes = x.ty().dims();
         let longer = sizes.len().max(shape.len());
         for list in [&mut sizes, &mut shape] {
-            list.splice(0..0, std::iter::repeat_n(1, longer - list.len()));
+            list.splice(0..0, std::iter::repeat_n(Dim::from(1), longer - list.len()));
         }
-        shape = sizes.into_iter().zip(shape).map(|(a, b)| if a == 1 { b } else { a }).collect();
+        shape = sizes.into_iter().zip(shape).map(|(a, b)| if a.is(1) { b } else { a }).collect();
     }
     Some(c.e.broadcast_to(c.e.convert(c.tensor(i)?, wide(c.result_type(0).element())), &shape))
 }
@@ -39,7 +40,7 @@ fn reduced(c: &Call, loss: Value, i: usize) -> Option<Vec<Value>> {
         _ => return None,
     };
     let ty = c.result_type(0);
-    (ty.shape() == loss.ty().shape() && ty.element().is_float()).then(|| vec![c.e.convert(loss, ty.element())])
+    (ty.dims() == loss.ty().dims() && ty.element().is_float()).then(|| vec![c.e.convert(loss, ty.element())])
 }
 
 /// `|input - target|`.
@@ -91,7 +92,7 @@ fn soft_margin(c: &Call) -> Option<Vec<Value>> {
 /// outside of [0, 1] raises: that is a check of a number that says whether there is one.
 fn bce(c: &Call) -> Option<Vec<Value>> {
     c.result_type(0).element().is_float().then_some(())?;
-    let x = c.tensor(0).filter(|x| x.ty().element().is_float() && x.ty().numel() > 0)?;
+    let x = c.tensor(0).filter(|x| x.ty().element().is_float() && !x.ty().shape().contains(&0))?;
     let wide = c.e.convert(x, wide(x.ty().element()));
     let inside = c.e.and(c.e.ge(wide, c.e.full_like(wide, 0.0)), c.e.le(wide, c.e.full_like(wide, 1.0)));
     let outside = c.e.convert(c.e.not(inside), Type::int(c.e.ctx(), 64));

@@ -62,12 +62,13 @@ pub mod view;
 mod window;
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, DYNAMIC, Op, Target, Value},
+    ir::{Block, Builder, Op, Target, Value, sizes},
     ops::{self, AtenOp, DynamoOp, YieldOp},
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
-use std::collections::HashMap;
+use dynamlir_shapes::Scope;
+use std::{collections::HashMap, rc::Rc};
 
 use crate::select::is_optional;
 
@@ -79,49 +80,52 @@ use mark::{Mark, is_mistyped};
 /// leave it. Emitted ops that end up unused are erased later, so that it may decline late.
 pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
 
+/// A lowering, and which sizes it takes. Where it takes numbers only, what has others is left to the library.
+type Row = (Takes, Lowering);
+
 /// The lowerings, by schema; each schema stands in one table.
-pub const TABLES: &[&[(&str, Lowering)]] = &[
-    pointwise::TABLE,
-    arith::TABLE,
-    attention::TABLE,
-    compare::TABLE,
-    activation::TABLE,
-    special::TABLE,
-    special_bessel::TABLE,
-    special_gamma::TABLE,
-    special_normal::TABLE,
-    special_polynomial::TABLE,
-    reduce::TABLE,
-    create::TABLE,
-    view::TABLE,
-    join::TABLE,
-    scatter::TABLE,
-    pad::TABLE,
-    norm::TABLE,
-    softmax::TABLE,
-    nn::TABLE,
-    random::TABLE,
-    max_pool::TABLE,
-    pool::TABLE,
-    loss::TABLE,
-    linear::TABLE,
-    product::TABLE,
-    convolution::TABLE,
-    distance::TABLE,
-    index::TABLE,
-    index_write::TABLE,
-    histogram::TABLE,
-    running::TABLE,
-    resample::TABLE,
-    resample_smooth::TABLE,
-    sample_volume::TABLE,
+pub const TABLES: &[(Takes, &[(&str, Lowering)])] = &[
+    (Takes::Symbols, pointwise::TABLE),
+    (Takes::Symbols, arith::TABLE),
+    (Takes::Symbols, attention::TABLE),
+    (Takes::Symbols, compare::TABLE),
+    (Takes::Symbols, activation::TABLE),
+    (Takes::Symbols, special::TABLE),
+    (Takes::Symbols, special_bessel::TABLE),
+    (Takes::Symbols, special_gamma::TABLE),
+    (Takes::Symbols, special_normal::TABLE),
+    (Takes::Symbols, special_polynomial::TABLE),
+    (Takes::Symbols, reduce::TABLE),
+    (Takes::Symbols, create::TABLE),
+    (Takes::Symbols, view::TABLE),
+    (Takes::Symbols, join::TABLE),
+    (Takes::Symbols, scatter::TABLE),
+    (Takes::Symbols, pad::TABLE),
+    (Takes::Symbols, norm::TABLE),
+    (Takes::Symbols, softmax::TABLE),
+    (Takes::Symbols, nn::TABLE),
+    (Takes::Numbers, random::TABLE),
+    (Takes::Numbers, max_pool::TABLE),
+    (Takes::Numbers, pool::TABLE),
+    (Takes::Symbols, loss::TABLE),
+    (Takes::Numbers, linear::TABLE),
+    (Takes::Symbols, product::TABLE),
+    (Takes::Numbers, convolution::TABLE),
+    (Takes::Numbers, distance::TABLE),
+    (Takes::Symbols, index::TABLE),
+    (Takes::Numbers, index_write::TABLE),
+    (Takes::Numbers, histogram::TABLE),
+    (Takes::Numbers, running::TABLE),
+    (Takes::Numbers, resample::TABLE),
+    (Takes::Numbers, resample_smooth::TABLE),
+    (Takes::Numbers, sample_volume::TABLE),
 ];
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-decompose",
     description: "Lower ATen ops to primitive ops",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[LOWERED, INLINED, LEFT],
     run,
@@ -138,7 +142,7 @@ pub(crate) fn draws(op: Op) -> bool {
 
 /// Every schema with a lowering.
 pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().flat_map(|table| table.iter().map(|&(schema, _)| schema))
+    TABLES.iter().flat_map(|(_, table)| table.iter().map(|&(schema, _)| schema))
 }
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -146,7 +150,9 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let eager_random = ops::EAGER_RANDOM.is_on(module) || ops::DEVICE.is_on(module);
     let world = World { wide: Target::of(module).vector_bits >= 512, eager_random };
     let Some(body) = module.body() else { return Ok(()) };
-    let lowerings: HashMap<&str, Lowering> = TABLES.iter().flat_map(|table| table.iter().copied()).collect();
+    let rows =
+        |&(takes, table): &(Takes, &'static [(&'static str, Lowering)])| table.iter().map(move |&(schema, lower)| (schema, (takes, lower)));
+    let lowerings: HashMap<&str, Row> = TABLES.iter().flat_map(rows).collect();
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is(func::FUNC)).collect();
     let (private, public): (Vec<Op>, Vec<Op>) = functions.into_iter().partition(|&op| is_private(op));
     let private: HashMap<String, Op> = private.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect();
@@ -156,7 +162,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
         function.walk(&mut |op| derivatives.extend(derivative(op)));
         let Some(block) = function.body() else { continue };
         let numbered = seeds::numbered(&block.ops());
-        decompose_block(block, (&lowerings, &private), world, &mut named, pass)?;
+        let scope = Rc::new(sizes::scope(function));
+        decompose_block(block, (&lowerings, &private), (world, &scope), &mut named, pass)?;
         sweep(block);
         seeds::gather(function, block, numbered)?;
     }
@@ -179,8 +186,8 @@ struct Work {
 
 fn decompose_block(
     block: Block,
-    (lowerings, private): (&HashMap<&str, Lowering>, &HashMap<String, Op>),
-    world: World,
+    (lowerings, private): (&HashMap<&str, Row>, &HashMap<String, Op>),
+    (world, scope): (World, &Rc<Scope>),
     named: &mut Vec<String>,
     pass: &Run,
 ) -> PassResult {
@@ -198,14 +205,14 @@ fn decompose_block(
             op.remove_attr("decomposition");
             continue;
         }
-        let Some(call) = Call::new(op, world) else { continue };
+        let Some(call) = Call::new(op, world, Rc::clone(scope)) else { continue };
         let name = decomposition(op);
         named.extend(name.clone());
-        let lowering = lowerings.get(call.schema()).filter(|_| is_static(op));
+        let lowering = lowerings.get(call.schema()).filter(|(takes, _)| says_sizes(op, *takes));
         // On floats alone, nothing can go wrong with elements.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
         mark.put_before(op);
-        let values = lowering.and_then(|lower| lower(&call));
+        let values = lowering.and_then(|(_, lower)| lower(&call));
         let emitted = mark.emitted(op);
         let mistyped = unsure && emitted.iter().any(|&op| is_mistyped(op));
         if mistyped {
@@ -331,10 +338,10 @@ pub fn sweep(block: Block) {
     }
 }
 
-/// Whether all sizes are numbers; the lowerings compute with them.
-fn is_static(op: Op) -> bool {
-    let is_static = |value: &Value| !value.ty().shape().contains(&DYNAMIC);
-    op.operands().iter().all(is_static) && op.results().iter().all(is_static)
+/// Whether all sizes are said: as numbers, or as expressions where the lowering takes these.
+fn says_sizes(op: Op, takes: Takes) -> bool {
+    let says = |value: &Value| !value.ty().is_open() || (takes == Takes::Symbols && value.ty().sizes().is_some());
+    op.operands().iter().all(says) && op.results().iter().all(says)
 }
 
 /// Whether an op takes or gives complex numbers.

@@ -13,7 +13,7 @@ fn glu(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let element = x.ty().element();
     let dim = c.dim(1, x.ty().rank())?;
-    let half = x.ty().shape().get(dim as usize)? / 2;
+    let half = x.ty().dims().get(dim as usize)?.known()? / 2;
     let part = |start: i64| c.e.convert(cut(c, x, dim, start, 1, half), wide(element));
     let (value, gate) = (part(0), part(half));
     let one = c.e.full_like(gate, 1.0);
@@ -28,7 +28,7 @@ pub(super) fn leaky(c: &Call, x: Value, slope: Value) -> Value {
 
 fn prelu(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
-    let operand = |i: usize| Some(c.e.broadcast_to(c.e.convert(c.tensor(i)?, wide(ty.element())), &ty.shape()));
+    let operand = |i: usize| Some(c.e.broadcast_to(c.e.convert(c.tensor(i)?, wide(ty.element())), &ty.dims()));
     Some(vec![c.e.convert(leaky(c, operand(0)?, operand(1)?), ty.element())])
 }
 

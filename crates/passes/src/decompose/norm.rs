@@ -4,6 +4,7 @@
 //! the end only. The statistics that are returned have the type that the result says.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Dimension, Relation, product};
 
 use super::{Call, Lowering, promote::wide};
 
@@ -26,7 +27,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// Mean and the biased variance along `dims`, with sizes of 1 in their place.
 fn moments(c: &Call, x: Value, dims: &[i64]) -> (Value, Value, Value) {
     let mean = c.e.mean(x, dims, true);
-    let centered = c.e.sub(x, c.e.broadcast_to(mean, &x.ty().shape()));
+    let centered = c.e.sub(x, c.e.broadcast_to(mean, &x.ty().dims()));
     let variance = c.e.mean(c.e.mul(centered, centered), dims, true);
     (mean, centered, variance)
 }
@@ -39,18 +40,18 @@ fn inverse_root(c: &Call, x: Value, eps: f64) -> Value {
 /// Converts to the result's element type and shape.
 fn finish(c: &Call, x: Value, result: usize) -> Value {
     let ty = c.result_type(result);
-    c.e.reshape(c.e.convert(x, ty.element()), &ty.shape())
+    c.e.reshape(c.e.convert(x, ty.element()), &ty.dims())
 }
 
 /// The optional parameter `i` in the computing type and shaped to multiply (or add to) `like`, along `dims`.
-fn parameter(c: &Call, i: usize, element: Type, shape: &[i64], dims: &[i64]) -> Option<Value> {
+fn parameter(c: &Call, i: usize, element: Type, shape: &[Dim], dims: &[i64]) -> Option<Value> {
     let wide = c.e.convert(c.tensor(i)?, element);
     Some(c.e.broadcast(wide, shape, dims))
 }
 
 /// `x * weight + bias`, each where it is given, as arguments `weight` and `bias` that lie along `dims`.
 fn affine(c: &Call, x: Value, (weight, bias): (usize, usize), dims: &[i64]) -> Value {
-    let (shape, element) = (x.ty().shape(), x.ty().element());
+    let (shape, element) = (x.ty().dims(), x.ty().element());
     let scaled = parameter(c, weight, element, &shape, dims).map_or(x, |w| c.e.mul(x, w));
     parameter(c, bias, element, &shape, dims).map_or(scaled, |b| c.e.add(scaled, b))
 }
@@ -61,20 +62,21 @@ fn trailing(rank: usize, count: usize) -> Option<Vec<i64>> {
 }
 
 /// Eager does not say what the mean of nothing is where there are rows of no elements.
-fn rows_of_nothing(shape: &[i64], dims: &[i64]) -> bool {
-    dims.iter().any(|&d| shape[d as usize] == 0) && (0..shape.len()).all(|d| dims.contains(&(d as i64)) || shape[d] > 0)
+fn rows_of_nothing(c: &Call, shape: &[Dim], dims: &[i64]) -> bool {
+    dims.iter().any(|&d| !c.surely(&shape[d as usize], Relation::Gt, 0))
+        && (0..shape.len()).all(|d| dims.contains(&(d as i64)) || !shape[d].is(0))
 }
 
 fn layer_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let dims = trailing(x.ty().rank(), c.ints(1)?.len())?;
-    if rows_of_nothing(&x.ty().shape(), &dims) {
+    if rows_of_nothing(c, &x.ty().dims(), &dims) {
         return None;
     }
     let x = c.e.convert(x, wide(x.ty().element()));
     let (mean, centered, variance) = moments(c, x, &dims);
     let scale = inverse_root(c, variance, c.float(4)?);
-    let normal = c.e.mul(centered, c.e.broadcast_to(scale, &x.ty().shape()));
+    let normal = c.e.mul(centered, c.e.broadcast_to(scale, &x.ty().dims()));
     let out = affine(c, normal, (2, 3), &dims);
     Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
 }
@@ -82,16 +84,16 @@ fn layer_norm(c: &Call) -> Option<Vec<Value>> {
 /// Statistics over the channels of a group and all that is in them; weight and bias by channel.
 fn group_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let (n, channels, area, groups) = (c.int(3)?, c.int(4)?, c.int(5)?, c.int(6)?);
-    let grouped = [n, groups, channels / groups.max(1) * area];
-    if rows_of_nothing(&grouped, &[2]) {
+    let (n, channels, area, groups) = (c.size(3)?, c.int(4)?, c.size(5)?, c.int(6)?);
+    let grouped = [n.clone(), groups.into(), area.mul(&Dim::from(channels / groups.max(1))).ok()?];
+    if rows_of_nothing(c, &grouped, &[2]) {
         return None;
     }
     let x = c.e.reshape(c.e.convert(x, wide(x.ty().element())), &grouped);
     let (mean, centered, variance) = moments(c, x, &[2]);
     let scale = inverse_root(c, variance, c.float(7)?);
     let normal = c.e.mul(centered, c.e.broadcast_to(scale, &grouped));
-    let out = affine(c, c.e.reshape(normal, &[n, channels, area]), (1, 2), &[1]);
+    let out = affine(c, c.e.reshape(normal, &[n, channels.into(), area]), (1, 2), &[1]);
     Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
 }
 
@@ -103,8 +105,8 @@ fn rms_norm(c: &Call) -> Option<Vec<Value>> {
     let epsilon = if x.ty().element().width() == 64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let squares = c.e.mean(c.e.mul(x, x), &dims, true);
     let scale = inverse_root(c, squares, if c.is_none(3) { epsilon } else { c.float(3)? });
-    let normal = c.e.mul(x, c.e.broadcast_to(scale, &x.ty().shape()));
-    let out = parameter(c, 2, x.ty().element(), &x.ty().shape(), &dims).map_or(normal, |w| c.e.mul(normal, w));
+    let normal = c.e.mul(x, c.e.broadcast_to(scale, &x.ty().dims()));
+    let out = parameter(c, 2, x.ty().element(), &x.ty().dims(), &dims).map_or(normal, |w| c.e.mul(normal, w));
     // The public op returns the first of them only.
     let all = [out, scale].into_iter().take(c.op.num_results());
     Some(all.enumerate().map(|(i, value)| finish(c, value, i)).collect())
@@ -155,8 +157,9 @@ fn batch_norm_no_update(c: &Call) -> Option<Vec<Value>> {
 /// functional form before; what claims to train without returning them is left alone.
 fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let shape = x.ty().shape();
-    let channels = *shape.get(1)?;
+    let shape = x.ty().dims();
+    let rest: Vec<Dim> = shape.iter().enumerate().filter(|&(d, _)| d != 1).map(|(_, size)| size.clone()).collect();
+    let count = product(&rest).ok().filter(|_| rest.len() < shape.len())?;
     let results = c.op.num_results();
     let has_reserve = ["aten._batch_norm_", "aten.cudnn_batch_norm."].iter().any(|schema| c.schema().starts_with(schema));
     let returns_running = results == if has_reserve { 6 } else { 5 };
@@ -164,7 +167,7 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
         Some((mean, var)) if !c.is_none(mean) && !c.is_none(var) => Some((c.tensor(mean)?, c.tensor(var)?)),
         _ => None,
     };
-    if (norm.training && running.is_some() && !returns_running) || (!norm.training && running.is_none()) || x.ty().numel() == 0 {
+    if (norm.training && running.is_some() && !returns_running) || (!norm.training && running.is_none()) || x.ty().shape().contains(&0) {
         return None;
     }
     let x = c.e.convert(x, wide(x.ty().element()));
@@ -176,11 +179,10 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
         let mean = c.e.mean(x, &dims, false);
         let centered = c.e.sub(x, c.e.broadcast(mean, &shape, &[1]));
         let squares = c.e.sum(c.e.mul(centered, centered), &dims, false);
-        let count = x.ty().numel() / channels;
-        let variance = c.e.div(squares, c.e.full_like(squares, count as f64));
+        let variance = c.e.div(squares, c.e.size_like(squares, &count));
         if let Some((old_mean, old_var)) = running {
             // The running variance is the unbiased one; over a single element it is 0 / 0, as in eager.
-            let unbiased = c.e.div(squares, c.e.full_like(squares, (count - 1) as f64));
+            let unbiased = c.e.div(squares, c.e.size_like(squares, &count.sub(&Dim::from(1)).ok()?));
             let momentum = c.float(norm.momentum)?;
             out_running = Some((blend(c, old_mean, mean, momentum), blend(c, old_var, unbiased, momentum)));
         }
@@ -201,15 +203,15 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
     for (i, saved) in [(1, mean), (2, scale)] {
         // Inference saves nothing: a vector of no elements. A result that nothing uses may be anything of its type.
         let ty = c.result_type(i);
-        let matches = ty.numel() == saved.ty().numel() && norm.training;
-        if !matches && ty.numel() != 0 && c.op.result(i).has_uses() {
+        let matches = ty.count() == saved.ty().count() && norm.training;
+        if !matches && !ty.shape().contains(&0) && c.op.result(i).has_uses() {
             return None;
         }
-        values.push(if matches { finish(c, saved, i) } else { c.e.full(&ty.shape(), ty.element(), 0i64) });
+        values.push(if matches { finish(c, saved, i) } else { c.e.full(&ty.dims(), ty.element(), 0i64) });
     }
     if has_reserve {
         let ty = c.result_type(3);
-        values.push(c.e.full(&ty.shape(), ty.element(), 0i64));
+        values.push(c.e.full(&ty.dims(), ty.element(), 0i64));
     }
     if returns_running {
         let (mean, var) = out_running?;

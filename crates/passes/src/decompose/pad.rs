@@ -1,6 +1,7 @@
 //! Padding with constants, with mirrored elements and with repeated ones; windows on padded images.
 
 use dynamlir_dialect::ir::Value;
+use dynamlir_shapes::{Dim, Dimension, Relation};
 
 use super::{
     Call, Lowering,
@@ -29,12 +30,12 @@ fn sides(padding: &[i64], rank: usize) -> Option<Vec<(i64, i64, i64)>> {
 }
 
 /// Negative padding crops.
-fn crop(c: &Call, mut x: Value, sides: &[(i64, i64, i64)]) -> Value {
+fn crop(c: &Call, mut x: Value, sides: &[(i64, i64, i64)]) -> Option<Value> {
     for &(dim, low, high) in sides {
         let (low, high) = ((-low).max(0), (-high).max(0));
-        x = cut(c, x, dim, low, 1, x.ty().shape()[dim as usize] - low - high);
+        x = cut(c, x, dim, low, 1, x.ty().dims()[dim as usize].sub(&Dim::from(low + high)).ok()?);
     }
-    x
+    Some(x)
 }
 
 fn constant(c: &Call) -> Option<Vec<Value>> {
@@ -43,14 +44,15 @@ fn constant(c: &Call) -> Option<Vec<Value>> {
     let sides = sides(&c.ints(1)?, x.ty().rank())?;
     let (mut low, mut high) = (vec![0; x.ty().rank()], vec![0; x.ty().rank()]);
     // Cropped by more than there is, whatever the other side adds: left to eager.
-    let shape = x.ty().shape();
-    if sides.iter().any(|&(dim, low, high)| shape[dim as usize] + low.min(0) + high.min(0) < 0) {
+    let shape = x.ty().dims();
+    let is_there = |&(dim, low, high): &(i64, i64, i64)| c.surely(&shape[dim as usize], Relation::Ge, -(low.min(0) + high.min(0)));
+    if !sides.iter().all(is_there) {
         return None;
     }
     for &(dim, before, after) in &sides {
         (low[dim as usize], high[dim as usize]) = (before.max(0), after.max(0));
     }
-    Some(vec![c.e.pad(crop(c, x, &sides), &low, &high, value)])
+    Some(vec![c.e.pad(crop(c, x, &sides)?, &low, &high, value)])
 }
 
 /// What to put before and after a tensor along a dimension.
@@ -59,7 +61,7 @@ type Edge = fn(&Call, Value, i64, i64) -> Value;
 /// Pads dimension after dimension with what `before` and `after` make of the tensor; cropping comes last, so that it
 /// is the uncropped tensor that is mirrored.
 fn pad_with(c: &Call, before: Edge, after: Edge) -> Option<Vec<Value>> {
-    let mut x = c.tensor(0)?;
+    let mut x = c.tensor(0).filter(|x| !x.ty().is_open())?;
     let sides = sides(&c.ints(1)?, x.ty().rank())?;
     for &(dim, low, high) in &sides {
         let mut pieces = vec![x];
@@ -71,7 +73,7 @@ fn pad_with(c: &Call, before: Edge, after: Edge) -> Option<Vec<Value>> {
         }
         x = c.e.concat(&pieces, dim);
     }
-    Some(vec![crop(c, x, &sides)])
+    Some(vec![crop(c, x, &sides)?])
 }
 
 /// `c b | a b c d | c b`: the element at the edge is not repeated.
@@ -98,7 +100,7 @@ fn im2col(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let pair = |i: usize| -> Option<[i64; 2]> { c.ints(i)?.try_into().ok() };
     let (kernel, dilation, padding, stride) = (pair(1)?, pair(2)?, pair(3)?, pair(4)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     let (batch, &[channels, _, _]) = shape.split_last_chunk::<3>()?;
     let around = [vec![0; batch.len() + 1], padding.to_vec()].concat();
     let padded = c.e.pad(x, &around, &around, 0i64);

@@ -47,7 +47,7 @@ fn added(c: &Call, batch: usize) -> Option<Vec<Value>> {
     let own = c.tensor(0)?;
     (is_one(3) && is_one(4) && own.ty().element() == c.result_type(0).element()).then_some(())?;
     let product = product(c, c.tensor(1)?, c.tensor(2)?, batch)?;
-    Some(vec![c.e.add(product, c.e.broadcast_to(own, &product.ty().shape()))])
+    Some(vec![c.e.add(product, c.e.broadcast_to(own, &product.ty().dims()))])
 }
 
 fn addmm(c: &Call) -> Option<Vec<Value>> {

@@ -8,17 +8,20 @@ use dynamlir_dialect::{
     ir::{Ctx, Type, Value},
     ops::FullOp,
 };
+use dynamlir_shapes::{Dim, Dimension};
 
 use super::call::Call;
 use crate::emit::{Emit, Scalar};
 
 /// An operand of a pointwise op.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Arg {
     /// A tensor.
     Tensor(Value),
     /// A Python number.
     Scalar(Scalar),
+    /// A Python integer that is a size.
+    Size(Dim),
 }
 
 /// The type in which values of `element` are computed: `f32` for the 16-bit floats.
@@ -63,10 +66,10 @@ pub fn join(a: Type, b: Type) -> Type {
 pub fn common(ctx: Ctx, args: &[Arg]) -> Type {
     let mut tiers: [Option<Type>; 3] = [None; 3];
     for arg in args {
-        let (tier, element) = match *arg {
+        let (tier, element) = match arg {
             Arg::Tensor(value) => (usize::from(value.ty().rank() == 0), value.ty().element()),
             Arg::Scalar(Scalar::Bool(_)) => (2, Type::int(ctx, 1)),
-            Arg::Scalar(Scalar::Int(_)) => (2, Type::int(ctx, 64)),
+            Arg::Scalar(Scalar::Int(_)) | Arg::Size(_) => (2, Type::int(ctx, 64)),
             Arg::Scalar(Scalar::Float(_)) => (2, Type::f32(ctx)),
         };
         tiers[tier] = Some(tiers[tier].map_or(element, |other| join(other, element)));
@@ -94,9 +97,9 @@ fn rounded(value: Scalar, element: Type) -> Scalar {
 }
 
 impl Call {
-    /// Argument `i` as an operand of a pointwise op: a tensor or a number.
+    /// Argument `i` as an operand of a pointwise op: a tensor, a number or a size.
     pub fn operand_arg(&self, i: usize) -> Option<Arg> {
-        self.tensor(i).map(Arg::Tensor).or_else(|| self.scalar(i).map(Arg::Scalar))
+        self.tensor(i).map(Arg::Tensor).or_else(|| self.scalar(i).map(Arg::Scalar)).or_else(|| self.size(i).map(Arg::Size))
     }
 }
 
@@ -110,7 +113,7 @@ pub struct Domain<'a> {
     /// Where the arithmetic is done: `element`, or `f32` for the 16-bit floats.
     pub compute: Type,
     /// Sizes of the result.
-    pub shape: Vec<i64>,
+    pub shape: Vec<Dim>,
 }
 
 impl<'a> Domain<'a> {
@@ -118,10 +121,10 @@ impl<'a> Domain<'a> {
     /// broadcast to the result.
     pub fn of(call: &'a Call, args: &[usize]) -> Option<Self> {
         let operands = args.iter().map(|&i| call.operand_arg(i)).collect::<Option<Vec<_>>>()?;
-        let shape = call.result_shape(0);
+        let shape = call.result_dims(0);
         let fits = |arg: &Arg| match arg {
-            Arg::Tensor(value) => broadcasts(&value.ty().shape(), &shape),
-            Arg::Scalar(_) => true,
+            Arg::Tensor(value) => broadcasts(&value.ty().dims(), &shape),
+            Arg::Scalar(_) | Arg::Size(_) => true,
         };
         operands.iter().all(fits).then(|| Self::with(call, common(call.e.ctx(), &operands)))
     }
@@ -139,7 +142,7 @@ impl<'a> Domain<'a> {
     }
     /// The domain with a given common dtype.
     pub fn with(call: &'a Call, element: Type) -> Self {
-        Self { call, e: call.e, element, compute: wide(element), shape: call.result_shape(0) }
+        Self { call, e: call.e, element, compute: wide(element), shape: call.result_dims(0) }
     }
 
     /// Argument `i` in the domain, rounded to the common dtype first.
@@ -147,17 +150,19 @@ impl<'a> Domain<'a> {
         Some(match self.call.operand_arg(i)? {
             Arg::Tensor(x) => self.tensor(x),
             Arg::Scalar(value) => self.full(rounded(value, self.element)),
+            Arg::Size(size) => self.stored(self.size(&size)),
         })
     }
     /// Argument `i` in the domain. A number or one-element tensor is not rounded to a 16-bit dtype: eager's kernels
     /// of some ops take it as it is.
     pub fn exact(&self, i: usize) -> Option<Value> {
         Some(match self.call.operand_arg(i)? {
-            Arg::Tensor(x) if x.ty().numel() == 1 && self.compute != self.element => {
+            Arg::Tensor(x) if x.ty().is_single() && self.compute != self.element => {
                 self.e.broadcast_to(self.e.convert(x, self.compute), &self.shape)
             }
             Arg::Tensor(x) => self.tensor(x),
             Arg::Scalar(value) => self.full(value),
+            Arg::Size(size) => self.size(&size),
         })
     }
     /// A tensor in the domain. It is converted before it is broadcast: the smaller tensor is less work.
@@ -168,6 +173,10 @@ impl<'a> Domain<'a> {
     /// A constant in the domain, not rounded to a 16-bit dtype.
     pub fn full(&self, value: impl Into<Scalar>) -> Value {
         self.e.full(&self.shape, self.compute, value)
+    }
+    /// A size in the domain, likewise.
+    fn size(&self, size: &Dim) -> Value {
+        self.e.size(size, Type::tensor_of(&self.shape, self.compute))
     }
     /// A number as eager takes it: in the common dtype.
     pub fn round(&self, value: Scalar) -> Scalar {
@@ -185,7 +194,7 @@ impl<'a> Domain<'a> {
     pub fn done(&self, value: Value) -> Option<Vec<Value>> {
         let result = self.call.result_type(0);
         let value = if value.ty().element() == self.compute { self.e.convert(value, self.element) } else { value };
-        (value.ty().shape() == result.shape()).then(|| vec![self.e.convert(value, result.element())])
+        (value.ty().dims() == result.dims()).then(|| vec![self.e.convert(value, result.element())])
     }
     /// The integer that every element of argument `i` is, in the common dtype, where that is known and not 0. Eager
     /// raises on a zero divisor, so only a known one may become a primitive.
@@ -193,6 +202,7 @@ impl<'a> Domain<'a> {
         let value = match self.call.operand_arg(i)? {
             Arg::Scalar(value) => value,
             Arg::Tensor(x) => Scalar::Int(full_value(x)?),
+            Arg::Size(_) => return None,
         };
         value.attr(self.element).as_i64().filter(|&v| v != 0)
     }
@@ -204,6 +214,6 @@ fn full_value(x: Value) -> Option<i64> {
 }
 
 /// Whether a shape broadcasts to another by torch's rule.
-pub fn broadcasts(from: &[i64], to: &[i64]) -> bool {
-    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(&a, &b)| a == 1 || a == b)
+pub fn broadcasts<D: Dimension>(from: &[D], to: &[D]) -> bool {
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(a, b)| a.is(1) || a == b)
 }

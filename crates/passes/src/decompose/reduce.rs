@@ -1,6 +1,7 @@
 //! Reductions and scans. 16-bit floats are accumulated in `f32`; integers and bool are summed in `i64`.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Dimension, Relation, product};
 
 use super::{
     Call, Lowering, arith,
@@ -60,15 +61,20 @@ fn dims(call: &Call, x: Value, dims: Option<usize>) -> Option<(Vec<i64>, bool)> 
 }
 
 /// Elements that go into one result.
-fn count(x: Value, dims: &[i64]) -> i64 {
-    let shape = x.ty().shape();
-    dims.iter().map(|&d| shape[d as usize]).product()
+fn count(x: Value, dims: &[i64]) -> Option<Dim> {
+    let shape = x.ty().dims();
+    product(&dims.iter().map(|&d| shape[d as usize].clone()).collect::<Vec<_>>()).ok()
+}
+
+/// Whether something goes into each result, for all values of the symbols.
+fn is_of_some(call: &Call, x: Value, dims: &[i64]) -> bool {
+    count(x, dims).is_some_and(|count| call.surely(&count, Relation::Gt, 0))
 }
 
 /// The value in the result's element type, if its shape is the result's.
 fn done(call: &Call, value: Value) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
-    (value.ty().shape() == ty.shape()).then(|| vec![call.e.convert(value, ty.element())])
+    (value.ty().dims() == ty.dims()).then(|| vec![call.e.convert(value, ty.element())])
 }
 
 /// The operand as what eager accumulates: the result's dtype, widened.
@@ -113,7 +119,7 @@ fn mean(call: &Call, at: Option<usize>) -> Option<Vec<Value>> {
 fn extreme(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     let x = call.tensor(0)?;
     let (dims, keepdim) = dims(call, x, at)?;
-    (count(x, &dims) > 0).then_some(())?;
+    is_of_some(call, x, &dims).then_some(())?;
     done(call, call.e.reduce(kind, widened(&call.e, x), &dims, keepdim))
 }
 
@@ -134,7 +140,7 @@ fn extreme_with_index(call: &Call, kind: &str) -> Option<Vec<Value>> {
     if rank == 0 {
         return Some(vec![done(call, x)?[0], e.scalar(call.result_type(1).element(), 0)]);
     }
-    (count(x, &[dim]) > 0).then_some(())?;
+    is_of_some(call, x, &[dim]).then_some(())?;
     let x = ordered(&e, x);
     let value = e.reduce(kind, x, &[dim], keepdim);
     Some(vec![done(call, value)?[0], e.arg_reduce(kind, x, dim, keepdim)])
@@ -152,19 +158,19 @@ fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
     }
     if !call.is_none(1) {
         let dim = call.dim(1, rank)?;
-        (count(x, &[dim]) > 0).then_some(())?;
+        is_of_some(call, x, &[dim]).then_some(())?;
         return done(call, e.arg_reduce(kind, ordered(&e, x), dim, keepdim));
     }
-    let numel = x.ty().numel();
-    (numel > 0).then_some(())?;
-    let index = e.arg_reduce(kind, e.reshape(ordered(&e, x), &[numel]), 0, false);
-    done(call, e.reshape(index, &call.result_shape(0)))
+    let all: Vec<i64> = (0..rank as i64).collect();
+    is_of_some(call, x, &all).then_some(())?;
+    let index = e.arg_reduce(kind, e.reshape(ordered(&e, x), &[x.ty().count()?]), 0, false);
+    done(call, e.reshape(index, &call.result_dims(0)))
 }
 
 fn aminmax(call: &Call) -> Option<Vec<Value>> {
     let x = call.tensor(0)?;
     let (dims, keepdim) = dims(call, x, Some(1))?;
-    (count(x, &dims) > 0).then_some(())?;
+    is_of_some(call, x, &dims).then_some(())?;
     let wide = widened(&call.e, x);
     let both = |kind| done(call, call.e.reduce(kind, wide, &dims, keepdim)).map(|v| v[0]);
     Some(vec![both("min")?, both("max")?])
@@ -197,7 +203,7 @@ fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let (dims, keepdim) = dims(call, x, Some(1))?;
     let x = e.convert(x, wide(to_float(x.ty().element())));
-    if count(x, &dims) == 0 {
+    if count(x, &dims)?.is(0) {
         return done(call, e.log(e.sum(e.exp(x), &dims, keepdim)));
     }
     let max = e.reduce("max", x, &dims, true);
@@ -205,9 +211,9 @@ fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     let max = e.select(infinite, e.full_like(max, 0.0), max);
     let element = call.result_type(0).element();
     let step = |v: Value| e.convert(e.convert(v, element), v.ty().element());
-    let exps = step(e.exp(step(e.sub(x, e.broadcast_to(max, &x.ty().shape())))));
+    let exps = step(e.exp(step(e.sub(x, e.broadcast_to(max, &x.ty().dims())))));
     let value = e.add(step(e.log(step(e.sum(exps, &dims, true)))), max);
-    done(call, e.reshape(value, &call.result_shape(0)))
+    done(call, e.reshape(value, &call.result_dims(0)))
 }
 
 /// In eager's accumulator: `f64` for `f32`, `f32` for the 16-bit floats.
@@ -236,14 +242,18 @@ fn variance(call: &Call, root: bool) -> Option<Vec<Value>> {
     let x = e.convert(x, Type::f64(e.ctx()));
     let correction = call.scalar(2).unwrap_or(Scalar::Int(1)).as_f64();
     let mean = e.mean(x, &dims, true);
-    let distance = e.sub(x, e.broadcast_to(mean, &x.ty().shape()));
+    let distance = e.sub(x, e.broadcast_to(mean, &x.ty().dims()));
     let squares = e.sum(e.mul(distance, distance), &dims, keepdim);
-    let divisor = (count(x, &dims) as f64 - correction).max(0.0);
-    let variance = e.div(squares, e.full_like(squares, divisor));
+    let count = count(x, &dims)?;
+    let divisor = match count.known() {
+        Some(count) => e.full_like(squares, (count as f64 - correction).max(0.0)),
+        None => e.max(e.sub(e.size_like(squares, &count), e.full_like(squares, correction)), e.full_like(squares, 0.0)),
+    };
+    let variance = e.div(squares, divisor);
     let mut values = done(call, if root { e.sqrt(variance) } else { variance })?;
     if call.op.num_results() == 2 {
         let ty = call.result_type(1);
-        values.push(e.convert(e.reshape(mean, &ty.shape()), ty.element()));
+        values.push(e.convert(e.reshape(mean, &ty.dims()), ty.element()));
     }
     Some(values)
 }
@@ -252,14 +262,15 @@ fn norm(call: &Call, x: Value, p: f64, at: Option<usize>, keepdim: usize) -> Opt
     let dims = at.map_or_else(|| Some((0..x.ty().rank() as i64).collect()), |i| call.dims(i, x.ty().rank()))?;
     let keepdim = at.is_some() && call.bool(keepdim).unwrap_or(false);
     x.ty().element().is_float().then_some(())?;
-    let value = vector_norm(&call.e, operand(call, x), p, &dims, keepdim)?;
+    let value = vector_norm(call, operand(call, x), p, &dims, keepdim)?;
     done(call, value)
 }
 
 /// (Σ |x|ᵖ)^(1/p) and its limits; the largest of nothing and the smallest of nothing are left to eager.
-fn vector_norm(e: &Emit, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Option<Value> {
+fn vector_norm(call: &Call, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Option<Value> {
+    let e = &call.e;
     if p < 0.0 || p.is_infinite() {
-        (count(x, dims) > 0).then_some(())?;
+        is_of_some(call, x, dims).then_some(())?;
     }
     Some(if p == f64::INFINITY {
         e.reduce("max", e.abs(x), dims, keepdim)
@@ -284,9 +295,9 @@ fn dist(call: &Call) -> Option<Vec<Value>> {
     if a.ty().element() != b.ty().element() || !a.ty().element().is_float() {
         return None;
     }
-    let shape = broadcast_shapes(a.ty().shape(), b.ty().shape())?;
+    let shape = broadcast_shapes(a.ty().dims(), b.ty().dims())?;
     let side = |x: Value| e.broadcast_to(widened(&e, x), &shape);
     let difference = e.sub(side(a), side(b));
     let dims: Vec<i64> = (0..shape.len() as i64).collect();
-    done(call, vector_norm(&e, difference, call.float(2)?, &dims, false)?)
+    done(call, vector_norm(call, difference, call.float(2)?, &dims, false)?)
 }

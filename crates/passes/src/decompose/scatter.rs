@@ -1,12 +1,13 @@
 //! A value with a part of it replaced: the functional forms of writing through a view, and masks.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Dimension, may_repeat_in, row_major_in};
 
 use super::{
     Call, Lowering,
     promote::category,
-    shape::{fits, row_major, span},
-    view::{cut, diagonal_window, fits_row_major},
+    shape::{fits, span},
+    view::{cut, diagonal_window, fits_row_major, from_front},
 };
 
 /// Schema and lowering.
@@ -22,92 +23,95 @@ pub const TABLE: &[(&str, Lowering)] = &[
 ];
 
 /// `x` with `part` in the place that `start:…:step` of a dimension names.
-fn write(c: &Call, x: Value, part: Value, dim: i64, (start, step, size): (i64, i64, i64)) -> Option<Value> {
-    let shape = x.ty().shape();
-    let whole = *shape.get(dim as usize)?;
-    if size == 0 {
+fn write(c: &Call, x: Value, part: Value, dim: i64, (start, step, size): (Dim, i64, Dim)) -> Option<Value> {
+    let shape = x.ty().dims();
+    let whole = shape.get(dim as usize)?;
+    if size.is(0) {
         return Some(x);
     }
     let part = c.e.convert(part, x.ty().element());
-    if step > 1 && size > 1 {
-        let mut strides = row_major(&shape);
-        let offset = start * strides[dim as usize];
-        strides[dim as usize] *= step;
-        let empty = x.ty().numel() == 0;
+    if step > 1 && !size.is(1) {
+        let mut strides = row_major_in(&shape, &c.scope).ok()?;
+        let offset = start.mul(&strides[dim as usize]).ok()?;
+        strides[dim as usize] = strides[dim as usize].mul(&Dim::from(step)).ok()?;
+        let empty = shape.contains(&Dim::from(0));
         return Some(if empty { x } else { c.e.as_strided_scatter(x, part, &strides, offset) });
     }
+    let behind = start.add(&size).ok()?;
+    let rest = whole.sub(&behind).ok()?;
     let mut pieces = Vec::new();
-    if start > 0 {
-        pieces.push(cut(c, x, dim, 0, 1, start));
+    if !start.is(0) {
+        pieces.push(cut(c, x, dim, Dim::from(0), 1, start));
     }
     pieces.push(part);
-    if start + size < whole {
-        pieces.push(cut(c, x, dim, start + size, 1, whole - start - size));
+    if !rest.is(0) {
+        pieces.push(cut(c, x, dim, behind, 1, rest));
     }
     Some(c.e.concat(&pieces, dim))
 }
 
 /// The shape of a slice of `x`.
-fn sliced(x: Type, dim: i64, size: i64) -> Option<Vec<i64>> {
-    let mut shape = x.shape();
+fn sliced(x: Type, dim: i64, size: Dim) -> Option<Vec<Dim>> {
+    let mut shape = x.dims();
     *shape.get_mut(dim as usize)? = size;
     Some(shape)
 }
 
 fn slice_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, part) = (c.tensor(0)?, c.tensor(1)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     let dim = c.dim(2, shape.len())?;
-    let place = span(c.int(3), c.int(4), c.int(5)?, *shape.get(dim as usize)?)?;
-    let part = c.e.broadcast_to(part, &sliced(x.ty(), dim, place.2)?);
+    let place = span(c, (c.size(3), c.size(4)), c.int(5)?, shape.get(dim as usize)?)?;
+    let part = c.e.broadcast_to(part, &sliced(x.ty(), dim, place.2.clone())?);
     Some(vec![write(c, x, part, dim, place)?])
 }
 
 fn select_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, part) = (c.tensor(0)?, c.tensor(1)?);
-    let shape = x.ty().shape();
-    let (dim, index) = (c.dim(2, shape.len())?, c.int(3)?);
-    let index = if index < 0 { index + shape.get(dim as usize)? } else { index };
-    let part = c.e.reshape(part, &sliced(x.ty(), dim, 1)?);
-    Some(vec![write(c, x, part, dim, (index, 1, 1))?])
+    let shape = x.ty().dims();
+    let dim = c.dim(2, shape.len())?;
+    let index = from_front(c, c.size(3)?, shape.get(dim as usize)?)?;
+    let part = c.e.reshape(part, &sliced(x.ty(), dim, 1.into())?);
+    Some(vec![write(c, x, part, dim, (index, 1, 1.into()))?])
 }
 
 /// The gradient of a slice: the gradient of the part among zeros.
 fn slice_backward(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let dim = c.dim(2, ty.rank())?;
-    let place = span(c.int(3), c.int(4), c.int(5)?, *ty.shape().get(dim as usize)?)?;
+    let place = span(c, (c.size(3), c.size(4)), c.int(5)?, ty.dims().get(dim as usize)?)?;
     among_zeros(c, c.tensor(0)?, dim, place)
 }
 
 fn select_backward(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
-    let (dim, index) = (c.dim(2, ty.rank())?, c.int(3)?);
-    let index = if index < 0 { index + ty.shape().get(dim as usize)? } else { index };
-    let part = c.e.reshape(c.tensor(0)?, &sliced(ty, dim, 1)?);
-    among_zeros(c, part, dim, (index, 1, 1))
+    let dim = c.dim(2, ty.rank())?;
+    let index = from_front(c, c.size(3)?, ty.dims().get(dim as usize)?)?;
+    let part = c.e.reshape(c.tensor(0)?, &sliced(ty, dim, 1.into())?);
+    among_zeros(c, part, dim, (index, 1, 1.into()))
 }
 
-fn among_zeros(c: &Call, part: Value, dim: i64, place: (i64, i64, i64)) -> Option<Vec<Value>> {
-    let (ty, (start, step, size)) = (c.result_type(0), place);
-    if step > 1 || size == 0 {
-        let zeros = c.e.full(&ty.shape(), ty.element(), 0i64);
+fn among_zeros(c: &Call, part: Value, dim: i64, place: (Dim, i64, Dim)) -> Option<Vec<Value>> {
+    let ty = c.result_type(0);
+    if place.1 > 1 || place.2.is(0) {
+        let zeros = c.e.full(&ty.dims(), ty.element(), 0i64);
         return Some(vec![write(c, zeros, part, dim, place)?]);
     }
-    let (mut low, mut high) = (vec![0; ty.rank()], vec![0; ty.rank()]);
+    let (start, _, size) = place;
+    let (mut low, mut high) = (vec![Dim::from(0); ty.rank()], vec![Dim::from(0); ty.rank()]);
+    high[dim as usize] = ty.dims()[dim as usize].sub(&start).and_then(|rest| rest.sub(&size)).ok()?;
     low[dim as usize] = start;
-    high[dim as usize] = ty.shape()[dim as usize] - start - size;
     Some(vec![c.e.pad(part, &low, &high, 0i64)])
 }
 
 fn diagonal_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, part) = (c.tensor(0)?, c.tensor(1)?);
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     if part.ty().numel() == 0 {
         return Some(vec![x]);
     }
     let dims = (c.dim(3, shape.len())?, c.dim(4, shape.len())?);
-    let (strides, offset) = diagonal_window(&shape, c.int(2)?, dims, *part.ty().shape().last()?);
+    let (strides, offset) = diagonal_window(&shape, c.int(2)?, dims, *part.ty().numbers()?.last()?);
     let part = c.e.convert(part, x.ty().element());
     Some(vec![c.e.as_strided_scatter(x, part, &strides, offset)])
 }
@@ -116,34 +120,22 @@ fn diagonal_scatter(c: &Call) -> Option<Vec<Value>> {
 /// element twice, for then it is unspecified which write wins.
 fn as_strided_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, part) = (c.tensor(0)?, c.tensor(1)?);
-    let (sizes, strides, offset) = (c.ints(2)?, c.ints(3)?, c.int(4).unwrap_or(0));
-    if part.ty().shape() != sizes || !fits_row_major(c, x, &sizes, &strides, offset) || overlaps(&sizes, &strides) {
+    let (sizes, strides, offset) = (c.sizes(2)?, c.sizes(3)?, c.size(4).unwrap_or(Dim::from(0)));
+    let repeats = may_repeat_in(&sizes, &strides, &c.scope).unwrap_or(true);
+    if part.ty().dims() != sizes || !fits_row_major(c, x, &sizes, &strides, &offset) || repeats {
         return None;
     }
-    if part.ty().numel() == 0 {
+    if sizes.contains(&Dim::from(0)) {
         return Some(vec![x]);
     }
     let part = c.e.convert(part, x.ty().element());
     Some(vec![c.e.as_strided_scatter(x, part, &strides, offset)])
 }
 
-/// Whether a window may show an element twice. Sorted by stride, each dimension must step over all that the
-/// smaller ones reach; windows that interleave otherwise are counted as overlapping.
-fn overlaps(sizes: &[i64], strides: &[i64]) -> bool {
-    let mut dims: Vec<(i64, i64)> = strides.iter().copied().zip(sizes.iter().copied()).filter(|&(_, size)| size > 1).collect();
-    dims.sort_unstable();
-    let mut reach = 0;
-    dims.into_iter().any(|(stride, size)| {
-        let overlap = stride <= reach;
-        reach += stride * (size - 1);
-        overlap
-    })
-}
-
 fn masked_fill_scalar(c: &Call) -> Option<Vec<Value>> {
     let (ty, value) = (c.result_type(0), c.scalar(2)?);
     fits(ty.element(), value).then_some(())?;
-    masked_fill(c, c.e.full(&ty.shape(), ty.element(), value))
+    masked_fill(c, c.e.full(&ty.dims(), ty.element(), value))
 }
 
 /// The value is a 0-d tensor. Eager refuses one that overflows in the type of self, which only widening cannot.
@@ -158,11 +150,11 @@ fn masked_fill_tensor(c: &Call) -> Option<Vec<Value>> {
         _ => false,
     };
     (from == to || widens).then_some(())?;
-    masked_fill(c, c.e.broadcast_to(c.e.convert(value, to), &ty.shape()))
+    masked_fill(c, c.e.broadcast_to(c.e.convert(value, to), &ty.dims()))
 }
 
 fn masked_fill(c: &Call, value: Value) -> Option<Vec<Value>> {
-    let shape = c.result_shape(0);
+    let shape = c.result_dims(0);
     let (x, mask) = (c.e.broadcast_to(c.tensor(0)?, &shape), c.tensor(1)?);
     // Masks of bytes are refused by eager since long.
     mask.ty().element().is_bool().then(|| vec![c.e.select(c.e.broadcast_to(mask, &shape), value, x)])

@@ -1,10 +1,11 @@
 //! Arithmetic on dimensions, ranges and constants that several lowerings share.
 
 use dynamlir_dialect::{
-    ir::{Attr, Op, Type},
+    ir::{Attr, AttrValue, Op, Type},
     ops,
 };
 pub(super) use dynamlir_shapes::row_major;
+use dynamlir_shapes::{Dim, Window, row_major_in};
 
 use super::call::{Call, wrap};
 use crate::emit::Scalar;
@@ -17,25 +18,24 @@ pub(super) fn wrap_all(dims: &[i64], rank: usize) -> Option<Vec<i64>> {
 /// Whether eager saw this operand of the op row-major. Without recorded layouts the values are as they stand.
 pub(super) fn is_row_major(call: &Call, operand: usize) -> bool {
     let Some(layouts) = call.op.attr("operand_strides").and_then(Attr::as_array) else { return true };
-    let Some(seen) = layouts.get(operand).and_then(|strides| strides.as_i64s()) else { return false };
-    let shape = call.op.operand(operand).ty().shape();
-    shape.iter().zip(row_major(&shape)).zip(&seen).all(|((&size, dense), &seen)| size <= 1 || dense == seen)
+    let Some(seen) = layouts.get(operand).and_then(|strides| Vec::<Dim>::read(*strides)) else { return false };
+    let shape = call.op.operand(operand).ty().dims();
+    let dense = row_major_in(&shape, &call.scope).unwrap_or_default();
+    let same = |((size, dense), seen): ((&Dim, &Dim), &Dim)| size.known().is_some_and(|size| size <= 1) || dense == seen;
+    shape.len() == dense.len() && shape.iter().zip(&dense).zip(&seen).all(same)
 }
 
 /// Start, step and length of Python's `start:end:step` on a dimension: ends count from the back where negative and
-/// are clamped.
-pub(super) fn span(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> Option<(i64, i64, i64)> {
-    let clamp = |at: i64| if at < 0 { at.saturating_add(size).max(0) } else { at.min(size) };
-    let start = clamp(start.unwrap_or(0));
-    let end = clamp(end.unwrap_or(size)).max(start);
-    // Written so that the largest step does not overflow.
-    let length = if end == start { 0 } else { (end - start - 1) / step.max(1) + 1 };
-    (step > 0).then_some((start, step, length))
+/// are clamped. None where it depends on symbols from which end they count.
+pub(super) fn span(call: &Call, (start, end): (Option<Dim>, Option<Dim>), step: i64, size: &Dim) -> Option<(Dim, i64, Dim)> {
+    let part = Window { sizes: vec![size.clone()], strides: vec![Dim::from(1)], offset: Dim::from(0) };
+    let part = part.slice_in(0, start.as_ref(), end.as_ref(), step, &call.scope).ok()?;
+    Some((part.offset, step, part.sizes.into_iter().next()?))
 }
 
 /// The storage offset of an argument of the function around `op`.
-pub(super) fn arg_offset(op: Op, index: usize) -> i64 {
-    op.parent().and_then(|function| ops::OFFSET.of_arg(function, index)).unwrap_or(0)
+pub(super) fn arg_offset(op: Op, index: usize) -> Option<Dim> {
+    Some(op.parent().and_then(|function| ops::OFFSET.dim().of_arg(function, index)).unwrap_or(Dim::from(0)))
 }
 
 /// Whether eager would write this constant into a tensor of that type. It refuses a number that overflows; such a

@@ -27,12 +27,12 @@ fn row(c: &Call, i: usize) -> Option<Value> {
 /// A value as result 0.
 fn finish(c: &Call, x: Value) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
-    Some(vec![c.e.reshape(c.e.convert(x, ty.element()), &ty.shape())])
+    Some(vec![c.e.reshape(c.e.convert(x, ty.element()), &ty.dims())])
 }
 
 /// There is no largest element of nothing; the result has no elements either.
 fn nothing(c: &Call, ty: Type) -> Option<Vec<Value>> {
-    (ty.numel() == 0).then(|| vec![c.e.full(&ty.shape(), ty.element(), 0i64)])
+    ty.shape().contains(&0).then(|| vec![c.e.full(&ty.dims(), ty.element(), 0i64)])
 }
 
 /// What the softmaxes share.
@@ -49,7 +49,7 @@ struct Exponentials {
 
 fn exponentials(c: &Call, x: Value, dim: i64) -> Exponentials {
     let max = c.e.reduce("max", x, &[dim], true);
-    let shifted = c.e.sub(x, c.e.broadcast_to(max, &x.ty().shape()));
+    let shifted = c.e.sub(x, c.e.broadcast_to(max, &x.ty().dims()));
     let exps = c.e.exp(shifted);
     Exponentials { shifted, exps, sum: c.e.sum(exps, &[dim], true), max }
 }
@@ -58,7 +58,7 @@ fn softmax(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let x = row(c, 0)?;
         let e = exponentials(c, x, c.dim(1, x.ty().rank())?);
-        finish(c, c.e.div(e.exps, c.e.broadcast_to(e.sum, &x.ty().shape())))
+        finish(c, c.e.div(e.exps, c.e.broadcast_to(e.sum, &x.ty().dims())))
     })
 }
 
@@ -66,7 +66,7 @@ fn log_softmax(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let x = row(c, 0)?;
         let e = exponentials(c, x, c.dim(1, x.ty().rank())?);
-        finish(c, c.e.sub(e.shifted, c.e.broadcast_to(c.e.log(e.sum), &x.ty().shape())))
+        finish(c, c.e.sub(e.shifted, c.e.broadcast_to(c.e.log(e.sum), &x.ty().dims())))
     })
 }
 
@@ -74,7 +74,7 @@ fn log_softmax(c: &Call) -> Option<Vec<Value>> {
 fn safe_softmax(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let x = row(c, 0)?;
-        let shape = x.ty().shape();
+        let shape = x.ty().dims();
         let e = exponentials(c, x, c.dim(1, shape.len())?);
         let masked = c.e.eq(e.max, c.e.full_like(e.max, f64::NEG_INFINITY));
         let out = c.e.div(e.exps, c.e.broadcast_to(e.sum, &shape));
@@ -95,7 +95,7 @@ fn softmax_backward(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let (grad, out, dim) = gradients(c)?;
         let sum = c.e.sum(c.e.mul(grad, out), &[dim], true);
-        finish(c, c.e.mul(c.e.sub(grad, c.e.broadcast_to(sum, &out.ty().shape())), out))
+        finish(c, c.e.mul(c.e.sub(grad, c.e.broadcast_to(sum, &out.ty().dims())), out))
     })
 }
 
@@ -103,7 +103,7 @@ fn softmax_backward(c: &Call) -> Option<Vec<Value>> {
 fn log_softmax_backward(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let (grad, out, dim) = gradients(c)?;
-        let sum = c.e.broadcast_to(c.e.sum(grad, &[dim], true), &out.ty().shape());
+        let sum = c.e.broadcast_to(c.e.sum(grad, &[dim], true), &out.ty().dims());
         finish(c, c.e.sub(grad, c.e.mul(c.e.exp(out), sum)))
     })
 }

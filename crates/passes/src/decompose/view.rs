@@ -4,11 +4,13 @@
 //! nothing but the result's shape, because recording has already checked the arguments and resolved `-1`.
 
 use dynamlir_dialect::ir::Value;
+use dynamlir_shapes::{Dim, Dimension, Relation, Window, row_major_in};
 
 use super::{
     Call, Lowering,
     shape::{arg_offset, is_row_major, row_major, span, wrap_all},
 };
+use crate::extent::Extent;
 
 /// Schema and lowering.
 pub const TABLE: &[(&str, Lowering)] = &[
@@ -84,11 +86,11 @@ fn identity(c: &Call) -> Option<Vec<Value>> {
 }
 
 fn reshape(c: &Call) -> Option<Vec<Value>> {
-    Some(vec![c.e.reshape(c.tensor(0)?, &c.result_shape(0))])
+    Some(vec![c.e.reshape(c.tensor(0)?, &c.result_dims(0))])
 }
 
 fn expand(c: &Call) -> Option<Vec<Value>> {
-    Some(vec![c.e.broadcast_to(c.tensor(0)?, &c.result_shape(0))])
+    Some(vec![c.e.broadcast_to(c.tensor(0)?, &c.result_dims(0))])
 }
 
 fn permute(c: &Call) -> Option<Vec<Value>> {
@@ -125,33 +127,40 @@ pub(super) fn swap(c: &Call, x: Value, a: i64, b: i64) -> Value {
 }
 
 /// `size` elements of dimension `dim` from `start` on.
-pub(super) fn cut(c: &Call, x: Value, dim: i64, start: i64, step: i64, size: i64) -> Value {
+pub(super) fn cut(c: &Call, x: Value, dim: i64, start: impl Extent, step: i64, size: impl Extent) -> Value {
+    let (start, size) = (start.dim(), size.dim());
     // Of nothing the place does not matter, of one element the step.
-    c.e.slice_dim(x, dim, if size == 0 { 0 } else { start }, if size <= 1 { 1 } else { step }, size)
+    let (start, step) = (if size.is(0) { Dim::from(0) } else { start }, if size.is(0) || size.is(1) { 1 } else { step });
+    c.e.slice_dim(x, dim, start, step, size)
 }
 
 fn slice(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     let dim = c.dim(1, shape.len())?;
-    let (start, step, size) = span(c.int(2), c.int(3), c.int(4)?, *shape.get(dim as usize)?)?;
-    // Eager's own count overflows with the largest step; the result's type knows.
-    let size = size.min(*c.result_shape(0).get(dim as usize)?);
+    let (start, step, size) = span(c, (c.size(2), c.size(3)), c.int(4)?, shape.get(dim as usize)?)?;
+    // Eager's own count overflows with the largest step; the result's type knows. It may say another form of the same, too.
+    let given = c.result_dims(0).get(dim as usize)?.clone();
+    let size = size.known().zip(given.known()).map_or(given, |(size, given)| size.min(given).into());
     Some(vec![cut(c, x, dim, start, step, size)])
+}
+
+/// A position that may be counted from the end; None where that depends on symbols.
+pub(super) fn from_front(c: &Call, at: Dim, size: &Dim) -> Option<Dim> {
+    if at.compare(Relation::Lt, &Dim::from(0), &c.scope).ok()? { at.add(size).ok() } else { Some(at) }
 }
 
 fn narrow(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     let dim = c.dim(1, shape.len())?;
-    let start = c.int(2)?;
-    let start = if start < 0 { start + shape.get(dim as usize)? } else { start };
-    Some(vec![cut(c, x, dim, start, 1, c.int(3)?)])
+    let start = from_front(c, c.size(2)?, shape.get(dim as usize)?)?;
+    Some(vec![cut(c, x, dim, start, 1, c.size(3)?)])
 }
 
 /// One index of a dimension, which the result lacks.
-pub(super) fn pick(c: &Call, x: Value, dim: i64, index: i64) -> Value {
-    let mut shape = x.ty().shape();
+pub(super) fn pick(c: &Call, x: Value, dim: i64, index: impl Extent) -> Value {
+    let mut shape = x.ty().dims();
     let row = cut(c, x, dim, index, 1, 1);
     shape.remove(dim as usize);
     c.e.reshape(row, &shape)
@@ -159,9 +168,9 @@ pub(super) fn pick(c: &Call, x: Value, dim: i64, index: i64) -> Value {
 
 fn select(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let shape = x.ty().shape();
-    let (dim, index) = (c.dim(1, shape.len())?, c.int(2)?);
-    let index = if index < 0 { index + shape.get(dim as usize)? } else { index };
+    let shape = x.ty().dims();
+    let dim = c.dim(1, shape.len())?;
+    let index = from_front(c, c.size(2)?, shape.get(dim as usize)?)?;
     Some(vec![pick(c, x, dim, index)])
 }
 
@@ -175,12 +184,12 @@ fn unbind(c: &Call) -> Option<Vec<Value>> {
 fn split(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let dim = c.dim(2, x.ty().rank())?;
-    let mut start = 0;
+    let mut start = Dim::from(0);
     let mut pieces = Vec::new();
     for i in 0..c.op.num_results() {
-        let size = *c.result_shape(i).get(dim as usize)?;
-        pieces.push(cut(c, x, dim, start, 1, size));
-        start += size;
+        let size = c.result_dims(i).get(dim as usize)?.clone();
+        pieces.push(cut(c, x, dim, start.clone(), 1, size.clone()));
+        start = start.add(&size).ok()?;
     }
     Some(pieces)
 }
@@ -198,7 +207,7 @@ pub(super) fn diagonal_window(shape: &[i64], diagonal: i64, dims: (i64, i64), si
 
 fn diagonal(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let shape = x.ty().shape();
+    let shape = x.ty().numbers()?;
     let result = c.result_shape(0);
     let dims = (c.dim(2, shape.len())?, c.dim(3, shape.len())?);
     let (strides, offset) = diagonal_window(&shape, c.int(1)?, dims, *result.last()?);
@@ -208,17 +217,17 @@ fn diagonal(c: &Call) -> Option<Vec<Value>> {
 /// Windows along a dimension; a new last dimension runs inside the window.
 fn unfold(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let (shape, result) = (x.ty().shape(), c.result_shape(0));
+    let (shape, result) = (x.ty().dims(), c.result_dims(0));
     if shape.is_empty() {
         // A scalar shows one window of one element; a window of none is not worth an op of its own.
-        return (result == [1]).then(|| vec![c.e.reshape(x, &result)]);
+        return (result == [Dim::from(1)]).then(|| vec![c.e.reshape(x, &result)]);
     }
     let dim = c.dim(1, shape.len())?;
-    let mut strides = row_major(&shape);
-    let inner = *strides.get(dim as usize)?;
-    strides[dim as usize] *= c.int(3)?;
+    let mut strides = row_major_in(&shape, &c.scope).ok()?;
+    let inner = strides.get(dim as usize)?.clone();
+    strides[dim as usize] = inner.mul(&c.size(3)?).ok()?;
     strides.push(inner);
-    Some(vec![c.e.as_strided(x, &result, &strides, 0)])
+    Some(vec![c.e.as_strided(x, &result, &strides, Dim::from(0))])
 }
 
 /// `ATen`'s op speaks of the operand's *storage*. Only where the storage is known to hold the operand row-major from
@@ -226,19 +235,23 @@ fn unfold(c: &Call) -> Option<Vec<Value>> {
 /// where it knows more.
 fn as_strided(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let result = c.result_shape(0);
-    let (strides, offset) = (c.ints(2)?, c.int(3).unwrap_or(0));
-    fits_row_major(c, x, &result, &strides, offset).then(|| vec![c.e.as_strided(x, &result, &strides, offset)])
+    let result = c.result_dims(0);
+    let (strides, offset) = (c.sizes(2)?, c.size(3).unwrap_or(Dim::from(0)));
+    fits_row_major(c, x, &result, &strides, &offset).then(|| vec![c.e.as_strided(x, &result, &strides, offset)])
 }
 
 /// Whether a window of storage is the same window of the row-major operand 0.
-pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[i64], strides: &[i64], offset: i64) -> bool {
+pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[Dim], strides: &[Dim], offset: &Dim) -> bool {
     let dense = is_row_major(c, 0);
-    let last = sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<i64>();
-    let inside = sizes.contains(&0) || offset + last < x.ty().numel();
+    let window = Window { sizes: sizes.to_vec(), strides: strides.to_vec(), offset: offset.clone() };
+    let inside = match (window.extent_in(&c.scope), x.ty().count()) {
+        (Ok(None), _) => true,
+        (Ok(Some((_, last))), Some(count)) => c.surely(&last, Relation::Lt, count),
+        _ => false,
+    };
     // An argument's own offset, or a view's, would shift the window.
-    let starts_storage = x.arg_index().is_none_or(|i| arg_offset(c.op, i) == 0);
-    dense && inside && starts_storage && offset >= 0
+    let starts_storage = x.arg_index().is_none_or(|i| arg_offset(c.op, i).is_some_and(|offset| offset.is(0)));
+    dense && inside && starts_storage && c.surely(offset, Relation::Ge, 0)
 }
 
 /// `view(dtype)` between types of one width. A bool is a byte in torch: read as a byte it is 0 or 1.
@@ -248,5 +261,5 @@ fn bitcast(c: &Call) -> Option<Vec<Value>> {
     if from.is_bool() && !to.is_bool() && to.is_int() && to.width() == 8 {
         return Some(vec![c.e.convert(x, to)]);
     }
-    (from.width() == to.width() && x.ty().shape() == c.result_shape(0)).then(|| vec![c.e.bitcast(x, to)])
+    (from.width() == to.width() && x.ty().dims() == c.result_dims(0)).then(|| vec![c.e.bitcast(x, to)])
 }

@@ -183,18 +183,26 @@ def Dynamo_BitcastOp : Prim<"bitcast", [Elementwise, SameOperandsAndResultShape]
 // Creation
 //===----------------------------------------------------------------------===//
 
+// A number, or a size in its place.
+def Dynamo_Constant : Attr<CPred<"::llvm::isa<::mlir::TypedAttr, ::dynamlir::dynamo::ExprAttr>($_self)">, "a constant"> {
+  let storageType = "::mlir::Attribute";
+  let returnType = "::mlir::Attribute";
+  let convertFromStorage = "$_self";
+}
+
 def Dynamo_FullOp : Prim<"full"> {
   let summary = "every element is this constant";
   let description = [{
     The constant has the element type of the result; bool is written `true`
-    or `false`.
+    or `false`. One of `i64` may be a size.
 
     ```mlir
     %one = dynamo.full 1.0 : f32 -> tensor<2xf32>
     %yes = dynamo.full true -> tensor<i1>
+    %rows = dynamo.full #dynamo.expr<s0> -> tensor<i64>
     ```
   }];
-  let arguments = (ins TypedAttrInterface:$value);
+  let arguments = (ins Dynamo_Constant:$value);
   let results = (outs Dynamo_Tensor:$result);
   let assemblyFormat = "$value attr-dict `->` type($result)";
   let hasVerifier = 1;

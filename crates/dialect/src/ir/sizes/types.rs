@@ -94,6 +94,11 @@ impl Type {
         (!raw.ptr.is_null()).then(|| Self::from_raw(raw))
     }
 
+    /// Whether it is plain that it has one element.
+    pub fn is_single(self) -> bool {
+        self.shape().iter().all(|&size| size == 1)
+    }
+
     /// Product of the sizes; None where one is a `?` of which nothing is said, or the product is not a size.
     pub fn count(self) -> Option<Dim> {
         self.sizes()?.iter().try_fold(Dim::from(1), |product, size| product.mul(size)).ok()
