@@ -160,8 +160,13 @@ fn check_sizes(pass: &Pass, module: Op) -> PassResult {
         Takes::Lowered if module.symbol().as_deref() == Some(KERNELS) => Some(module),
         Takes::Lowered => kernels_module(module),
     };
-    match looked_at.and_then(find_expression) {
-        Some((op, size)) => Err(PassError::at(op, format!("{} takes sizes that are numbers, found {size}", pass.name))),
+    looked_at.map_or(Ok(()), |op| numbers_only(op, pass.name))
+}
+
+/// An error at the first operation, in or at `root`, that says an expression: for what a pass takes numbers only.
+pub fn numbers_only(root: Op, pass: &str) -> PassResult {
+    match find_expression(root) {
+        Some((op, size)) => Err(PassError::at(op, format!("{pass} takes sizes that are numbers, found {size}"))),
         None => Ok(()),
     }
 }

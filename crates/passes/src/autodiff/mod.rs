@@ -46,7 +46,7 @@ mod walk;
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes, numbers_only},
     pass_options,
     program::entries,
 };
@@ -83,6 +83,8 @@ fn run(module: Op, run: &Run) -> PassResult {
     let options: AutodiffOptions = run.options()?;
     for entry in wanted {
         if options.again == joint::is_joint(entry) {
+            // Rules compute with numbers.
+            numbers_only(entry, PASS.name)?;
             run.count(&DIFFERENTIATED, differentiate(entry, module, options.again)?);
         }
     }

@@ -61,8 +61,8 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
     let fits = gains.iter().all(|(_, gain)| gain.is_some());
     let sum: i64 = gains.iter().filter_map(|&(_, gain)| gain).sum();
     let near = readers.iter().all(|&reader| same_stretch(graph, maker, reader));
-    let least = if near { -bytes(value) / NEAR_TIE } else { 1 };
-    let takes: Vec<_> = if fits && !stays && sum + bytes(value) >= least {
+    let least = if near { -bytes(value, &graph.scope) / NEAR_TIE } else { 1 };
+    let takes: Vec<_> = if fits && !stays && sum + bytes(value, &graph.scope) >= least {
         readers
     } else {
         gains.into_iter().filter(|&(_, gain)| gain.is_some_and(|gain| gain > 0)).map(|(reader, _)| reader).collect()
@@ -142,7 +142,7 @@ fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64
     let args = interface.args() + more.len();
     let fits = group.members.len() + chain.ops.len() <= graph.options.max_ops && args <= graph.options.max_args && !group.scan;
     let fits = fits && !(group.product && chain.ops.iter().any(|&op| graph.asks_for_place(graph.ops[op])));
-    fits.then(|| bytes(value) - more.into_iter().map(|&leaf| bytes(leaf)).sum::<i64>())
+    fits.then(|| bytes(value, &graph.scope) - more.into_iter().map(|&leaf| bytes(leaf, &graph.scope)).sum::<i64>())
 }
 
 /// Puts copies beside the originals, where their operands are known, and makes the reader use them.

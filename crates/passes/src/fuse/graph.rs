@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use super::{FuseOptions, Kind, bytes, elements, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
-    ir::{Block, Op, Value},
+    ir::{Block, Op, Value, sizes},
     ops::{BroadcastOp, CheckRangeOp, DynamoOp, GatherOp},
 };
+use dynamlir_shapes::{Dim, Scope};
 
 /// Operations that will share a kernel.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +16,7 @@ pub(super) struct Group {
     /// Numbers of its operations, increasing. A group that went into another one has none.
     pub(super) members: Vec<usize>,
     /// D.
-    pub(super) domain: Vec<i64>,
+    pub(super) domain: Vec<Dim>,
     /// R, as dims of D, increasing.
     pub(super) reduced: Vec<i64>,
     /// A scan is a loop with a memory; nothing follows it in its kernel.
@@ -39,8 +40,8 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    pub(super) fn traffic(&self) -> i64 {
-        self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value)).sum::<i64>() + self.gathered
+    pub(super) fn traffic(&self, scope: &Scope) -> i64 {
+        self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value, scope)).sum::<i64>() + self.gathered
     }
     /// Arguments of the kernel, results included.
     pub(super) fn args(&self) -> usize {
@@ -59,6 +60,8 @@ pub(super) struct Graph {
     pub(super) group_of: Vec<Option<usize>>,
     pub(super) groups: Vec<Group>,
     pub(super) options: FuseOptions,
+    /// What is known of the symbols in sizes.
+    pub(super) scope: Scope,
     index: HashMap<Op, usize>,
     /// For messages, where these are wanted.
     names: Vec<String>,
@@ -74,6 +77,7 @@ impl Graph {
             group_of: Vec::new(),
             groups: Vec::new(),
             options,
+            scope: sizes::scope(function),
             index: HashMap::new(),
             names: Vec::new(),
         };
@@ -113,7 +117,7 @@ impl Graph {
         for (ops, mut group) in groups {
             group.members = ops.into_iter().filter_map(|op| self.index.get(&op).copied()).collect();
             group.members.sort_unstable();
-            group.traffic = self.interface(&group).traffic();
+            group.traffic = self.interface(&group).traffic(&self.scope);
             for &member in &group.members {
                 self.group_of[member] = Some(self.groups.len());
             }
@@ -140,8 +144,8 @@ impl Graph {
         let shaped_like = if reduced.is_empty() { op.result(0) } else { op.operand(0) };
         let scan = self.kinds[number] == Kind::Scan;
         let product = self.kinds[number] == Kind::Product;
-        let mut group = Group { members: vec![number], domain: shaped_like.ty().shape(), reduced, scan, product, traffic: 0 };
-        group.traffic = self.interface(&group).traffic();
+        let mut group = Group { members: vec![number], domain: shaped_like.ty().dims(), reduced, scan, product, traffic: 0 };
+        group.traffic = self.interface(&group).traffic(&self.scope);
         self.groups.push(group);
         self.group_of[number] = Some(self.groups.len() - 1);
         self.groups.len() - 1
@@ -151,7 +155,7 @@ impl Graph {
     /// broadcast is computed inside the kernel.
     pub(super) fn spread_row(&self, group: &Group, number: usize) -> Option<usize> {
         let spread = BroadcastOp::cast(self.ops[number])?;
-        if group.reduced.is_empty() || spread.result().ty().shape() != group.domain {
+        if group.reduced.is_empty() || spread.result().ty().dims() != group.domain {
             return None;
         }
         let (kept, _) = row_of(&group.domain, &group.reduced);
@@ -165,7 +169,7 @@ impl Graph {
         for &member in &group.members {
             for table in tables(self.ops[member]) {
                 // A product's operands are the same bytes wherever it stands.
-                interface.gathered += if self.kinds[member] == Kind::Product { 0 } else { bytes(self.ops[member].result(0)) };
+                interface.gathered += if self.kinds[member] == Kind::Product { 0 } else { bytes(self.ops[member].result(0), &self.scope) };
                 if !interface.tables.contains(&table) {
                     interface.tables.push(table);
                 }

@@ -7,8 +7,10 @@
 //! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or
 //! if it becomes too large. A product takes in pointwise operations on its result, and what these compute with.
 
+use dynamlir_shapes::Dim;
+
 use super::{
-    Kind,
+    Kind, expected,
     graph::{Graph, Group},
     is_table, row_of,
 };
@@ -166,13 +168,13 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     if graph.is_cyclic(&group, &[a, b]) {
         return Err("what is between them would have to run inside the kernel".into());
     }
-    group.traffic = interface.traffic();
+    group.traffic = interface.traffic(&graph.scope);
     let saved = first.traffic + second.traffic - group.traffic;
     Ok(Union { group, saved, smaller: first.traffic.min(second.traffic) })
 }
 
 /// D and R of two groups together.
-fn common_domain(a: &Group, b: &Group) -> Result<(Vec<i64>, Vec<i64>), String> {
+fn common_domain(a: &Group, b: &Group) -> Result<(Vec<Dim>, Vec<i64>), String> {
     let fits =
         |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
     match (a.reduced.is_empty(), b.reduced.is_empty()) {
@@ -193,8 +195,8 @@ fn common_domain(a: &Group, b: &Group) -> Result<(Vec<i64>, Vec<i64>), String> {
 
 /// Phases after the first need finished rows. Of a few long rows, each would be the work of one thread.
 fn runs_on_one_thread(graph: &Graph, group: &Group) -> bool {
-    let rows: i64 = row_of(&group.domain, &group.reduced).1.iter().product();
-    let elements: i64 = group.domain.iter().product();
+    let rows = expected(&row_of(&group.domain, &group.reduced).1, &graph.scope);
+    let elements = expected(&group.domain, &graph.scope);
     if group.reduced.is_empty() || rows >= FEW_ROWS || elements < LARGE {
         return false;
     }

@@ -31,12 +31,13 @@ use dynamlir_dialect::{
     pass_options,
     upstream::func,
 };
+use dynamlir_shapes::{Dim, Scope};
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-fuse",
     description: "Group primitives into kernel functions called by dynamo.launch; equal kernels become one",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: FuseOptions::DECLARED,
     statistics: &[KERNELS, MERGED],
     run,
@@ -81,7 +82,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// What every later step takes for granted: straight-line code on static shapes.
+/// What every later step takes for granted: straight-line code, whose shapes say their sizes.
 fn check(function: Op) -> PassResult {
     if function.region(0).blocks().len() != 1 {
         return Err(PassError::at(function, "expected straight-line code: one block"));
@@ -90,8 +91,8 @@ fn check(function: Op) -> PassResult {
         if op.is(AtenOp::NAME) && op.num_regions() > 0 {
             return Err(PassError::at(op, "the call has code beside it: dynamo-select takes one of the two first"));
         }
-        if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().shape().iter().any(|&size| size < 0)) {
-            return Err(PassError::at(op, "dynamo-fuse needs static sizes: kernels are specialised on them"));
+        if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().sizes().is_none()) {
+            return Err(PassError::at(op, "dynamo-fuse needs to know sizes, as numbers or expressions"));
         }
     }
     Ok(())
@@ -219,21 +220,33 @@ fn reduced_dims(op: Op) -> Vec<i64> {
 }
 
 /// The dims that are left, and the shape over them.
-fn row_of(domain: &[i64], reduced: &[i64]) -> (Vec<i64>, Vec<i64>) {
-    (0..).zip(domain).filter(|(dim, _)| !reduced.contains(dim)).unzip()
+fn row_of(domain: &[Dim], reduced: &[i64]) -> (Vec<i64>, Vec<Dim>) {
+    (0..).zip(domain.iter().cloned()).filter(|(dim, _)| !reduced.contains(dim)).unzip()
+}
+
+/// A symbol's value, where nothing better is known.
+const USUAL: i64 = 64;
+
+/// How many elements a shape has, where symbols have the values that are expected.
+fn expected(shape: &[Dim], scope: &Scope) -> i64 {
+    let usual = |symbol| Some(scope.info(symbol)?.hint.unwrap_or(USUAL).clamp(scope.info(symbol)?.range.lower()?, i64::MAX));
+    let size = |size: &Dim| size.known().or_else(|| size.to_expr().evaluate(&usual).ok()).unwrap_or(USUAL);
+    shape.iter().map(size).fold(1, i64::saturating_mul)
 }
 
 /// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.
-fn bytes(value: Value) -> i64 {
-    match BroadcastOp::defining(value) {
-        Some(spread) => bytes(spread.operand()),
-        None => value.ty().numel() * i64::from(value.ty().element().width().div_ceil(8)),
+fn bytes(value: Value, scope: &Scope) -> i64 {
+    if let Some(spread) = BroadcastOp::defining(value) {
+        return bytes(spread.operand(), scope);
     }
+    let ty = value.ty();
+    let count = if ty.is_open() { expected(&ty.dims(), scope) } else { ty.numel() };
+    count.saturating_mul(i64::from(ty.element().width().div_ceil(8)))
 }
 
 /// The tensor type of another shape.
-fn shaped(ty: Type, shape: &[i64]) -> Type {
-    Type::tensor(shape, ty.element())
+fn shaped(ty: Type, shape: &[Dim]) -> Type {
+    Type::tensor_of(shape, ty.element())
 }
 
 /// Builds behind an operation that is not a terminator.

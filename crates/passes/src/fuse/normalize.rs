@@ -16,6 +16,7 @@ use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op, Type, Value},
     ops::{DynamoOp, FullOp, MatmulOp, ReduceKind, ReshapeOp},
 };
+use dynamlir_shapes::{Dim, Dimension};
 
 /// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
 const ROUNDS: usize = 4;
@@ -37,14 +38,14 @@ pub(super) fn run(function: Op) {
     }
 }
 
-fn without_units(shape: &[i64]) -> Vec<i64> {
-    shape.iter().copied().filter(|&size| size != 1).collect()
+fn without_units(shape: &[Dim]) -> Vec<Dim> {
+    shape.iter().filter(|size| !size.is(1)).cloned().collect()
 }
 
 /// Dims of `shape` as dims of the shape without its unit dims; those that are unit dims vanish.
-fn squeezed_dims(shape: &[i64], dims: &[i64]) -> Vec<i64> {
-    let kept = dims.iter().filter(|&&dim| shape[dim as usize] != 1);
-    kept.map(|&dim| shape[..dim as usize].iter().filter(|&&size| size != 1).count() as i64).collect()
+fn squeezed_dims(shape: &[Dim], dims: &[i64]) -> Vec<i64> {
+    let kept = dims.iter().filter(|&&dim| !shape[dim as usize].is(1));
+    kept.map(|&dim| shape[..dim as usize].iter().filter(|size| !size.is(1)).count() as i64).collect()
 }
 
 fn squeeze(op: Op) {
@@ -55,9 +56,9 @@ fn squeeze(op: Op) {
     }
     let result = op.result(0);
     let ty = result.ty();
-    let small = without_units(&ty.shape());
+    let small = without_units(&ty.dims());
     if kind == Kind::Iota {
-        let shape = ty.shape();
+        let shape = ty.dims();
         match squeezed_dims(&shape, &[op.required("dim")]).first() {
             Some(&dim) => {
                 op.set_attr("dim", Attr::i64(op.ctx(), dim));
@@ -68,8 +69,8 @@ fn squeeze(op: Op) {
         return;
     }
     let operand = op.operand(0);
-    let from = operand.ty().shape();
-    let squeezed = |value: Value| reshape(&build, value, &without_units(&value.ty().shape()));
+    let from = operand.ty().dims();
+    let squeezed = |value: Value| reshape(&build, value, &without_units(&value.ty().dims()));
     match kind {
         Kind::Pointwise if small.len() != ty.rank() => {
             let each = op.operands().into_iter().enumerate();
@@ -77,13 +78,13 @@ fn squeeze(op: Op) {
             retype(op, &operands, &small);
         }
         Kind::Product => squeeze_product(op, &build),
-        Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize] == 0) => {
+        Kind::Reduce if reduced_dims(op).iter().any(|&dim| from[dim as usize].is(0)) => {
             result.replace_all_uses_with(full(&build, ty, neutral(op.required("kind"), ty.element())));
         }
         Kind::Reduce => {
             let dims = squeezed_dims(&from, &reduced_dims(op));
             if dims.is_empty() {
-                result.replace_all_uses_with(reshape(&build, operand, &ty.shape()));
+                result.replace_all_uses_with(reshape(&build, operand, &ty.dims()));
             } else {
                 op.set_attr("dims", Attr::i64s(op.ctx(), &dims));
                 retype(op, &[squeezed(operand)], &small);
@@ -103,18 +104,18 @@ fn squeeze(op: Op) {
             let dims = if kind == Kind::Permute {
                 squeezed_dims(&from, &dims)
             } else {
-                let kept: Vec<_> = dims.iter().zip(&from).filter(|&(_, &size)| size != 1).map(|(&dim, _)| dim).collect();
-                squeezed_dims(&ty.shape(), &kept)
+                let kept: Vec<_> = dims.iter().zip(&from).filter(|(_, size)| !size.is(1)).map(|(&dim, _)| dim).collect();
+                squeezed_dims(&ty.dims(), &kept)
             };
             if dims.len() == small.len() && dims.iter().is_sorted() {
-                result.replace_all_uses_with(reshape(&build, operand, &ty.shape()));
+                result.replace_all_uses_with(reshape(&build, operand, &ty.dims()));
             } else {
                 op.set_attr("dims", Attr::i64s(op.ctx(), &dims));
                 retype(op, &[squeezed(operand)], &small);
                 pull::fold_constant(op);
             }
         }
-        Kind::Reshape => result.replace_all_uses_with(reshape(&build, operand, &ty.shape())),
+        Kind::Reshape => result.replace_all_uses_with(reshape(&build, operand, &ty.dims())),
         Kind::OtherView => pull::fold_constant(op),
         _ => {}
     }
@@ -123,29 +124,30 @@ fn squeeze(op: Op) {
 /// A product's unit dims go, but for k, which it has always; of what is not a product of matrices those of the result.
 fn squeeze_product(op: Op, build: &Builder) {
     let Some(product) = MatmulOp::cast(op) else {
-        return retype(op, &[], &without_units(&op.result(0).ty().shape()));
+        return retype(op, &[], &without_units(&op.result(0).ty().dims()));
     };
     let batch = product.batch() as usize;
     let without = |value: Value, k: usize| {
-        let shape = value.ty().shape();
-        let kept: Vec<i64> = shape.iter().enumerate().filter(|&(dim, &size)| dim == k || size != 1).map(|(_, &size)| size).collect();
+        let shape = value.ty().dims();
+        let kept: Vec<Dim> =
+            shape.iter().enumerate().filter(|(dim, size)| *dim == k || !size.is(1)).map(|(_, size)| size.clone()).collect();
         reshape(build, value, &kept)
     };
     let (lhs, rhs) = (product.lhs(), product.rhs());
-    let batches = lhs.ty().shape()[..batch].iter().filter(|&&size| size != 1).count();
+    let batches = lhs.ty().dims()[..batch].iter().filter(|size| !size.is(1)).count();
     let operands = [without(lhs, lhs.ty().rank() - 1), without(rhs, batch)];
     op.set_attr("batch", Attr::i64(op.ctx(), batches as i64));
-    retype(op, &operands, &without_units(&op.result(0).ty().shape()));
+    retype(op, &operands, &without_units(&op.result(0).ty().dims()));
 }
 
 /// Gives the operation new operands and a result of another shape; its users see the old shape through a reshape.
-fn retype(op: Op, operands: &[Value], shape: &[i64]) {
+fn retype(op: Op, operands: &[Value], shape: &[Dim]) {
     for (index, &operand) in operands.iter().enumerate() {
         op.set_operand(index, operand);
     }
     let result = op.result(0);
     let old = result.ty();
-    if old.shape() == shape {
+    if old.dims() == shape {
         return;
     }
     result.set_type(shaped(old, shape));
@@ -157,7 +159,7 @@ fn retype(op: Op, operands: &[Value], shape: &[i64]) {
 }
 
 /// The value in another shape; `reshape(reshape(x))` = `reshape(x)`, a reshaped `full` is a `full`.
-pub(super) fn reshape(build: &Builder, value: Value, shape: &[i64]) -> Value {
+pub(super) fn reshape(build: &Builder, value: Value, shape: &[Dim]) -> Value {
     let mut source = value;
     while let Some(inner) = source.def().filter(|&op| kind(op) == Kind::Reshape) {
         source = inner.operand(0);
@@ -199,7 +201,7 @@ fn split_constant(op: Op) {
     for used in outside {
         used.op.set_operand(used.index, copy.result(0));
     }
-    retype(copy, &[], &without_units(&copy.result(0).ty().shape()));
+    retype(copy, &[], &without_units(&copy.result(0).ty().dims()));
     if op.is_unused() {
         op.erase();
     }

@@ -16,12 +16,16 @@ use super::{
     is_table, normalize,
 };
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Loc, Op, Symbol, Type, Value},
-    ops::{self, LaunchOp},
+    ir::{
+        Attr, AttrValue, Block, Builder, Loc, Op, Symbol, Type, Value,
+        sizes::{self, SizeSymbol},
+    },
+    ops::{self, FullOp, LaunchOp},
     pass::{PassError, PassResult},
     program::KERNELS,
     upstream::func,
 };
+use dynamlir_shapes::Dim;
 
 /// Longest kernel name before its number.
 const NAME: usize = 48;
@@ -127,7 +131,7 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
             ("sym_name", Attr::str(ctx, Kernels::PLACEHOLDER)),
             ("function_type", Type::function(ctx, &inputs, &outputs).as_attr()),
             ops::KERNEL.with(ctx, ()),
-            ops::DOMAIN.with(ctx, &group.domain),
+            ops::DOMAIN.dims().with(ctx, &group.domain),
             ops::REDUCED_DIMS.with(ctx, &group.reduced),
         ],
         1,
@@ -141,7 +145,23 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
     }
     let results: Vec<_> = interface.outputs.iter().filter_map(|value| inside.get(value).copied()).collect();
     build.func_return(&results);
+    declare_symbols(function, block, graph);
     function
+}
+
+/// Declares the symbols that occur in a kernel, as the graph does; where their values come from is for the plan to say.
+fn declare_symbols(function: Op, block: Block, graph: &Graph) {
+    if graph.scope.symbols().next().is_none() {
+        return;
+    }
+    let mut found = BTreeSet::new();
+    let values = block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results));
+    let constants = block.ops().into_iter().filter_map(FullOp::cast).filter_map(|full| Dim::read(full.value()));
+    for dim in values.flat_map(|value| value.ty().dims()).chain(constants) {
+        found.extend(dim.to_expr().symbols());
+    }
+    let declared = found.into_iter().filter_map(|symbol| Some(SizeSymbol { symbol, place: None, info: *graph.scope.info(symbol)? }));
+    sizes::declare(function, &declared.collect::<Vec<_>>());
 }
 
 /// Copies an operation into the kernel, and before it the constants and spread rows that it uses.

@@ -13,10 +13,10 @@
 
 use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
 use dynamlir_dialect::{
-    ir::{Block, Builder, Op, Value},
+    ir::{AttrValue, Block, Builder, Op, Value, sizes},
     ops::{self, BroadcastOp, DynamoOp, FullOp, IotaOp, MatmulOp, PermuteOp},
 };
-use dynamlir_shapes::is_row_major;
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope, Window};
 
 /// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
 const LONGEST: usize = 32;
@@ -73,7 +73,7 @@ fn constant(view: Op) -> Option<Value> {
     let dim = IotaOp::defining(source)?.dim();
     let dim = if let Some(spread) = BroadcastOp::cast(view) {
         let to = spread.dims()[dim as usize];
-        Some(to).filter(|&to| source.ty().shape()[dim as usize] == ty.shape()[to as usize])?
+        Some(to).filter(|&to| source.ty().dims()[dim as usize] == ty.dims()[to as usize])?
     } else {
         PermuteOp::cast(view)?.dims().iter().position(|&from| from == dim)? as i64
     };
@@ -91,7 +91,7 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
     let dims = |op: Op| op.required::<Vec<i64>>("dims");
     let made = match (kind(view), kind(source)) {
         // reshape(reshape(x)) = reshape(x); the new one is as movable as this one
-        (Kind::Reshape, Kind::Reshape) => normalize::reshape(&build, view.operand(0), &ty.shape()),
+        (Kind::Reshape, Kind::Reshape) => normalize::reshape(&build, view.operand(0), &ty.dims()),
         // permute(permute(x, p), q) = permute(x, p∘q)
         (Kind::Permute, Kind::Permute) => {
             let inner = dims(source);
@@ -117,14 +117,15 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             let (to, from): (Vec<_>, Vec<_>) = moved.into_iter().unzip();
             let mut x = source.operand(0);
             if !from.is_sorted() {
-                let shape: Vec<_> = from.iter().map(|&dim| x.ty().shape()[dim as usize]).collect();
+                let shape: Vec<_> = from.iter().map(|&dim| x.ty().dims()[dim as usize].clone()).collect();
                 x = PermuteOp::build(&build, x, &from, shaped(x.ty(), &shape)).result();
                 work.extend(x.def());
             }
             BroadcastOp::build(&build, x, &to, ty).result()
         }
         (Kind::Reshape, Kind::Broadcast) if serves_computation(view) => {
-            let (shape, to) = factor(&source.result(0).ty().shape(), &dims(source), &ty.shape())?;
+            let scope = sizes::scope(function);
+            let (shape, to) = factor(&source.result(0).ty().dims(), &dims(source), &ty.dims(), &scope)?;
             if !contiguous(function, source.operand(0)) {
                 return None;
             }
@@ -152,14 +153,14 @@ fn serves_computation(view: Op) -> bool {
 fn reshape_product(function: Op, view: Op, product: Op, work: &mut Vec<Op>) -> Option<Value> {
     let (batch, lhs, rhs) = MatmulOp::cast(product).map(|product| (product.batch() as usize, product.lhs(), product.rhs()))?;
     let columns = rhs.ty().rank() - batch - 1;
-    let (from, to) = (product.result(0).ty().shape(), view.result(0).ty().shape());
+    let (from, to) = (product.result(0).ty().dims(), view.result(0).ty().dims());
     let keeps = to.len() >= batch + columns && from[..batch] == to[..batch] && from[from.len() - columns..] == to[to.len() - columns..];
     let lines = to.get(batch..to.len().checked_sub(columns)?)?;
     if !keeps || product.result(0).uses().len() != 1 || !contiguous(function, lhs) || lines.is_empty() {
         return None;
     }
     let build = Builder::before(view);
-    let shape = [&to[..batch], lines, &[*lhs.ty().shape().last()?]].concat();
+    let shape = [&to[..batch], lines, &lhs.ty().dims()[lhs.ty().rank() - 1..]].concat();
     let lhs = normalize::reshape(&build, lhs, &shape);
     work.extend(lhs.def().filter(|&op| kind(op) == Kind::Reshape && !work.contains(&op)));
     let copy = product.clone_detached();
@@ -172,7 +173,7 @@ fn reshape_product(function: Op, view: Op, product: Op, work: &mut Vec<Op>) -> O
 /// `view(op(x))` to `op(view(x))`.
 fn lift(view: Op, work: &mut Vec<Op>) -> Value {
     let build = Builder::before(view);
-    let shape = view.result(0).ty().shape();
+    let shape = view.result(0).ty().dims();
     let Some(producer) = view.operand(0).def() else { return view.result(0) };
     let copy = producer.clone_detached();
     let mut seen: Vec<(Value, Value)> = Vec::new();
@@ -240,7 +241,7 @@ impl Chain {
             op == view
                 || (kind(op) == kind(view)
                     && op.attr("dims") == view.attr("dims")
-                    && op.result(0).ty().shape() == view.result(0).ty().shape())
+                    && op.result(0).ty().dims() == view.result(0).ty().dims())
         };
         self.ops.iter().all(|op| op.result(0).uses().iter().all(|used| self.ops.contains(&used.op) || equal(used.op)))
     }
@@ -260,7 +261,7 @@ fn may_move(function: Op, view: Op) -> bool {
     let Some(chain) = Chain::above(view).filter(|chain| !chain.has_reduction()) else { return false };
     match kind(view) {
         Kind::Broadcast => {
-            if view.operand(0).ty().numel() == 1 {
+            if view.operand(0).ty().is_single() {
                 return false;
             }
             let last = view.result(0).ty().rank() as i64 - 1;
@@ -269,11 +270,11 @@ fn may_move(function: Op, view: Op) -> bool {
         }
         Kind::Permute => chain.is_closed(view),
         _ => {
-            let shape = view.result(0).ty().shape();
+            let (shape, scope) = (view.result(0).ty().dims(), sizes::scope(function));
             let free = |&leaf: &Value| match leaf.def().and_then(DynamoOp::of) {
                 Some(DynamoOp::Full(_)) => true,
                 Some(DynamoOp::Broadcast(spread)) => {
-                    contiguous(function, spread.operand()) && factor(&leaf.ty().shape(), &spread.dims(), &shape).is_some()
+                    contiguous(function, spread.operand()) && factor(&leaf.ty().dims(), &spread.dims(), &shape, &scope).is_some()
                 }
                 _ => contiguous(function, leaf),
             };
@@ -284,26 +285,27 @@ fn may_move(function: Op, view: Op) -> bool {
 
 /// Reshapes a broadcast: the source's new shape and its new dims. `from` and `to` are cut into runs of equal size; each
 /// run of `from` must be repeated as a whole or come from the source as a whole.
-fn factor(from: &[i64], dims: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
-    if from.iter().chain(to).any(|&size| size < 2) {
+/// Which run is the longer one may depend on symbols: then it is not reshaped.
+fn factor(from: &[Dim], dims: &[i64], to: &[Dim], scope: &Scope) -> Option<(Vec<Dim>, Vec<i64>)> {
+    if from.iter().chain(to).any(|size| size.known().is_some_and(|size| size < 2)) {
         return None;
     }
     let (mut shape, mut new_dims) = (Vec::new(), Vec::new());
     let (mut i, mut j) = (0, 0);
     while i < from.len() && j < to.len() {
         let kept = dims.contains(&(i as i64));
-        let (mut left, mut right) = (from[i], to[j]);
+        let (mut left, mut right) = (from[i].clone(), to[j].clone());
         let first = j;
         while left != right {
-            if left < right {
+            if left.compare(Relation::Lt, &right, scope).ok()? {
                 i += 1;
-                left *= from.get(i)?;
+                left = left.mul(from.get(i)?).ok()?;
                 if dims.contains(&(i as i64)) != kept {
                     return None;
                 }
             } else {
                 j += 1;
-                right *= to.get(j)?;
+                right = right.mul(to.get(j)?).ok()?;
             }
         }
         if kept {
@@ -317,16 +319,22 @@ fn factor(from: &[i64], dims: &[i64], to: &[i64]) -> Option<(Vec<i64>, Vec<i64>)
 
 /// Whether a reshape of the value is free: its memory is in row-major order.
 fn contiguous(function: Op, value: Value) -> bool {
-    let row_major = |strides: Option<Vec<i64>>| strides.is_none_or(|strides| is_row_major(&value.ty().shape(), &strides));
+    let is_row_major = |strides: &[Dim]| {
+        let window = Window { sizes: value.ty().dims(), strides: strides.to_vec(), offset: Dim::from(0) };
+        window.is_contiguous_in(&sizes::scope(function)).unwrap_or(false)
+    };
+    let row_major = |strides: Option<Vec<Dim>>| strides.is_none_or(|strides| is_row_major(&strides));
     let Some(op) = value.def() else {
-        return row_major(value.arg_index().and_then(|index| ops::STRIDES.of_arg(function, index)));
+        return row_major(value.arg_index().and_then(|index| ops::STRIDES.dims().of_arg(function, index)));
     };
     match kind(op) {
         Kind::Reshape => contiguous(function, op.operand(0)),
         Kind::Broadcast | Kind::Permute | Kind::OtherView | Kind::Iota => false,
         Kind::Ordered => match DynamoOp::of(op) {
             Some(DynamoOp::CheckRange(check)) => contiguous(function, check.operand()),
-            Some(DynamoOp::Aten(call)) => row_major(value.result_index().and_then(|index| call.result_strides()?.get(index)?.as_i64s())),
+            Some(DynamoOp::Aten(call)) => {
+                row_major(value.result_index().and_then(|index| Vec::<Dim>::read(*call.result_strides()?.get(index)?)))
+            }
             _ => true,
         },
         _ => true,

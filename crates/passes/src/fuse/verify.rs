@@ -17,12 +17,13 @@ use dynamlir_dialect::{
     program::kernels,
     upstream::func,
 };
+use dynamlir_shapes::Dim;
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-kernels",
     description: "Check the contract of kernel functions and their launches",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[],
     run,
@@ -46,10 +47,10 @@ fn run(module: Op, _run: &Run) -> PassResult {
 
 fn kernel(function: Op) -> PassResult {
     let missing = |name: &str| PassError::at(function, format!("a kernel needs '{name}'"));
-    let domain = ops::DOMAIN.of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+    let domain = ops::DOMAIN.dims().of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
     let reduced = ops::REDUCED_DIMS.of(function).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
-    if domain.contains(&1) {
-        return Err(PassError::at(function, format!("expected a domain of static sizes without unit dims, got {domain:?}")));
+    if domain.contains(&Dim::from(1)) {
+        return Err(PassError::at(function, format!("expected a domain without unit dims, got {domain:?}")));
     }
     let Some(body) = function.body().filter(|_| function.region(0).blocks().len() == 1) else {
         return Err(PassError::at(function, "expected a kernel of one block"));
@@ -78,16 +79,16 @@ fn kernel(function: Op) -> PassResult {
 }
 
 struct Shape {
-    domain: Vec<i64>,
+    domain: Vec<Dim>,
     reduced: Vec<i64>,
-    row: Vec<i64>,
+    row: Vec<Dim>,
     kept: Vec<i64>,
 }
 
 impl Shape {
     fn check(&self, at: Op, what: &str, value: Value) -> PassResult {
         let ty = value.ty();
-        if ty.is_tensor() && (ty.shape() == self.domain || ty.shape() == self.row) {
+        if ty.is_tensor() && ty.sizes().is_some_and(|sizes| sizes == self.domain || sizes == self.row) {
             return Ok(());
         }
         Err(PassError::at(at, format!("expected {what} of shape {:?} (domain) or {:?} (row), got {ty}", self.domain, self.row)))
@@ -98,7 +99,7 @@ impl Shape {
         match kind(op) {
             Kind::Reduce | Kind::ArgReduce => {
                 let dims = reduced_dims(op);
-                if dims != self.reduced || op.operand(0).ty().shape() != self.domain {
+                if dims != self.reduced || op.operand(0).ty().dims() != self.domain {
                     return Err(PassError::at(
                         op,
                         format!("expected '{name}' of the domain over {:?}, got dims {dims:?} of {}", self.reduced, op.operand(0).ty()),
@@ -111,13 +112,13 @@ impl Shape {
             {
                 return Err(PassError::at(op, "expected the table to be an argument that nothing but gathers and products read"));
             }
-            Kind::Product if !self.reduced.is_empty() || op.result(0).ty().shape() != self.domain => {
+            Kind::Product if !self.reduced.is_empty() || op.result(0).ty().dims() != self.domain => {
                 return Err(PassError::at(op, "expected the product to be of the domain, and nothing reduced"));
             }
             Kind::Product | Kind::Pointwise | Kind::Full | Kind::Iota | Kind::Scan => {}
             Kind::Broadcast => {
-                let spreads = op.operand(0).ty().shape() == self.row
-                    && op.result(0).ty().shape() == self.domain
+                let spreads = op.operand(0).ty().dims() == self.row
+                    && op.result(0).ty().dims() == self.domain
                     && BroadcastOp::cast(op).is_some_and(|spread| spread.dims() == self.kept);
                 if !spreads || self.reduced.is_empty() {
                     return Err(PassError::at(op, format!("expected '{name}' of a row over the domain, dims {:?}", self.kept)));

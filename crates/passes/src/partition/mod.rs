@@ -35,7 +35,7 @@ mod print;
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
-    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes, numbers_only},
     pass_options,
     program::entries as entries_of,
 };
@@ -46,7 +46,7 @@ use self::{cut::Price, joint::Joint};
 pub const PASS: Pass = Pass {
     name: "dynamo-partition",
     description: "Cut a joint function into a forward and a backward entry",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: PartitionOptions::DECLARED,
     statistics: &[SAVED, RECOMPUTED],
     run,
@@ -75,6 +75,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
             function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op));
             continue;
         }
+        // The cut weighs bytes.
+        numbers_only(function, PASS.name)?;
         let joint = Joint::of(function)?;
         let budget = options.memory_budget.or_else(|| ops::MEMORY_BUDGET.of(module).and_then(|percent| usize::try_from(percent).ok()));
         let cut = match budget {

@@ -17,6 +17,8 @@
 //! - Of a GPU, code goes where each of its operations has a form for threads; so a check of indices by the host, which would
 //!   have to wait for the device, is left to the library, whose kernels assert on the device as eager's do.
 //!
+//! Where a size of a product is an expression, there is no code for it, and the library computes it.
+//!
 //! Where nothing of this applies there is nothing to decide: the code is taken.
 
 mod cost;
@@ -39,7 +41,7 @@ use crate::{
 pub const PASS: Pass = Pass {
     name: "dynamo-select",
     description: "Choose between the library's call and code for each ATen op that has both",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: SelectOptions::DECLARED,
     statistics: &[CODE, LIBRARY],
     run,
@@ -130,6 +132,9 @@ fn decide(call: AtenOp, code: Block, target: &Target, choices: &Choices) -> Sele
         };
     }
     match ops.into_iter().find(|&op| is_anchor(op)) {
+        Some(anchor) if anchor.operands().into_iter().chain(anchor.results()).any(|value| value.ty().is_open()) => {
+            Selection { what: What::Library, why: "there is no code for sizes that are expressions" }
+        }
         Some(anchor) => cost::decide(call, anchor, target, choices),
         None => Selection { what: What::Code(None), why: "there is nothing that the library does better" },
     }
