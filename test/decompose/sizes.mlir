@@ -107,3 +107,34 @@ func.func @left(%x: tensor<?xf32, #dynamo.sizes<s0>>, %y: tensor<?xf32, #dynamo.
   %2 = dynamo.aten "aten.amax.default"(%x) args [#dynamo.operand<0>, [0], false] : (tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<f32>
   return %0, %1, %2 : tensor<?xf32, #dynamo.sizes<s0>>, tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// Sizes as values: positions behind a cache of s0, and the mask of what they may see.
+
+// CHECK-LABEL: func.func @behind_a_cache
+// CHECK: %[[STEPS:.*]] = dynamo.iota 0 : tensor<?xi64, #dynamo.sizes<s1>>
+// CHECK: %[[START:.*]] = dynamo.full #dynamo.expr<s0> -> tensor<?xi64, #dynamo.sizes<s1>>
+// CHECK: dynamo.add %[[STEPS]], %[[START]]
+// CHECK: %[[DIAGONAL:.*]] = dynamo.full #dynamo.expr<s0> -> tensor<?x?xi64, #dynamo.sizes<s1, s0 + s1>>
+// CHECK: dynamo.compare le %{{.*}}, %[[DIAGONAL]]
+func.func @behind_a_cache(%cache: tensor<?xf32, #dynamo.sizes<s0>>, %mask: tensor<?x?xf32, #dynamo.sizes<s1, s0 + s1>>)
+    -> (tensor<?xi64, #dynamo.sizes<s1>>, tensor<?x?xf32, #dynamo.sizes<s1, s0 + s1>>) attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>, #dynamo.symbol<s1, argument = 1, dim = 0>]} {
+  %0 = dynamo.aten "aten.arange.start"() args [#dynamo.expr<s0>, #dynamo.expr<s0 + s1>, i64, unit, unit, false] : () -> tensor<?xi64, #dynamo.sizes<s1>>
+  %1 = dynamo.aten "aten.tril.default"(%mask) args [#dynamo.operand<0>, #dynamo.expr<s0>]
+    : (tensor<?x?xf32, #dynamo.sizes<s1, s0 + s1>>) -> tensor<?x?xf32, #dynamo.sizes<s1, s0 + s1>>
+  return %0, %1 : tensor<?xi64, #dynamo.sizes<s1>>, tensor<?x?xf32, #dynamo.sizes<s1, s0 + s1>>
+}
+
+// -----
+
+// What a recorder says of the result in another form is the same size all the same.
+
+// CHECK-LABEL: func.func @another_form
+// CHECK: dynamo.reshape %{{.*}} : tensor<?xf32, #dynamo.sizes<s0>> -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
+func.func @another_form(%x: tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>> attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0, min = 8, divisor = 8>]} {
+  %0 = dynamo.aten "aten.flip.default"(%x) args [#dynamo.operand<0>, [0]] : (tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
+  return %0 : tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
+}

@@ -10,11 +10,11 @@ use crate::emit::Scalar;
 
 /// The lowerings of this file.
 pub const TABLE: &[(&str, Lowering)] = &[
-    ("aten.full.default", |c| full(c, c.scalar(1)?)),
-    ("aten.full_like.default", |c| full(c, c.scalar(1)?)),
-    ("aten.new_full.default", |c| full(c, c.scalar(2)?)),
-    ("aten.fill.Scalar", |c| full(c, c.scalar(1)?)),
-    ("aten.scalar_tensor.default", |c| full(c, c.scalar(0)?)),
+    ("aten.full.default", |c| constant(c, 1)),
+    ("aten.full_like.default", |c| constant(c, 1)),
+    ("aten.new_full.default", |c| constant(c, 2)),
+    ("aten.fill.Scalar", |c| constant(c, 1)),
+    ("aten.scalar_tensor.default", |c| constant(c, 0)),
     ("aten.zeros.default", zeros),
     ("aten.zeros_like.default", zeros),
     ("aten.new_zeros.default", zeros),
@@ -38,8 +38,8 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.to.device", |c| copy(c, c.tensor(0)?)),
     ("aten.to.other", |c| copy(c, c.tensor(0)?)),
     ("aten.arange.default", |c| arange(c, Scalar::Int(0), Scalar::Int(1))),
-    ("aten.arange.start", |c| arange(c, c.scalar(0)?, Scalar::Int(1))),
-    ("aten.arange.start_step", |c| arange(c, c.scalar(0)?, c.scalar(2)?)),
+    ("aten.arange.start", |c| arange_from(c, Scalar::Int(1))),
+    ("aten.arange.start_step", |c| arange_from(c, c.scalar(2)?)),
     ("aten.linspace.default", linspace),
     ("aten.eye.default", eye),
     ("aten.eye.m", eye),
@@ -51,6 +51,16 @@ pub const TABLE: &[(&str, Lowering)] = &[
 fn full(call: &Call, value: Scalar) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
     fits(value, ty.element()).then(|| vec![call.e.full(&ty.dims(), ty.element(), value)])
+}
+
+/// Argument `i` everywhere: a number, or a size.
+fn constant(call: &Call, i: usize) -> Option<Vec<Value>> {
+    if let Some(value) = call.scalar(i) {
+        return full(call, value);
+    }
+    let (size, ty) = (call.size(i)?, call.result_type(0));
+    let holds = ty.element().is_float() || ty.element().width() == 64;
+    holds.then(|| vec![call.e.size(&size, ty)])
 }
 
 fn zeros(call: &Call) -> Option<Vec<Value>> {
@@ -101,6 +111,16 @@ fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
     Some(vec![e.convert(value, element)])
 }
 
+/// From argument 0 on, which is a number, or for integers a size.
+fn arange_from(call: &Call, step: Scalar) -> Option<Vec<Value>> {
+    if let Some(start) = call.scalar(0) {
+        return arange(call, start, step);
+    }
+    let (start, element) = (call.size(0)?, call.result_type(0).element());
+    let steps = arange(call, Scalar::Int(0), step).filter(|_| element.is_int() && element.width() == 64)?;
+    Some(vec![call.e.add(steps[0], call.e.size_like(steps[0], &start))])
+}
+
 /// Counted from the nearer end, so that both ends are met exactly. Eager computes 16-bit ones step by step in their
 /// own type; those stay extern.
 fn linspace(call: &Call) -> Option<Vec<Value>> {
@@ -142,13 +162,13 @@ fn eye(call: &Call) -> Option<Vec<Value>> {
 
 /// Keeps what is on one side of a diagonal: column - row (predicate) diagonal.
 fn triangle(call: &Call, predicate: &str) -> Option<Vec<Value>> {
-    let (x, diagonal, e) = (call.tensor(0)?, call.int(1)?, call.e);
+    let (x, diagonal, e) = (call.tensor(0)?, call.size(1)?, call.e);
     let shape = x.ty().dims();
     let [.., _, _] = shape[..] else { return None };
     // The mask is two-dimensional; batches share it.
     let matrix = &shape[shape.len() - 2..];
     let distance = e.sub(e.iota(matrix, 1), e.iota(matrix, 0));
-    let kept = e.compare(predicate, distance, e.full_like(distance, diagonal));
+    let kept = e.compare(predicate, distance, e.size_like(distance, &diagonal));
     let value = e.select(e.broadcast_to(kept, &shape), x, e.full_like(x, 0));
     Some(vec![e.convert(value, call.result_type(0).element())])
 }

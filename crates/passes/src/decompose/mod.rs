@@ -67,7 +67,7 @@ use dynamlir_dialect::{
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
     upstream::func,
 };
-use dynamlir_shapes::Scope;
+use dynamlir_shapes::{Dim, Relation, Scope};
 use std::{collections::HashMap, rc::Rc};
 
 use crate::select::is_optional;
@@ -212,7 +212,7 @@ fn decompose_block(
         // On floats alone, nothing can go wrong with elements.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
         mark.put_before(op);
-        let values = lowering.and_then(|(_, lower)| lower(&call));
+        let values = lowering.and_then(|(_, lower)| fitted(&call, lower(&call)?));
         let emitted = mark.emitted(op);
         let mistyped = unsure && emitted.iter().any(|&op| is_mistyped(op));
         if mistyped {
@@ -249,6 +249,21 @@ fn decompose_block(
         work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));
     }
     Ok(())
+}
+
+/// The values in the forms of sizes that the results say, where these are other expressions of the same. None where that is not known.
+fn fitted(call: &Call, values: Vec<Value>) -> Option<Vec<Value>> {
+    let fit = |(value, result): (Value, Value)| {
+        let (from, to) = (value.ty(), result.ty());
+        if from == to || !(from.is_open() || to.is_open()) {
+            return Some(value);
+        }
+        let (sizes, wanted) = (from.dims(), to.dims());
+        let same = |(size, wanted): (&Dim, &Dim)| call.surely(size, Relation::Eq, wanted.clone());
+        let fits = from.element() == to.element() && sizes.len() == wanted.len() && sizes.iter().zip(&wanted).all(same);
+        fits.then(|| call.e.reshape(value, &wanted))
+    };
+    values.into_iter().zip(call.op.results()).map(fit).collect()
 }
 
 /// What is made of an op belongs to the checkpoint that the op belongs to.
