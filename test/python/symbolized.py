@@ -14,8 +14,8 @@ ARGS = re.compile(r"(\) args \[)(.*?)(\](?: \{| :))")
 
 def expression(number: int, prime: int) -> str:
     """``number`` as an expression over s0, where that stands for ``prime``; a number where it is none."""
-    if number == prime - 1:
-        return "s0 - 1"
+    if abs(number - prime) == 1:
+        return "s0 + 1" if number > prime else "s0 - 1"
     powers = 0
     while number and number % prime == 0:
         number //= prime

@@ -10,6 +10,7 @@ from pathlib import Path
 import dynamlir
 import pytest
 import torch
+from dynamlir import _native
 from symbolized import symbolized
 from test_replay import dump, dynamlir_opt
 
@@ -133,3 +134,22 @@ def test_each_stage_of_expressions_replays(program: Callable[[int, Path], object
         text = opt(text, f"--dynamlir-{step}")
         assert opt(text) == text
         assert "s0" in text
+
+
+@pytest.mark.parametrize("stage", ["aten", "functional", "prims", "kernels"])
+def test_one_text_is_compiled_for_many_sizes(stage: str, tmp_path: Path) -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.nn.functional.layer_norm(x @ w, [16])
+        return torch.cat([y.softmax(0), x.new_zeros(1, 16)]) * x.shape[0], y[1:].mean(0)
+
+    args = [torch.randn(SEEN, 8), torch.randn(8, 16)]
+    text = symbolized(recorded(lambda _, folder: dump(program, folder, *args), SEEN, tmp_path), SEEN, MOST)
+    path = tmp_path / "program.mlir"
+    path.write_text(text if stage == "aten" else opt(text, f"--dynamlir-to-{stage}"))
+    for size in [2, 3, 16, 29, SEEN, 128, MOST]:
+        x = torch.randn(size, 8)
+        ((_, run),) = _native.load(str(path), stage, {"symbols": {"s0": size}})
+        torch.testing.assert_close(tuple(run(x, args[1])), program(x, args[1]))
+    for size in [1, MOST + 1]:
+        with pytest.raises(ValueError, match="does not allow s0="):
+            _native.load(str(path), stage, {"symbols": {"s0": size}})

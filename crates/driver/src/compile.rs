@@ -41,6 +41,8 @@ pub struct Options {
     /// How many percent of what backward could do without is kept for it: 0 is the least memory, 100 the least time. Where this is
     /// None, the cost model weighs one against the other.
     pub memory_budget: Option<u8>,
+    /// The values of symbols in sizes, `s0` and a number each: what is compiled of a program for many sizes is the one for these.
+    pub symbols: Vec<(String, i64)>,
 }
 
 /// A compiled module, ready for the runtime.
@@ -122,6 +124,7 @@ fn compile_module(
         // It can be looked at here all the same.
         return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
     }
+    let from = specialise(session, module, from, options, &dumper, &mut report, check)?;
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let planned = plans(module_op(module), &report)?;
     if is_gpu {
@@ -162,6 +165,31 @@ fn compile_module(
         Ok(Entry { name, plan, kernels: cache::together(kernels), report })
     });
     Ok(Compiled { entries: entries.collect::<Result<_, Error>>()?, report })
+}
+
+/// Puts the values of symbols in their place, where some are given: at stage kernels, up to which passes take expressions. Gives
+/// the stage that the module is at then.
+fn specialise<'a>(
+    session: &Session,
+    module: &mut Module<'_>,
+    from: &'a Stage,
+    options: &Options,
+    dumper: &Dumper,
+    report: &mut Report,
+    check: Check<'_>,
+) -> Result<&'a Stage, Error> {
+    if options.symbols.is_empty() {
+        return Ok(from);
+    }
+    let kernels = Stage::of("kernels");
+    if from.is_after(kernels) {
+        return Err(Error::Stage("sizes are memory's already: symbols have values up to stage kernels".into()));
+    }
+    advance(session, module, (from, kernels), dumper, report, check)?;
+    let values: Vec<String> = options.symbols.iter().map(|(symbol, value)| format!("{symbol}={value}")).collect();
+    let pipeline = format!("builtin.module(dynamo-at{{symbols={}}})", values.join(","));
+    session.run_timed(module, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;
+    Ok(kernels)
 }
 
 /// The name, plan and report of each entry.

@@ -55,6 +55,10 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     if let Some(budget) = dict.get_item("memory_budget")?.filter(|value| !value.is_none()) {
         options.memory_budget = Some(budget.extract()?);
     }
+    if let Some(symbols) = dict.get_item("symbols")?.filter(|value| !value.is_none()) {
+        options.symbols =
+            symbols.cast::<PyDict>()?.iter().map(|(symbol, value)| Ok((symbol.extract()?, value.extract()?))).collect::<PyResult<_>>()?;
+    }
     if let Some(choices) = dict.get_item("choices")? {
         options.choices = choices
             .cast::<PyDict>()?
