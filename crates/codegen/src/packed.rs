@@ -1,7 +1,7 @@
 //! Wrappers that take a kernel's arguments as one array.
 //!
-//! Kernels take a bare pointer per buffer, as many as they have. The runtime calls all of them in one way: through
-//! `void <kernel>__packed(ptr row)`, which loads the pointers and calls the kernel (LLVM inlines it).
+//! Kernels take a bare pointer per buffer, as many as they have, and then the sizes that their types do not say. The runtime calls
+//! all of them in one way: through `void <kernel>__packed(ptr row)`, which loads these words and calls the kernel (LLVM inlines it).
 
 use inkwell::{AddressSpace, builder::BuilderError, context::Context, module::Module, values::FunctionValue};
 
@@ -28,11 +28,11 @@ fn wrap<'ctx>(context: &'ctx Context, module: &Module<'ctx>, name: &str, kernel:
     let builder = context.create_builder();
     builder.position_at_end(context.append_basic_block(wrapper, "entry"));
     let mut args = Vec::new();
-    for (i, row) in (0..u64::from(kernel.count_params())).zip(wrapper.get_nth_param(0).into_iter().cycle()) {
+    for ((i, taken), row) in (0..).zip(kernel.get_params()).zip(wrapper.get_nth_param(0).into_iter().cycle()) {
         let index = context.i64_type().const_int(i, false);
         // SAFETY: the caller's row has one entry per parameter; the index is below their number.
         let slot = unsafe { builder.build_gep(pointer, row.into_pointer_value(), &[index], "slot")? };
-        args.push(builder.build_load(pointer, slot, "argument")?.into());
+        args.push(builder.build_load(taken.get_type(), slot, "argument")?.into());
     }
     builder.build_call(kernel, &args, "")?;
     builder.build_return(None)?;

@@ -37,7 +37,7 @@ mod text;
 mod vectors;
 
 use dynamlir_dialect::{
-    ir::{Op, Target},
+    ir::{Op, Target, sizes},
     ops,
     pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options, transform,
@@ -53,7 +53,7 @@ use domain::{Kernel, Phase};
 pub const PASS: Pass = Pass {
     name: "dynamo-schedule",
     description: "Tile kernels and fuse their phases by transform-dialect schedules",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: ScheduleOptions::DECLARED,
     statistics: &[SCHEDULED, UNSCHEDULED],
     run,
@@ -143,7 +143,19 @@ fn run(module: Op, pass: &Run) -> PassResult {
     for function in kernels {
         pass.count(if schedule(function, &settings) { &SCHEDULED } else { &UNSCHEDULED }, 1);
     }
+    forget_expressions(module);
     Ok(())
+}
+
+/// From here on sizes are values: what they were made of is said no more.
+fn forget_expressions(module: Op) {
+    if sizes::holds_expressions(module.ctx()) {
+        module.walk(&mut |op| {
+            if ops::DOMAIN.dims().of(op).is_some_and(|sizes| sizes.iter().any(|size| size.known().is_none())) {
+                ops::DOMAIN.remove(op);
+            }
+        });
+    }
 }
 
 /// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled, and is said on it. False then.
@@ -194,12 +206,13 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Plan {
     let root = kernel.root();
     let work = kernel.phases.iter().map(Phase::work).sum::<i64>();
     let parallel = work >= settings.parallel_work;
+    let is_open = kernel.phases.iter().any(Phase::is_open);
     let several = kernel.phases.len() > 1;
 
     let Some(reduction) = kernel.phases.iter().find(|phase| phase.reduced.contains(&true)) else {
         // Without a reduction, several phases only arise from values that are kept: fuse them by blocks.
         let block = (BLOCK_WORK / (work / root.elements().max(1)).max(1)).max(1024);
-        let blocks = parallel.then(|| cut(&root.ranges, &vec![true; root.ranges.len()], block));
+        let blocks = parallel.then(|| cut(root, &vec![true; root.ranges.len()], block));
         let inner = if several { Inner::Loops } else { vectors(root, blocks.as_deref(), settings.vector_bits) };
         return nest(blocks, None, inner);
     };
@@ -211,9 +224,10 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Plan {
     let row = reduction.elements() / kept_elements.max(1);
 
     if kept_elements == 1 {
-        let splits = parallel && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
+        // Partial results are as many as there are pieces, which has to be a number.
+        let splits = parallel && !is_open && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
         let piece = SPLIT_BLOCK.max(reduction.elements() / MOST_PIECES);
-        return if splits { Plan::Split(cut(&reduction.ranges, &reduction.reduced, piece)) } else { Plan::Leave };
+        return if splits { Plan::Split(cut(reduction, &reduction.reduced, piece)) } else { Plan::Leave };
     }
     let root_kept = root.kept(&kept);
     if kept.last() == Some(&true) {
@@ -221,13 +235,14 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Plan {
         let shared_out = COLUMN_BLOCK.min(kept_elements / 4).max(64);
         let keeps = kernel.phases.iter().rev().skip(1).any(|phase| phase.keeps);
         let fitting = if keeps { (TEMPORARY_BYTES / (8 * row)).max(16) } else { shared_out };
-        let blocks = cut(&root.ranges, &root_kept, shared_out.min(fitting));
+        let blocks = cut(root, &root_kept, shared_out.min(fitting));
         let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { Inner::Columns };
         return nest((parallel || several).then_some(blocks), None, inner).sequential_unless(parallel);
     }
     let row_work = (work / kept_elements).max(1);
-    let blocks = cut(&root.ranges, &root_kept, (BLOCK_WORK / row_work).max(1));
-    let rows: Vec<_> = root_kept.iter().zip(&root.ranges).map(|(&kept, &range)| i64::from(kept && range > 1)).collect();
+    let blocks = cut(root, &root_kept, (BLOCK_WORK / row_work).max(1));
+    let several_of = |d: usize| root.ranges[d] > 1 || root.open[d];
+    let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| i64::from(kept && several_of(d))).collect();
     let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(reduction) };
     nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner)
 }
@@ -242,7 +257,7 @@ fn nest(blocks: Option<Vec<i64>>, rows: Option<Vec<i64>>, inner: Inner) -> Plan 
 
 /// Vectors for a phase that reduces nothing, if they suit it.
 fn vectors(root: &Phase, blocks: Option<&[i64]>, vector_bits: i64) -> Inner {
-    let (Some(bits), Some(&range)) = (root.widest, root.ranges.last()) else { return Inner::Loops };
+    let (Some(bits), Some(&range), Some(false)) = (root.widest, root.ranges.last(), root.open.last()) else { return Inner::Loops };
     let lanes = UNROLL * vector_bits / i64::from(bits.max(32));
     let block = blocks.and_then(|tiles| tiles.last().copied()).filter(|&tile| tile > 0);
     let inner = block.unwrap_or(range);
@@ -255,6 +270,9 @@ fn vectors(root: &Phase, blocks: Option<&[i64]>, vector_bits: i64) -> Inner {
 
 /// Strips for rows that consist of some, and that the innermost cache can hold several of.
 fn strips(reduction: &Phase) -> Inner {
+    if reduction.open.last() == Some(&true) {
+        return Inner::Loops;
+    }
     let row = reduction.ranges.last().copied().unwrap_or(0);
     let strip = even(row, STRIP);
     let is_cut = row > strip && row % strip == 0 && strip % STRIP_MULTIPLE == 0;
@@ -278,18 +296,27 @@ impl Plan {
     }
 }
 
-/// Cuts the `eligible` dimensions into tiles of about `budget` elements: inner dimensions whole as long as they fit,
-/// one dimension in part, outer ones element by element. A dimension that is not cut gets 0.
-fn cut(ranges: &[i64], eligible: &[bool], budget: i64) -> Vec<i64> {
+/// Cuts the `eligible` dimensions of a phase; see [`tiles`].
+fn cut(phase: &Phase, eligible: &[bool], budget: i64) -> Vec<i64> {
+    tiles(&phase.ranges, &phase.open, eligible, budget)
+}
+
+/// Tiles of about `budget` elements: inner dimensions whole as long as they fit, one dimension in part, outer ones element by element.
+/// A dimension that is not cut gets 0. One that is open is cut in any case, since it may be larger than expected.
+fn tiles(ranges: &[i64], open: &[bool], eligible: &[bool], budget: i64) -> Vec<i64> {
     let mut tiles = vec![0; ranges.len()];
     let mut left = budget.max(1);
     for d in (0..ranges.len()).rev().filter(|&d| eligible[d]) {
-        if ranges[d] <= left {
+        if open[d] {
+            tiles[d] = left.min((ranges[d].max(1) - 1) / GRAIN * GRAIN + GRAIN);
+            left /= tiles[d].max(1);
+        } else if ranges[d] <= left {
             left /= ranges[d].max(1);
         } else {
             tiles[d] = if d + 1 == ranges.len() { whole_lines(ranges[d], left) } else { even(ranges[d], left) };
             left = 1;
         }
+        left = left.max(1);
     }
     tiles
 }
@@ -311,10 +338,19 @@ mod tests {
 
     #[test]
     fn cutting_keeps_inner_dimensions_whole() {
-        assert_eq!(cut(&[4096, 1024], &[true, true], 16384), [16, 0]);
-        assert_eq!(cut(&[8, 4096], &[true, true], 1024), [1, 1024]);
-        assert_eq!(cut(&[4, 8, 64, 128], &[true, true, true, false], 16), [1, 1, 16, 0]);
-        assert_eq!(cut(&[10, 10], &[true, true], 1000), [0, 0]);
+        let known = |ranges: &[i64], eligible: &[bool], budget| tiles(ranges, &[false; 4], eligible, budget);
+        assert_eq!(known(&[4096, 1024], &[true, true], 16384), [16, 0]);
+        assert_eq!(known(&[8, 4096], &[true, true], 1024), [1, 1024]);
+        assert_eq!(known(&[4, 8, 64, 128], &[true, true, true, false], 16), [1, 1, 16, 0]);
+        assert_eq!(known(&[10, 10], &[true, true], 1000), [0, 0]);
+    }
+
+    #[test]
+    fn cutting_cuts_what_may_be_larger() {
+        assert_eq!(tiles(&[10, 128], &[true, false], &[true, true], 16384), [64, 0]);
+        assert_eq!(tiles(&[4096, 128], &[true, false], &[true, true], 16384), [128, 0]);
+        assert_eq!(tiles(&[8, 10], &[false, true], &[true, true], 256), [4, 64]);
+        assert_eq!(tiles(&[10, 10], &[true, true], &[true, false], 1), [1, 0]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod decide;
 mod dim;
 mod error;
 mod expr;
+mod fold;
 mod interval;
 mod number;
 mod numbers;
@@ -53,6 +54,7 @@ pub use self::{
     dim::{Bindings, Dim, Dimension},
     error::{Result, ShapeError},
     expr::{Expr, MAX_DEPTH, MAX_SIZE, Symbol},
+    fold::Algebra,
     interval::Interval,
     number::{floordiv, modulo},
     numbers::{is_dense, is_row_major, may_repeat, row_major, same_strides},

@@ -226,6 +226,18 @@ static bool isSameMemory(Type actual, Type expected) {
          lhs.getShape() == rhs.getShape() && lhs.getLayout() == rhs.getLayout();
 }
 
+/// Whether it is the first element of a window whose type does not say all
+/// sizes and strides.
+static bool isAddressOf(MemRefType window, Type type) {
+  auto element = dyn_cast<MemRefType>(type);
+  int64_t offset;
+  SmallVector<int64_t> strides;
+  bool open = !window.hasStaticShape() ||
+              (succeeded(window.getStridesAndOffset(strides, offset)) && llvm::any_of(strides, ShapedType::isDynamic));
+  MemRefType first = MemRefType::get({}, window.getElementType());
+  return open && element && (element == first || isSameMemory(element, first));
+}
+
 /// What a kernel takes, in memory, once and for all: the launches are held
 /// against it when the kernel itself takes bare pointers.
 static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value) {
@@ -245,8 +257,10 @@ static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value)
     if (!isa<MemRefType>(expected))
       return kernel.emitOpError() << "'dynamo.signature' must name memrefs, got " << expected;
     // Bare pointers say nothing that could differ. Where bf16 has no hardware
-    // its memory becomes i16 on the way to LLVM: the same bits.
-    if (isa<ShapedType>(actual) && actual != expected && !isSameMemory(actual, expected))
+    // its memory becomes i16 on the way to LLVM: the same bits. Of a window
+    // with a `?` a kernel takes the address, and finds the rest by its sizes.
+    if (isa<ShapedType>(actual) && actual != expected && !isSameMemory(actual, expected) &&
+        !isAddressOf(cast<MemRefType>(expected), actual))
       return kernel.emitOpError() << "argument " << i << " is " << actual << ", in 'dynamo.signature' it is " << expected;
   }
   return success();
@@ -350,10 +364,18 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
 /// One stride per dimension. A memref's own layout says the same.
 static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute value) {
   if (auto symbolic = dyn_cast<SizesAttr>(value)) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (tensor && tensor.getRank() == static_cast<int64_t>(symbolic.getSizes().size()))
-      return verifyNotNegative(op, who, sizesOf(value));
-    return op->emitOpError() << who << " must have a size per dimension of a tensor, got " << value << " for " << type;
+    auto shaped = dyn_cast<ShapedType>(type);
+    if (!shaped || !shaped.hasRank() || shaped.getRank() != static_cast<int64_t>(symbolic.getSizes().size()))
+      return op->emitOpError() << who << " must have a size per dimension of a tensor, got " << value << " for " << type;
+    int64_t offset;
+    SmallVector<int64_t> own;
+    auto memref = dyn_cast<MemRefType>(type);
+    // What the type has a number for is that number.
+    if (memref && succeeded(memref.getStridesAndOffset(own, offset)))
+      for (auto [theirs, said] : llvm::zip_equal(own, sizesOf(value)))
+        if (!ShapedType::isDynamic(theirs) && !areEqual(op, theirs, said))
+          return op->emitOpError() << who << " are not those of " << type << ", got " << value;
+    return verifyNotNegative(op, who, sizesOf(value));
   }
   if (failed(checkCounts(op, who, value)))
     return failure();

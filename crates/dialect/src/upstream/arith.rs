@@ -22,6 +22,7 @@ like_operand! {
     DIVUI divui(a, b) = "arith.divui";
     MAXIMUMF maximumf(a, b) = "arith.maximumf";
     MAXNUMF maxnumf(a, b) = "arith.maxnumf";
+    FLOORDIVSI floordivsi(a, b) = "arith.floordivsi";
     MAXSI maxsi(a, b) = "arith.maxsi";
     MAXUI maxui(a, b) = "arith.maxui";
     MINIMUMF minimumf(a, b) = "arith.minimumf";

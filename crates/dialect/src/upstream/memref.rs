@@ -48,21 +48,25 @@ impl Builder {
     }
     /// `memref.reinterpret_cast` to a type whose sizes, strides and offset are numbers.
     pub fn memref_reinterpret_cast(&self, memory: Value, ty: Type) -> Value {
-        self.recast(memory, None, ty)
+        self.recast(memory, None, [&[], &[]], ty)
     }
     /// `memref.reinterpret_cast` that begins at an element which is known at run time: the type's offset is `?`.
     pub fn memref_reinterpret_cast_from(&self, memory: Value, offset: Value, ty: Type) -> Value {
-        self.recast(memory, Some(offset), ty)
+        self.recast(memory, Some(offset), [&[], &[]], ty)
     }
-    fn recast(&self, memory: Value, offset: Option<Value>, ty: Type) -> Value {
+    /// `memref.reinterpret_cast` to a type whose offset is a number. There is a value for each `?` of its sizes, and of its strides.
+    pub fn memref_reinterpret_cast_to(&self, memory: Value, sizes: &[Value], strides: &[Value], ty: Type) -> Value {
+        self.recast(memory, None, [sizes, strides], ty)
+    }
+    fn recast(&self, memory: Value, offset: Option<Value>, [sizes, strides]: [&[Value]; 2], ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let attrs = [
-            segments(self.ctx(), &[1, i32::from(offset.is_some()), 0, 0]),
+            segments(self.ctx(), &[1, i32::from(offset.is_some()), sizes.len() as i32, strides.len() as i32]),
             ("static_offsets", list(&[ty.offset()])),
             ("static_sizes", list(&ty.shape())),
             ("static_strides", list(&ty.strides())),
         ];
-        let operands: Vec<Value> = std::iter::once(memory).chain(offset).collect();
+        let operands: Vec<Value> = std::iter::once(memory).chain(offset).chain(sizes.iter().chain(strides).copied()).collect();
         self.value(REINTERPRET_CAST, &operands, ty, &attrs)
     }
     /// `memref.subview` of neighbours, of sizes that are numbers, from elements that are known at run time on.

@@ -1,18 +1,24 @@
 //! What the scheduler knows about a kernel: its phases, their iteration domains and how much they compute.
 
 use dynamlir_dialect::{
-    ir::{AffineExpr, Block, Builder, Op, Value},
+    ir::{AffineExpr, Block, Builder, Op, Value, sizes},
     ops,
     upstream::{arith, linalg, math},
 };
+use dynamlir_shapes::{Dim, Scope};
+
+/// The size to expect where nothing is said.
+const EXPECTED: i64 = 1024;
 
 /// One `linalg.generic` of a kernel.
 #[derive(Debug)]
 pub(super) struct Phase {
     /// Its number.
     pub(super) number: i64,
-    /// Sizes of the iteration domain.
+    /// Sizes of the iteration domain; of those that are known at run time only, what to expect.
     pub(super) ranges: Vec<i64>,
+    /// Which of them these are.
+    pub(super) open: Vec<bool>,
     /// Which dimensions are reduced.
     pub(super) reduced: Vec<bool>,
     /// Elementary operations per point.
@@ -58,9 +64,12 @@ impl Kernel {
                 return Err(format!("nothing uses phase {number}"));
             }
         }
+        let scope = sizes::scope(function);
         let phases = generics
             .iter()
-            .map(|&(number, op)| Phase::read(number, op).ok_or_else(|| format!("phase {number} is not affine and static")))
+            .map(|&(number, op)| {
+                Phase::read(number, op, &scope).ok_or_else(|| format!("phase {number} is not affine, or does not say its sizes"))
+            })
             .collect::<Result<_, _>>()?;
         let mut fills = Vec::new();
         for &(number, op) in &generics {
@@ -95,27 +104,29 @@ fn tie_fills(number: i64, generic: Op) -> bool {
 }
 
 impl Phase {
-    fn read(number: i64, op: Op) -> Option<Self> {
+    fn read(number: i64, op: Op, scope: &Scope) -> Option<Self> {
         let reduced = linalg::reductions(op);
-        let mut ranges = vec![None; reduced.len()];
-        for (access, operand) in accesses(op)?.into_iter().zip(op.operands()) {
-            for (dim, size) in access.into_iter().zip(operand.ty().shape()) {
-                if let Some(dim) = dim {
-                    ranges[dim] = Some(size).filter(|&size| size >= 0);
-                }
+        let (ranges, open) = match ops::DOMAIN.dims().of(op) {
+            Some(dims) => {
+                let expected = |dim: &Dim| dim.hint(scope).unwrap_or(EXPECTED).max(1);
+                (dims.iter().map(expected).collect(), dims.iter().map(|dim| dim.known().is_none()).collect())
             }
-        }
+            None => (static_ranges(op, reduced.len())?, vec![false; reduced.len()]),
+        };
         let mut cost = 0;
         for op in op.body()?.ops() {
             cost += cost_of(op);
         }
-        let ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
-        Some(Self { number, ranges, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
+        Some(Self { number, ranges, open, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
     }
 
+    /// Whether a size is known at run time only.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.contains(&true)
+    }
     /// Points of the iteration domain.
     pub(super) fn elements(&self) -> i64 {
         self.ranges.iter().product()
@@ -138,6 +149,19 @@ impl Phase {
     pub(super) fn kept(&self, kept: &[bool]) -> Vec<bool> {
         if self.ranges.len() == kept.len() { kept.to_vec() } else { vec![true; self.ranges.len()] }
     }
+}
+
+/// Sizes of a domain as its operands have them; None where one is not a number.
+fn static_ranges(op: Op, rank: usize) -> Option<Vec<i64>> {
+    let mut ranges = vec![None; rank];
+    for (access, operand) in accesses(op)?.into_iter().zip(op.operands()) {
+        for (dim, size) in access.into_iter().zip(operand.ty().shape()) {
+            if let Some(dim) = dim {
+                ranges[dim] = Some(size).filter(|&size| size >= 0);
+            }
+        }
+    }
+    ranges.into_iter().collect()
 }
 
 /// What one operation costs, in additions.

@@ -8,7 +8,7 @@
 
 use dynamlir_dialect::{
     ir::{Op, Type, Value},
-    upstream::{bufferization, linalg},
+    upstream::{bufferization, linalg, tensor},
 };
 
 use super::domain::accesses;
@@ -69,7 +69,11 @@ fn is_straight(access: &[Option<usize>], innermost: usize, operand: Value) -> bo
 
 /// The buffer that a tensor is loaded from or goes to.
 fn memory(operand: Value) -> Option<Type> {
-    let def = operand.def()?;
+    let mut def = operand.def()?;
+    if def.is(tensor::EXTRACT_SLICE) {
+        // What says the sizes of memory whose type does not.
+        def = def.operand(0).def()?;
+    }
     if def.is(bufferization::TO_TENSOR) {
         return Some(def.operand(0).ty());
     }

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dynamlir_dialect::{
-    ir::{AffineExpr, AffineMap, Builder, Ctx, Op, Type, Value},
+    ir::{AffineExpr, AffineMap, Builder, Ctx, DYNAMIC, Op, Type, Value},
     ops::{self, BitcastOp, BroadcastOp, DynamoOp, GatherOp, ScanOp},
     pass::PassError,
 };
+use dynamlir_shapes::Dim;
 
 use super::{
     kernel::{Kernel, Shape},
     phases::{Phase, Yield},
     scalar::{self, Library, Scalars, signless},
+    sizes::Sizes,
 };
 
 /// Which loop each dimension of a value follows; None stays at index 0.
@@ -22,6 +24,7 @@ type Point = (usize, Access);
 /// Builds the generics of one kernel.
 pub(super) struct Bodies<'a> {
     pub(super) kernel: &'a Kernel,
+    pub(super) sizes: &'a Sizes,
     pub(super) builder: Builder,
     pub(super) library: &'a mut Library,
     /// Whether the kernel is a single phase.
@@ -65,7 +68,7 @@ impl Bodies<'_> {
             });
         }
         for (_, scan) in &scans {
-            let row = Type::tensor(&self.kernel.row(), scan.result().ty().element());
+            let row = Type::tensor_of(&self.kernel.row(), scan.result().ty().element());
             outs.push(Operand { tensor: self.empty(row, Some(scan.op()), number)?, access: loops(&self.kernel.kept) });
         }
         let covered: BTreeSet<_> = inputs.iter().chain(&outs).flat_map(|operand| operand.access.iter().flatten()).collect();
@@ -86,7 +89,7 @@ impl Bodies<'_> {
             ops::SCAN.set(generic, scan.dim());
         }
         // A scan that a schedule could only split along its dimension is not a phase to it.
-        let splits = self.alone && self.kernel.row().iter().product::<i64>() == 1;
+        let splits = self.alone && self.kernel.row().iter().all(|size| size.known() == Some(1));
         if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {
             ops::PHASE.set(generic, number);
         }
@@ -174,7 +177,7 @@ impl Bodies<'_> {
             },
             Some(DynamoOp::Gather(gather)) => {
                 let at: Vec<_> = operands.iter().map(|&operand| b.index_cast(operand, index)).collect();
-                b.tensor_extract(gather.operand(), &at)
+                b.tensor_extract(self.tensors[&gather.operand()], &at)
             }
             _ => Scalars { builder: b, library: self.library }.pointwise(op, &operands).ok_or_else(|| no_lowering(op))?,
         })
@@ -186,28 +189,34 @@ impl Bodies<'_> {
     /// from is fused wrongly by LLVM 22's `fuse_into_containing_op`: it takes another tensor of the loop instead.
     fn empty(&self, ty: Type, combined: Option<Op>, phase: i64) -> Result<Value, PassError> {
         let (b, ctx) = (self.builder, self.builder.ctx());
+        let open = self.sizes.open(&ty.dims());
         let ty = Type::tensor(&ty.shape(), signless(ty.element()));
-        let Some(op) = combined else { return Ok(b.tensor_empty(ty, &[ops::OUT.with(ctx, phase)])) };
-        let empty = b.tensor_empty(ty, &[ops::INIT.with(ctx, phase)]);
+        let Some(op) = combined else { return Ok(b.tensor_empty(ty, &open, &[ops::OUT.with(ctx, phase)])) };
+        let empty = b.tensor_empty(ty, &open, &[ops::INIT.with(ctx, phase)]);
         let neutral = scalar::neutral(b, op.required("kind"), op.result(0).ty().element()).ok_or_else(|| no_lowering(op))?;
         Ok(b.linalg_fill(neutral, empty, &[ops::INIT.with(ctx, phase)]).result(0))
     }
 
     /// An operand that says how far the loops go, where no other one does (the sum of an `iota`). Nothing reads it, so
     /// it may be any memory: one element of the destination, seen with strides of 0.
-    fn shape_only(&self, ranges: &[i64]) -> Value {
+    fn shape_only(&self, ranges: &[Dim]) -> Value {
         let destination = self.kernel.escapes[0].operand(1);
-        let ty = Type::memref(ranges, destination.ty().element(), &vec![0; ranges.len()], 0);
-        self.builder.bufferization_to_tensor(self.builder.memref_reinterpret_cast(destination, ty))
+        let shape: Vec<_> = ranges.iter().map(|size| size.known().unwrap_or(DYNAMIC)).collect();
+        let ty = Type::memref(&shape, destination.ty().element(), &vec![0; ranges.len()], 0);
+        let seen = self.builder.memref_reinterpret_cast_to(destination, &self.sizes.open(ranges), &[], ty);
+        self.sizes.loaded(self.builder, seen, ranges)
     }
 
     /// The generic with an empty body, and a builder for it.
-    fn generic(&self, ranges: &[i64], inputs: &[Operand], outs: &[Operand]) -> (Op, Builder) {
+    fn generic(&self, ranges: &[Dim], inputs: &[Operand], outs: &[Operand]) -> (Op, Builder) {
         let maps: Vec<_> = inputs.iter().chain(outs).map(|operand| map(self.builder.ctx(), ranges.len(), &operand.access)).collect();
         let parallel = |dim| outs.iter().all(|operand| operand.access.contains(&Some(dim)));
         let reductions: Vec<_> = (0..ranges.len()).map(|dim| !parallel(dim)).collect();
         let [inputs, outs] = [inputs, outs].map(|operands| operands.iter().map(|operand| operand.tensor).collect::<Vec<_>>());
-        let (op, body) = self.builder.linalg_generic(&inputs, &outs, &maps, &reductions, &[]);
+        // Sizes that are values say nothing to a schedule.
+        let open = ranges.iter().any(|size| size.known().is_none());
+        let said = open.then(|| ops::DOMAIN.dims().with(self.builder.ctx(), ranges));
+        let (op, body) = self.builder.linalg_generic(&inputs, &outs, &maps, &reductions, said.as_slice());
         (op, Builder::at_end(body, self.builder.loc))
     }
 }
@@ -223,8 +232,8 @@ fn operand_accesses(op: Op, access: &Access) -> impl Iterator<Item = (usize, Acc
     let spread = BroadcastOp::cast(op);
     (usize::from(op.is(GatherOp::NAME))..op.num_operands()).map(move |i| {
         let Some(spread) = spread else { return (i, access.clone()) };
-        let (from, to) = (spread.operand().ty().shape(), spread.result().ty().shape());
-        let along = |(dim, size): (i64, i64)| {
+        let (from, to) = (spread.operand().ty().dims(), spread.result().ty().dims());
+        let along = |(dim, size): (i64, Dim)| {
             let dim = dim as usize;
             access[dim].filter(|_| size == to[dim])
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Block, Op, Type, Value},
+    ir::{Block, Op, Type, Value, sizes},
     ops::{self, DynamoOp, FullOp, IotaOp, ReduceOp, ScanOp},
     pass::PassError,
     upstream::{
@@ -11,6 +11,7 @@ use dynamlir_dialect::{
         func,
     },
 };
+use dynamlir_shapes::{Dim, Dimension, Relation};
 
 use crate::anchors::{is_anchor, scratch};
 
@@ -28,7 +29,7 @@ pub(super) enum Shape {
 /// A kernel whose body keeps to the grammar.
 pub(super) struct Kernel {
     /// Sizes of the iteration domain.
-    pub(super) domain: Vec<i64>,
+    pub(super) domain: Vec<Dim>,
     /// The dimensions that reductions (or scans) go along, ascending.
     pub(super) reduced: Vec<usize>,
     /// The other ones.
@@ -45,11 +46,12 @@ impl Kernel {
     /// Reads a function that has `dynamo.kernel`.
     pub(super) fn read(function: Op) -> Result<Self, PassError> {
         let missing = |what| PassError::at(function, format!("a kernel needs the attribute '{what}'"));
-        let domain = ops::DOMAIN.of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+        let domain = ops::DOMAIN.dims().of(function).ok_or_else(|| missing(ops::DOMAIN.name()))?;
         let listed = ops::REDUCED_DIMS.of(function).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
         let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
-        if domain.iter().any(|&size| size < 1) {
-            return Err(PassError::at(function, "a kernel's domain needs static sizes of at least 1"));
+        let scope = sizes::scope(function);
+        if !domain.iter().all(|size| size.compare(Relation::Ge, &Dim::from(1), &scope) == Ok(true)) {
+            return Err(PassError::at(function, "a kernel's domain needs sizes of at least 1"));
         }
         let mut reduced: BTreeSet<_> = listed.into_iter().collect();
 
@@ -83,7 +85,9 @@ impl Kernel {
     /// What the kernel reads and what it writes, as a function type: `dynamo.signature`. The written ones come last. They may be read as
     /// well where the kernel computes point by point: then no element is read after it was written.
     pub(super) fn signature(&self, function: Op) -> Result<Type, PassError> {
-        let args = function.body().map(Block::args).unwrap_or_default();
+        // Sizes come after the memory, and are not in it.
+        let index = Type::index(function.ctx());
+        let args: Vec<_> = function.body().map(Block::args).unwrap_or_default().into_iter().filter(|arg| arg.ty() != index).collect();
         let mut written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
         written.extend(scratch(function));
         let mut loaded = self.ops.iter().filter(|op| op.is(TO_TENSOR)).map(|op| op.operand(0));
@@ -168,16 +172,15 @@ impl Kernel {
     }
 
     /// Sizes of the kept dimensions.
-    pub(super) fn row(&self) -> Vec<i64> {
-        self.kept.iter().map(|&dim| self.domain[dim]).collect()
+    pub(super) fn row(&self) -> Vec<Dim> {
+        self.kept.iter().map(|&dim| self.domain[dim].clone()).collect()
     }
     /// How the shape of a value relates to the domain.
     pub(super) fn shape(&self, value: Value) -> Shape {
-        let shape = value.ty().shape();
-        match () {
-            () if shape == self.domain => Shape::Full,
-            () if shape == self.row() => Shape::Row,
-            () => Shape::Other,
+        match value.ty().sizes() {
+            Some(sizes) if sizes == self.domain => Shape::Full,
+            Some(sizes) if sizes == self.row() => Shape::Row,
+            _ => Shape::Other,
         }
     }
     /// How many reductions one after another lead to a value.

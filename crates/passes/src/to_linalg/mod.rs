@@ -43,6 +43,7 @@ mod philox;
 mod product;
 mod scalar;
 mod scatter;
+mod sizes;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
@@ -55,12 +56,13 @@ use crate::anchors;
 use body::Bodies;
 use kernel::Kernel;
 use scalar::Library;
+use sizes::Sizes;
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-to-linalg",
     description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[LOWERED],
     run,
@@ -89,17 +91,25 @@ fn lower(function: Op) -> PassResult {
     let kernel = Kernel::read(function)?;
     ops::SIGNATURE.set(function, kernel.signature(function)?);
 
-    let loaded = kernel.ops.iter().filter(|op| op.is(bufferization::TO_TENSOR)).map(|op| op.result(0));
+    let Some(&first) = block.ops().first() else { return Err(PassError::at(function, "a kernel needs a body")) };
+    let sizes = Sizes::of(function, Builder::before(first).with_loc(function.loc()))?;
+    sizes::open_windows(function, &sizes)?;
+    let loads = kernel.ops.iter().filter(|op| op.is(bufferization::TO_TENSOR));
+    let loaded = loads.map(|op| match op.result(0).ty().numbers() {
+        Some(_) => (op.result(0), op.result(0)),
+        None => (op.result(0), sizes.loaded(Builder::before(end).with_loc(op.loc()), op.operand(0), &op.result(0).ty().dims())),
+    });
     let products = kernel.ops.iter().filter(|&&op| anchors::is_anchor(op));
     let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();
     let phases = phases::plan(&kernel);
     let mut library = Library::new();
     let mut bodies = Bodies {
         kernel: &kernel,
+        sizes: &sizes,
         builder: Builder::before(end),
         library: &mut library,
         alone: phases.len() == 1,
-        tensors: loaded.map(|value| (value, value)).chain(products).collect(),
+        tensors: loaded.chain(products).collect(),
     };
     for (number, phase) in phases.iter().enumerate() {
         for (escape, tensor) in bodies.build(number, phase)? {

@@ -30,7 +30,7 @@ pub(super) fn build(builder: Builder, op: Op) -> Value {
     let reductions: Vec<_> = (0..=rank).map(|dim| dim == k).collect();
 
     let zero = b.float(ty.element(), 0.0);
-    let fill = b.linalg_fill(zero, b.tensor_empty(ty, &[]), &[]);
+    let fill = b.linalg_fill(zero, b.tensor_empty(ty, &[], &[]), &[]);
     let tag = [ops::BATCH.with(ctx, product.batch())];
     let (generic, body) = b.linalg_generic(&[product.lhs(), product.rhs()], &[fill.result(0)], &maps, &reductions, &tag);
     let (inside, args) = (Builder::at_end(body, b.loc), body.args());

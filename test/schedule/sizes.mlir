@@ -1,0 +1,59 @@
+// RUN: dynamlir-opt %s --dynamo-to-linalg --dynamo-schedule --canonicalize --cse | FileCheck %s
+//
+// Schedules of kernels whose sizes are arguments: by what is to be expected of them. A dimension that may be larger than expected is cut
+// in any case, so that there are blocks to share out.
+
+module @kernels attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma", vector_bits = 256, library_vector_bits = 128>} {
+
+// Blocks of rows. Vectors lie in a dimension that is a number: nothing of it is left over.
+// CHECK-LABEL: func.func @pointwise
+// CHECK-SAME: %[[N:[^:]*]]: index) attributes {dynamo.kernel
+// CHECK-NOT: dynamo.domain
+// CHECK: %[[BLOCKS:.*]] = affine.apply {{.*}}%[[N]]
+// CHECK: scf.forall (%{{.*}}) in (%[[BLOCKS]])
+// CHECK: affine.min
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c16
+// CHECK: vector.transfer_read {{.*}} vector<16xf32>
+func.func @pointwise(%in: memref<?x128xf32>, %out: memref<?x128xf32>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, 128>, dynamo.reduced_dims = array<i64>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2, hint = 4096>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x128xf32> to tensor<?x128xf32, #dynamo.sizes<s0, 128>>
+  %sum = dynamo.add %x, %x : tensor<?x128xf32, #dynamo.sizes<s0, 128>>
+  bufferization.materialize_in_destination %sum in restrict writable %out : (tensor<?x128xf32, #dynamo.sizes<s0, 128>>, memref<?x128xf32>) -> ()
+  return
+}
+
+// Rows, one by one, in blocks; what lies between two phases is one number.
+// CHECK-LABEL: func.func @softmax
+// CHECK: scf.forall
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<1xf32>)
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<1x?xf32>)
+func.func @softmax(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, s1>, dynamo.reduced_dims = array<i64: 1>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2, hint = 512>, #dynamo.symbol<s1, argument = 3, hint = 512>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %max = dynamo.reduce max %x dims [1] : tensor<?x?xf32, #dynamo.sizes<s0, s1>> -> tensor<?xf32, #dynamo.sizes<s0>>
+  %rows = dynamo.broadcast %max dims [0] : tensor<?xf32, #dynamo.sizes<s0>> -> tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %less = dynamo.sub %x, %rows : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %exp = dynamo.exp %less : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %sum = dynamo.reduce sum %exp dims [1] : tensor<?x?xf32, #dynamo.sizes<s0, s1>> -> tensor<?xf32, #dynamo.sizes<s0>>
+  %sums = dynamo.broadcast %sum dims [0] : tensor<?xf32, #dynamo.sizes<s0>> -> tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %div = dynamo.div %exp, %sums : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  bufferization.materialize_in_destination %div in restrict writable %out : (tensor<?x?xf32, #dynamo.sizes<s0, s1>>, memref<?x?xf32>) -> ()
+  return
+}
+
+// Partial results of all would be as many as there are pieces, which is not known: one loop nest.
+// CHECK-LABEL: func.func @total
+// CHECK-NOT: scf.forall
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]
+func.func @total(%in: memref<?xf32>, %out: memref<f32>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0>, dynamo.reduced_dims = array<i64: 0>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2, hint = 1000000>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?xf32> to tensor<?xf32, #dynamo.sizes<s0>>
+  %sum = dynamo.reduce sum %x dims [0] : tensor<?xf32, #dynamo.sizes<s0>> -> tensor<f32>
+  bufferization.materialize_in_destination %sum in restrict writable %out : (tensor<f32>, memref<f32>) -> ()
+  return
+}
+
+}

@@ -1,0 +1,75 @@
+// RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
+//
+// Kernels whose sizes are arguments. An argument of memory whose type has a `?` becomes a pointer, with the window that it was; what is
+// read goes through a slice that says the sizes as values.
+
+module @kernels {
+
+// CHECK-LABEL: func.func @pointwise
+// CHECK-SAME: (%[[IN:.*]]: memref<f32>, %[[BIAS:.*]]: memref<128xf32>, %[[OUT:.*]]: memref<f32>, %[[N:.*]]: index)
+// CHECK-SAME: dynamo.signature = (memref<?x128xf32>, memref<128xf32>) -> memref<?x128xf32>
+// CHECK-DAG: %[[X:.*]] = memref.reinterpret_cast %[[IN]] to offset: [0], sizes: [%[[N]], 128], strides: [128, 1] : memref<f32> to memref<?x128xf32>
+// CHECK-DAG: %[[Y:.*]] = memref.reinterpret_cast %[[OUT]] to offset: [0], sizes: [%[[N]], 128], strides: [128, 1] : memref<f32> to memref<?x128xf32>
+// CHECK: %[[WHOLE:.*]] = bufferization.to_tensor %[[X]] restrict : memref<?x128xf32> to tensor<?x128xf32>
+// CHECK: %[[ROWS:.*]] = tensor.extract_slice %[[WHOLE]][0, 0] [%[[N]], 128] [1, 1] : tensor<?x128xf32> to tensor<?x128xf32>
+// CHECK: %[[EMPTY:.*]] = tensor.empty(%[[N]]) {dynamo.out = 0 : i64} : tensor<?x128xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[ROWS]], %{{.*}} : tensor<?x128xf32>, tensor<128xf32>) outs(%[[EMPTY]] : tensor<?x128xf32>)
+// CHECK-SAME: dynamo.domain = #dynamo.sizes<s0, 128>
+// CHECK: bufferization.materialize_in_destination %{{.*}} in restrict writable %[[Y]] : (tensor<?x128xf32>, memref<?x128xf32>)
+func.func @pointwise(%in: memref<?x128xf32>, %bias: memref<128xf32>, %out: memref<?x128xf32>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, 128>, dynamo.reduced_dims = array<i64>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 3>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x128xf32> to tensor<?x128xf32, #dynamo.sizes<s0, 128>>
+  %b = bufferization.to_tensor %bias restrict : memref<128xf32> to tensor<128xf32>
+  %rows = dynamo.broadcast %b dims [1] : tensor<128xf32> -> tensor<?x128xf32, #dynamo.sizes<s0, 128>>
+  %sum = dynamo.add %x, %rows : tensor<?x128xf32, #dynamo.sizes<s0, 128>>
+  bufferization.materialize_in_destination %sum in restrict writable %out : (tensor<?x128xf32, #dynamo.sizes<s0, 128>>, memref<?x128xf32>) -> ()
+  return
+}
+
+// Sizes are computed of the arguments, once. Rows have a size of their own, which is an expression of the domain's.
+// CHECK-LABEL: func.func @rows
+// CHECK-SAME: %[[N:[^:]*]]: index, %[[M:[^:]*]]: index
+// CHECK: %[[TWO:.*]] = arith.constant 2 : index
+// CHECK: %[[ROWS:.*]] = arith.muli %[[N]], %[[TWO]] : index
+// CHECK: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK: %[[COLUMNS:.*]] = arith.addi %[[M]], %[[ONE]] : index
+// CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[ROWS]], %[[COLUMNS]]], strides: [%[[COLUMNS]], 1] : memref<f32> to memref<?x?xf32>
+// CHECK-NOT: arith.muli
+// CHECK: tensor.empty(%[[ROWS]]) {dynamo.init = 0 : i64} : tensor<?xf32>
+// CHECK: iterator_types = ["parallel", "reduction"]
+func.func @rows(%in: memref<?x?xf32>, %out: memref<?xf32>, %n: index, %m: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0*2, s1 + 1>, dynamo.reduced_dims = array<i64: 1>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2>, #dynamo.symbol<s1, argument = 3>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0*2, s1 + 1>>
+  %max = dynamo.reduce max %x dims [1] : tensor<?x?xf32, #dynamo.sizes<s0*2, s1 + 1>> -> tensor<?xf32, #dynamo.sizes<s0*2>>
+  bufferization.materialize_in_destination %max in restrict writable %out : (tensor<?xf32, #dynamo.sizes<s0*2>>, memref<?xf32>) -> ()
+  return
+}
+
+// Strides that are neither numbers nor what follows from the sizes are said of the argument, until there is the window.
+// CHECK-LABEL: func.func @columns_first
+// CHECK-NOT: dynamo.strides
+// CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[N:.*]], 4], strides: [1, %[[N]]] : memref<f32> to memref<?x4xf32, strided<[1, ?]>>
+func.func @columns_first(%in: memref<?x4xf32, strided<[1, ?]>> {dynamo.strides = #dynamo.sizes<1, s0>}, %out: memref<?x4xf32>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, 4>, dynamo.reduced_dims = array<i64>, dynamo.symbols = [#dynamo.symbol<s0, argument = 2>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x4xf32, strided<[1, ?]>> to tensor<?x4xf32, #dynamo.sizes<s0, 4>>
+  %minus = dynamo.neg %x : tensor<?x4xf32, #dynamo.sizes<s0, 4>>
+  bufferization.materialize_in_destination %minus in restrict writable %out : (tensor<?x4xf32, #dynamo.sizes<s0, 4>>, memref<?x4xf32>) -> ()
+  return
+}
+
+// Nothing is read here: the loops go as far as the destination, seen with strides of 0, says.
+// CHECK-LABEL: func.func @sum_of_positions
+// CHECK: %[[SEEN:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[N:.*]]], strides: [0]
+// CHECK: %[[WHOLE:.*]] = bufferization.to_tensor %[[SEEN]] restrict
+// CHECK: tensor.extract_slice %[[WHOLE]][0] [%[[N]]] [1]
+func.func @sum_of_positions(%out: memref<i64>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0>, dynamo.reduced_dims = array<i64: 0>, dynamo.symbols = [#dynamo.symbol<s0, argument = 1>]} {
+  %at = dynamo.iota 0 : tensor<?xi64, #dynamo.sizes<s0>>
+  %sum = dynamo.reduce sum %at dims [0] : tensor<?xi64, #dynamo.sizes<s0>> -> tensor<i64>
+  bufferization.materialize_in_destination %sum in restrict writable %out : (tensor<i64>, memref<i64>) -> ()
+  return
+}
+
+}
