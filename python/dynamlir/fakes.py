@@ -91,6 +91,8 @@ class Faker:
         self._fakes: dict[int, torch.Tensor] = {}
         self._storages: dict[Hashable, torch.Tensor] = {}
         self._alive: list[Any] = []
+        self._varying: set[int] = set()
+        """The storages of tensors whose sizes vary."""
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The fake already made for ``tensor``."""
@@ -102,23 +104,25 @@ class Faker:
         base = self._storages.get(key)
         return ("new", key) if base is None else base.untyped_storage()._cdata
 
-    def fake(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The fake that stands for ``tensor``, which may itself be a fake of another mode."""
+    def fake(self, tensor: torch.Tensor, sized: tuple[list[Any], list[Any]] | None = None) -> torch.Tensor:
+        """The fake that stands for ``tensor``, which may itself be a fake of another mode; with the sizes and strides
+        that are given, of which some vary."""
         found = self._fakes.get(id(tensor))
         if found is not None:
             return found
         check_supported(tensor)
-        sizes = [int(size) for size in tensor.shape]
-        strides = [int(stride) for stride in tensor.stride()]
-        fake = self.make(
-            tensor.dtype,
-            sizes,
-            strides,
-            int(tensor.storage_offset()),
-            tensor.untyped_storage()._cdata,
-            int(tensor.untyped_storage().nbytes()),
-            device_of(tensor),
-        )
+        if sized is not None or tensor.untyped_storage()._cdata in self._varying:
+            fake = self._sized(tensor, sized)
+        else:
+            fake = self.make(
+                tensor.dtype,
+                [int(size) for size in tensor.shape],
+                [int(stride) for stride in tensor.stride()],
+                int(tensor.storage_offset()),
+                tensor.untyped_storage()._cdata,
+                int(tensor.untyped_storage().nbytes()),
+                device_of(tensor),
+            )
         if tensor.requires_grad and tensor.is_leaf:
             fake.requires_grad_(True)
         elif tensor.requires_grad:
@@ -126,6 +130,22 @@ class Faker:
         self._fakes[id(tensor)] = fake
         self._alive.append(tensor)
         return fake
+
+    def _sized(self, tensor: torch.Tensor, sized: tuple[list[Any], list[Any]] | None) -> torch.Tensor:
+        """A fake whose sizes vary, which is all of its memory: how much there is varies as well."""
+        storage = tensor.untyped_storage()._cdata
+        if sized is None or storage in self._storages:
+            raise Fallback("dynamic-shape", "a tensor whose sizes vary shares its memory with another input")
+        base = torch.empty_strided(*sized, dtype=tensor.dtype, device=_META)
+        if offset := int(tensor.storage_offset()):
+            # Nothing tells how much memory comes after it.
+            memory = torch.empty(
+                base.untyped_storage().nbytes() // base.element_size() + offset, dtype=tensor.dtype, device=_META
+            )
+            base = torch.empty(0, dtype=tensor.dtype, device=_META).set_(memory.untyped_storage(), offset, *sized)
+        self._storages[storage] = base
+        self._varying.add(storage)
+        return made_fake(self.mode, base, device_of(tensor))
 
     def make(
         self,

@@ -21,6 +21,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from . import sizes
 from .aten import schema
 from .device import device_of
 from .fakes import fake_state, made_fake
@@ -147,10 +148,12 @@ class Memo:
         self._keys: dict[tuple[TensorMeta, torch.device], TensorKey] = {}
         self._values: dict[int, Value] = {}
         self._templates: dict[tuple[Any, ...], Template] = {}
+        self.varies = False
+        """Whether sizes may be expressions."""
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
         """Say what value a fake is, which the recorder keeps alive."""
-        described = (meta, device_of(tensor))
+        described = (sizes.key(meta) if self.varies else meta, device_of(tensor))
         key = self._keys.get(described)
         if key is None:
             key = self._keys[described] = TensorKey()
@@ -162,7 +165,8 @@ class Memo:
 
     def key(self, tensor: torch.Tensor) -> TensorKey | None:
         """The key of a tensor that need not be known; None where no value has its metadata."""
-        return self._keys.get((TensorMeta.of(tensor), device_of(tensor)))
+        meta = TensorMeta.of(tensor)
+        return self._keys.get((sizes.key(meta) if self.varies else meta, device_of(tensor)))
 
     def call(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], is_temporary: Callable[[int], bool]
@@ -209,6 +213,8 @@ class Memo:
                     key.append(_REQUIRES_GRAD)
             elif value is None or kind is int or kind is str:
                 key.append(value)
+            elif self.varies and isinstance(value, torch.SymInt):
+                key.append((torch.SymInt, sizes.text(value)))
             elif kind is bool:
                 key.append((bool, value))  # True is equal to 1
             elif kind is float:

@@ -98,6 +98,8 @@ def forget() -> None:
 
 def run_failure(error: BaseException) -> str:
     """The reason that is counted for a run that failed before anything was written."""
+    if isinstance(error, Fallback):
+        return error.reason  # there is no graph for these sizes
     for name, reason in (("Misaligned", "misaligned"), ("Unfit", "input-overlap")):
         kind = getattr(module(), name, None)
         if kind is not None and isinstance(error, kind):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from . import places
+from . import native, places
 from .reasons import Fallback, Location
 
 # As in crates/torch-abi/src/dtype.rs; a test holds the two against each other.
@@ -57,10 +57,21 @@ class TensorMeta(NamedTuple):
     def of(tensor: torch.Tensor) -> TensorMeta:
         return TensorMeta(
             dtype_name(tensor.dtype),
-            tuple(map(int, tensor.shape)),
-            tuple(map(int, tensor.stride())),
-            int(tensor.storage_offset()),
+            _numbers(tensor.shape),
+            _numbers(tensor.stride()),
+            _number(tensor.storage_offset()),
         )
+
+
+def _number(value: Any) -> int:
+    """A size as an int; one of ours that varies as that."""
+    if type(value) is int:
+        return value
+    return native.module().Sizes.as_program(value) if isinstance(value, torch.SymInt) else int(value)
+
+
+def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple([value if type(value) is int else _number(value) for value in values])
 
 
 DETACH = "aten.detach.default"
@@ -363,7 +374,11 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return ("t", lookup(value))
-    if isinstance(value, (int, torch.SymInt)):
+    if isinstance(value, torch.SymInt):
+        value = _number(value)
+        if isinstance(value, torch.SymInt):
+            return value
+    if isinstance(value, int):
         if not -(2**63) <= int(value) < 2**63:
             raise Fallback("opaque-argument", f"{value}, which 64 bits do not hold")
         return int(value)

@@ -10,7 +10,7 @@ use pyo3::{
     exceptions::PyAttributeError,
     intern,
     prelude::*,
-    types::{PyDict, PyFloat, PyFunction, PyModule, PyString, PySuper, PyType},
+    types::{PyDict, PyFloat, PyFunction, PyInt, PyModule, PyString, PySuper, PyType},
 };
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     changed::Item,
     graph_break::{GraphBreak, reason},
     lookups::{is_generic, is_immutable},
+    sizes::is_size,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
 };
@@ -42,6 +43,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&owner.object) {
             return self.tensor_attr(&owner.object, name);
         }
+        let owner = &self.settle_size(owner)?;
         self.guard_value(owner)?;
         if kind::is_frame(&owner.object) {
             // The one that is captured stands elsewhere meanwhile.
@@ -338,6 +340,9 @@ impl<'py> Capture<'py> {
     pub fn class_of(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_number(&value.object) {
             return Ok(Tracked::new(self.py.get_type::<PyFloat>().into_any()));
+        }
+        if is_size(&value.object) {
+            return Ok(Tracked::new(self.py.get_type::<PyInt>().into_any()));
         }
         if self.torch.is_fake(&value.object) {
             let class = match self.real_of(&value.object) {

@@ -149,6 +149,7 @@ impl<'py> Capture<'py> {
         names: &Bound<'py, PyAny>,
     ) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_numbers("a pattern looks at", [&subject.object])?;
+        let subject = &self.settle_size(subject)?;
         self.guard_value(subject)?;
         let kind = self.classes(class)?;
         let found = match semantics::match_class(&subject.object, &kind, positional, names) {

@@ -41,6 +41,7 @@ impl<'py> Capture<'py> {
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
+        let key = &self.settle_size(key)?;
         self.guard_value(key)?;
         self.guard_value(container)?;
         self.refuse_nan(container, key)?;
@@ -212,6 +213,7 @@ impl<'py> Capture<'py> {
             };
             return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
         }
+        let key = &self.settle_size(key)?;
         if let Some(source) = self.source(container) {
             if let Source::GetAttr(owner, attribute) = self.guards.get(source)
                 && &*attribute == "__dict__"
@@ -274,6 +276,7 @@ impl<'py> Capture<'py> {
             return Ok(dict.iter().any(|(known, _)| known.is(&item.object)));
         }
         self.refuse_numbers("`in` looks for", [&item.object])?;
+        let item = &if self.source_of(&container.object).is_some() { self.settle_size(item)? } else { item.clone() };
         self.guard_value(item)?;
         self.refuse_changed(&item.object)?;
         self.refuse_nan(container, item)?;
@@ -430,6 +433,9 @@ impl<'py> Capture<'py> {
     /// `lhs is rhs`.
     pub fn is_same(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<bool> {
         if let Some(same) = self.is_same_number(lhs, rhs)? {
+            return Ok(same);
+        }
+        if let Some(same) = self.is_same_size(lhs, rhs)? {
             return Ok(same);
         }
         let same = lhs.object.is(&rhs.object);

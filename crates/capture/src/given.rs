@@ -11,6 +11,7 @@ use crate::{
     attributes::lookup,
     graph_break::reason,
     operands::methods_of,
+    sizes::{is_size, node_of},
     state::{Capture, Outcome, Tracked, type_name},
 };
 
@@ -107,6 +108,9 @@ impl<'py> Capture<'py> {
         }
         if value.is_none() {
             return Ok(Argument::None);
+        }
+        if is_size(value) {
+            return Ok(Argument::Object(value.clone().unbind(), node_of(value)?.str()?.to_string()));
         }
         if value.is_exact_instance_of::<PyBool>() {
             return Ok(Argument::Bool(value.is_truthy()?));

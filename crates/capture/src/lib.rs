@@ -6,6 +6,7 @@
 
 mod applied;
 mod asked;
+mod attempts;
 mod attributes;
 mod beneath;
 mod callbacks;
@@ -50,6 +51,7 @@ mod repeats;
 mod replay;
 mod reports;
 mod run;
+pub mod sizes;
 mod snapshots;
 mod specialize;
 mod specials;

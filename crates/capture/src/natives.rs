@@ -54,6 +54,11 @@ impl<'py> Capture<'py> {
             self.pin_native(&callable.object, source)?;
         }
         self.refuse_numbers_in_c(&callable.object, effect, args, kwargs)?;
+        if let Some(same) = self.int_of_size(&callable.object, args, kwargs) {
+            return Ok(same);
+        }
+        let settled = self.settle_for_c(&callable.object, effect, args, kwargs)?;
+        let (args, kwargs) = settled.as_ref().map_or((args, kwargs), |(args, kwargs)| (&args[..], kwargs));
         let name = || callable.object.getattr("__name__").and_then(|name| name.extract::<String>()).unwrap_or_default();
         if self.writes.has_changes() && !NOT_LOOKING.contains(&name().as_str()) {
             let bound = receiver(&callable.object);

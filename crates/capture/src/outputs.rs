@@ -82,6 +82,9 @@ impl<'py> Capture<'py> {
         if let Some(source) = known {
             return Ok(Recipe::Input(self.guards.collect(source)));
         }
+        if let Some(recipe) = self.size_recipe(object, outputs)? {
+            return Ok(recipe);
+        }
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
         }

@@ -144,7 +144,9 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<Tracked<'py>> {
-        let Some(root) = self.source_of(module).filter(|_| self.layers.repeat && !self.tensors.has_numbers()) else { return run() };
+        let Some(root) = self.source_of(module).filter(|_| self.layers.repeat && !self.tensors.has_numbers() && !self.varying.any()) else {
+            return run();
+        };
         if self.torch.in_transform(self.py)? {
             return run();
         }

@@ -16,6 +16,7 @@ use pyo3::{
 };
 
 use crate::{
+    attempts::{MOST_ATTEMPTS, numbered},
     callbacks,
     effects::Effects,
     effects_told::SeenEffect,
@@ -25,6 +26,7 @@ use crate::{
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
+    sizes::{self, Dynamic, Varying, follow},
     state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
     torch::Torch,
 };
@@ -108,8 +110,10 @@ pub struct Broken {
     pub guards: GuardBuilder,
     /// The places of floats that were taken for numbers.
     pub numbers: Vec<String>,
-    /// Those of them whose values Python needs.
+    /// Those of both whose values Python needs.
     pub blamed: Vec<String>,
+    /// The places of sizes that were taken for symbols.
+    pub(crate) sizes: Vec<String>,
     /// Before which instruction of the frame it may be left to Python instead.
     pub(crate) step: Option<usize>,
     /// What that calls, and what it is to call in the place of it.
@@ -155,6 +159,8 @@ pub struct Subject<'a, 'py> {
     pub floats: Option<&'a Arc<Floats>>,
     /// Whether numbers may be read from tensors.
     pub reads: bool,
+    /// Which sizes may vary; none without `floats`.
+    pub sizes: Dynamic,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
@@ -183,6 +189,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             steps: None,
             floats: None,
             reads: true,
+            sizes: Dynamic::Never,
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
@@ -219,6 +226,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             guards: GuardBuilder::new(),
             numbers: Vec::new(),
             blamed: Vec::new(),
+            sizes: Vec::new(),
             step: None,
             unrolling: false,
             instead: None,
@@ -228,7 +236,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
 }
 
 /// Why there is neither a captured frame nor a reason.
-enum Ended {
+pub(crate) enum Ended {
     /// A signal handler has raised.
     Interrupted(PyErr),
     /// Something of ours went wrong.
@@ -300,37 +308,9 @@ fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Capture
     Ok(Err(first))
 }
 
-/// How often a frame is captured with numbers before its floats are all taken for constants.
-const MOST_ATTEMPTS: usize = 6;
-
-/// Floats that have changed are numbers of the graph, unless that is why it ends: those that Python looks at are constants from then on.
-fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Result<Result<Captured, Broken>, Ended> {
-    let first = whole(tables, subject, Manner::default())?;
-    let (Err(Broken { numbers, blamed, .. }), Some(floats)) = (&first, subject.floats) else { return Ok(first) };
-    if numbers.is_empty() {
-        return Ok(first);
-    }
-    if !blamed.is_empty() && attempts > 1 {
-        for place in blamed {
-            floats.specialize(place.clone());
-        }
-        return numbered(tables, subject, attempts - 1);
-    }
-    match whole(tables, Subject { floats: None, ..subject }, Manner::default())? {
-        Ok(captured) => {
-            for place in numbers {
-                floats.specialize(place.clone());
-            }
-            Ok(Ok(captured))
-        }
-        // They are not the reason. So it ends whatever they are.
-        Err(_) => Ok(first),
-    }
-}
-
 /// How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
 #[derive(Clone, Copy, Default)]
-struct Manner {
+pub(crate) struct Manner {
     /// Whether calls of modules that were seen before are interpreted nevertheless. What is repeated has results without the history
     /// that the engine goes through for gradients.
     interprets_all: bool,
@@ -338,7 +318,8 @@ struct Manner {
     copies_containers: bool,
 }
 
-fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
+/// Captures a frame once, if nothing is seen on the way by which it must be done another way.
+pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
     let Subject { function, steps, floats, reads, from, unrolls, stop, every, breaks, .. } = subject;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
@@ -347,6 +328,10 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
     if manner.interprets_all {
         session.setattr("repeats", false)?;
     }
+    if subject.sizes != Dynamic::Never {
+        // Its making runs Python code, which is not to be captured.
+        sizes::class(py)?;
+    }
     let entered = Entered::new(&session)?;
     let state = State::new(
         &session,
@@ -354,14 +339,18 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         tables.torch.clone(),
         steps.is_some(),
         floats.cloned(),
+        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }),
         manner.copies_containers,
         Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;
     state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
     let reports = Reports::listen(py)?;
     let mut step = None;
+    follow(&state);
     let outcome = attempt(py, &state, subject, &mut step);
     Capture::new(py, state.clone()).settle_compared();
+    let outcome = outcome.map(|outcome| Capture::new(py, state.clone()).failed_size().map_or(outcome, Err));
+    Capture::new(py, state.clone()).guard_sizes();
     let left = entered.leave();
     let reported = reports.interruption();
     drop(reports);
@@ -380,6 +369,10 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
         Ok((epilogue, kept, ends)) => {
             let effects = Capture::new(py, state.clone()).effects_in_words();
             let (graph, inputs) = finish(&state, &kept);
+            if let Some(error) = Capture::new(py, state.clone()).violated()? {
+                return Err(Ended::Interrupted(error));
+            }
+            Capture::new(py, state.clone()).tell_sizes(&inputs)?;
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
@@ -412,7 +405,9 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             state.graph.take();
             let numbers =
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
-            let blamed = session.call_method0("blamed")?.extract()?;
+            let mut blamed: Vec<String> = session.call_method0("blamed")?.extract()?;
+            blamed.extend(state.varying.blamed());
+            let sizes = state.varying.places();
             let instead = state.progress.instead.take();
             let forbids = Capture::new(py, state.clone()).forbids_breaks()?;
             let Ok(state) = Rc::try_unwrap(state) else {
@@ -421,7 +416,7 @@ fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Re
             // What Python has left stays as it is: no frame is left before it goes on.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             let unrolling = state.progress.is_unrolling();
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, blamed, step, unrolling, instead, forbids }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, sizes, blamed, step, unrolling, instead, forbids }))
         }
     }
 }
@@ -545,7 +540,7 @@ fn attempt<'py>(
 }
 
 /// Positions of the inputs that nodes of the torch-level graph name, although the operations beneath may not read them
-/// (`x.type_as(y)`).
+/// (`x.type_as(y)`), and of those of which a size is a symbol.
 fn named_inputs(state: &State) -> Vec<usize> {
     let mut named = HashSet::new();
     for node in state.graph.borrow().nodes() {
@@ -555,7 +550,10 @@ fn named_inputs(state: &State) -> Vec<usize> {
             });
         }
     }
-    state.tensors.inputs.borrow().iter().enumerate().filter(|(_, input)| named.contains(&input.node)).map(|(at, _)| at).collect()
+    let bound = Python::attach(|py| state.varying.bound(py));
+    let inputs = state.tensors.inputs.borrow();
+    let wanted = |input: &Input| named.contains(&input.node) || bound.iter().any(|(source, _)| *source == input.source);
+    inputs.iter().enumerate().filter(|(_, input)| wanted(input)).map(|(at, _)| at).collect()
 }
 
 /// What a call of the function makes instead of running it.

@@ -14,6 +14,7 @@ use crate::{
     graph_break::{GraphBreak, reason},
     refusals::words_of,
     run::{Before, Breaks, Broken, Captured, Ends, Subject, Tables, capture},
+    sizes::Dynamic,
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -54,11 +55,11 @@ pub enum Compilation {
 
 /// Who compiles what was captured, and is told what could not be.
 pub trait Backend {
-    /// Whether its graphs may have numbers that are read from tensors, and those that are floats which change.
+    /// Whether its graphs may have numbers that are read from tensors, and those that are floats which change; which sizes may vary.
     ///
     /// # Errors
     /// What the call raises.
-    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool)>;
+    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool, Dynamic)>;
 
     /// Compiles a frame.
     ///
@@ -122,7 +123,7 @@ impl Captured {
 pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl Backend) -> PyResult<()> {
     let py = miss.function.py();
     let _no_collection = collector::pause(py);
-    let (reads, changes) = backend.takes_numbers(py)?;
+    let (reads, changes, sizes) = backend.takes_numbers(py)?;
     let (cache, key) = (miss.cache, miss.callable.key());
     let floats = if changes { Some(cache.floats(key)) } else { None };
     let (breaks, only_regions, every) = backend.pieces(py)?;
@@ -130,6 +131,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         steps,
         floats: floats.as_ref(),
         reads,
+        sizes,
         from: miss.from,
         breaks: match breaks {
             false => Breaks::Never,

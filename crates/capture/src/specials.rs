@@ -84,6 +84,7 @@ impl<'py> Capture<'py> {
             }
             (Special::IsInstance, [value, class]) => {
                 let class = self.classes(class)?;
+                let value = &self.instance_of_size(value, &class)?;
                 if self.torch.is_number(&value.object) {
                     return Ok(boolean(self.number_is_instance(&value.object, &class)?));
                 }

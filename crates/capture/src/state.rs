@@ -28,7 +28,7 @@ use pyo3::{
 };
 
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
-use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, torch::Torch};
+use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, sizes::Varying, torch::Torch};
 
 pub(crate) use standing::Entry;
 pub use standing::{Instead, Progress};
@@ -117,6 +117,8 @@ pub struct State {
     pub(crate) wants_copies: Cell<bool>,
     /// What is known of floats that change; None where they are all constants.
     pub(crate) floats: Option<Arc<Floats>>,
+    /// Sizes that vary.
+    pub(crate) varying: Varying,
     locations: Locations,
 }
 
@@ -137,12 +139,14 @@ impl Deref for Capture<'_> {
 
 impl State {
     /// A capture that uses an entered session.
-    pub fn new(
+    #[expect(clippy::too_many_arguments, reason = "what a capture begins with")]
+    pub(crate) fn new(
         session: &Bound<'_, PyAny>,
         effects: Rc<Effects>,
         torch: Rc<Torch>,
         stepped: bool,
         floats: Option<Arc<Floats>>,
+        varying: Varying,
         copies_containers: bool,
         progress: Progress,
     ) -> PyResult<Rc<Self>> {
@@ -168,6 +172,7 @@ impl State {
             copies_containers,
             wants_copies: Cell::default(),
             floats,
+            varying,
             locations: Locations::default(),
         }))
     }

@@ -19,6 +19,7 @@ use crate::{
     calls::{Keywords, receiver},
     graph_break::reason,
     kinds,
+    sizes::Dynamic,
     state::{Capture, Outcome, Tracked, type_name},
     written::Overlay,
 };
@@ -104,7 +105,8 @@ impl<'py> Capture<'py> {
 
     /// Ends the capture at a tensor with sizes that must not be specialised, under the guard that it is marked so.
     pub(crate) fn refuse_dynamic(&self, tensor: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        for name in DYNAMIC_MARKS {
+        let takes_marked = self.varying.how != Dynamic::Never;
+        for name in DYNAMIC_MARKS.into_iter().filter(|name| !(takes_marked && *name == DYNAMIC_MARKS[0])) {
             if tensor.getattr_opt(name)?.is_some() {
                 self.pin_type(tensor, source)?;
                 self.guards.present(self.guards.source(Source::Attr(source, name.into())));

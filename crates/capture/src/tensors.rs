@@ -13,6 +13,7 @@ use dynamlir_guards::{Constant, Source, SourceId};
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     graph_break::reason,
+    sizes::as_program,
     state::{Capture, Outcome, Tracked},
 };
 
@@ -254,6 +255,10 @@ impl<'py> Capture<'py> {
                 "code that is not looked into is given",
                 args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object),
             )?;
+            self.refuse_sizes(
+                "code that is not looked into is given",
+                args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object),
+            )?;
         }
         if form != Form::Whole {
             // What the user has marked as one node is the user's code anyway.
@@ -289,7 +294,7 @@ impl<'py> Capture<'py> {
         };
         let result = self.ask(method, (callable, given, keywords, place));
         let result = match result {
-            Ok(result) => result,
+            Ok(result) => self.as_program(result)?,
             Err(error) => return Err(self.refused_by_torch(error)),
         };
         let writes =
@@ -467,6 +472,7 @@ impl<'py> Capture<'py> {
         debug_assert_eq!(inputs, self.tensors.inputs.borrow().len());
         match value {
             Ok(value) => {
+                let value = self.as_program(value)?;
                 if self.torch.is_fake(&value) && self.node(&value).is_none() {
                     let getattr = self.py.import("builtins")?.getattr("getattr")?;
                     let target = Target::new(&key, "getattr", getattr.unbind());
@@ -549,7 +555,8 @@ fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
 
 /// `len(tensor)`, in torch's words where it has no rows.
 pub(crate) fn rows<'py>(fake: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
-    let shape = fake.getattr("shape")?;
+    // Torch makes its sizes that vary in Python.
+    let shape = dynamlir_interpreter::suspended(|| as_program(&fake.getattr("shape")?))?;
     if shape.len()? == 0 {
         return Err(PyTypeError::new_err("len() of a 0-d tensor").into());
     }

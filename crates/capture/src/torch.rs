@@ -8,6 +8,8 @@ use pyo3::{
     types::{PyDict, PyTuple, PyType},
 };
 
+use crate::sizes::is_size;
+
 /// Torch's types and helpers, looked up once per process.
 pub struct Torch {
     tensor: Py<PyType>,
@@ -143,7 +145,7 @@ impl Torch {
 
     /// Whether a value is compared by value: numbers, strings, None, dtypes.
     pub fn is_primitive(&self, value: &Bound<'_, PyAny>) -> bool {
-        self.primitives.contains(&(value.get_type_ptr() as usize)) || self.is_numpy_scalar(value)
+        self.primitives.contains(&(value.get_type_ptr() as usize)) || self.is_numpy_scalar(value) || is_size(value)
     }
 
     /// Whether a value is a scalar of numpy.
@@ -305,7 +307,7 @@ impl Torch {
 }
 
 /// The first that is wanted among the values, in lists, tuples and dicts too.
-fn find<'py>(value: &Bound<'py, PyAny>, wanted: impl Fn(&Bound<'py, PyAny>) -> bool) -> Option<Bound<'py, PyAny>> {
+pub(crate) fn find<'py>(value: &Bound<'py, PyAny>, wanted: impl Fn(&Bound<'py, PyAny>) -> bool) -> Option<Bound<'py, PyAny>> {
     let mut waiting = Vec::new();
     let mut seen = HashSet::new();
     let mut at = Some(value.clone());

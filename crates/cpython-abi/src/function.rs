@@ -5,10 +5,16 @@ use std::ffi::c_int;
 use pyo3::{
     ffi::PyObject,
     prelude::*,
-    types::{PyDict, PyTuple},
+    types::{PyCFunction, PyDict, PyTuple},
 };
 
 use crate::{Abi, kind, offsets};
+
+// Exported by every CPython that we support, though it is not in the stable ABI.
+unsafe extern "C" {
+    /// Borrows; returns a new reference.
+    fn PyInstanceMethod_New(function: *mut PyObject) -> *mut PyObject;
+}
 
 /// A function as it is being made.
 pub struct NewFunction<'py> {
@@ -78,4 +84,13 @@ pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let code = code_address(function)? as *mut PyObject;
     // SAFETY: the function, which is alive, holds its code, which is never NULL.
     Some(unsafe { Bound::from_borrowed_ptr(function.py(), code) })
+}
+
+/// A C function that is bound to an instance where a class has it, as Python's functions are and C functions are not.
+///
+/// # Errors
+/// Without memory.
+pub fn bindable<'py>(function: &Bound<'py, PyCFunction>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the function is alive, and is borrowed; the result is a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), PyInstanceMethod_New(function.as_ptr())) }
 }

@@ -326,6 +326,7 @@ impl<'py> Scribe<'_, 'py> {
                 let content = content.iter().map(|content| self.value(content)).collect::<PyResult<Vec<_>>>()?;
                 class.call(content)
             }
+            Recipe::Size(_) => return Err(unwritable("a size that varies")),
             Recipe::Method(_) | Recipe::Attribute(..) => return Err(unwritable("a part of a frame")),
             Recipe::Dict(pairs) => self.dict(pairs)?,
             Recipe::Set(items, kind) => {

@@ -38,6 +38,11 @@ impl Floats {
         })
     }
 
+    /// Whether the number at a place may be an input, as far as is known.
+    pub fn may_be_number(&self, place: &str) -> bool {
+        self.with(|known| known.get(place) != Some(&Seen::Constant))
+    }
+
     /// An entry is for a number of these bits at a place.
     pub fn note(&self, place: String, value: u64) {
         self.with(|known| match known.get_mut(&place) {

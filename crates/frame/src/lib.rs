@@ -31,4 +31,4 @@ pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
 pub use floats::Floats;
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
-pub use recipe::{Instance, Made, Recipe, SetKind, Supply};
+pub use recipe::{Instance, Made, Measured, Recipe, SetKind, Supply};

@@ -5,7 +5,10 @@ use dynamlir_cpython_abi::{
     number::{BinaryOp, binary},
     object::{attributes_of, set_generic_attribute},
 };
+use dynamlir_shapes::{Bindings, Dim, Symbol};
+use dynamlir_trails::tensor_of;
 use pyo3::{
+    exceptions::{PyOverflowError, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
 };
@@ -20,6 +23,8 @@ pub enum Recipe {
     /// This very object, which refers to nothing of the user's: what an entry keeps would be kept for good where it refers to the
     /// function that was compiled. What does is an input, held weakly by the guards.
     Constant(Py<PyAny>),
+    /// A size that the program has computed from those of tensors.
+    Size(Box<Measured>),
     /// A number that the program has computed from others.
     Computed(BinaryOp, Box<[Recipe; 2]>),
     /// A tuple.
@@ -47,6 +52,28 @@ pub enum Recipe {
     Keep(usize, Box<Recipe>),
     /// A further use.
     Kept(usize),
+}
+
+/// A size as an expression.
+#[derive(Debug)]
+pub struct Measured {
+    /// The expression.
+    pub size: Dim,
+    /// Each of its symbols, and which dimension of what the guards collected is that.
+    pub symbols: Vec<(Symbol, usize, usize)>,
+}
+
+impl Measured {
+    fn make<'py>(&self, py: Python<'py>, inputs: &[Option<Bound<'py, PyAny>>]) -> PyResult<Bound<'py, PyAny>> {
+        let mut bindings = Bindings::default();
+        for &(symbol, input, dimension) in &self.symbols {
+            let tensor = inputs.get(input).and_then(Option::as_ref).map(tensor_of).transpose()?.flatten();
+            let found = tensor.and_then(|tensor| tensor.size_at(dimension));
+            bindings.insert(symbol, found.ok_or_else(|| PyRuntimeError::new_err("a size is not there"))?);
+        }
+        let value = self.size.at(&bindings).map_err(|error| PyOverflowError::new_err(error.to_string()))?;
+        Ok(value.into_pyobject(py)?.into_any())
+    }
 }
 
 /// How a set comes about, which decides in which order it is iterated.
@@ -140,7 +167,7 @@ impl Recipe {
     #[must_use]
     pub fn parts(&self) -> Vec<&Self> {
         match self {
-            Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Kept(_) => Vec::new(),
+            Self::Input(_) | Self::Output(_) | Self::Constant(_) | Self::Size(_) | Self::Kept(_) => Vec::new(),
             Self::Computed(_, operands) | Self::Method(operands) => operands.iter().collect(),
             Self::Cell(content) => content.iter().map(|content| &**content).collect(),
             Self::Tuple(items) | Self::List(items) | Self::Set(items, _) => items.iter().collect(),
@@ -164,6 +191,7 @@ impl Recipe {
             Self::Input(at) => supply.inputs.get(*at).cloned().flatten().ok_or_else(lost)?,
             Self::Output(at) => supply.outputs.get(*at).cloned().ok_or_else(lost)?,
             Self::Constant(object) => object.bind(py).clone(),
+            Self::Size(measured) => measured.make(py, supply.inputs)?,
             Self::Computed(op, operands) => {
                 let [left, right] = &**operands;
                 binary(*op, false, &left.make(py, supply)?, &right.make(py, supply)?)?

@@ -118,6 +118,7 @@ impl Texts {
         let predicate = match relation {
             Relation::Same(..) => names.join(" is "),
             Relation::Compares(predicate) => predicate.text(&self.sources),
+            Relation::Sizes(sizes) => sizes.texts(&self.sources).join(" and "),
             Relation::Distinct(_) => format!("___all_different({})", names.join(", ")),
             Relation::Storage(list) => {
                 let groups: Vec<_> = list.iter().map(|member| format!("({}, {})", member.group, member.offset)).collect();
@@ -138,7 +139,10 @@ impl Texts {
         let valid = std::iter::once("___guarded_code.valid".to_owned());
         let torch = self.torch.as_ref().map(torch_parts).unwrap_or_default().into_iter().map(|(_, _, predicate)| predicate);
         let guards = self.guards.iter().flat_map(|(source, said)| predicates(&self.sources, *source, said));
-        let relations = self.relations.iter().map(|relation| self.relation(relation).1);
+        let relations = self.relations.iter().flat_map(|relation| match relation {
+            Relation::Sizes(sizes) => sizes.texts(&self.sources),
+            other => vec![self.relation(other).1],
+        });
         let handled = self.handled.map(handled_predicate);
         valid.chain(torch).chain(guards).chain(relations).chain(handled).chain(self.registered.iter().cloned()).collect()
     }
@@ -370,6 +374,12 @@ impl GuardSet {
             let members = relation.nodes.iter().map(|&node| self.value(node, roots)).collect::<PyResult<Vec<_>>>()?;
             if !relation.holds_for(py, &|member| members[member].as_ref())? {
                 let (source, guard) = self.texts.relation(told);
+                if let Relation::Sizes(sizes) = told
+                    && let Some((guard, seen)) = sizes.failure(&self.texts.sources, &|member| members[member].as_ref())?
+                {
+                    found.push(Failure { source, expected: guard.clone(), guard, seen });
+                    continue;
+                }
                 found.push(Failure { source, guard, expected: "as captured".to_owned(), seen: "otherwise".to_owned() });
             }
         }

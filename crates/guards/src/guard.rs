@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use pyo3::prelude::*;
 
-use crate::{Constant, Predicate, SourceId, TensorMatch};
+use crate::{Constant, Predicate, SizeRelation, SourceId, TensorMatch};
 
 /// An assumption about one value. A source that reaches nothing (a key that is not there) fails every guard but `Absent`.
 #[derive(Debug)]
@@ -128,6 +128,8 @@ pub enum Relation {
     Storage(Vec<StorageMember>),
     /// What comparing numbers gives. The types of what they are computed from are guarded.
     Compares(Predicate),
+    /// Sizes and strides that vary are as expressions over symbols say.
+    Sizes(SizeRelation),
 }
 
 /// A tensor among those whose storages are related.

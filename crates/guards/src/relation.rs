@@ -4,7 +4,7 @@ use dynamlir_torch_abi::{StoragePosition, TensorRef};
 use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
-use crate::{Predicate, Relation, SourceId, Sources, StorageMember, computed::Computations, tree::Tree};
+use crate::{Predicate, Relation, SourceId, Sources, StorageMember, computed::Computations, sizes::SizeCheck, tree::Tree};
 
 /// The sources that a relation is about.
 pub(crate) fn members(relation: &Relation, sources: &Sources) -> Vec<SourceId> {
@@ -13,6 +13,7 @@ pub(crate) fn members(relation: &Relation, sources: &Sources) -> Vec<SourceId> {
         Relation::Distinct(sources) => sources.clone(),
         Relation::Storage(list) => list.iter().map(|member| member.source).collect(),
         Relation::Compares(predicate) => predicate.leaves(sources),
+        Relation::Sizes(sizes) => sizes.extents.iter().map(|(source, ..)| *source).collect(),
     }
 }
 
@@ -31,6 +32,7 @@ enum Kind {
     /// Group and storage offset of each member.
     Storage(Vec<(u32, i64)>),
     Compares(Box<Predicate>, Computations),
+    Sizes(Box<SizeCheck>),
 }
 
 impl Related {
@@ -42,6 +44,7 @@ impl Related {
             Relation::Distinct(_) => Kind::Distinct,
             Relation::Storage(list) => Kind::Storage(list.iter().map(|member: &StorageMember| (member.group, member.offset)).collect()),
             Relation::Compares(predicate) => Kind::Compares(Box::new(predicate.clone()), Computations::of(predicate, sources)),
+            Relation::Sizes(sizes) => Kind::Sizes(Box::new(SizeCheck::new(sizes))),
         };
         let outputs = nodes.iter().map(|&node| tree.nodes[node].output);
         let outputs = if tree.implied.contains(relation) { None } else { outputs.collect() };
@@ -67,6 +70,7 @@ impl Related {
             Kind::Same => Ok(address(0) == address(1)),
             Kind::Distinct => Ok(distinct((0..self.nodes.len()).map(address))),
             Kind::Storage(list) => storage(list, value),
+            Kind::Sizes(check) => check.holds(value),
             Kind::Compares(predicate, computed) => {
                 let mut members = 0..self.nodes.len();
                 predicate.holds(py, computed, &mut || value(members.next()?))

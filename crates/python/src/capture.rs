@@ -8,6 +8,7 @@ use dynamlir_capture::{
         claims,
     },
     graph_break::GraphBreak,
+    sizes::Dynamic,
 };
 use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Kind, Line};
@@ -38,21 +39,25 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
 #[pyclass(frozen)]
 pub struct CapturedFrame(WholeFrame);
 
-/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
+/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`; with `dynamic`, all sizes vary that may. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
 #[pyfunction]
-#[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false))]
+#[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false, dynamic=false))]
 pub fn capture<'py>(
     function: &Bound<'py, PyAny>,
     args: Option<&Bound<'py, PyTuple>>,
     kwargs: Option<&Bound<'py, PyDict>>,
     steps: Option<Py<PyAny>>,
     shows: bool,
+    dynamic: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    let subject = Subject { steps: steps.as_ref(), shows, ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
+    let floats = dynamic.then(Default::default);
+    let sizes = Dynamic::of(Some(dynamic));
+    let subject =
+        Subject { steps: steps.as_ref(), shows, floats: floats.as_ref(), sizes, ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
     match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
         Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak, interruption_behind, specialize};
+use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak, interruption_behind, sizes::Dynamic, specialize};
 use dynamlir_cpython_abi::{
     abi,
     callable::{callable, callable_type, callee_of},
@@ -28,6 +28,7 @@ use crate::{
     errors::RunError,
     graph::{Held, NativeGraph},
     guards,
+    sized::{HeldSized, SizedGraph},
 };
 
 /// A `dynamlir.capture.api.Compiler` behind a callable.
@@ -69,8 +70,9 @@ impl PythonCompiler {
 }
 
 impl Backend for PythonCompiler {
-    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
-        self.object.bind(py).call_method0("takes_numbers")?.extract()
+    fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool, Dynamic)> {
+        let (reads, changes, dynamic) = self.object.bind(py).call_method0("takes_numbers")?.extract()?;
+        Ok((reads, changes, Dynamic::of(dynamic)))
     }
 
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {
@@ -80,7 +82,10 @@ impl Backend for PythonCompiler {
         }
         Ok(Compilation::Graph(match runner.cast::<NativeGraph>() {
             Ok(native) => Box::new(Held(native.clone().unbind())),
-            Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
+            Err(_) => match runner.cast::<SizedGraph>() {
+                Ok(sized) => Box::new(HeldSized(sized.clone().unbind())),
+                Err(_) => Box::new(PythonGraph::new(runner.unbind(), retry)),
+            },
         }))
     }
 

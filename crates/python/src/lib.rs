@@ -17,6 +17,7 @@ mod guards;
 mod interpret;
 mod node;
 mod profile;
+mod sized;
 mod torch;
 mod trace;
 
@@ -164,6 +165,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
     module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;
+    module.add_class::<dynamlir_capture::sizes::Sizes>()?;
+    module.add_class::<dynamlir_capture::sizes::SizeNode>()?;
     module.add("CompiledFunction", compiled::function_type(py)?)?;
     module.add_class::<compiled::SharedEntries>()?;
     module.add_class::<entries::CacheView>()?;
@@ -174,6 +177,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;
     module.add_class::<graph::NativeGraph>()?;
+    module.add_class::<sized::SizedGraph>()?;
     module.add_class::<profile::Profile>()?;
     module.add_class::<profile::Times>()?;
     module.add_function(wrap_pyfunction!(bytecode::decompile, module)?)?;

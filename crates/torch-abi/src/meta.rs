@@ -75,6 +75,26 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
 }
 
 impl TensorRef<'_> {
+    /// The size of a dimension; None where there is none, or the layout of tensors was not learnt.
+    #[inline]
+    #[must_use]
+    pub fn size_at(self, dimension: usize) -> Option<i64> {
+        let view = view(self)?;
+        let dims = view.dims();
+        // SAFETY: `shape` gives two arrays of `dims` numbers, alive while nothing resizes the tensor.
+        (dimension < dims).then(|| unsafe { view.shape(dims).0.add(dimension).read() })
+    }
+
+    /// The stride of a dimension in elements; as [`TensorRef::size_at`].
+    #[inline]
+    #[must_use]
+    pub fn stride_at(self, dimension: usize) -> Option<i64> {
+        let view = view(self)?;
+        let dims = view.dims();
+        // SAFETY: as for sizes.
+        (dimension < dims).then(|| unsafe { view.shape(dims).1.add(dimension).read() })
+    }
+
     /// Whether it is an ordinary tensor on the CPU or CUDA, whose elements lie in its memory as its sizes and strides say: neither sparse
     /// nor quantized, without a conjugate or negative bit, no subclass that dispatches itself. None if that cannot be told.
     #[must_use]

@@ -34,7 +34,9 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     layout = schema.info(func).facts.layout
     if layout is Layout.VIEW:
         viewed, sizes = positional
-        strides = _view_strides(func, tuple(viewed.shape), viewed.stride(), tuple(sizes))
+        asked = (tuple(viewed.shape), viewed.stride(), tuple(sizes))
+        varies = any(isinstance(number, torch.SymInt) for numbers in asked for number in numbers)
+        strides = (_view_strides.__wrapped__ if varies else _view_strides)(func, *asked)
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
     # Other devices have kernels of their own, whose layouts fakes follow.
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
@@ -134,7 +136,8 @@ def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torc
     """Eager's kernel puts two parts together, one dimension after the other."""
     for shift, dim in zip(shifts, dims):
         start = -shift % x.shape[dim]
-        x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+        part = torch.ops.aten.slice.Tensor  # `narrow` knows no sizes that vary
+        x = torch.cat([part(x, dim, start, x.shape[dim]), part(x, dim, 0, start)], dim)
     return x
 
 

@@ -106,10 +106,11 @@ class Compiler:
             known.subject, known.of_module = self.subject, self.of_module
         return known
 
-    def takes_numbers(self) -> tuple[bool, bool]:
-        """Whether graphs may have numbers that are read from tensors, and those that are floats which change."""
+    def takes_numbers(self) -> tuple[bool, bool, bool | None]:
+        """Whether graphs may have numbers that are read from tensors, and those that are floats which change; whether
+        sizes vary: all of them, none, or those that are seen to (None)."""
         own = self.backend is backends.BACKENDS["dynamlir"]
-        return own, own and self.dynamic is not False
+        return own, own and self.dynamic is not False, self.dynamic if own else False
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""
@@ -137,6 +138,10 @@ class Compiler:
             else:
                 log.debug("%s\n%s", self.name, native.module().disassemble(self.function))
                 log.debug("%s as source:\n%s", self.name, native.module().decompile(self.function))
+        if frame.session.sizes is not None and (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
+            log.info("%s: sizes that vary: %s", self.name, ", ".join(frame.session.varying))
+            for assumed, lines in frame.session.sizes.guards:
+                log.info("%s: assumes %s%s", self.name, assumed, places.described(tuple(lines)))
         if (log := logs.logger("side_effects")).isEnabledFor(logging.INFO):
             for statement, traceback in frame.effects:
                 log.info("%s: %s%s", self.name, statement, places.described(tuple(traceback)))

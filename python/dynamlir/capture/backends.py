@@ -18,9 +18,10 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import functions, interruptions, logs, report
+from .. import functions, interruptions, logs, native, report, sizes
 from ..options import Options
 from ..reasons import Fallback
+from ..tracing import fresh_fake_mode
 from . import fx, naming
 from .session import Session
 
@@ -87,8 +88,11 @@ class Captured:
 def _native(captured: Captured, settings: Options) -> Runner:
     from ..backend import compile_recording
 
+    session = captured.session
     try:
-        variant, made = compile_recording(captured.session.recording, captured.session.mode, settings, captured.name)
+        if session.sizes is not None:
+            return _sized(captured, settings)
+        variant, made = compile_recording(session.recording, session.mode, settings, captured.name)
         runner = variant.native()
     except Fallback:
         raise
@@ -98,6 +102,30 @@ def _native(captured: Captured, settings: Options) -> Runner:
         raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
     report.add(made)
     return runner
+
+
+def _sized(captured: Captured, settings: Options) -> Runner:
+    """A graph with sizes that vary: one of numbers for each that there are, made when they are met first."""
+    from ..backend import compile_recording
+
+    recording, bound, name = captured.session.recording, captured.session.bound, captured.name
+    failed: dict[tuple[int, ...], Fallback] = {}
+
+    def instance(values: tuple[int, ...]) -> Runner:
+        if values in failed:
+            raise failed[values]
+        logs.logger("recompiles").info("%s: the graph for sizes %s", name, values)
+        try:
+            variant, made = compile_recording(sizes.at(recording, values), fresh_fake_mode(), settings, name)
+        except Fallback as failure:
+            failed[values] = failure
+            raise
+        report.add(made)
+        return variant.native()
+
+    now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
+    first = instance(now)
+    return native.module().SizedGraph(bound, instance, now, first)
 
 
 def _python(captured: Captured, settings: Options) -> Runner:

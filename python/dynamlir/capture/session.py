@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import constants, machinery, memo, modes, progress, scalars
+from .. import constants, logs, machinery, memo, modes, progress, reasons, scalars
 from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker
@@ -55,6 +55,12 @@ class Session:
         """Whether the frame frees histories by computing gradients."""
         self.repeated: list[str] = []
         """The classes of modules whose calls were."""
+        self.sizes: Any = None
+        """What is known of the sizes that vary, if some do."""
+        self.varying: list[str] = []
+        """Where the frame has found them."""
+        self.bound: list[tuple[int, int]] = []
+        """Which input of the graph, and which size of that, each symbol is."""
         self.sets: list[tensor_writes.Set] = []
         """What the frame has set of tensors, on which later operations depend."""
         self._state = ThreadState()
@@ -87,19 +93,25 @@ class Session:
                 # Its frames, which hold what the user's functions were given, would hold this, and so it.
                 failure.__traceback__ = failure.__cause__ = failure.__context__ = None
 
-    def input(self, real: torch.Tensor, name: str) -> torch.Tensor:
-        """The fake of a tensor that the frame reads; the first call for a tensor makes it an input of the graph."""
+    def input(self, real: torch.Tensor, name: str, sized: tuple[list[Any], list[Any]] | None = None) -> torch.Tensor:
+        """The fake of a tensor that the frame reads; the first call for a tensor makes it an input of the graph, with
+        the sizes and strides that are given, if some vary."""
         known = self.faker.known(real)
         if known is not None:
             return known
         # Metadata of a real tensor under the fake mode would be answered by fakes.
         with modes.set_aside():
-            return self._add_input(real, name)
+            return self._add_input(real, name, sized)
 
-    def _add_input(self, real: torch.Tensor, name: str) -> torch.Tensor:
+    def _add_input(
+        self, real: torch.Tensor, name: str, sized: tuple[list[Any], list[Any]] | None = None
+    ) -> torch.Tensor:
         if type(real) is FakeTensor:
             raise Fallback("subclass", "a FakeTensor of the caller's")
-        fake = self.faker.fake(real)
+        if sized is not None:
+            self.recorder.memo.varies = True
+            self.mode.cache_enabled = False  # its keys are made of torch's own symbols
+        fake = self.faker.fake(real, sized)
         self.recorder.add_input(fake, name)
         self.foreign |= real.is_inference() and not self.inference
         self.inputs.append(real)
@@ -128,6 +140,10 @@ class Session:
     def blamed(self) -> list[str]:
         """Where the floats come from whose values Python needs."""
         return sorted(self.recorder.blamed)
+
+    def note_sizes(self, sizes: Any, bound: Sequence[tuple[int, int]], places: Sequence[str]) -> None:
+        """Say which sizes vary, and where they were found: each symbol is this size of that input of the graph."""
+        self.sizes, self.bound, self.varying = sizes, list(bound), list(places)
 
     def span(
         self,
@@ -363,6 +379,13 @@ def is_fake(value: Any) -> bool:
 
 def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
     raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
+
+
+def tell_given_up(name: str, sizes: Sequence[str], reason: str, message: str, location: Location) -> None:
+    """Log why sizes cannot vary, or why a graph cannot be made where some do."""
+    if (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
+        event = reasons.Event(reason, message, tuple(location))
+        log.info("%s: %s as a constant: %s", name, ", ".join(sizes), event)
 
 
 # Asked for once: `getLogger` takes a lock, which an interruption may leave taken.

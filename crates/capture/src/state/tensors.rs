@@ -88,9 +88,12 @@ impl State {
 impl<'py> Capture<'py> {
     /// The fake of a tensor reached at `source`.
     pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        let is_new = self.fake_of_real(real).is_none();
         self.refuse_dynamic(real, source)?;
         let expression = self.guards.expression(source);
-        let fake = self.ask("input", (real, &expression)).or_else(|error| self.refused_input(error))?;
+        let sized = if is_new { self.varying_sizes(real, source, &expression)? } else { None };
+        let sized = sized.map(|sized| self.as_lists(sized)).transpose()?;
+        let fake = self.ask("input", (real, &expression, sized)).or_else(|error| self.refused_input(error))?;
         self.note_input(&fake, real, source)?;
         Ok(fake)
     }
@@ -116,7 +119,7 @@ impl<'py> Capture<'py> {
             None => {
                 // A function mode would see what is asked.
                 let matched = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?;
-                self.guards.tensor(source, matched);
+                self.guards.tensor(source, self.loosened(matched, source));
                 let expression = self.guards.expression(source);
                 let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
                 self.bind(fake, node);

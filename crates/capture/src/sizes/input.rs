@@ -1,0 +1,357 @@
+//! Which sizes of a capture's inputs vary, and the symbols that they get.
+//!
+//! As Dynamo does it: a size is a number until it is another one than for an entry before, at the same source. Sizes of 0 and 1 are numbers
+//! always, those of parameters and of modules' buffers too. Equal sizes are one symbol, but those that are marked. The strides of a
+//! tensor without gaps are products of its sizes.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::{BTreeSet, HashMap},
+};
+
+use dynamlir_guards::{Extent, LARGEST_SIZE, Relation, SizeRelation, Source, SourceId, TensorMatch};
+use dynamlir_shapes::{Dim, Dimension, Interval, Predicate, Symbol};
+use pyo3::{
+    exceptions::PyRuntimeError,
+    prelude::*,
+    types::{PyList, PyTuple},
+};
+
+use super::{SizeGuard, Sizes, class};
+use crate::{
+    graph_break::{GraphBreak, reason},
+    state::{Capture, Input, Outcome},
+};
+
+/// Which sizes may vary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dynamic {
+    /// None.
+    #[default]
+    Never,
+    /// Those that were another number before, and those that are marked.
+    Changed,
+    /// All.
+    All,
+}
+
+impl Dynamic {
+    /// As the argument `dynamic` says it.
+    #[must_use]
+    pub fn of(dynamic: Option<bool>) -> Self {
+        match dynamic {
+            None => Self::Changed,
+            Some(true) => Self::All,
+            Some(false) => Self::Never,
+        }
+    }
+}
+
+/// What one capture knows of sizes that vary.
+#[derive(Default)]
+pub(crate) struct Varying {
+    pub how: Dynamic,
+    /// Made with the first symbol.
+    sizes: OnceCell<Py<Sizes>>,
+    /// Where they are found.
+    extents: RefCell<Vec<(SourceId, Extent, Dim)>>,
+    /// The symbol of each number that is no marked one.
+    equal: RefCell<HashMap<i64, Symbol>>,
+    /// The places of the symbols, as [`dynamlir_frame::Floats`] knows them.
+    places: RefCell<Vec<(Symbol, String)>>,
+    /// The sizes of this call, by their places.
+    seen: RefCell<Vec<(String, u64)>>,
+    /// Those of the places whose numbers Python needs.
+    blamed: RefCell<BTreeSet<String>>,
+    /// Whether all are, since something of ours does not know what to do with an expression.
+    all_blamed: Cell<bool>,
+}
+
+impl Varying {
+    pub fn new(how: Dynamic) -> Self {
+        Self { how, ..Self::default() }
+    }
+
+    /// What is known of the symbols, if there is one.
+    pub fn sizes(&self) -> Option<&Py<Sizes>> {
+        self.sizes.get()
+    }
+
+    /// Whether a size varies.
+    pub fn any(&self) -> bool {
+        self.sizes.get().is_some()
+    }
+
+    /// The places of the symbols.
+    pub fn places(&self) -> Vec<String> {
+        self.places.borrow().iter().map(|(_, place)| place.clone()).collect()
+    }
+
+    /// Those whose numbers Python needs.
+    pub fn blamed(&self) -> Vec<String> {
+        if self.all_blamed.get() { self.places() } else { self.blamed.borrow().iter().cloned().collect() }
+    }
+
+    /// Where a symbol is bound.
+    pub fn binding(&self, symbol: Symbol) -> Option<(SourceId, usize)> {
+        self.extents.borrow().iter().find_map(|(source, extent, size)| match extent {
+            Extent::Size(d) if size.as_symbol() == Some(symbol) => Some((*source, *d)),
+            _ => None,
+        })
+    }
+
+    /// Where the symbols are bound, by their numbers.
+    pub fn bound(&self, py: Python<'_>) -> Vec<(SourceId, usize)> {
+        let Some(sizes) = self.sizes() else { return Vec::new() };
+        let symbols: Vec<_> = sizes.bind(py).get().with(|known| known.scope.symbols().map(|(symbol, _)| symbol).collect());
+        symbols.into_iter().filter_map(|symbol| self.binding(symbol)).collect()
+    }
+
+    /// What must hold of the sizes.
+    pub fn relation(&self, py: Python<'_>) -> Option<Relation> {
+        let (ranges, assumed) = self.sizes()?.bind(py).get().with(|known| {
+            let declared = known.ranges.clone();
+            (declared, known.guards.iter().map(|guard| guard.predicate.clone()).collect())
+        });
+        Some(Relation::Sizes(SizeRelation { extents: self.extents.borrow().clone(), ranges, assumed }))
+    }
+}
+
+/// The sizes and strides of a fake, where some are symbols.
+pub(crate) struct Sized {
+    sizes: Vec<Dim>,
+    strides: Vec<Dim>,
+}
+
+/// What a tensor's marks say of one of its sizes.
+enum Mark {
+    None,
+    Static,
+    /// It may vary, from `mark_dynamic`: within this range, and must.
+    Dynamic(Interval),
+    /// From `maybe_mark_dynamic`.
+    Weak,
+}
+
+impl<'py> Capture<'py> {
+    /// The sizes of a tensor found at a source, if one of them varies.
+    pub(crate) fn varying_sizes(&self, real: &Bound<'py, PyAny>, source: SourceId, expression: &str) -> Outcome<Option<Sized>> {
+        let varying = &self.varying;
+        if varying.how == Dynamic::Never {
+            return Ok(None);
+        }
+        let meta = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?.meta;
+        let numbers = |list: &[Option<i64>]| list.iter().map(|number| number.unwrap_or(0)).collect::<Vec<_>>();
+        let (sizes, strides) = (numbers(&meta.sizes), numbers(&meta.strides));
+        let held = self.torch.is_parameter_class(real.get_type().as_any()) || matches!(self.guards.get(source), Source::Member(..));
+        let mut symbols: Vec<Dim> = sizes.iter().map(|size| Dim::from(*size)).collect();
+        for (d, &size) in sizes.iter().enumerate() {
+            if size < 2 {
+                if !held {
+                    self.note_size(expression, d, size);
+                }
+                continue;
+            }
+            let mark = mark_of(real, d)?;
+            let place = place(expression, d);
+            let range = match mark {
+                Mark::Static => None,
+                Mark::Dynamic(range) => Some(range),
+                Mark::Weak => self.may_vary(&place).then(|| Interval::new(2, LARGEST_SIZE)),
+                Mark::None if held => None,
+                Mark::None => self.varies(&place, size).then(|| Interval::new(2, LARGEST_SIZE)),
+            };
+            if !held {
+                self.note_size(expression, d, size);
+            }
+            let Some(range) = range else { continue };
+            let marked = matches!(mark, Mark::Dynamic(_));
+            let symbol = self.symbol(size, range, marked, &place);
+            varying.places.borrow_mut().push((symbol, place));
+            varying.extents.borrow_mut().push((source, Extent::Size(d), Dim::from(symbol)));
+            symbols[d] = Dim::from(symbol);
+        }
+        if symbols.iter().all(|size| size.known().is_some()) {
+            return Ok(None);
+        }
+        let strides = strides_of(&sizes, &strides, &symbols);
+        for (d, stride) in strides.iter().enumerate().filter(|(_, stride)| stride.known().is_none()) {
+            varying.extents.borrow_mut().push((source, Extent::Stride(d), stride.clone()));
+        }
+        self.layers.note_unrepeatable();
+        Ok(Some(Sized { sizes: symbols, strides }))
+    }
+
+    fn note_size(&self, expression: &str, d: usize, size: i64) {
+        self.varying.seen.borrow_mut().push((place(expression, d), size.cast_unsigned()));
+    }
+
+    /// Whether nobody has needed the number at a place.
+    fn may_vary(&self, place: &str) -> bool {
+        self.floats.as_ref().is_some_and(|known| known.may_be_number(place))
+    }
+
+    fn varies(&self, place: &str, size: i64) -> bool {
+        match self.varying.how {
+            Dynamic::Never => false,
+            Dynamic::Changed => self.floats.as_ref().is_some_and(|known| known.is_number(place, size.cast_unsigned())),
+            Dynamic::All => self.may_vary(place),
+        }
+    }
+
+    fn symbol(&self, size: i64, range: Interval, marked: bool, place: &str) -> Symbol {
+        let sizes = self.varying.sizes.get_or_init(|| {
+            let made = Py::new(self.py, Sizes::default());
+            made.unwrap_or_else(|_| unreachable!("a class of ours can be made"))
+        });
+        let sizes = sizes.bind(self.py).get();
+        if marked {
+            let symbol = sizes.declare(size, range);
+            sizes.with(|known| known.marked.push((symbol, place.to_owned())));
+            return symbol;
+        }
+        *self.varying.equal.borrow_mut().entry(size).or_insert_with(|| sizes.declare(size, range))
+    }
+
+    /// Notes the sizes of this call for later ones, and guards what was assumed of those that vary.
+    pub(crate) fn guard_sizes(&self) {
+        if let Some(floats) = &self.floats {
+            self.varying.seen.borrow().iter().for_each(|(place, value)| floats.note(place.clone(), *value));
+        }
+        if let Some(relation) = self.varying.relation(self.py) {
+            self.guards.relate(relation);
+        }
+    }
+
+    /// A metadata guard without what varies. Where a marked size does, it need not be marked at another call.
+    pub(crate) fn loosened(&self, mut matched: TensorMatch, source: SourceId) -> TensorMatch {
+        if self.varying.any() {
+            let is_marked = |place: &str| place.starts_with(&format!("{}.size()", self.guards.expression(source)));
+            if let Some(sizes) = self.varying.sizes()
+                && sizes.bind(self.py).get().with(|known| known.marked.iter().any(|(_, place)| is_marked(place)))
+            {
+                matched.no_dynamic_indices = false;
+            }
+            for (_, extent, _) in self.varying.extents.borrow().iter().filter(|(at, ..)| *at == source) {
+                match extent {
+                    Extent::Size(d) => matched.meta.sizes[*d] = None,
+                    Extent::Stride(d) => matched.meta.strides[*d] = None,
+                }
+            }
+        }
+        matched
+    }
+
+    /// Tells the session what is known of the symbols, and which size of which of the graph's inputs each is.
+    pub(crate) fn tell_sizes(&self, inputs: &[Input]) -> PyResult<()> {
+        let Some(sizes) = self.varying.sizes() else { return Ok(()) };
+        let position = |(source, d): (SourceId, usize)| Some((inputs.iter().position(|input| input.source == source)?, d));
+        let bound = self.varying.bound(self.py).into_iter().map(position).collect::<Option<Vec<_>>>();
+        let bound = bound.ok_or_else(|| PyRuntimeError::new_err("a size that varies is in none of the graph's inputs"))?;
+        self.session().call_method1("note_sizes", (sizes, bound, self.varying.places()))?;
+        Ok(())
+    }
+
+    /// Sizes and strides as Python has them.
+    pub(crate) fn as_lists(&self, sized: Sized) -> PyResult<Bound<'py, PyTuple>> {
+        let Some(sizes) = self.varying.sizes() else { return Ok(PyTuple::empty(self.py)) };
+        let list = |dims: Vec<Dim>| -> PyResult<Bound<'py, PyList>> {
+            let values = dims.into_iter().map(|dim| class::wrap(sizes.bind(self.py), dim)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(self.py, values)
+        };
+        PyTuple::new(self.py, [list(sized.sizes)?, list(sized.strides)?])
+    }
+
+    /// Why the capture is for nothing, as far as sizes are concerned: an expression that cannot be said.
+    pub(crate) fn failed_size(&self) -> Option<GraphBreak> {
+        let message = self.varying.sizes()?.bind(self.py).get().with(|known| known.failed.clone())?;
+        self.varying.all_blamed.set(true);
+        Some(GraphBreak { reason: reason::DYNAMIC_SHAPE, message, location: Vec::new() })
+    }
+
+    /// What the call raises where a marked size turned out to be one number only.
+    pub(crate) fn violated(&self) -> PyResult<Option<PyErr>> {
+        let Some(sizes) = self.varying.sizes() else { return Ok(None) };
+        let found = sizes.bind(self.py).get().with(|known| {
+            known.marked.iter().find_map(|(symbol, place)| {
+                let value = Dim::from(*symbol).simplify(&known.scope).ok()?.known()?;
+                let about = |guard: &&SizeGuard| {
+                    let Predicate { left, right, .. } = &guard.predicate;
+                    left.to_expr().symbols().contains(symbol) || right.to_expr().symbols().contains(symbol)
+                };
+                let line = |guard: &SizeGuard| guard.location.first().map(|(file, line, name)| format!(" at {file}:{line} in {name}"));
+                let why: Vec<_> = known
+                    .guards
+                    .iter()
+                    .filter(about)
+                    .map(|guard| format!("{}{}", guard.predicate, line(guard).unwrap_or_default()))
+                    .collect();
+                Some(format!(
+                    "Constraints violated ({place})! It was marked dynamic, but the program takes it for {value}: {}. Mark it as \
+                     maybe_mark_dynamic does if that is right.",
+                    why.join("; ")
+                ))
+            })
+        });
+        let Some(message) = found else { return Ok(None) };
+        let class = self.py.import("torch.fx.experimental.symbolic_shapes")?.getattr("ConstraintViolationError")?;
+        Ok(Some(PyErr::from_value(class.call1((message,))?)))
+    }
+
+    /// Says that Python needs the numbers that a size is computed from.
+    pub(crate) fn blame_size(&self, size: &Dim) {
+        let symbols = size.to_expr().symbols();
+        let places = self.varying.places.borrow();
+        let mut blamed = self.varying.blamed.borrow_mut();
+        blamed.extend(places.iter().filter(|(symbol, _)| symbols.contains(symbol)).map(|(_, place)| place.clone()));
+    }
+}
+
+fn place(expression: &str, d: usize) -> String {
+    format!("{expression}.size()[{d}]")
+}
+
+/// Strides as products of sizes, where they are that from the innermost dimension on.
+fn strides_of(sizes: &[i64], strides: &[i64], symbols: &[Dim]) -> Vec<Dim> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&d| (strides[d], std::cmp::Reverse(d)));
+    let mut made: Vec<Dim> = strides.iter().map(|stride| Dim::from(*stride)).collect();
+    let (mut expected, mut now) = (Dim::from(1), 1_i64);
+    for d in order {
+        if strides[d] == 0 {
+            continue;
+        }
+        if strides[d] == now {
+            made[d] = expected.clone();
+        } else {
+            expected = Dim::from(strides[d]);
+        }
+        now = strides[d].saturating_mul(sizes[d]);
+        expected = expected.mul(&symbols[d]).unwrap_or_else(|_| Dim::from(now));
+    }
+    made
+}
+
+/// What the marks of a tensor, which `torch._dynamo.mark_dynamic` and its relatives store, say of a dimension.
+fn mark_of(real: &Bound<'_, PyAny>, d: usize) -> Outcome<Mark> {
+    let says = |name: &str| -> PyResult<bool> { real.getattr_opt(name)?.map_or(Ok(false), |marks| marks.contains(d)) };
+    Ok(dynamlir_interpreter::suspended(|| {
+        if says("_dynamo_static_indices")? {
+            return Ok::<_, PyErr>(Mark::Static);
+        }
+        if says("_dynamo_dynamic_indices")? {
+            let mut range = Interval::new(2, LARGEST_SIZE);
+            if let Some(ranges) = real.getattr_opt("_dynamo_dynamic_range")? {
+                for entry in ranges.try_iter()? {
+                    let entry = entry?;
+                    if entry.getattr("dim")?.extract::<usize>()? == d {
+                        let bound = |name: &str| entry.getattr(name)?.extract::<Option<i64>>();
+                        range = Interval::new(bound("min")?.unwrap_or(2).max(2), bound("max")?.unwrap_or(LARGEST_SIZE).min(LARGEST_SIZE));
+                    }
+                }
+            }
+            return Ok(Mark::Dynamic(range));
+        }
+        Ok(if says("_dynamo_weak_dynamic_indices")? { Mark::Weak } else { Mark::None })
+    })?)
+}

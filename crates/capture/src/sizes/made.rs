@@ -1,0 +1,54 @@
+//! Recipes for sizes: how they are computed at a call, from the sizes of its tensors.
+
+use dynamlir_frame::{Made, Measured, Recipe};
+use pyo3::{
+    prelude::*,
+    types::{PySlice, PyTuple},
+};
+
+use super::{is_size, node_of};
+use crate::{
+    graph_break::reason,
+    outputs::Outputs,
+    state::{Capture, Outcome, Tracked},
+};
+
+impl<'py> Capture<'py> {
+    /// The recipe for a size, or for a `torch.Size` or slice of some; None for anything else.
+    pub(crate) fn size_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        if !self.varying.any() {
+            return Ok(None);
+        }
+        if is_size(object) {
+            return self.measured(object).map(Some);
+        }
+        let parts: Vec<_> = if object.is_exact_instance_of::<PySlice>() {
+            ["start", "stop", "step"].into_iter().map(|name| object.getattr(name)).collect::<PyResult<_>>()?
+        } else if self.torch.is_primitive(object)
+            && let Ok(sizes) = object.cast::<PyTuple>()
+        {
+            sizes.iter().collect()
+        } else {
+            return Ok(None);
+        };
+        if !parts.iter().any(is_size) {
+            return Ok(None);
+        }
+        let parts = parts.into_iter().map(|part| self.recipe(&Tracked::new(part), outputs)).collect::<Outcome<Vec<_>>>()?;
+        let given = if object.is_exact_instance_of::<PySlice>() { parts } else { vec![Recipe::Tuple(parts)] };
+        Ok(Some(Made::new(object.get_type().into_any().unbind(), given).into()))
+    }
+
+    fn measured(&self, size: &Bound<'py, PyAny>) -> Outcome<Recipe> {
+        let size = node_of(size)?.get().dim(self.py);
+        let mut symbols = Vec::new();
+        for symbol in size.to_expr().symbols() {
+            let Some((source, dimension)) = self.varying.binding(symbol) else {
+                self.blame_size(&size);
+                return self.break_graph(reason::DYNAMIC_SHAPE, format!("returns the size {size}, which is found nowhere"));
+            };
+            symbols.push((symbol, self.guards.collect(source), dimension));
+        }
+        Ok(Recipe::Size(Box::new(Measured { size, symbols })))
+    }
+}

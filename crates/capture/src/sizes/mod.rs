@@ -1,0 +1,200 @@
+//! Sizes that vary: what the program has for one is a [`Size`](class), an `int` to it, whose *node* is an expression of `crates/shapes`.
+//!
+//! All nodes of a capture share one [`Sizes`], which knows the symbols. A question about sizes is answered by what is known of them;
+//! where that is not enough, by the sizes of this call, and the answer is a *guard*. So there is no way to a number that is not guarded:
+//! C code that asks for one (`__index__`, `__hash__`, a format) gets the size of this call, under the guard that it is that.
+//!
+//! Torch's own code has the same nodes within `torch.SymInt`, and asks what it asks of `torch.fx.experimental.sym_node.SymNode`. Answers of
+//! the kind "unless it is known" are guarded as well: what is recorded is what would be recorded for these sizes as numbers.
+
+mod class;
+mod input;
+mod layout;
+mod made;
+mod node;
+mod policy;
+
+use std::sync::{Mutex, PoisonError};
+
+use dynamlir_graph::Line;
+use dynamlir_guards::LARGEST_SIZE;
+use dynamlir_shapes::{Dim, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+pub use self::{class::class, input::Dynamic, node::SizeNode};
+pub(crate) use self::{
+    class::{as_program, is_size, node_of},
+    input::Varying,
+    policy::follow,
+};
+
+/// What a question about sizes was answered by.
+#[derive(Clone, Debug)]
+pub struct SizeGuard {
+    /// What holds.
+    pub predicate: Predicate,
+    /// Where that was asked, innermost frame first.
+    pub location: Vec<Line>,
+}
+
+/// The symbols of one capture: what is known of them, and what was assumed.
+#[pyclass(frozen, module = "dynamlir._native")]
+#[derive(Default)]
+pub struct Sizes(Mutex<Known>);
+
+/// What [`Sizes`] protects.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub scope: Scope,
+    /// The least and the largest value of each symbol, as declared.
+    pub ranges: Vec<(i64, i64)>,
+    pub guards: Vec<SizeGuard>,
+    /// What cannot be said with expressions: the capture is for nothing then.
+    pub failed: Option<String>,
+    /// The symbols that must not turn out to be one number, with words for the size.
+    pub marked: Vec<(Symbol, String)>,
+}
+
+impl Sizes {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A new symbol that is this number now.
+    pub(crate) fn declare(&self, hint: i64, range: Interval) -> Symbol {
+        self.with(|known| {
+            known.ranges.push((range.lower().unwrap_or(i64::MIN), range.upper().unwrap_or(i64::MAX)));
+            known.scope.fresh(SymbolInfo { range, hint: Some(hint), divisor: 1 })
+        })
+    }
+
+    /// Whether a predicate holds, from now on.
+    pub(crate) fn decide(&self, predicate: &Predicate) -> bool {
+        let answered = self.with(|known| {
+            if let Some(answer) = known.scope.decide(predicate) {
+                return Ok(answer);
+            }
+            let value = |dim: &Dim| dim.hint(&known.scope).ok_or(ShapeError::Overflow);
+            let answer = predicate.relation.holds(value(&predicate.left)?, value(&predicate.right)?);
+            let held = if answer { predicate.clone() } else { predicate.negated() };
+            known.scope.assume(&held)?;
+            known.guards.push(SizeGuard { predicate: held, location: Vec::new() });
+            Ok(answer)
+        });
+        match answered {
+            Ok(answer) => {
+                self.locate();
+                answer
+            }
+            Err(error) => {
+                self.fail(&error);
+                false
+            }
+        }
+    }
+
+    /// Says where the last guard was asked for.
+    fn locate(&self) {
+        let missing = self.with(|known| known.guards.last().is_some_and(|guard| guard.location.is_empty()));
+        if missing {
+            let location = policy::location();
+            self.with(|known| {
+                if let Some(guard) = known.guards.last_mut() {
+                    guard.location = location;
+                }
+            });
+        }
+    }
+
+    /// The number that a size is, from now on.
+    pub(crate) fn settle(&self, size: &Dim) -> i64 {
+        if let Some(value) = size.known() {
+            return value;
+        }
+        let hint = self.with(|known| known.scope.simplify(&size.to_expr()).ok().and_then(|size| known.scope.hint(&size)));
+        let Some(hint) = hint else {
+            self.fail(&ShapeError::Overflow);
+            return 0;
+        };
+        self.decide(&Predicate::new(size.clone(), Relation::Eq, hint));
+        hint
+    }
+
+    /// Says that the capture is for nothing, and why.
+    pub(crate) fn fail(&self, error: &ShapeError) {
+        self.with(|known| {
+            known.failed.get_or_insert_with(|| error.to_string());
+        });
+    }
+
+    /// The result of arithmetic in its simplest form.
+    pub(crate) fn made(&self, size: Shape<Dim>) -> Dim {
+        match size.and_then(|size| self.with(|known| size.simplify(&known.scope))) {
+            Ok(size) => size,
+            Err(error) => {
+                self.fail(&error);
+                Dim::from(0)
+            }
+        }
+    }
+}
+
+#[pymethods]
+#[expect(clippy::unused_self, reason = "torch calls methods")]
+impl Sizes {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// A size that is this number now, and at least `min` always.
+    #[pyo3(signature = (hint, min=2, max=None))]
+    fn size<'py>(slf: &Bound<'py, Self>, hint: i64, min: i64, max: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        if hint < min || max.is_some_and(|max| hint > max) {
+            return Err(PyValueError::new_err("a size is out of its range"));
+        }
+        let symbol = slf.get().declare(hint, Interval::new(min, max.unwrap_or(LARGEST_SIZE)));
+        class::wrap(slf, Dim::from(symbol))
+    }
+
+    /// What was assumed, each as text and where, innermost frame first.
+    #[getter]
+    fn guards(&self) -> Vec<(String, Vec<Line>)> {
+        self.with(|known| known.guards.iter().map(|guard| (guard.predicate.to_string(), guard.location.clone())).collect())
+    }
+
+    /// Whether all that was assumed holds where the symbols have these values.
+    fn holds(&self, values: Vec<i64>) -> bool {
+        let bindings = values.into_iter().enumerate().map(|(at, value)| (Symbol(at as u32), value)).collect();
+        self.with(|known| known.scope.admits(&bindings))
+    }
+
+    /// Why the capture is for nothing, if it is.
+    #[getter]
+    fn failed(&self) -> Option<String> {
+        self.with(|known| known.failed.clone())
+    }
+
+    /// How many symbols there are.
+    fn __len__(&self) -> usize {
+        self.with(|known| known.scope.symbols().count())
+    }
+
+    /// A `torch.SymInt` of this capture's as the program has it.
+    #[staticmethod]
+    fn as_program<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        class::as_program(value)
+    }
+
+    /// What `statically_known_true` of torch asks.
+    fn _maybe_evaluate_static(&self, question: &Bound<'_, SizeNode>) -> bool {
+        question.get().truth(question.py())
+    }
+
+    /// What `guard_or_false` and its relatives of torch ask.
+    #[pyo3(signature = (node, size_oblivious=false, fallback_value=None))]
+    fn evaluate_sym_node(&self, node: &Bound<'_, SizeNode>, size_oblivious: bool, fallback_value: Option<bool>) -> bool {
+        let _ = (size_oblivious, fallback_value);
+        node.get().truth(node.py())
+    }
+}

@@ -1,0 +1,454 @@
+//! What torch asks of the node within a `torch.SymInt` or `torch.SymBool`.
+
+use dynamlir_shapes::{Bindings, Dim, Dimension, Predicate, Relation, Result as Shape, Symbol};
+use pyo3::{
+    exceptions::{PyTypeError, PyZeroDivisionError},
+    prelude::*,
+    types::{PyBool, PyFloat, PyInt, PyType},
+};
+
+use super::{Sizes, layout};
+
+/// What a node stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A size.
+    Int(Dim),
+    /// Whether something holds.
+    Asked(Predicate),
+    /// That, answered.
+    Bool(bool),
+    /// A size as a float, of which nobody has asked yet what it is.
+    AsFloat(Dim),
+    /// A number that was computed from sizes of this call.
+    Float(f64),
+}
+
+/// A node: immutable, and of one capture.
+#[pyclass(frozen, module = "dynamlir._native")]
+pub struct SizeNode {
+    pub(crate) sizes: Py<Sizes>,
+    pub(crate) value: Value,
+}
+
+/// Exponents up to which powers are products.
+const LARGEST_POWER: i64 = 8;
+
+impl SizeNode {
+    pub(crate) fn new(sizes: Py<Sizes>, value: Value) -> Self {
+        Self { sizes, value }
+    }
+
+    fn with(&self, py: Python<'_>, value: Value) -> Self {
+        Self::new(self.sizes.clone_ref(py), value)
+    }
+
+    fn sized(&self, py: Python<'_>, size: Shape<Dim>) -> Self {
+        self.with(py, Value::Int(self.sizes.get().made(size)))
+    }
+
+    /// As a size; of a truth value it is 0 or 1.
+    pub(crate) fn dim(&self, py: Python<'_>) -> Dim {
+        match &self.value {
+            Value::Int(size) | Value::AsFloat(size) => size.clone(),
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number")]
+            Value::Float(number) => Dim::from(*number as i64),
+            Value::Asked(_) | Value::Bool(_) => Dim::from(i64::from(self.truth(py))),
+        }
+    }
+
+    /// Whether it is true, from now on.
+    pub(crate) fn truth(&self, py: Python<'_>) -> bool {
+        match &self.value {
+            Value::Int(size) | Value::AsFloat(size) => self.sizes.bind(py).get().decide(&Predicate::new(size.clone(), Relation::Ne, 0)),
+            Value::Asked(predicate) => self.sizes.bind(py).get().decide(predicate),
+            Value::Bool(known) => *known,
+            Value::Float(number) => *number != 0.0,
+        }
+    }
+
+    /// The number that it is, from now on.
+    pub(crate) fn number(&self, py: Python<'_>) -> i64 {
+        let size = self.dim(py);
+        self.sizes.get().settle(&size)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "as Python converts an int, within 53 bits; torch has no larger sizes")]
+    fn float(&self, py: Python<'_>) -> f64 {
+        if let Value::Float(number) = self.value { number } else { self.number(py) as f64 }
+    }
+
+    fn is_float_with(&self, other: &Self) -> bool {
+        self.is_float() || other.is_float()
+    }
+
+    fn compared(&self, py: Python<'_>, relation: Relation, other: &Self) -> Self {
+        if self.is_float_with(other) {
+            let order = self.float(py).partial_cmp(&other.float(py));
+            // A NaN has no order.
+            let holds = order.map_or(relation == Relation::Ne, |order| relation.holds(order as i64, 0));
+            return self.with(py, Value::Bool(holds));
+        }
+        let predicate = Predicate::new(self.dim(py), relation, other.dim(py));
+        let known = self.sizes.get().with(|known| known.scope.decide(&predicate));
+        self.with(py, known.map_or(Value::Asked(predicate), Value::Bool))
+    }
+
+    fn computed(&self, py: Python<'_>, other: &Self, sizes: fn(&Dim, &Dim) -> Shape<Dim>, floats: fn(f64, f64) -> f64) -> Self {
+        if self.is_float_with(other) {
+            return self.with(py, Value::Float(floats(self.float(py), other.float(py))));
+        }
+        self.sized(py, sizes(&self.dim(py), &other.dim(py)))
+    }
+
+    fn divided(&self, py: Python<'_>, other: &Self, what: fn(&Dim, &Dim) -> Shape<Dim>) -> PyResult<Self> {
+        let (size, by) = (self.dim(py), other.dim(py));
+        if !self.sizes.get().decide(&Predicate::new(by.clone(), Relation::Ne, 0)) {
+            return Err(PyZeroDivisionError::new_err("integer division or modulo by zero"));
+        }
+        Ok(self.sized(py, what(&size, &by)))
+    }
+
+    fn laid_out(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>, how: layout::Layout) -> PyResult<Self> {
+        let (sizes, strides) = (sizes_in(sizes)?, sizes_in(strides)?);
+        Ok(self.with(py, Value::Bool(layout::is(self.sizes.get(), &sizes, &strides, how))))
+    }
+}
+
+#[pymethods]
+#[expect(clippy::unused_self, reason = "torch calls methods")]
+impl SizeNode {
+    fn is_int(&self) -> bool {
+        matches!(self.value, Value::Int(_))
+    }
+    fn is_bool(&self) -> bool {
+        matches!(self.value, Value::Bool(_) | Value::Asked(_))
+    }
+    fn is_float(&self) -> bool {
+        matches!(self.value, Value::Float(_) | Value::AsFloat(_))
+    }
+    fn is_nested_int(&self) -> bool {
+        false
+    }
+    fn is_symbolic(&self) -> bool {
+        !self.is_constant()
+    }
+    fn is_constant(&self) -> bool {
+        match &self.value {
+            Value::Int(size) => size.known().is_some(),
+            Value::Asked(_) | Value::AsFloat(_) => false,
+            Value::Bool(_) | Value::Float(_) => true,
+        }
+    }
+    fn has_hint(&self) -> bool {
+        true
+    }
+    fn nested_int(&self) -> Option<i64> {
+        None
+    }
+    fn maybe_as_int(&self) -> Option<i64> {
+        if let Value::Int(size) = &self.value { size.known() } else { None }
+    }
+
+    /// A number by which torch would choose: it is guarded like any other.
+    #[getter]
+    fn hint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.concrete(py)
+    }
+    /// None: torch would take it for an answer.
+    #[getter]
+    fn _hint(&self) -> Option<i64> {
+        None
+    }
+    #[getter]
+    fn constant<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.is_constant() { self.concrete(py).map(Some) } else { Ok(None) }
+    }
+    #[getter]
+    fn expr<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+    #[getter]
+    fn shape_env(&self, py: Python<'_>) -> Py<Sizes> {
+        self.sizes.clone_ref(py)
+    }
+    #[getter]
+    fn fx_node(&self) -> Option<i64> {
+        None
+    }
+    #[getter]
+    fn pytype<'py>(&self, py: Python<'py>) -> Bound<'py, PyType> {
+        match self.value {
+            Value::Int(_) => py.get_type::<PyInt>(),
+            Value::Float(_) | Value::AsFloat(_) => py.get_type::<PyFloat>(),
+            Value::Bool(_) | Value::Asked(_) => py.get_type::<PyBool>(),
+        }
+    }
+
+    /// What it is at this call, from now on.
+    pub(crate) fn concrete<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match &self.value {
+            Value::Int(_) => self.number(py).into_pyobject(py)?.into_any(),
+            Value::Float(_) | Value::AsFloat(_) => PyFloat::new(py, self.float(py)).into_any(),
+            Value::Bool(_) | Value::Asked(_) => PyBool::new(py, self.truth(py)).to_owned().into_any(),
+        })
+    }
+
+    /// What it is where the symbols have these values.
+    fn at(&self, py: Python<'_>, values: Vec<i64>) -> PyResult<i64> {
+        let bindings: Bindings = values.into_iter().enumerate().map(|(at, value)| (Symbol(at as u32), value)).collect();
+        self.dim(py).at(&bindings).map_err(|error| PyTypeError::new_err(error.to_string()))
+    }
+
+    fn wrap_int(&self, py: Python<'_>, value: i64) -> Self {
+        self.with(py, Value::Int(Dim::from(value)))
+    }
+    fn wrap_float(&self, py: Python<'_>, value: f64) -> Self {
+        self.with(py, Value::Float(value))
+    }
+    fn wrap_bool(&self, py: Python<'_>, value: bool) -> Self {
+        self.with(py, Value::Bool(value))
+    }
+
+    fn int_(&self, py: Python<'_>) -> i64 {
+        self.number(py)
+    }
+    fn bool_(&self, py: Python<'_>) -> bool {
+        self.truth(py)
+    }
+    fn guard_int(&self, py: Python<'_>, file: &Bound<'_, PyAny>, line: i64) -> i64 {
+        let _ = (file, line);
+        self.number(py)
+    }
+    fn guard_float(&self, py: Python<'_>, file: &Bound<'_, PyAny>, line: i64) -> f64 {
+        let _ = (file, line);
+        self.float(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn guard_bool(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn expect_true(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn expect_size(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        let size = self.dim(py);
+        self.sizes.get().decide(&Predicate::new(size, Relation::Ge, 0))
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn guard_size_oblivious(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn guard_or_false(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn guard_or_true(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+    #[pyo3(signature = (_file=None, _line=0))]
+    fn statically_known_true(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
+        self.truth(py)
+    }
+
+    fn add(&self, py: Python<'_>, other: &Self) -> Self {
+        self.computed(py, other, Dimension::add, |a, b| a + b)
+    }
+    fn sub(&self, py: Python<'_>, other: &Self) -> Self {
+        self.computed(py, other, Dimension::sub, |a, b| a - b)
+    }
+    fn mul(&self, py: Python<'_>, other: &Self) -> Self {
+        self.computed(py, other, Dimension::mul, |a, b| a * b)
+    }
+    fn sym_min(&self, py: Python<'_>, other: &Self) -> Self {
+        self.computed(py, other, Dimension::min, f64::min)
+    }
+    fn sym_max(&self, py: Python<'_>, other: &Self) -> Self {
+        self.computed(py, other, Dimension::max, f64::max)
+    }
+    fn floordiv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.divided(py, other, Dimension::floordiv)
+    }
+    fn int_floordiv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.floordiv(py, other)
+    }
+    #[pyo3(name = "mod")]
+    fn modulo(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.divided(py, other, Dimension::modulo)
+    }
+    fn truediv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let by = other.float(py);
+        if by == 0.0 {
+            return Err(PyZeroDivisionError::new_err("division by zero"));
+        }
+        Ok(self.with(py, Value::Float(self.float(py) / by)))
+    }
+    fn int_truediv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.truediv(py, other)
+    }
+    fn float_truediv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.truediv(py, other)
+    }
+    fn pow_by_natural(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let exponent = other.number(py);
+        let exponent = u32::try_from(exponent).map_err(|_| PyTypeError::new_err("a negative exponent"))?;
+        if i64::from(exponent) > LARGEST_POWER {
+            let power = self.number(py).checked_pow(exponent).ok_or_else(|| PyTypeError::new_err("a large power"))?;
+            return Ok(self.with(py, Value::Int(Dim::from(power))));
+        }
+        let size = self.dim(py);
+        Ok(self.sized(py, (0..exponent).try_fold(Dim::from(1), |power, _| power.mul(&size))))
+    }
+    fn pow(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        if self.is_float_with(other) {
+            return Ok(self.with(py, Value::Float(self.float(py).powf(other.float(py)))));
+        }
+        self.pow_by_natural(py, other)
+    }
+    fn float_pow(&self, py: Python<'_>, other: &Self) -> Self {
+        self.with(py, Value::Float(self.float(py).powf(other.float(py))))
+    }
+    fn sym_sum(&self, py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let sizes = sizes_in(parts)?;
+        Ok(self.sized(py, sizes.iter().try_fold(Dim::from(0), |sum, size| sum.add(size))))
+    }
+    fn neg(&self, py: Python<'_>) -> Self {
+        match self.value {
+            Value::Float(_) | Value::AsFloat(_) => self.with(py, Value::Float(-self.float(py))),
+            _ => self.sized(py, Dim::from(0).sub(&self.dim(py))),
+        }
+    }
+    fn abs(&self, py: Python<'_>) -> Self {
+        if self.is_float() {
+            return self.with(py, Value::Float(self.float(py).abs()));
+        }
+        let size = self.dim(py);
+        let positive = self.sizes.get().decide(&Predicate::new(size.clone(), Relation::Ge, 0));
+        if positive { self.with(py, Value::Int(size)) } else { self.neg(py) }
+    }
+    fn pos(&self, py: Python<'_>) -> Self {
+        self.clone(py)
+    }
+    fn clone(&self, py: Python<'_>) -> Self {
+        self.with(py, self.value.clone())
+    }
+    fn floor(&self, py: Python<'_>) -> Self {
+        match self.value {
+            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).floor())).dim(py))),
+            _ => self.with(py, Value::Int(self.dim(py))),
+        }
+    }
+    fn ceil(&self, py: Python<'_>) -> Self {
+        match self.value {
+            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).ceil())).dim(py))),
+            _ => self.with(py, Value::Int(self.dim(py))),
+        }
+    }
+    fn trunc(&self, py: Python<'_>) -> Self {
+        match self.value {
+            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).trunc())).dim(py))),
+            _ => self.with(py, Value::Int(self.dim(py))),
+        }
+    }
+    fn sym_float(&self, py: Python<'_>) -> Self {
+        match self.value {
+            Value::Float(_) | Value::AsFloat(_) => self.clone(py),
+            _ => self.with(py, Value::AsFloat(self.dim(py))),
+        }
+    }
+    fn sym_int(&self, py: Python<'_>) -> Self {
+        self.with(py, Value::Int(self.dim(py)))
+    }
+
+    fn eq(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Eq, other)
+    }
+    fn ne(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Ne, other)
+    }
+    fn lt(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Lt, other)
+    }
+    fn le(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Le, other)
+    }
+    fn gt(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Gt, other)
+    }
+    fn ge(&self, py: Python<'_>, other: &Self) -> Self {
+        self.compared(py, Relation::Ge, other)
+    }
+    fn sym_and(&self, py: Python<'_>, other: &Self) -> Self {
+        self.with(py, Value::Bool(self.truth(py) && other.truth(py)))
+    }
+    fn sym_or(&self, py: Python<'_>, other: &Self) -> Self {
+        self.with(py, Value::Bool(self.truth(py) || other.truth(py)))
+    }
+    #[pyo3(name = "and_")]
+    fn and(&self, py: Python<'_>, other: &Self) -> Self {
+        self.sym_and(py, other)
+    }
+    #[pyo3(name = "or_")]
+    fn or(&self, py: Python<'_>, other: &Self) -> Self {
+        self.sym_or(py, other)
+    }
+    fn sym_not(&self, py: Python<'_>) -> Self {
+        match &self.value {
+            Value::Asked(predicate) => self.with(py, Value::Asked(predicate.negated())),
+            _ => self.with(py, Value::Bool(!self.truth(py))),
+        }
+    }
+    fn sym_ite(&self, py: Python<'_>, then: &Bound<'_, Self>, or_else: &Bound<'_, Self>) -> Py<Self> {
+        if self.truth(py) { then.clone().unbind() } else { or_else.clone().unbind() }
+    }
+
+    fn is_contiguous(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::RowMajor)
+    }
+    fn is_channels_last_contiguous_2d(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::ChannelsLast(2))
+    }
+    fn is_channels_last_contiguous_3d(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::ChannelsLast(3))
+    }
+    fn is_channels_last_strides_2d(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::ChannelsLastStrides(2))
+    }
+    fn is_channels_last_strides_3d(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::ChannelsLastStrides(3))
+    }
+    fn is_non_overlapping_and_dense(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, strides: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.laid_out(py, sizes, strides, layout::Layout::Dense)
+    }
+
+    fn str(&self) -> String {
+        match &self.value {
+            Value::Int(size) | Value::AsFloat(size) => size.to_string(),
+            Value::Asked(predicate) => predicate.to_string(),
+            Value::Bool(known) => known.to_string(),
+            Value::Float(number) => number.to_string(),
+        }
+    }
+    fn _graph_repr(&self) -> String {
+        self.str()
+    }
+    fn __str__(&self) -> String {
+        self.str()
+    }
+    fn __repr__(&self) -> String {
+        self.str()
+    }
+}
+
+/// The nodes of sizes, which may be numbers of torch's own.
+fn sizes_in(list: &Bound<'_, PyAny>) -> PyResult<Vec<Dim>> {
+    let py = list.py();
+    let size = |item: Bound<'_, PyAny>| match item.cast::<SizeNode>() {
+        Ok(node) => Ok(node.get().dim(py)),
+        Err(_) => Ok(Dim::from(item.call_method1("guard_int", ("", 0))?.extract::<i64>()?)),
+    };
+    list.try_iter()?.map(|item| size(item?)).collect()
+}

@@ -1,0 +1,189 @@
+//! Sizes that vary: where the symbols of a capture are found, and what was assumed of them.
+//!
+//! A check reads each symbol where it is *bound*, a size of a tensor that other guards have looked at, compares the other sizes and
+//! strides with their expressions, and asks the predicates. Nothing is allocated.
+
+use std::fmt;
+
+use dynamlir_shapes::{Dim, Expr, Predicate, Relation as Compared, Symbol};
+use dynamlir_torch_abi::TensorRef;
+use dynamlir_trails::tensor_of;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use crate::{SourceId, Sources};
+
+/// A number of a tensor's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// A size.
+    Size(usize),
+    /// A stride, in elements.
+    Stride(usize),
+}
+
+impl Extent {
+    fn of(self, tensor: TensorRef<'_>) -> Option<i64> {
+        match self {
+            Self::Size(d) => tensor.size_at(d),
+            Self::Stride(d) => tensor.stride_at(d),
+        }
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(d) => write!(f, "size()[{d}]"),
+            Self::Stride(d) => write!(f, "stride()[{d}]"),
+        }
+    }
+}
+
+/// The sizes of a capture that vary, and what must hold of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SizeRelation {
+    /// What is read, and what it is. A symbol is bound where it comes first, alone.
+    pub extents: Vec<(SourceId, Extent, Dim)>,
+    /// The least and the largest value of each symbol, by its number.
+    pub ranges: Vec<(i64, i64)>,
+    /// What was assumed.
+    pub assumed: Vec<Predicate>,
+}
+
+/// Sizes are at most this: what is larger fits in no memory, and products of sizes are numbers.
+pub const LARGEST_SIZE: i64 = 1 << 48;
+
+impl SizeRelation {
+    /// The predicates in words: what is found where, the ranges, and what was assumed.
+    pub(crate) fn texts(&self, sources: &Sources) -> Vec<String> {
+        let places = self.extents.iter().enumerate().map(|(at, (source, extent, size))| {
+            let place = format!("{}.{extent}", sources.expression(*source));
+            if self.binds(at).is_some() { format!("({size} := {place})") } else { format!("{place} == {size}") }
+        });
+        let ranges = self.ranges.iter().enumerate().map(|(number, range)| range_text(number, *range));
+        places.chain(ranges).chain(self.assumed.iter().map(ToString::to_string)).collect()
+    }
+
+    /// The symbol that is read at a place among the extents.
+    fn binds(&self, at: usize) -> Option<usize> {
+        let symbol = self.extents[at].2.as_symbol()?;
+        let is_first = !self.extents[..at].iter().any(|(.., size)| size.as_symbol() == Some(symbol));
+        is_first.then_some(symbol.0 as usize)
+    }
+
+    /// What does not hold for these tensors, one for each extent, and what is there.
+    pub(crate) fn failure<'a, 'py: 'a>(
+        &self,
+        sources: &Sources,
+        value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>,
+    ) -> PyResult<Option<(String, String)>> {
+        let mut values = vec![0; self.ranges.len()];
+        for (at, (source, extent, size)) in self.extents.iter().enumerate() {
+            let found = value(at).map(tensor_of).transpose()?.flatten().and_then(|tensor| extent.of(tensor));
+            let Some(found) = found else { return Ok(Some((sources.expression(*source), "no tensor".to_owned()))) };
+            if let Some(symbol) = self.binds(at) {
+                values[symbol] = found;
+            } else if evaluated(&size.to_expr(), &values) != Some(found) {
+                return Ok(Some((format!("{}.{extent} == {size}", sources.expression(*source)), found.to_string())));
+            }
+        }
+        let seen = |symbols: &mut dyn Iterator<Item = usize>| {
+            let seen: Vec<_> = symbols.map(|number| format!("{} = {}", Symbol(number as u32), values[number])).collect();
+            seen.join(", ")
+        };
+        for (number, range) in self.ranges.iter().enumerate() {
+            if !(range.0..=range.1).contains(&values[number]) {
+                return Ok(Some((range_text(number, *range), seen(&mut std::iter::once(number)))));
+            }
+        }
+        let failed = self.assumed.iter().find(|predicate| !holds(predicate, &values));
+        Ok(failed.map(|predicate| {
+            let mut symbols = predicate.left.to_expr().symbols();
+            symbols.extend(predicate.right.to_expr().symbols());
+            (predicate.to_string(), seen(&mut symbols.into_iter().map(|symbol| symbol.0 as usize)))
+        }))
+    }
+}
+
+fn range_text(number: usize, (min, max): (i64, i64)) -> String {
+    let symbol = Symbol(number as u32);
+    if max == LARGEST_SIZE { format!("{symbol} >= {min}") } else { format!("{min} <= {symbol} <= {max}") }
+}
+
+fn holds(predicate: &Predicate, values: &[i64]) -> bool {
+    let side = |size: &Dim| size.known().or_else(|| evaluated(&size.to_expr(), values));
+    side(&predicate.left).zip(side(&predicate.right)).is_some_and(|(left, right)| predicate.relation.holds(left, right))
+}
+
+/// Values of symbols, by their numbers.
+type Values = SmallVec<[i64; 8]>;
+
+/// What is done with a number that was read.
+enum Read {
+    Bind(usize),
+    Compare(Expr),
+}
+
+/// A [`SizeRelation`] made ready for checking.
+pub(crate) struct SizeCheck {
+    reads: Vec<(Extent, Read)>,
+    ranges: Vec<(i64, i64)>,
+    others: Vec<Predicate>,
+}
+
+impl SizeCheck {
+    pub(crate) fn new(relation: &SizeRelation) -> Self {
+        let read = |(at, (_, extent, size)): (usize, &(SourceId, Extent, Dim))| {
+            (*extent, relation.binds(at).map_or_else(|| Read::Compare(size.to_expr()), Read::Bind))
+        };
+        let mut check =
+            Self { reads: relation.extents.iter().enumerate().map(read).collect(), ranges: relation.ranges.clone(), others: Vec::new() };
+        for predicate in &relation.assumed {
+            check.take(predicate);
+        }
+        check
+    }
+
+    /// A bound of a symbol is a range.
+    fn take(&mut self, predicate: &Predicate) {
+        let (Some(symbol), Some(number)) = (predicate.left.as_symbol(), predicate.right.known()) else {
+            self.others.push(predicate.clone());
+            return;
+        };
+        let (min, max) = &mut self.ranges[symbol.0 as usize];
+        match predicate.relation {
+            Compared::Eq => (*min, *max) = ((*min).max(number), (*max).min(number)),
+            Compared::Ge => *min = (*min).max(number),
+            Compared::Le => *max = (*max).min(number),
+            Compared::Gt if number < i64::MAX => *min = (*min).max(number + 1),
+            Compared::Lt if number > i64::MIN => *max = (*max).min(number - 1),
+            _ => self.others.push(predicate.clone()),
+        }
+    }
+
+    /// Whether it holds for these tensors, one for each extent.
+    pub(crate) fn holds<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
+        let mut values = Values::from_elem(0, self.ranges.len());
+        for (member, (extent, read)) in self.reads.iter().enumerate() {
+            let Some(object) = value(member) else { return Ok(false) };
+            let Some(found) = tensor_of(object)?.and_then(|tensor| extent.of(tensor)) else { return Ok(false) };
+            match read {
+                Read::Bind(symbol) => {
+                    let (min, max) = self.ranges[*symbol];
+                    if found < min || found > max {
+                        return Ok(false);
+                    }
+                    values[*symbol] = found;
+                }
+                Read::Compare(expr) if evaluated(expr, &values) == Some(found) => {}
+                Read::Compare(_) => return Ok(false),
+            }
+        }
+        Ok(self.others.iter().all(|predicate| holds(predicate, &values)))
+    }
+}
+
+fn evaluated(expr: &Expr, values: &[i64]) -> Option<i64> {
+    expr.evaluate(&|symbol| values.get(symbol.0 as usize).copied()).ok()
+}

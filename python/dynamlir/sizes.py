@@ -1,0 +1,80 @@
+"""Recordings with sizes that vary, and the same for given sizes.
+
+What varies is an expression over symbols, a ``torch.SymInt`` whose node is native. A recording with such is never
+compiled itself: `at` makes it one of numbers, which is what would be recorded of tensors with these sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .recording import OpRecord, Recording, TensorMeta
+
+
+def at(recording: Recording, values: Sequence[int]) -> Recording:
+    """What a recording is where the symbols have these values."""
+    return _At(values).recording(recording)
+
+
+class _At:
+    """Makes recordings numeric. What is used twice stays one."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = list(values)
+        self._metas: dict[int, tuple[TensorMeta, TensorMeta]] = {}
+        self._recordings: dict[int, Recording] = {}
+
+    def recording(self, symbolic: Recording) -> Recording:
+        known = self._recordings.get(id(symbolic))
+        if known is None:
+            known = self._recordings[id(symbolic)] = dataclasses.replace(
+                symbolic,
+                inputs=[dataclasses.replace(record, meta=self._meta(record.meta)) for record in symbolic.inputs],
+                ops=[self._op(op) for op in symbolic.ops],
+                outputs=[dataclasses.replace(output) for output in symbolic.outputs],
+                metas={value: self._meta(meta) for value, meta in symbolic.metas.items()},
+            )
+        return known
+
+    def _op(self, op: OpRecord) -> OpRecord:
+        return dataclasses.replace(
+            op,
+            args=self._value(op.args),
+            results=[self._meta(meta) for meta in op.results],
+            raw=None if op.raw is None else (op.raw[0], self._value(op.raw[1])),
+            decomposition=None if op.decomposition is None else self.recording(op.decomposition),
+            vjp=None if op.vjp is None else self.recording(op.vjp),
+        )
+
+    def _meta(self, meta: TensorMeta) -> TensorMeta:
+        known = self._metas.get(id(meta))
+        if known is None:
+            sizes, strides = (tuple(map(self._number, numbers)) for numbers in (meta.sizes, meta.strides))
+            made = TensorMeta(meta.dtype, sizes, strides, self._number(meta.offset))
+            known = self._metas[id(meta)] = meta, made  # with what is known by its address
+        return known[1]
+
+    def _number(self, value: Any) -> Any:
+        node: Any = getattr(value, "node", None) if isinstance(value, torch.SymInt) else None
+        return value if node is None else node.at(self.values)
+
+    def _value(self, value: Any) -> Any:
+        if type(value) is list:
+            return [self._value(element) for element in value]
+        # Others are references to values.
+        return tuple(map(self._value, value)) if type(value) in (tuple, torch.Size) else self._number(value)
+
+
+def key(meta: TensorMeta) -> TensorMeta:
+    """The same with text for what varies: equal for equal expressions, without asking whether they are."""
+    sizes, strides, offset = map(text, meta.sizes), map(text, meta.strides), text(meta.offset)
+    return TensorMeta(meta.dtype, tuple(sizes), tuple(strides), offset)
+
+
+def text(value: Any) -> Any:
+    """A size, where it varies as text."""
+    return str(value.node) if isinstance(value, torch.SymInt) else value
