@@ -246,6 +246,9 @@ impl<'py> Capture<'py> {
 
     /// Guards that C code finds the same Python function in the class of an existing object: a `__len__`, a `__getattr__`.
     pub(crate) fn pin_special(&self, function: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>) -> Outcome<()> {
+        if is_size(owner) {
+            return Ok(());
+        }
         let Some(source) = self.source_of(owner).filter(|_| !owner.is_instance_of::<PyType>()) else {
             return self.pin_made_special(function, owner);
         };

@@ -6,7 +6,6 @@
 use std::fmt;
 
 use dynamlir_shapes::{Dim, Expr, Predicate, Relation as Compared, Symbol};
-use dynamlir_torch_abi::TensorRef;
 use dynamlir_trails::tensor_of;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -23,10 +22,11 @@ pub enum Extent {
 }
 
 impl Extent {
-    fn of(self, tensor: TensorRef<'_>) -> Option<i64> {
+    #[inline]
+    fn of(self, sizes: &[i64], strides: &[i64]) -> Option<i64> {
         match self {
-            Self::Size(d) => tensor.size_at(d),
-            Self::Stride(d) => tensor.stride_at(d),
+            Self::Size(d) => sizes.get(d).copied(),
+            Self::Stride(d) => strides.get(d).copied(),
         }
     }
 }
@@ -80,7 +80,8 @@ impl SizeRelation {
     ) -> PyResult<Option<(String, String)>> {
         let mut values = vec![0; self.ranges.len()];
         for (at, (source, extent, size)) in self.extents.iter().enumerate() {
-            let found = value(at).map(tensor_of).transpose()?.flatten().and_then(|tensor| extent.of(tensor));
+            let found = value(at).map(tensor_of).transpose()?.flatten();
+            let found = found.and_then(|tensor| tensor.with_shape(|sizes, strides| extent.of(sizes, strides))?);
             let Some(found) = found else { return Ok(Some((sources.expression(*source), "no tensor".to_owned()))) };
             if let Some(symbol) = self.binds(at) {
                 values[symbol] = found;
@@ -122,23 +123,32 @@ type Values = SmallVec<[i64; 8]>;
 /// What is done with a number that was read.
 enum Read {
     Bind(usize),
+    Same(usize),
     Compare(Expr),
 }
 
 /// A [`SizeRelation`] made ready for checking.
 pub(crate) struct SizeCheck {
-    reads: Vec<(Extent, Read)>,
+    /// What is read of one tensor after the other, each by its place among the members.
+    reads: Vec<(usize, Vec<(Extent, Read)>)>,
     ranges: Vec<(i64, i64)>,
     others: Vec<Predicate>,
 }
 
 impl SizeCheck {
     pub(crate) fn new(relation: &SizeRelation) -> Self {
-        let read = |(at, (_, extent, size)): (usize, &(SourceId, Extent, Dim))| {
-            (*extent, relation.binds(at).map_or_else(|| Read::Compare(size.to_expr()), Read::Bind))
-        };
-        let mut check =
-            Self { reads: relation.extents.iter().enumerate().map(read).collect(), ranges: relation.ranges.clone(), others: Vec::new() };
+        let mut reads: Vec<(usize, Vec<(Extent, Read)>)> = Vec::new();
+        for (at, (source, extent, size)) in relation.extents.iter().enumerate() {
+            if at == 0 || relation.extents[at - 1].0 != *source {
+                reads.push((at, Vec::new()));
+            }
+            let same = || size.as_symbol().map(|symbol| Read::Same(symbol.0 as usize));
+            let read = relation.binds(at).map(Read::Bind).or_else(same).unwrap_or_else(|| Read::Compare(size.to_expr()));
+            if let Some((_, of_one)) = reads.last_mut() {
+                of_one.push((*extent, read));
+            }
+        }
+        let mut check = Self { reads, ranges: relation.ranges.clone(), others: Vec::new() };
         for predicate in &relation.assumed {
             check.take(predicate);
         }
@@ -162,22 +172,29 @@ impl SizeCheck {
         }
     }
 
+    /// Whether one tensor is as the symbols say, of which it binds some.
+    fn fits(&self, reads: &[(Extent, Read)], sizes: &[i64], strides: &[i64], values: &mut [i64]) -> bool {
+        reads.iter().all(|(extent, read)| {
+            let Some(found) = extent.of(sizes, strides) else { return false };
+            match read {
+                Read::Bind(symbol) => {
+                    values[*symbol] = found;
+                    let (min, max) = self.ranges[*symbol];
+                    min <= found && found <= max
+                }
+                Read::Same(symbol) => values[*symbol] == found,
+                Read::Compare(expr) => evaluated(expr, values) == Some(found),
+            }
+        })
+    }
+
     /// Whether it holds for these tensors, one for each extent.
     pub(crate) fn holds<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let mut values = Values::from_elem(0, self.ranges.len());
-        for (member, (extent, read)) in self.reads.iter().enumerate() {
-            let Some(object) = value(member) else { return Ok(false) };
-            let Some(found) = tensor_of(object)?.and_then(|tensor| extent.of(tensor)) else { return Ok(false) };
-            match read {
-                Read::Bind(symbol) => {
-                    let (min, max) = self.ranges[*symbol];
-                    if found < min || found > max {
-                        return Ok(false);
-                    }
-                    values[*symbol] = found;
-                }
-                Read::Compare(expr) if evaluated(expr, &values) == Some(found) => {}
-                Read::Compare(_) => return Ok(false),
+        for (member, reads) in &self.reads {
+            let Some(tensor) = value(*member).map(tensor_of).transpose()?.flatten() else { return Ok(false) };
+            if tensor.with_shape(|sizes, strides| self.fits(reads, sizes, strides, &mut values)) != Some(true) {
+                return Ok(false);
             }
         }
         Ok(self.others.iter().all(|predicate| holds(predicate, &values)))

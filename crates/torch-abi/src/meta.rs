@@ -75,24 +75,22 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
 }
 
 impl TensorRef<'_> {
+    /// Does something with the sizes and strides, which must not resize the tensor; None where the layout of tensors was not learnt.
+    #[inline]
+    pub fn with_shape<R>(self, work: impl FnOnce(&[i64], &[i64]) -> R) -> Option<R> {
+        let view = view(self)?;
+        let dims = view.dims();
+        let (sizes, strides) = view.shape(dims);
+        // SAFETY: `shape` gives two arrays of `dims` numbers, alive while nothing resizes the tensor.
+        let (sizes, strides) = unsafe { (std::slice::from_raw_parts(sizes, dims), std::slice::from_raw_parts(strides, dims)) };
+        Some(work(sizes, strides))
+    }
+
     /// The size of a dimension; None where there is none, or the layout of tensors was not learnt.
     #[inline]
     #[must_use]
     pub fn size_at(self, dimension: usize) -> Option<i64> {
-        let view = view(self)?;
-        let dims = view.dims();
-        // SAFETY: `shape` gives two arrays of `dims` numbers, alive while nothing resizes the tensor.
-        (dimension < dims).then(|| unsafe { view.shape(dims).0.add(dimension).read() })
-    }
-
-    /// The stride of a dimension in elements; as [`TensorRef::size_at`].
-    #[inline]
-    #[must_use]
-    pub fn stride_at(self, dimension: usize) -> Option<i64> {
-        let view = view(self)?;
-        let dims = view.dims();
-        // SAFETY: as for sizes.
-        (dimension < dims).then(|| unsafe { view.shape(dims).1.add(dimension).read() })
+        self.with_shape(|sizes, _| sizes.get(dimension).copied())?
     }
 
     /// Whether it is an ordinary tensor on the CPU or CUDA, whose elements lie in its memory as its sizes and strides say: neither sparse
