@@ -61,6 +61,14 @@ def block(size: int, folder: Path) -> object:
     return dump(Block().eval(), folder, torch.randint(0, 1000, (2, size)))
 
 
+def gpt2(size: int, folder: Path) -> object:
+    """A GPT-2 of two layers, with the library's masks and positions."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=100, n_embd=64, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+    model = transformers.GPT2Model(config).eval()
+    return dump(model, folder, input_ids=torch.randint(0, 100, (2, size)), use_cache=False)
+
+
 def attention_of_torch(size: int, folder: Path) -> object:
     """Attention by torch's operator, which stays the library's."""
 
@@ -110,12 +118,12 @@ def assorted(size: int, folder: Path) -> object:
     return dump(mixed, folder, torch.randn(size, 6), torch.randn(6), torch.randint(0, size, (size,)))
 
 
-@pytest.mark.parametrize("program", [block, attention_of_torch, written, batches, assorted])
+@pytest.mark.parametrize("program", [block, gpt2, attention_of_torch, written, batches, assorted])
 def test_passes_make_of_expressions_what_they_make_of_numbers(
     program: Callable[[int, Path], object], tmp_path: Path
 ) -> None:
     # Of attention and convolutions there is code for numbers only, which stands beside the call at first.
-    stages = ["functional", *([] if program in (attention_of_torch, batches) else ["prims"]), "kernels"]
+    stages = ["functional", *([] if program in (gpt2, attention_of_torch, batches) else ["prims"]), "kernels"]
     symbolic = symbolized(recorded(program, SEEN, tmp_path / "seen"), SEEN, MOST)
     assert "s0" in symbolic
     other = recorded(program, OTHER, tmp_path / "other")
