@@ -2,6 +2,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-select --dynamo-fuse --dynamo-at="symbols=s0=6" > %t.after
 // RUN: dynamlir-opt %s --split-input-file --dynamo-at="symbols=s0=6" --dynamo-select --dynamo-fuse > %t.before
 // RUN: diff %t.before %t.after
+// RUN: echo 'func.func @f(%%x: tensor<?xf32>) -> tensor<f32> { %%0 = dynamo.reduce sum %%x dims [0] : tensor<?xf32> -> tensor<f32> return %%0 : tensor<f32> }' > %t.open
+// RUN: not dynamlir-opt %t.open --dynamo-fuse 2>&1 | FileCheck %s --check-prefix=OPEN
+// OPEN: error: dynamo-fuse needs to know sizes, as numbers or expressions
 
 // Groups of sizes that are expressions are those of numbers. A kernel says the symbols that it names, and what is known of them.
 

@@ -91,7 +91,8 @@ fn check(function: Op) -> PassResult {
         if op.is(AtenOp::NAME) && op.num_regions() > 0 {
             return Err(PassError::at(op, "the call has code beside it: dynamo-select takes one of the two first"));
         }
-        if kind(op) != Kind::Ordered && op.results().iter().any(|value| value.ty().sizes().is_none()) {
+        let values = || op.operands().into_iter().chain(op.results());
+        if kind(op) != Kind::Ordered && values().any(|value| value.ty().is_open() && value.ty().sizes().is_none()) {
             return Err(PassError::at(op, "dynamo-fuse needs to know sizes, as numbers or expressions"));
         }
     }
