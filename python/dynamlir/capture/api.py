@@ -366,10 +366,11 @@ def compile(
     once more with the same arguments has the entries that are there already, and loses them when either is reset,
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
-    Sizes are specialised: each new shape is compiled, up to a limit, regardless of ``dynamic``. ``dynamic=False`` asks
-    for just that, and for the same with floats, which otherwise are inputs of the graph once they have changed, but for
-    those whose values Python needs. A tensor that `torch._dynamo.mark_dynamic` was called on
-    is never specialised: the call runs as plain Python. torch's modes are two behaviours under four names: ``default``
+    A size is specialised until it has changed; from then on one capture is right for all sizes that take the same path
+    through the program, and beneath it a graph is made for each when it is met. ``dynamic=True`` does so for all sizes
+    at once, but 0 and 1; ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they
+    have changed, but for those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one
+    size; other backends get numbers. torch's modes are two behaviours under four names: ``default``
     and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure how products are
     computed fastest; there are no CUDA graphs in any. Torch's own switches – `torch.compiler.set_stance`,
     ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` – mean here what they mean to
