@@ -281,10 +281,10 @@ def test_other_code() -> None:
 def test_the_limit_counts_once() -> None:
     with dynamlir.config.patch(recompile_limit=2):
         for size in (1, 2, 1, 2):
-            dynamlir.compile(double)(torch.ones(size))
+            dynamlir.compile(double, dynamic=False)(torch.ones(size))
         assert not dynamlir.fallbacks()
         with pytest.warns(dynamlir.PlainRunWarning, match="cache-limit"):
-            dynamlir.compile(double)(torch.ones(3))
+            dynamlir.compile(double, dynamic=False)(torch.ones(3))
 
 
 def test_threads() -> None:
