@@ -137,6 +137,42 @@ class NativeGraph:
     def __call__(self, *tensors: Tensor) -> list[Any]: ...
 
 @final
+class SizedGraph:
+    """A graph whose sizes vary, as one of numbers for each that there have been."""
+
+    instances: list[list[int]]
+    """The sizes of the graphs that there are, the last used one first."""
+    def __new__(
+        cls,
+        bound: Sequence[tuple[int, int]],
+        make: Callable[[tuple[int, ...]], NativeGraph],
+        sizes: Sequence[int],
+        first: NativeGraph,
+    ) -> SizedGraph: ...
+    def __call__(self, *tensors: Tensor) -> list[Any]: ...
+
+@final
+class SizeNode:
+    """What a size that varies is to torch: an expression, which answers as the node of a `torch.SymInt`."""
+
+    def at(self, values: Sequence[int]) -> int: ...
+
+@final
+class Sizes:
+    """The symbols of one capture: what is known of them, and what was assumed."""
+
+    guards: list[tuple[str, Location]]
+    """What was assumed, and where."""
+    failed: str | None
+    """Why the capture is for nothing, if it is."""
+    def __new__(cls) -> Sizes: ...
+    def __len__(self) -> int: ...
+    def size(self, hint: int, min: int = 2, max: int | None = None) -> Any: ...
+    def holds(self, values: Sequence[int]) -> bool: ...
+    @staticmethod
+    def as_program(value: Any) -> Any: ...
+
+@final
 class CapturedFrame:
     """A frame that was captured whole."""
 
@@ -328,6 +364,7 @@ def capture(
     steps: Callable[..., None] | None = None,
     *,
     shows: bool = False,
+    dynamic: bool = False,
 ) -> CapturedFrame | tuple[str, str, Location]: ...
 
 @final

@@ -242,7 +242,7 @@ def test_001_exercise_5_breaks(capfd):
 
 
 def test_001_exercise_6_cache_sizing():
-    compiled = dynamlir.compile(many_ops)
+    compiled = dynamlir.compile(many_ops, dynamic=False)
     for dtype in (torch.float32, torch.float16):
         for batch in (16, 32, 64):
             x = torch.ones(batch, 4, dtype=dtype)
