@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from dynamlir import native, sizes
 from dynamlir.backend import written
+from dynamlir.capture import instances
+from dynamlir.reasons import Fallback
 from dynamlir.tracing import fresh_fake_mode
 from torch import nn
 
@@ -261,7 +264,7 @@ def test_a_graph_break_between_sizes() -> None:
 
 
 def test_few_graphs_are_kept() -> None:
-    compiled = dynamlir.compile(lambda x: x + 1, dynamic=True)
+    compiled = dynamlir.compile(lambda x: x + 1, dynamic=True, fullgraph=True)
     for rows in range(2, 30):
         assert torch.equal(compiled(torch.ones(rows)), torch.full((rows,), 2.0))
     assert len(compiled._cache) == 1
@@ -317,3 +320,46 @@ def test_logs_say_which_sizes_vary(caplog: pytest.LogCaptureFixture) -> None:
     assert "sizes that vary: L['x'].size()[0]" in caplog.text
     assert "assumes s0 > 4 at" in caplog.text
     assert "the graph for sizes (6,)" in caplog.text
+
+
+def test_sizes_that_never_come_back_are_plain_pythons() -> None:
+    """Each graph takes as long as some hundred calls: after the first ones, a size has to be met again."""
+    compiled = dynamlir.compile(lambda x: (x * 2).sin())
+    compiled(torch.ones(2, 4))
+    with dynamlir.config.patch(on_plain="ignore"):
+        for length in range(3, 40):
+            torch.testing.assert_close(compiled(torch.ones(length, 4)), (torch.ones(length, 4) * 2).sin())
+    graphs = dynamlir.counters()["graphs"]
+    assert graphs == 1 + instances.AT_ONCE
+    assert dict(dynamlir.counters()["fallbacks"]) == {"new-size": 37 - instances.AT_ONCE}
+    assert dynamlir.fallbacks()[-1].message.endswith(" for 39; 16 graphs were made for other sizes")
+    # The second time it is worth a graph; the first ones are still there.
+    for _ in range(3):
+        compiled(torch.ones(39, 4))
+    compiled(torch.ones(18, 4))
+    assert dynamlir.counters()["graphs"] == graphs + 1
+
+
+def test_whole_graphs_are_compiled_for_each_size() -> None:
+    compiled = dynamlir.compile(lambda x: (x * 2).sin(), fullgraph=True, dynamic=True)
+    for length in range(2, 40):
+        compiled(torch.ones(length, 4))
+    assert dynamlir.counters()["graphs"] == 38 and not dynamlir.counters()["fallbacks"]
+
+
+def test_why_there_is_no_graph_for_a_size_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = dynamlir.compile(lambda x: (x * 2).sin(), dynamic=True)
+    compiled(torch.ones(5, 4))
+    tried: list[Any] = []
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        tried.append(args)
+        raise Fallback("internal-error", "for this size")
+
+    monkeypatch.setattr(sys.modules["dynamlir.backend"], "compile_recording", fails)
+    with dynamlir.config.patch(on_plain="ignore"):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(torch.ones(7, 4)), (torch.ones(7, 4) * 2).sin())
+            compiled(torch.ones(5, 4))
+    assert len(tried) == 1
+    assert dict(dynamlir.counters()["fallbacks"]) == {"internal-error": 2}

@@ -121,6 +121,7 @@ class Compiler:
     def compile(self, frame: Any) -> backends.Runner | tuple[reasons.Event, bool]:
         """A callable for a captured frame; what `stopped` says when it is for plain Python."""
         captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
+        captured.whole = self.fullgraph
         self.log(frame)
         try:
             label = progress.label(self.name, self.function.__code__)
@@ -168,7 +169,8 @@ class Compiler:
     def failed(self, error: BaseException) -> None:
         """A graph raised before anything of the user's was written: the call is repeated as plain Python."""
         reason = native.run_failure(error)
-        event = reasons.note(reason, f"{type(error).__name__}: {error}", self.defined())
+        message = error.message if isinstance(error, Fallback) else f"{type(error).__name__}: {error}"
+        event = reasons.note(reason, message, self.defined())
         report.bump("calls_repeated_eagerly")
         if reason != "run-error" or self._fails_alone:
             self.tell(event)
@@ -367,7 +369,8 @@ def compile(
     unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
 
     A size is specialised until it has changed; from then on one capture is right for all sizes that take the same path
-    through the program, and beneath it a graph is made for each when it is met. ``dynamic=True`` does so for all sizes
+    through the program, and beneath it a graph is made for each when it is met. After sixteen it is made when the size
+    is met again; until then plain Python runs. ``dynamic=True`` does so for all sizes
     at once, but 0 and 1; ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they
     have changed, but for those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one
     size; other backends get numbers. torch's modes are two behaviours under four names: ``default``

@@ -18,11 +18,10 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import functions, interruptions, logs, native, report, sizes
+from .. import functions, interruptions, logs, report
 from ..options import Options
 from ..reasons import Fallback
-from ..tracing import fresh_fake_mode
-from . import fx, naming
+from . import fx, instances, naming
 from .session import Session
 
 Runner = Callable[..., Sequence[Any]]
@@ -43,6 +42,8 @@ class Captured:
     """The torch-level graph."""
     forward: Any = None
     """The module's, where one was called."""
+    whole: bool = False
+    """Whether the call must not run as plain Python."""
 
     @staticmethod
     def of(name: str, frame: Any, forward: types.FunctionType | None = None) -> Captured:
@@ -91,7 +92,7 @@ def _native(captured: Captured, settings: Options) -> Runner:
     session = captured.session
     try:
         if session.sizes is not None:
-            return _sized(captured, settings)
+            return instances.sized(captured, settings)
         variant, made = compile_recording(session.recording, session.mode, settings, captured.name)
         runner = variant.native()
     except Fallback:
@@ -102,30 +103,6 @@ def _native(captured: Captured, settings: Options) -> Runner:
         raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
     report.add(made)
     return runner
-
-
-def _sized(captured: Captured, settings: Options) -> Runner:
-    """A graph with sizes that vary: one of numbers for each that there are, made when they are met first."""
-    from ..backend import compile_recording
-
-    recording, bound, name = captured.session.recording, captured.session.bound, captured.name
-    failed: dict[tuple[int, ...], Fallback] = {}
-
-    def instance(values: tuple[int, ...]) -> Runner:
-        if values in failed:
-            raise failed[values]
-        logs.logger("recompiles").info("%s: the graph for sizes %s", name, values)
-        try:
-            variant, made = compile_recording(sizes.at(recording, values), fresh_fake_mode(), settings, name)
-        except Fallback as failure:
-            failed[values] = failure
-            raise
-        report.add(made)
-        return variant.native()
-
-    now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
-    first = instance(now)
-    return native.module().SizedGraph(bound, instance, now, first)
 
 
 def _python(captured: Captured, settings: Options) -> Runner:
