@@ -140,10 +140,15 @@ impl<'py> Capture<'py> {
         if varying.how == Dynamic::Never {
             return Ok(None);
         }
+        // Others may have a behaviour of their own, which shows what is asked of them.
+        let class = real.get_type();
+        if !(class.is(self.py.import("torch")?.getattr("Tensor")?) || self.torch.is_parameter_class(class.as_any())) {
+            return Ok(None);
+        }
         let meta = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?.meta;
         let numbers = |list: &[Option<i64>]| list.iter().map(|number| number.unwrap_or(0)).collect::<Vec<_>>();
         let (sizes, strides) = (numbers(&meta.sizes), numbers(&meta.strides));
-        let held = self.torch.is_parameter_class(real.get_type().as_any()) || matches!(self.guards.get(source), Source::Member(..));
+        let held = self.torch.is_parameter_class(class.as_any()) || matches!(self.guards.get(source), Source::Member(..));
         let mut symbols: Vec<Dim> = sizes.iter().map(|size| Dim::from(*size)).collect();
         for (d, &size) in sizes.iter().enumerate() {
             if size < 2 {
