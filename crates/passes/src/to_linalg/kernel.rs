@@ -107,7 +107,11 @@ impl Kernel {
 
     fn check(&self, op: Op) -> Result<(), PassError> {
         let refuse = |what: String| Err(PassError::at(op, what));
+        if op.result(0).ty().sizes().is_none() {
+            return refuse(format!("expected a type that says its sizes, got {}", op.result(0).ty()));
+        }
         match DynamoOp::of(op) {
+            Some(_) if is_anchor(op) && is_open(op) => return refuse(format!("'{}' takes sizes that are numbers in a kernel", op.name())),
             None if op.is(TO_TENSOR) => return Self::check_memory(op, op.result(0)),
             Some(DynamoOp::Gather(gather)) if !is_loaded(gather.operand()) => {
                 return refuse("expected a table that the kernel loads".to_owned());
@@ -195,6 +199,11 @@ impl Kernel {
     pub(super) fn reduces_innermost(&self) -> bool {
         self.reduced.last().is_some_and(|&dim| dim + 1 == self.domain.len())
     }
+}
+
+/// Whether an operation has to do with a size that is not a number.
+pub(super) fn is_open(op: Op) -> bool {
+    op.operands().into_iter().chain(op.results()).any(|value| value.ty().numbers().is_none())
 }
 
 fn is_loaded(value: Value) -> bool {
