@@ -72,4 +72,35 @@ func.func @sum_of_positions(%out: memref<i64>, %n: index) attributes {
   return
 }
 
+// A size as a number of the body: the mean divides by it.
+// CHECK-LABEL: func.func @mean
+// CHECK-SAME: %[[N:[^:]*]]: index)
+// CHECK: linalg.generic
+// CHECK: linalg.yield
+// CHECK: %[[SIZE:.*]] = arith.index_cast %[[N]] : index to i64
+// CHECK: arith.sitofp %[[SIZE]] : i64 to f32
+func.func @mean(%in: memref<4x?xf32>, %out: memref<4xf32>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<4, s0>, dynamo.reduced_dims = array<i64: 1>, dynamo.symbols = [#dynamo.symbol<s0, argument = 2>]} {
+  %x = bufferization.to_tensor %in restrict : memref<4x?xf32> to tensor<4x?xf32, #dynamo.sizes<4, s0>>
+  %sum = dynamo.reduce sum %x dims [1] : tensor<4x?xf32, #dynamo.sizes<4, s0>> -> tensor<4xf32>
+  %size = dynamo.full #dynamo.expr<s0> -> tensor<4xi64>
+  %count = dynamo.convert %size : tensor<4xi64> -> tensor<4xf32>
+  %mean = dynamo.div %sum, %count : tensor<4xf32>
+  bufferization.materialize_in_destination %mean in restrict writable %out : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// The position of a maximum: two reductions of what has the same sizes.
+// CHECK-LABEL: func.func @position
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?xf32>)
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?xi64>)
+func.func @position(%in: memref<?x?xf32>, %out: memref<?xi64>, %n: index, %m: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, s1>, dynamo.reduced_dims = array<i64: 1>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2>, #dynamo.symbol<s1, argument = 3>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %at = dynamo.arg_reduce max %x dim 1 : tensor<?x?xf32, #dynamo.sizes<s0, s1>> -> tensor<?xi64, #dynamo.sizes<s0>>
+  bufferization.materialize_in_destination %at in restrict writable %out : (tensor<?xi64, #dynamo.sizes<s0>>, memref<?xi64>) -> ()
+  return
+}
+
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dynamlir_dialect::{
-    ir::{AffineExpr, AffineMap, Builder, Ctx, DYNAMIC, Op, Type, Value},
-    ops::{self, BitcastOp, BroadcastOp, DynamoOp, GatherOp, ScanOp},
+    ir::{AffineExpr, AffineMap, AttrValue, Builder, Ctx, DYNAMIC, Op, Type, Value},
+    ops::{self, BitcastOp, BroadcastOp, DynamoOp, FullOp, GatherOp, ScanOp},
     pass::PassError,
 };
 use dynamlir_shapes::Dim;
@@ -169,6 +169,9 @@ impl Bodies<'_> {
             return combine(b, op, accumulator, operands[0]);
         }
         let (long, index) = (Type::int(op.ctx(), 64), Type::index(op.ctx()));
+        if let Some(size) = FullOp::cast(op).and_then(|full| Dim::read(full.value())).filter(|size| size.known().is_none()) {
+            return Ok(b.index_cast(self.sizes.value(&size), long));
+        }
         Ok(match DynamoOp::of(op) {
             Some(DynamoOp::Broadcast(_)) => operands[0],
             Some(DynamoOp::Iota(iota)) => match point.1[iota.dim() as usize] {

@@ -18,7 +18,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, Type},
+    ir::{Block, Builder},
     ops::{ArgReduceOp, DynamoOp, ReduceKind, ReduceOp},
 };
 
@@ -36,10 +36,10 @@ pub(super) fn run(block: Block) {
 
 fn arg_reduce(op: ArgReduceOp) {
     let (e, x, axis) = (Emit::new(Builder::before(op.op())), op.operand(), op.dim());
-    let (shape, element) = (x.ty().shape(), x.ty().element());
+    let (shape, element) = (x.ty().dims(), x.ty().element());
     let kept: Vec<_> = (0..shape.len() as i64).filter(|&dim| dim != axis).collect();
 
-    let row = Type::tensor(&op.result().ty().shape(), element);
+    let row = op.result().ty().with_element(element);
     let extreme = ReduceOp::build(&e.b, op.kind(), x, &[axis], row).result();
     let mut hit = e.eq(x, e.broadcast(extreme, &shape, &kept));
     if element.is_float() {

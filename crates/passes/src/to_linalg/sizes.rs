@@ -59,7 +59,7 @@ impl Sizes {
     }
 
     /// A size as a value.
-    fn value(&self, size: &Dim) -> Value {
+    pub(super) fn value(&self, size: &Dim) -> Value {
         if let Some(&value) = self.known.borrow().get(size) {
             return value;
         }
