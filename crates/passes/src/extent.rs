@@ -1,7 +1,7 @@
 //! What emitters take for sizes: numbers or expressions. Nothing is paid for expressions where numbers are given.
 
 use dynamlir_dialect::ir::{DYNAMIC, Type};
-use dynamlir_shapes::Dim;
+use dynamlir_shapes::{Dim, Scope};
 
 /// A size, start, stride or offset.
 pub trait Extent: Clone {
@@ -40,4 +40,12 @@ pub fn dims(extents: &[impl Extent]) -> Vec<Dim> {
 /// All of them as numbers, where they are.
 pub fn numbers(dims: &[Dim]) -> Option<Vec<i64>> {
     dims.iter().map(Dim::known).collect()
+}
+
+/// The size to expect where nothing is said.
+const EXPECTED: i64 = 1024;
+
+/// What a size is to be expected to be: for choices that any value allows.
+pub fn expected(dim: &Dim, scope: &Scope) -> i64 {
+    dim.hint(scope).unwrap_or(EXPECTED).max(1)
 }

@@ -206,7 +206,7 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Plan {
     let root = kernel.root();
     let work = kernel.phases.iter().map(Phase::work).sum::<i64>();
     let parallel = work >= settings.parallel_work;
-    let is_open = kernel.phases.iter().any(Phase::is_open);
+    let is_open = kernel.is_open();
     let several = kernel.phases.len() > 1;
 
     let Some(reduction) = kernel.phases.iter().find(|phase| phase.reduced.contains(&true)) else {

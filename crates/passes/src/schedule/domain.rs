@@ -5,10 +5,9 @@ use dynamlir_dialect::{
     ops,
     upstream::{arith, linalg, math},
 };
-use dynamlir_shapes::{Dim, Scope};
+use dynamlir_shapes::Scope;
 
-/// The size to expect where nothing is said.
-const EXPECTED: i64 = 1024;
+use crate::extent::expected;
 
 /// One `linalg.generic` of a kernel.
 #[derive(Debug)]
@@ -80,6 +79,11 @@ impl Kernel {
         Ok(Some(Self { phases, fills }))
     }
 
+    /// Whether a size is known at run time only.
+    pub(super) fn is_open(&self) -> bool {
+        self.phases.iter().any(Phase::is_open)
+    }
+
     pub(super) fn root(&self) -> &Phase {
         self.phases.last().expect("a kernel has at least one phase")
     }
@@ -107,10 +111,7 @@ impl Phase {
     fn read(number: i64, op: Op, scope: &Scope) -> Option<Self> {
         let reduced = linalg::reductions(op);
         let (ranges, open) = match ops::DOMAIN.dims().of(op) {
-            Some(dims) => {
-                let expected = |dim: &Dim| dim.hint(scope).unwrap_or(EXPECTED).max(1);
-                (dims.iter().map(expected).collect(), dims.iter().map(|dim| dim.known().is_none()).collect())
-            }
+            Some(dims) => (dims.iter().map(|dim| expected(dim, scope)).collect(), dims.iter().map(|dim| dim.known().is_none()).collect()),
             None => (static_ranges(op, reduced.len())?, vec![false; reduced.len()]),
         };
         let mut cost = 0;

@@ -26,6 +26,9 @@ pub(super) fn schedule(kernel: &Kernel, plan: &Plan) -> Option<String> {
                 Inner::Strips(strip) => writer.strips(kernel, strip),
                 Inner::Columns => writer.columns(kernel),
             }
+            if kernel.is_open() {
+                writer.shrink_temporaries();
+            }
         }
     }
     Some(format!(
@@ -160,6 +163,11 @@ impl Writer {
             let (_, main) = self.loops(phase.number, &tiles);
             self.mark(&main);
         }
+    }
+
+    /// Makes temporaries as large as what is kept of them at a time: whole ones of a size that is not known would not go to the stack.
+    fn shrink_temporaries(&mut self) {
+        self.line(&format!("transform.apply_patterns to %kernel {{ transform.apply_patterns.tensor.fold_tensor_empty }} : {ANY}"));
     }
 
     /// Reduces pieces in parallel, then their results.

@@ -13,7 +13,10 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::{Dim, Dimension, Relation};
 
-use crate::anchors::{is_anchor, scratch};
+use crate::{
+    anchors::{is_anchor, scratch},
+    extent::expected,
+};
 
 /// Whether a value has an element for each point of the domain, or for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(super) enum Shape {
 pub(super) struct Kernel {
     /// Sizes of the iteration domain.
     pub(super) domain: Vec<Dim>,
+    /// The same as numbers: where they are none, what is to be expected.
+    pub(super) expected: Vec<i64>,
     /// The dimensions that reductions (or scans) go along, ascending.
     pub(super) reduced: Vec<usize>,
     /// The other ones.
@@ -69,7 +74,8 @@ impl Kernel {
         let rank = domain.len();
         let reduced: Vec<_> = reduced.into_iter().map(|dim| dim as usize).collect();
         let kept = (0..rank).filter(|dim| !reduced.contains(dim)).collect();
-        let mut kernel = Self { domain, reduced, kept, ops, escapes, position: HashMap::new(), depth: HashMap::new() };
+        let expected = domain.iter().map(|size| expected(size, &scope)).collect();
+        let mut kernel = Self { domain, expected, reduced, kept, ops, escapes, position: HashMap::new(), depth: HashMap::new() };
         for (position, op) in kernel.ops.clone().into_iter().enumerate() {
             kernel.check(op)?;
             let depth = op.operands().iter().filter_map(|value| kernel.depth.get(value)).max().copied().unwrap_or(0);

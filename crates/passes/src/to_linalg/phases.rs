@@ -241,11 +241,10 @@ impl Split<'_> {
     /// Whether a row of the value may lie on the stack. Row values are [`Split::keep_rows`]' concern.
     fn fits(&self, value: Value) -> bool {
         let limit = if self.kernel.reduces_innermost() { ROW_BYTES } else { COLUMN_BYTES };
-        let mut sizes = self.kernel.reduced.iter().map(|&dim| self.kernel.domain[dim].known());
-        let row = sizes.try_fold(1_i64, |row, size| size.map(|size| row.saturating_mul(size)));
+        // Of a row whose size is not known, what is to be expected decides.
+        let row: i64 = self.kernel.reduced.iter().map(|&dim| self.kernel.expected[dim]).fold(1, i64::saturating_mul);
         let bytes = i64::from(value.ty().element().width().div_ceil(8));
-        // Of a row whose size is not known it is not known either.
-        self.kernel.shape(value) == Shape::Full && row.is_some_and(|row| row.saturating_mul(bytes) <= limit)
+        self.kernel.shape(value) == Shape::Full && row.saturating_mul(bytes) <= limit
     }
 
     /// Moves computations on rows out of the loops over the domain.
