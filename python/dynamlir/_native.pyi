@@ -44,6 +44,7 @@ class TraceBuilder:
     def libraries(self, folders: Sequence[str]) -> None: ...
     def random(self) -> None: ...
     def order(self, order: int) -> None: ...
+    def symbols(self, sizes: Sizes, bound: Sequence[tuple[int, int]]) -> None: ...
     def input(
         self,
         value: int,
@@ -78,6 +79,10 @@ class Executable:
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """The outputs. Mutations of inputs are done when it returns."""
+
+    @property
+    def instances(self) -> list[list[int]] | None:
+        """The sizes that it has been run for, the last used ones first; None where sizes are numbers."""
 
     @property
     def vjp(self) -> str | None:

@@ -120,7 +120,7 @@ def compile_recording(
     emitted = time.perf_counter()
     stages = {"record": seconds, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
     products: tuple[report.Product, ...] = ()
-    if settings.measures:
+    if settings.measures and recording.varying is None:
         products = autotune.choose(trace, settings)
         stages["measure"] = time.perf_counter() - emitted
     try:
@@ -148,6 +148,9 @@ def _complete(recording: Recording, mode: FakeTensorMode, all_recorded: bool = F
     """Add what the compiler needs beside what was recorded: torch's decompositions and derivatives."""
     device.check(recording)
     _refuse_views_of_custom_results(recording)
+    if recording.varying is not None:
+        # torch's decompositions are recorded at sizes that are numbers: what has no code of ours is the library's.
+        return
     with nothing_packed():
         if recording.is_training:
             functions.check(recording)

@@ -187,6 +187,8 @@ class Recording:
     """How many there are."""
     order: int = 1
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
+    varying: tuple[Any, list[tuple[int, int]]] | None = None
+    """What is known of sizes that vary, and which size of which input each symbol is; None where all are numbers."""
 
     def place(self, device: torch.device) -> None:
         """Note where a tensor lives; `Fallback` where others live elsewhere."""
@@ -284,6 +286,8 @@ class Recording:
             builder.random()
         if self.order > 1:
             builder.order(self.order)
+        if self.varying is not None:
+            builder.symbols(*self.varying)
         for record in self.inputs:
             facts = (record.version_bumps, record.requires_grad, record.tangent)
             builder.input(record.id, record.name, record.meta, record.storage, *facts)
@@ -335,6 +339,7 @@ class Builder(Protocol):
 
     def random(self) -> None: ...
     def order(self, order: int) -> None: ...
+    def symbols(self, sizes: Any, bound: Sequence[tuple[int, int]]) -> None: ...
 
     def input(
         self,

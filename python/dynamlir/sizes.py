@@ -1,7 +1,7 @@
 """Recordings with sizes that vary, and the same for given sizes.
 
-What varies is an expression over symbols, a ``torch.SymInt`` whose node is native. A recording with such is never
-compiled itself: `at` makes it one of numbers, which is what would be recorded of tensors with these sizes.
+What varies is an expression over symbols, a ``torch.SymInt`` whose node is native. Where a recording with such cannot
+be compiled itself, `at` makes it one of numbers, which is what would be recorded of tensors with these sizes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class _At:
         if known is None:
             known = self._recordings[id(symbolic)] = dataclasses.replace(
                 symbolic,
+                varying=None,
                 inputs=[dataclasses.replace(record, meta=self._meta(record.meta)) for record in symbolic.inputs],
                 ops=[self._op(op) for op in symbolic.ops],
                 outputs=[dataclasses.replace(output) for output in symbolic.outputs],

@@ -587,3 +587,82 @@ func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = 
     dynamo.outputs = [#dynamo.output<arg_view 0, [s0], [1], -s0>]} {
   return
 }
+
+// -----
+
+// What a view, an argument in memory and a result of the library say of themselves is what their types say, where these say a number.
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{its 'sizes' are [s0, 5], and in its type [?, 4]}}
+  %v = dynamo.view %x[0] sizes [s0, 5] strides [4, 1] : memref<?x4xf32> -> memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{its 'strides' are [4, 2], and in its type [4, 1]}}
+  %v = dynamo.view %x[0] sizes [s0, 4] strides [4, 2] : memref<?x4xf32> -> memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{expected a number of 'sizes' per dimension of 'memref<?x4xf32>', got #dynamo.sizes<s0>}}
+  %v = dynamo.view %x[0] sizes [s0] strides [4, 1] : memref<?x4xf32> -> memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{its offset is s0*4, and in its type 0}}
+  %v = dynamo.view %x[s0*4] sizes [2, 4] strides [4, 1] : memref<?x4xf32> -> memref<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{expected the offset not to be negative, got -s0*4}}
+  %v = dynamo.view %x[s0*-4] sizes [2, 4] strides [4, 1] : memref<?x4xf32> -> memref<2x4xf32, strided<[4, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.sizes' of argument 0 are not those of 'memref<?x4xf32>', got #dynamo.sizes<s0, 5>}}
+func.func @f(%x: memref<?x4xf32> {dynamo.sizes = #dynamo.sizes<s0, 5>}) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'dynamo.sizes' of argument 0 must have a size per dimension of memory, got #dynamo.sizes<s0>}}
+func.func @f(%x: memref<?x4xf32> {dynamo.sizes = #dynamo.sizes<s0>}) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{its 'sizes' are [s0, 5], and in its type [?, 4]}}
+  %v = dynamo.extern c_shim "aten.relu.default"(%x) args [#dynamo.operand<0>] {sizes = [#dynamo.sizes<s0, 5>]} : (memref<?x4xf32>) -> memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{expected 'sizes' of each result, got []}}
+  %v = dynamo.extern c_shim "aten.relu.default"(%x) args [#dynamo.operand<0>] {sizes = []} : (memref<?x4xf32>) -> memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // expected-error @+1 {{expected sizes in 'strides', got unit}}
+  %v = dynamo.extern c_shim "aten.relu.default"(%x) args [#dynamo.operand<0>] {strides = [unit]} : (memref<?x4xf32>) -> memref<?x4xf32>
+  return
+}

@@ -119,3 +119,21 @@ func.func @equal(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %y: tensor<?x4xf32, 
   %7 = dynamo.compare lt %6, %6 : tensor<?x4xf32, #dynamo.sizes<s0 + s1, 4>> -> tensor<?x4xi1, #dynamo.sizes<s0 + s1, 4>>
   return
 }
+
+// In memory, types say a `?`. Arguments, views and results of the library say what stands there.
+// CHECK-LABEL: func.func @memory
+// CHECK-SAME: memref<?x4xf32, strided<[?, 1], offset: ?>> {dynamo.offset = #dynamo.expr<s0*4>, dynamo.sizes = #dynamo.sizes<s0, 4>, dynamo.strides = #dynamo.sizes<s0*4, 1>}
+func.func @memory(%x: memref<?x4xf32, strided<[?, 1], offset: ?>>
+    {dynamo.sizes = #dynamo.sizes<s0, 4>, dynamo.strides = #dynamo.sizes<4*s0, 1>, dynamo.offset = #dynamo.expr<s0*4>})
+    attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
+  // CHECK: dynamo.view %arg0[s0*8] sizes [4, s0 - 1] strides [1, s0*4]
+  // CHECK-SAME: memref<?x4xf32, strided<[?, 1], offset: ?>> -> memref<4x?xf32, strided<[1, ?], offset: ?>>
+  %0 = dynamo.view %x[s0*8] sizes [4, s0 - 1] strides [1, s0*4]
+    : memref<?x4xf32, strided<[?, 1], offset: ?>> -> memref<4x?xf32, strided<[1, ?], offset: ?>>
+  // CHECK: dynamo.view %{{.*}}[0] sizes [2] strides [1] : memref<4x?xf32, strided<[1, ?], offset: ?>> -> memref<2xi32>
+  %1 = dynamo.view %0[0] sizes [2] strides [1] : memref<4x?xf32, strided<[1, ?], offset: ?>> -> memref<2xi32>
+  // CHECK: dynamo.extern {{.*}} {sizes = [array<i64: 2>, #dynamo.sizes<s0>], strides = [array<i64: 1>, array<i64: 1>]} : (memref<2xi32>) -> (memref<2xi32>, memref<?xi64>)
+  %2:2 = dynamo.extern dispatcher "aten.frexp.Tensor"(%1) args [#dynamo.operand<0>] {sizes = [array<i64: 2>, #dynamo.sizes<s0>],
+    strides = [array<i64: 1>, array<i64: 1>]} : (memref<2xi32>) -> (memref<2xi32>, memref<?xi64>)
+  return
+}

@@ -317,39 +317,53 @@ def test_logs_say_which_sizes_vary(caplog: pytest.LogCaptureFixture) -> None:
         logging.getLogger("dynamlir").propagate = True
         for rows in (5, 6):
             compiled(torch.ones(rows))
+        dynamlir.compile(lambda x: x * 2, dynamic=True)(torch.ones(7, requires_grad=True))
     assert "sizes that vary: L['x'].size()[0]" in caplog.text
     assert "assumes s0 > 4 at" in caplog.text
-    assert "the graph for sizes (6,)" in caplog.text
+    assert "the graph for sizes (7,)" in caplog.text
+
+
+def test_one_graph_is_for_all_sizes() -> None:
+    compiled = dynamlir.compile(lambda x: (x * 2).sin().sum(-1))
+    for length in range(3, 40):
+        torch.testing.assert_close(compiled(torch.ones(length, 4)), (torch.ones(length, 4) * 2).sin().sum(-1))
+    # The first was for numbers.
+    assert dynamlir.counters()["graphs"] == 2 and not dynamlir.counters()["fallbacks"]
+
+
+def learned(length: int) -> torch.Tensor:
+    """Where there are gradients, a graph is for numbers."""
+    return torch.ones(length, 4, requires_grad=True)
 
 
 def test_sizes_that_never_come_back_are_plain_pythons() -> None:
     """Each graph takes as long as some hundred calls: after the first ones, a size has to be met again."""
     compiled = dynamlir.compile(lambda x: (x * 2).sin())
-    compiled(torch.ones(2, 4))
+    compiled(learned(2))
     with dynamlir.config.patch(on_plain="ignore"):
         for length in range(3, 40):
-            torch.testing.assert_close(compiled(torch.ones(length, 4)), (torch.ones(length, 4) * 2).sin())
+            torch.testing.assert_close(compiled(learned(length)), (torch.ones(length, 4) * 2).sin())
     graphs = dynamlir.counters()["graphs"]
     assert graphs == 1 + instances.AT_ONCE
     assert dict(dynamlir.counters()["fallbacks"]) == {"new-size": 37 - instances.AT_ONCE}
     assert dynamlir.fallbacks()[-1].message.endswith(" for 39; 16 graphs were made for other sizes")
     # The second time it is worth a graph; the first ones are still there.
     for _ in range(3):
-        compiled(torch.ones(39, 4))
-    compiled(torch.ones(18, 4))
+        compiled(learned(39))
+    compiled(learned(18))
     assert dynamlir.counters()["graphs"] == graphs + 1
 
 
 def test_whole_graphs_are_compiled_for_each_size() -> None:
     compiled = dynamlir.compile(lambda x: (x * 2).sin(), fullgraph=True, dynamic=True)
     for length in range(2, 40):
-        compiled(torch.ones(length, 4))
+        compiled(learned(length))
     assert dynamlir.counters()["graphs"] == 38 and not dynamlir.counters()["fallbacks"]
 
 
 def test_why_there_is_no_graph_for_a_size_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = dynamlir.compile(lambda x: (x * 2).sin(), dynamic=True)
-    compiled(torch.ones(5, 4))
+    compiled(learned(5))
     tried: list[Any] = []
 
     def fails(*args: Any, **kwargs: Any) -> Any:
@@ -359,7 +373,7 @@ def test_why_there_is_no_graph_for_a_size_is_remembered(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys.modules["dynamlir.backend"], "compile_recording", fails)
     with dynamlir.config.patch(on_plain="ignore"):
         for _ in range(2):
-            torch.testing.assert_close(compiled(torch.ones(7, 4)), (torch.ones(7, 4) * 2).sin())
-            compiled(torch.ones(5, 4))
+            torch.testing.assert_close(compiled(learned(7)), (learned(7) * 2).sin())
+            compiled(learned(5))
     assert len(tried) == 1
     assert dict(dynamlir.counters()["fallbacks"]) == {"internal-error": 2}

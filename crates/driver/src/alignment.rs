@@ -42,7 +42,7 @@ pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
                 let base = places.get(src).map_or(1, |(base, _)| *base);
                 places.insert(*dst, (base, first(layout)));
             }
-            Step::Launch { kernel, args } => {
+            Step::Launch { kernel, args, .. } => {
                 for (known, reg) in found[*kernel].iter_mut().zip(args) {
                     let address = places.get(reg).map_or(1, |(base, offset)| base + offset);
                     *known = (*known).min(1 << address.trailing_zeros().min(MOST.trailing_zeros()));
@@ -80,7 +80,7 @@ mod tests {
     fn the_worst_of_all_launches_counts() {
         let floats = |offset| Layout::contiguous(DType::F32, &[8]).with_offset(offset);
         let input = |offset| InputSpec { layout: floats(offset), storage: None, mutated: false, version_bumps: 0 };
-        let launch = |args: &[Reg]| Step::Launch { kernel: 0, args: args.to_vec() };
+        let launch = |args: &[Reg]| Step::Launch { kernel: 0, args: args.to_vec(), sizes: vec![] };
         let plan = Plan {
             inputs: vec![input(0), input(6)],
             workspace_bytes: 256,
@@ -93,7 +93,7 @@ mod tests {
                 Step::OutputBuffer { dst: 4, layout: floats(0) },
                 launch(&[0, 4]),
             ],
-            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1 }],
+            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1, sizes: 0 }],
             ..Plan::default()
         };
         assert_eq!(alignments(&plan), [[8, 4]]);

@@ -11,7 +11,7 @@ use dynamlir_dialect::{
     program::{entries, kernels, kernels_module},
 };
 use dynamlir_import::Trace;
-use dynamlir_runtime::{Code, Device, Jit, Kernel, Plan};
+use dynamlir_runtime::{Code, Device, Jit, Kernel, Open, OpenPlan, Plan};
 use melior::ir::Module;
 
 use crate::{
@@ -59,6 +59,8 @@ pub struct Entry {
     pub name: String,
     /// What to do per call.
     pub plan: Plan,
+    /// Which numbers of the plan are expressions over sizes that vary.
+    pub open: Open,
     /// The kernels of `plan.kernels`, in order. Entries share those of one name.
     pub kernels: Code,
     /// What a call does.
@@ -128,10 +130,10 @@ fn compile_module(
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
     let planned = plans(module_op(module), &report)?;
     if is_gpu {
-        alignment::note(module_op(module), planned.iter().map(|(_, plan, _)| plan));
+        alignment::note(module_op(module), planned.iter().map(|(_, (plan, _), _)| plan));
     }
     let mut names: Vec<String> = Vec::new();
-    for kernel in planned.iter().flat_map(|(_, plan, _)| &plan.kernels) {
+    for kernel in planned.iter().flat_map(|(_, (plan, _), _)| &plan.kernels) {
         if !names.contains(&kernel.name) {
             names.push(kernel.name.clone());
         }
@@ -159,10 +161,10 @@ fn compile_module(
         }
     }
     let code: HashMap<String, cache::Code> = found.known.into_iter().collect();
-    let entries = planned.into_iter().map(|(name, plan, report)| {
+    let entries = planned.into_iter().map(|(name, (plan, open), report)| {
         let kernels = plan.kernels.iter().map(|kernel| code.get(&kernel.name).cloned()).collect::<Option<_>>();
         let kernels = kernels.ok_or_else(|| Error::Plan("a launch names a kernel that does not exist".into()))?;
-        Ok(Entry { name, plan, kernels: cache::together(kernels), report })
+        Ok(Entry { name, plan, open, kernels: cache::together(kernels), report })
     });
     Ok(Compiled { entries: entries.collect::<Result<_, Error>>()?, report })
 }
@@ -193,14 +195,14 @@ fn specialise<'a>(
 }
 
 /// The name, plan and report of each entry.
-fn plans(module: Op, made: &Report) -> Result<Vec<(String, Plan, EntryReport)>, Error> {
+fn plans(module: Op, made: &Report) -> Result<Vec<(String, OpenPlan, EntryReport)>, Error> {
     let planned = |entry: Op| {
-        let mut plan = plan::read(module, entry)?;
+        let (mut plan, open) = plan::read(module, entry)?;
         let (name, report) = (entry.symbol().unwrap_or_default(), EntryReport::of(entry, &plan));
         if let Some(derivative) = &mut plan.derivative {
             derivative.depends = made.flows.get(&name).filter(|flows| flows.len() == plan.results.len()).cloned();
         }
-        Ok((name, plan, report))
+        Ok((name, (plan, open), report))
     };
     let planned: Vec<_> = entries(module).into_iter().map(planned).collect::<Result<_, Error>>()?;
     if planned.is_empty() { Err(Error::Plan("no function has the attribute dynamo.entry".into())) } else { Ok(planned) }

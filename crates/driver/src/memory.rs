@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn launch(args: &[Reg]) -> Step {
-        Step::Launch { kernel: 0, args: args.to_vec() }
+        Step::Launch { kernel: 0, args: args.to_vec(), sizes: vec![] }
     }
 
     #[test]

@@ -1,43 +1,49 @@
 //! Reads planned entries (stage 04 and later) into the runtime's plans.
 //!
+//! Where sizes are expressions, the plan is the one for the hints of the symbols, and beside it stands which of its numbers are
+//! expressions ([`open`]).
+//!
 //! The ops' verifiers have seen to what each op says by itself, and that a launch fits its kernel; the runtime checks bounds
 //! and overlaps. Here stands what makes a function an entry: one block of known ops on memory that is known to the byte.
 
 pub(crate) mod attributes;
 mod effects;
+mod open;
 mod training;
 
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{DYNAMIC, Op, Type, Value, sizes::find_expression},
+    ir::{Op, Type, Value},
     ops::{self, DynamoOp, ExternOp},
     program::kernels,
     upstream::{func, memref},
 };
-use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Plan, Reg, Step};
+use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Number, OpenPlan, Part, Plan, Reg, Step};
+use dynamlir_shapes::{Dim, Window};
 
 use crate::{Error, placement};
-use attributes::{arg, dtype, location, output, route};
+use attributes::{dtype, location, output, route};
+use open::{Opened, window_of};
 
 /// The plan that an entry of the module writes down.
-pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
+pub fn read(module: Op, main: Op) -> Result<OpenPlan, Error> {
     let body = main.body().filter(|_| main.region(0).blocks().len() == 1);
     let body = body.ok_or_else(|| at(main, "expected an entry of one block"))?;
-    if let Some((op, size)) = find_expression(main) {
-        return Err(at(op, format!("says the size {size}: a plan runs where all sizes are numbers")));
-    }
     let mut reader = Reader {
         plan: Plan { device: placement::device(module)?, ..Plan::default() },
         regs: HashMap::new(),
         functions: kernels(module).into_iter().filter_map(|op| Some((op.symbol()?, op))).collect(),
         kernels: HashMap::new(),
+        opened: Opened::of(main).map_err(|what| at(main, what))?,
         workspace: None,
         next: 0,
     };
     for (i, arg) in body.args().into_iter().enumerate() {
         let storage = ops::STORAGE.of_arg(main, i).and_then(|s| u32::try_from(s).ok());
-        let layout = layout(arg.ty()).map_err(|what| at(main, format!("argument {i} {what}")))?;
+        let window = open::argument(main, i, arg.ty(), &reader.opened.scope);
+        let layout = reader.layout(arg.ty(), window, |part| Number::Input(i, part));
+        let layout = layout.map_err(|what| at(main, format!("argument {i} {what}")))?;
         reader.plan.inputs.push(InputSpec { layout, storage, mutated: false, version_bumps: 0 });
         reader.define(arg);
     }
@@ -46,10 +52,11 @@ pub fn read(module: Op, main: Op) -> Result<Plan, Error> {
     }
     reader.mark_mutated();
     let outputs = ops::OUTPUTS.of(main).ok_or_else(|| at(main, "the entry lacks dynamo.outputs"))?;
-    reader.plan.outputs = outputs.into_iter().map(output).collect::<Result<_, _>>()?;
+    let all = outputs.into_iter().enumerate().map(|(i, attr)| output(attr, i, &mut reader.opened));
+    reader.plan.outputs = all.collect::<Result<_, _>>()?;
     effects::read(main, &mut reader.plan)?;
     training::read(main, &mut reader.plan)?;
-    Ok(reader.plan)
+    Ok((reader.plan, reader.opened.open))
 }
 
 /// An error about an op, with the place it comes from.
@@ -64,22 +71,20 @@ struct Reader {
     functions: HashMap<String, Op>,
     /// Numbers of the kernels launched so far.
     kernels: HashMap<String, usize>,
+    /// The numbers that are expressions.
+    opened: Opened,
     workspace: Option<Value>,
     next: Reg,
 }
 
-/// Sizes, strides, offset and torch element type of a memref, all of them numbers.
-fn layout(ty: Type) -> Result<Layout, String> {
-    let known = |numbers: &[i64]| !numbers.contains(&DYNAMIC);
-    let (strides, offset) = ty
-        .strided()
-        .filter(|(strides, offset)| known(strides) && known(&[*offset]) && known(&ty.shape()))
-        .ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are numbers"))?;
-    let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is not one of torch's", ty.element()))?;
-    Ok(Layout::contiguous(dtype, &ty.shape()).with_strides(&strides).with_offset(offset))
-}
-
 impl Reader {
+    /// Torch element type of a memref with its window, in which `number` says which numbers of the plan are expressions.
+    fn layout(&mut self, ty: Type, window: Option<Window<Dim>>, number: impl Fn(Part) -> Number) -> Result<Layout, String> {
+        let window = window.ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are said"))?;
+        let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is not one of torch's", ty.element()))?;
+        Ok(Layout { dtype, window: self.opened.window(&window, number)? })
+    }
+
     fn define(&mut self, value: Value) -> Reg {
         self.regs.insert(value, self.next);
         self.next += 1;
@@ -100,44 +105,56 @@ impl Reader {
     }
 
     fn op(&mut self, op: Op) -> Result<(), Error> {
-        let result_layout = || layout(op.result(0).ty()).map_err(|what| at(op, format!("its result {what}")));
         match DynamoOp::of(op) {
             Some(DynamoOp::Workspace(workspace)) => {
                 if self.workspace.replace(workspace.result()).is_some() {
                     return Err(at(op, "a second workspace"));
                 }
-                let bytes = workspace.result().ty().numel();
+                let bytes = workspace.bytes().unwrap_or_else(|| workspace.result().ty().numel().into());
+                let bytes = self.opened.number(&bytes, || Number::Workspace).map_err(|what| at(op, what))?;
                 self.plan.workspace_bytes = usize::try_from(bytes).map_err(|_| at(op, "expected a number of bytes"))?;
             }
             Some(DynamoOp::Buffer(buffer)) => {
                 if self.workspace != Some(buffer.workspace()) {
                     return Err(at(op, "expected the graph's workspace"));
                 }
-                let byte_offset = usize::try_from(buffer.byte_offset()).map_err(|_| at(op, "a negative byte offset"))?;
-                let (layout, dst) = (result_layout()?, self.define(buffer.result()));
+                let step = self.plan.steps.len();
+                let byte_offset =
+                    self.opened.number(&buffer.byte_offset_dims(), || Number::ByteOffset(step)).map_err(|what| at(op, what))?;
+                let byte_offset = usize::try_from(byte_offset).map_err(|_| at(op, "a negative byte offset"))?;
+                let (layout, dst) = (self.result_layout(op)?, self.define(buffer.result()));
                 self.step(op, "", Step::Buffer { dst, byte_offset, layout });
             }
             Some(DynamoOp::OutputBuffer(buffer)) => {
-                let (layout, dst) = (result_layout()?, self.define(buffer.result()));
+                let (layout, dst) = (self.result_layout(op)?, self.define(buffer.result()));
                 self.step(op, "", Step::OutputBuffer { dst, layout });
             }
             Some(DynamoOp::Launch(launch)) => {
                 let name = launch.kernel().name;
-                if launch.sizes().is_some() {
-                    return Err(at(op, format!("hands sizes to @{name}: a plan runs where all sizes are numbers")));
-                }
                 let args = self.regs(op, &launch.inputs())?;
                 let kernel = self.kernel(op, &name)?;
-                self.step(op, &format!(" @{name}"), Step::Launch { kernel, args });
+                let step = self.plan.steps.len();
+                let size = |(place, size)| self.opened.number(&size, || Number::LaunchSize(step, place));
+                let sizes = launch.sizes().unwrap_or_default().into_iter().enumerate().map(size).collect::<Result<_, _>>();
+                let sizes = sizes.map_err(|what| at(op, what))?;
+                self.step(op, &format!(" @{name}"), Step::Launch { kernel, args, sizes });
             }
             Some(DynamoOp::Extern(call)) => self.extern_op(call)?,
             Some(DynamoOp::CheckRange(check)) => {
                 let src = self.reg(op, check.operand())?;
-                self.step(op, "", Step::CheckRange { src, low: check.low(), high: check.high(), message: check.message() });
+                let step = self.plan.steps.len();
+                let low = self.opened.number(&check.low_dims(), || Number::Low(step)).map_err(|what| at(op, what))?;
+                let high = self.opened.number(&check.high_dims(), || Number::High(step)).map_err(|what| at(op, what))?;
+                self.step(op, "", Step::CheckRange { src, low, high, message: check.message() });
             }
             Some(DynamoOp::Commit(_)) => self.step(op, "", Step::Commit),
+            Some(DynamoOp::View(view)) => {
+                let (layout, src) = (self.result_layout(op)?, self.reg(op, view.source())?);
+                let dst = self.define(view.result());
+                self.step(op, "", Step::View { dst, src, layout });
+            }
             None if op.is(memref::REINTERPRET_CAST) => {
-                let (layout, src) = (result_layout()?, self.reg(op, op.operand(0))?);
+                let (layout, src) = (self.result_layout(op)?, self.reg(op, op.operand(0))?);
                 let dst = self.define(op.result(0));
                 self.step(op, "", Step::View { dst, src, layout });
             }
@@ -145,6 +162,14 @@ impl Reader {
             _ => return Err(at(op, "is not an op of the planned graph")),
         }
         Ok(())
+    }
+
+    /// The layout of an op's one result, which is that of the step that is read next.
+    fn result_layout(&mut self, op: Op) -> Result<Layout, Error> {
+        let step = self.plan.steps.len();
+        let window = window_of(op, &self.opened.scope);
+        let layout = self.layout(op.result(0).ty(), window, |part| Number::Step(step, part));
+        layout.map_err(|what| at(op, format!("its result {what}")))
     }
 
     /// The number of a kernel, which gets one when it is launched first.
@@ -157,7 +182,8 @@ impl Reader {
         let signature = ops::SIGNATURE.of(function).ok_or_else(|| at(launch, format!("kernel @{name} lacks dynamo.signature")))?;
         let written = signature.function_results().len();
         let arguments = signature.function_inputs().len() + written;
-        self.plan.kernels.push(KernelSpec { name: name.to_owned(), arguments, written });
+        let sizes = function.body().map_or(0, |body| body.args().len()).saturating_sub(arguments);
+        self.plan.kernels.push(KernelSpec { name: name.to_owned(), arguments, written, sizes });
         self.kernels.insert(name.to_owned(), self.plan.kernels.len() - 1);
         Ok(self.plan.kernels.len() - 1)
     }
@@ -165,15 +191,31 @@ impl Reader {
     fn extern_op(&mut self, call: ExternOp) -> Result<(), Error> {
         let (op, outs, results) = (call.op(), call.outs(), call.outputs());
         let made = if outs.is_empty() { &results } else { &outs };
-        let described = |value: &Value| layout(value.ty()).map_err(|what| at(op, format!("a result {what}")));
+        let number = self.plan.externs.len();
+        let mut result_layouts = Vec::with_capacity(made.len());
+        for (result, value) in made.iter().enumerate() {
+            // What nobody uses may as well be undefined.
+            if !value.has_uses() {
+                result_layouts.push(None);
+                continue;
+            }
+            let window = if outs.is_empty() {
+                open::extern_result(call, result, value.ty())
+            } else {
+                value.def().and_then(|def| window_of(def, &self.opened.scope))
+            };
+            let layout = self.layout(value.ty(), window, |part| Number::ExternResult(number, result, part));
+            result_layouts.push(Some(layout.map_err(|what| at(op, format!("a result {what}")))?));
+        }
+        let args = call.args().into_iter().enumerate();
+        let args = args.map(|(place, attr)| self.opened.argument(attr, number, vec![place])).collect::<Result<_, _>>();
         let (operands, written) = (self.regs(op, &call.inputs())?, self.regs(op, &outs)?);
         let what = format!(" {}", call.schema());
         self.plan.externs.push(ExternCall {
             schema: call.schema(),
-            args: call.args().into_iter().map(arg).collect::<Result<_, _>>().map_err(|what| at(op, what))?,
+            args: args.map_err(|what| at(op, what))?,
             route: route(call.route()),
-            // What nobody uses may as well be undefined.
-            result_layouts: made.iter().map(|v| v.has_uses().then(|| described(v)).transpose()).collect::<Result<_, _>>()?,
+            result_layouts,
             location: location(op),
         });
         let results = results.into_iter().map(|r| self.define(r)).collect();
@@ -192,7 +234,7 @@ impl Reader {
                         root.insert(*dst, input);
                     }
                 }
-                Step::Launch { kernel, args } => {
+                Step::Launch { kernel, args, .. } => {
                     let written = self.plan.kernels[*kernel].written;
                     for input in args.iter().rev().take(written).filter_map(|reg| root.get(reg)) {
                         self.plan.inputs[*input].mutated = true;

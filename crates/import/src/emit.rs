@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{self, Attr, AttrValue, Block, Builder, Ctx, Device, Layout, Loc, MemoryFormat, Symbol, Type, Value},
+    ir::{
+        self, Attr, AttrValue, Block, Builder, Ctx, Device, Layout, Loc, MemoryFormat, Symbol, Type, Value,
+        sizes::{self, SizeSymbol},
+    },
     ops::{self, AtenOp},
 };
+use dynamlir_shapes::{Dim, Window};
 use dynamlir_torch_abi::DType;
 
 use crate::{Arg, Base, Error, Frame, Input, OpCall, Output, TensorType, Trace};
@@ -79,6 +83,7 @@ impl<'t> Writer<'t> {
             ops::OUTPUTS.set(func, &outputs);
             ops::BASES.set(func, &bases);
             ops::VERSIONS.set(func, &versions);
+            sizes::declare(func, &trace.symbols);
             if trace.random {
                 ops::RANDOM.set(func, ());
             }
@@ -92,6 +97,7 @@ impl<'t> Writer<'t> {
             }
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {
+            sizes::declare(func, &trace.symbols.iter().map(|symbol| SizeSymbol { place: None, ..*symbol }).collect::<Vec<_>>());
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
             if trace.inputs.iter().any(|input| input.tangent.is_some()) {
                 let tangent = |input: &Input| input.tangent.map(|result| ops::TANGENT.with(self.ctx, result));
@@ -140,11 +146,15 @@ impl<'t> Writer<'t> {
         if DType::from_name(&ty.dtype).is_none() {
             return fail(format!("element type {} is not supported", ty.dtype), location);
         }
-        if ty.sizes.len() != ty.strides.len() || ty.offset < 0 || ty.strides.iter().any(|s| *s < 0) {
-            return fail("a tensor whose sizes, strides and offset do not fit together", location);
+        let is_negative = |size: &Dim| size.known().is_some_and(|number| number < 0);
+        let wrong =
+            || Error { message: "a tensor whose sizes, strides and offset do not fit together".to_owned(), location: location.to_vec() };
+        if is_negative(&ty.offset) || ty.strides.iter().any(is_negative) {
+            return Err(wrong());
         }
+        let window = Window::new(ty.sizes.clone(), ty.strides.clone(), ty.offset.clone()).map_err(|_| wrong())?;
         let element = Type::parse(self.ctx, &ty.dtype).ok_or_else(|| Error { message: ty.dtype.clone(), location: location.to_vec() })?;
-        let made = Type::mutable(&ty.sizes, element, &ty.strides, ty.offset);
+        let made = Type::mutable_of(&window, element).ok_or_else(wrong)?;
         self.types.insert(ty, made);
         Ok(made)
     }
@@ -204,6 +214,7 @@ impl<'t> Writer<'t> {
             }
             Arg::None => Attr::unit(ctx),
             Arg::Int(value) => Attr::i64(ctx, *value),
+            Arg::Size(size) => Dim::write(ctx, size),
             Arg::Float(value) => Attr::f64(ctx, *value),
             Arg::Bool(value) => Attr::bool(ctx, *value),
             Arg::Str(value) => Attr::str(ctx, value),
@@ -225,7 +236,8 @@ mod tests {
     use dynamlir_dialect::{Session, context::module_op};
 
     fn tensor(sizes: &[i64], strides: &[i64]) -> TensorType {
-        TensorType { dtype: "f32".into(), sizes: sizes.to_vec(), strides: strides.to_vec(), offset: 0 }
+        let all = |numbers: &[i64]| numbers.iter().copied().map(Dim::from).collect();
+        TensorType { dtype: "f32".into(), sizes: all(sizes), strides: all(strides), offset: 0.into() }
     }
 
     fn add_in_place() -> Trace {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dynamlir_dialect::ir::Base;
+use dynamlir_dialect::ir::{Base, sizes::SizeSymbol};
+use dynamlir_shapes::Dim;
 
 /// Number of a value, in order of definition.
 pub type ValueId = usize;
@@ -13,11 +14,11 @@ pub struct TensorType {
     /// MLIR's name of the element type (`f32`, `i1`, `ui8`, …).
     pub dtype: String,
     /// Sizes.
-    pub sizes: Vec<i64>,
+    pub sizes: Vec<Dim>,
     /// Strides in elements.
-    pub strides: Vec<i64>,
+    pub strides: Vec<Dim>,
     /// Storage offset in elements.
-    pub offset: i64,
+    pub offset: Dim,
 }
 
 /// A tensor that the graph is given.
@@ -45,6 +46,7 @@ pub enum Arg {
     List(Vec<Arg>),
     None,
     Int(i64),
+    Size(Dim),
     Float(f64),
     Bool(bool),
     Str(String),
@@ -141,6 +143,8 @@ pub struct Trace {
     pub random: bool,
     /// How often it is differentiated, where that is more than once.
     pub order: i64,
+    /// The symbols in its sizes.
+    pub symbols: Vec<SizeSymbol>,
     /// What it is given.
     pub inputs: Vec<Input>,
     /// The calls in program order.

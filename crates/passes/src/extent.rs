@@ -42,10 +42,11 @@ pub fn numbers(dims: &[Dim]) -> Option<Vec<i64>> {
     dims.iter().map(Dim::known).collect()
 }
 
-/// The size to expect where nothing is said.
-const EXPECTED: i64 = 1024;
+/// A symbol's value, where nothing better is known.
+const USUAL: i64 = 64;
 
-/// What a size is to be expected to be: for choices that any value allows.
-pub fn expected(dim: &Dim, scope: &Scope) -> i64 {
-    dim.hint(scope).unwrap_or(EXPECTED).max(1)
+/// The size where symbols have the values that are expected.
+pub fn expected(size: &Dim, scope: &Scope) -> i64 {
+    let usual = |symbol| Some(scope.info(symbol)?.hint.unwrap_or(USUAL).clamp(scope.info(symbol)?.range.lower()?, i64::MAX));
+    size.known().or_else(|| size.to_expr().evaluate(&usual).ok()).unwrap_or(USUAL)
 }

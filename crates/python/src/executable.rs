@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
-use dynamlir_runtime::{self as runtime, Differentiable, OutputValue, Outputs, TensorRef};
+use dynamlir_runtime::{self as runtime, Differentiable, Open, OutputValue, Outputs, TensorRef};
+use dynamlir_torch_abi::Meta;
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
@@ -23,6 +24,8 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Executable {
     inner: Arc<runtime::Executable>,
+    /// The same for other sizes, where they vary.
+    instances: Option<runtime::Instances>,
     /// Where gradients are wanted.
     node: Option<Node>,
     report: Arc<Report>,
@@ -76,11 +79,14 @@ impl Executable {
         let Compiled { entries, mut report } = compiled;
         let ready: Vec<_> = entries.into_iter().map(|entry| ready(py, entry)).collect::<PyResult<_>>()?;
         let nodes: Vec<_> = ready.iter().map(|entry| node(py, entry, &ready)).collect::<PyResult<_>>()?;
-        let vjps: Vec<_> = ready.iter().map(|(_, inner, _)| vjp_of(inner, &ready).map(|(_, _, entry)| entry.clone())).collect();
+        let vjps: Vec<_> = ready.iter().map(|(_, inner, ..)| vjp_of(inner, &ready).map(|(_, _, entry, _)| entry.clone())).collect();
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
         let together = ready.into_iter().zip(nodes).zip(vjps);
-        let executable = |(((name, inner, entry), node), vjp)| (name, Self { inner, node, report: Arc::clone(&report), entry, vjp });
+        let executable = |(((name, inner, entry, open), node), vjp): ((Ready, _), _)| {
+            let instances = open.map(|open| runtime::Instances::new(Arc::clone(&inner), open));
+            (name, Self { inner, instances, node, report: Arc::clone(&report), entry, vjp })
+        };
         Ok(together.map(executable).collect())
     }
 
@@ -101,6 +107,10 @@ impl Executable {
         known: bool,
         input: Input<'_, 'py>,
     ) -> Result<Outputs, Failed> {
+        if let Some(instances) = &self.instances {
+            let instance = instances.of(tensors).map_err(Failed::Refused)?;
+            return instance.run(tensors, calls).map_err(Failed::Refused);
+        }
         if let Some(node) = &self.node
             && node.is_wanted(calls.abi, tensors, known).map_err(Failed::Refused)?
         {
@@ -115,7 +125,12 @@ impl Executable {
         outcome.map_err(Failed::Refused)
     }
 
-    /// The compiled graph.
+    /// Whether tensors of this metadata may be said to be known. Where sizes vary nobody has compared them with those of a plan.
+    pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
+        self.instances.is_none() && self.inner.accepts(inputs)
+    }
+
+    /// The compiled graph; where sizes vary, for those that it was made with.
     pub fn inner(&self) -> &runtime::Executable {
         &self.inner
     }
@@ -137,12 +152,13 @@ impl Executable {
     }
 }
 
-/// An entry that can run, under its name.
-type Ready = (String, Arc<runtime::Executable>, EntryReport);
+/// An entry that can run, under its name, and its numbers that are expressions.
+type Ready = (String, Arc<runtime::Executable>, EntryReport, Option<Open>);
 
 fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     let abi = torch::init(py)?;
-    let Entry { name, plan, kernels, report } = entry;
+    let Entry { name, plan, open, kernels, report } = entry;
+    let open = (!open.is_empty()).then_some(open);
     let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
         .map_err(|error| NativeError::new_err(format!("@{name}: {error}")))?;
     for timed in inner.about_mut().into_iter().flat_map(|about| &mut about.timed) {
@@ -151,7 +167,10 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
             timed.lines = kernel.lines.iter().cloned().collect();
         }
     }
-    Ok((name, Arc::new(inner), report))
+    if open.is_some() {
+        inner.share_memory();
+    }
+    Ok((name, Arc::new(inner), report, open))
 }
 
 /// The entry among all of them that computes the gradients of one.
@@ -161,8 +180,11 @@ fn vjp_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Option<&'a Read
 }
 
 /// The node of an entry, where gradients of it are computed.
-fn node(py: Python<'_>, (name, inner, _): &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
+fn node(py: Python<'_>, (name, inner, _, open): &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
     let error = |what: String| NativeError::new_err(format!("@{name}: {what}"));
+    if open.is_some() && inner.plan().training.is_some() {
+        return Err(error("gradients are computed where sizes are numbers".to_owned()));
+    }
     let Some(training) = &inner.plan().training else {
         return match runtime::computed_gradient(inner.plan()) {
             Some(output) => Err(error(format!("output {output} requires a gradient, and no dynamo.vjp computes it"))),
@@ -225,6 +247,12 @@ impl Executable {
             (number(at), dtype.name(), window.sizes.clone(), window.strides.clone())
         };
         plan.inputs.iter().enumerate().map(described).collect()
+    }
+
+    /// The sizes that it has been run for, the last used ones first; None where sizes are numbers.
+    #[getter]
+    pub fn instances(&self) -> Option<Vec<Vec<i64>>> {
+        self.instances.as_ref().map(runtime::Instances::sizes)
     }
 
     /// For each result of a graph that computes gradients, the inputs that give it a history, by their places here.

@@ -40,6 +40,12 @@ impl NativeGraph {
         Ok(Self { executable, constants, patterns, abi: torch::init(py)? })
     }
 
+    /// The sizes that it has been run for, the last used ones first; None where sizes are numbers.
+    #[getter]
+    fn instances(&self) -> Option<Vec<Vec<i64>>> {
+        self.executable.get().instances()
+    }
+
     #[pyo3(signature = (*tensors))]
     fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let inputs: Vec<_> = tensors.iter().collect();
@@ -124,7 +130,7 @@ impl NativeGraph {
         let Some(patterns) = &self.patterns else { return false };
         let metas: Vec<_> =
             guards.iter().map(|guard| guard.map(|guard| &guard.meta)).chain(patterns.iter().map(|p| Some(p.meta()))).collect();
-        self.executable.get().inner().accepts(&metas)
+        self.executable.get().accepts(&metas)
     }
 }
 

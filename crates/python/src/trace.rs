@@ -2,9 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use dynamlir_dialect::{Session, context::module_op};
+use dynamlir_capture::sizes::{Sizes, expression};
+use dynamlir_dialect::{
+    Session,
+    context::module_op,
+    ir::sizes::{Place, SizeSymbol},
+};
 use dynamlir_import::{Arg, Base, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
+use dynamlir_shapes::{Dim, Symbol};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -61,8 +67,13 @@ impl<T> Shared<T> {
 }
 
 fn tensor_type(meta: &Bound<'_, PyAny>) -> PyResult<TensorType> {
-    let (dtype, sizes, strides, offset) = meta.extract()?;
-    Ok(TensorType { dtype, sizes, strides, offset })
+    let (dtype, sizes, strides, offset): (_, Bound<'_, PyTuple>, Bound<'_, PyTuple>, Bound<'_, PyAny>) = meta.extract()?;
+    let all = |sizes: &Bound<'_, PyTuple>| sizes.iter().map(|size| size_of(&size)).collect::<PyResult<_>>();
+    Ok(TensorType { dtype, sizes: all(&sizes)?, strides: all(&strides)?, offset: size_of(&offset)? })
+}
+
+fn size_of(value: &Bound<'_, PyAny>) -> PyResult<Dim> {
+    expression(value)?.ok_or_else(|| PyTypeError::new_err(format!("expected a size, got a {}", value.get_type())))
 }
 
 fn frame(line: &Bound<'_, PyAny>) -> PyResult<Frame> {
@@ -90,6 +101,15 @@ impl TraceBuilder {
     /// Says how often the graph is differentiated: with 2, what is compiled are its gradients and theirs.
     fn order(&mut self, order: i64) {
         Arc::make_mut(&mut self.trace).order = order;
+    }
+
+    /// Says which sizes vary: of these, the symbols, each with the input and the dimension whose size it is.
+    fn symbols(&mut self, sizes: &Bound<'_, Sizes>, bound: Vec<(usize, usize)>) {
+        let declared = |(symbol, info): (Symbol, _)| {
+            let place = bound.get(symbol.0 as usize).map(|&(argument, dim)| Place::Size { argument, dim });
+            SizeSymbol { symbol, place, info }
+        };
+        Arc::make_mut(&mut self.trace).symbols = sizes.get().free().into_iter().map(declared).collect();
     }
 
     /// Says that the graph draws random numbers.
@@ -227,6 +247,9 @@ fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>) -> PyResul
     }
     if let Ok(list) = value.cast::<PyList>() {
         return Ok(Arg::List(list.iter().map(|item| argument(&item, values)).collect::<PyResult<_>>()?));
+    }
+    if let Some(size) = expression(value)? {
+        return Ok(Arg::Size(size));
     }
     let pair = value.cast::<PyTuple>()?;
     let (tag, payload) = (pair.get_item(0)?, pair.get_item(1)?);

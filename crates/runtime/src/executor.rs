@@ -16,7 +16,7 @@ use crate::outputs::{self, Outputs, Results};
 use crate::plan::{InputSpec, Plan};
 use crate::profile::{self, About, Timed, Unwatched, Watch};
 use crate::verify::{Inputs, accepts, verify, verify_memory};
-use crate::workspace::{Pool, Workspace};
+use crate::workspace::{Blocks, Pool, Workspace};
 
 /// What went wrong inside a run.
 pub struct Failure {
@@ -92,14 +92,16 @@ pub struct Executable {
     abi: &'static TorchAbi,
     plan: Plan,
     program: Program,
-    code: Code,
+    code: Arc<Code>,
     alignments: Vec<Alignment>,
-    externs: Vec<Prepared>,
+    externs: Vec<Arc<Prepared>>,
     /// Whether a run may have to put back the state of something.
     has_surroundings: bool,
     /// Whether torch would record operations of the steps for gradients.
     records: bool,
     pool: Pool,
+    /// The memory that it shares with the same graph for other sizes.
+    blocks: Option<Arc<Blocks>>,
     about: Arc<About>,
 }
 
@@ -112,14 +114,43 @@ impl Executable {
         if !program.checks.is_empty() && (plan.device != Device::Cpu || matches!(code, Code::Device(..))) {
             return Err(PlanError("a range check would have to wait for the device".to_owned()));
         }
-        let prepared = |step: &ExternStep| Prepared::new(abi, plan.device, &plan.externs[step.call], step, py).map_err(PlanError);
-        let externs: Vec<Prepared> = program.externs.iter().map(prepared).collect::<Result<_, _>>()?;
+        let mut prepared = |step: &ExternStep| Prepared::new(abi, plan.device, &plan.externs[step.call], step, py).map_err(PlanError);
+        let externs: Vec<Arc<Prepared>> = program.externs.iter().map(|step| prepared(step).map(Arc::new)).collect::<Result<_, _>>()?;
         let about = Arc::new(About::new(timed(&plan, &externs)));
         abi.expect(plan.device);
         let alignments = code.alignments(&program);
         let has_surroundings = Around::is_needed(&plan);
         let records = !plan.requires_grad.is_empty() && !externs.is_empty();
-        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), about })
+        let code = Arc::new(code);
+        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), blocks: None, about })
+    }
+
+    /// Has it share the memory of its workspace with those that [`Executable::again`] makes of it.
+    pub fn share_memory(&mut self) {
+        self.blocks = Some(Arc::default());
+    }
+
+    /// The same for a plan that differs in sizes alone: with the same code and, where their arguments are the same, the same calls.
+    pub fn again(&self, plan: Plan) -> Result<Self, PlanError> {
+        self.code.fits(&plan)?;
+        let program = lower(&plan)?;
+        // Where an operand is found may depend on sizes, but nothing that a call was prepared for.
+        let form = |step: &ExternStep| (step.call, step.operand_types.clone(), step.outs.len(), step.results.len());
+        if !program.externs.iter().map(form).eq(self.program.externs.iter().map(form)) {
+            return Err(PlanError("the library is called otherwise for these sizes".to_owned()));
+        }
+        let prepared = |(step, known): (&ExternStep, &Arc<Prepared>)| {
+            let (call, before) = (&plan.externs[step.call], &self.plan.externs[step.call]);
+            if call.args == before.args {
+                return Arc::clone(known);
+            }
+            Arc::new(known.again(self.abi, plan.device, call, step))
+        };
+        let externs = program.externs.iter().zip(&self.externs).map(prepared).collect();
+        let (code, blocks, about) = (Arc::clone(&self.code), self.blocks.clone(), Arc::clone(&self.about));
+        let alignments = code.alignments(&program);
+        let Self { abi, has_surroundings, records, .. } = *self;
+        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), blocks, about })
     }
 
     /// What it says of itself in profiles.
@@ -218,7 +249,7 @@ impl Executable {
     }
 
     fn take_workspace(&self) -> Result<Box<Workspace>, String> {
-        self.pool.take().map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes).map(Box::new), Ok)
+        self.pool.take().map_or_else(|| Workspace::new(&self.program, self.plan.workspace_bytes, self.blocks.as_ref()).map(Box::new), Ok)
     }
 
     fn run_in<W: Watch, T>(
@@ -272,7 +303,7 @@ impl Executable {
                     // bounds check and `verify` found large enough; the code stays loaded while `code` holds it. What a device
                     // works on lives until its stream has passed the launch, since it is torch's.
                     watch.time(kernel, || unsafe {
-                        match (&self.code, session) {
+                        match (&*self.code, session) {
                             (Code::Host(kernels), _) => kernels[kernel].call(workspace.row(row)),
                             (Code::Device(..), Some(session)) => session.launch(kernel, workspace.row(row)).and_then(|()| ended())?,
                             (Code::Device(..), None) => return Err(Failure::plain("no session on the device")),
@@ -371,9 +402,9 @@ impl Executable {
 }
 
 /// What of a plan is measured by itself.
-fn timed(plan: &Plan, externs: &[Prepared]) -> Vec<Timed> {
+fn timed(plan: &Plan, externs: &[Arc<Prepared>]) -> Vec<Timed> {
     let kernels = plan.kernels.iter().map(|kernel| Timed { name: kernel.name.clone(), ..Timed::default() });
-    let externs = externs.iter().map(|Prepared { report, .. }| Timed {
+    let externs = externs.iter().map(|prepared| &prepared.report).map(|report| Timed {
         name: report.schema.clone(),
         route: Some(report.route.to_string()),
         bytes: None,

@@ -43,6 +43,7 @@ pub struct ExternReport {
 /// An extern step ready to be called; without a native call it goes through Python.
 pub(crate) struct Prepared {
     native: Option<OpCall>,
+    signature: Result<Signature, TorchError>,
     pub report: ExternReport,
     /// Ops that are not torch's own may keep an operand; they must not be lent memory that is used again.
     lend_copies: bool,
@@ -62,14 +63,23 @@ impl Prepared {
         if let Ok(signature) = &signature {
             check(call, step, signature)?;
         }
-        let native = signature.and_then(|signature| native(abi, device, call, step, &signature));
+        Ok(Self::with(abi, device, call, step, signature))
+    }
+
+    /// The same for other arguments.
+    pub(crate) fn again(&self, abi: &TorchAbi, device: Device, call: &ExternCall, step: &ExternStep) -> Self {
+        Self::with(abi, device, call, step, self.signature.clone())
+    }
+
+    fn with(abi: &TorchAbi, device: Device, call: &ExternCall, step: &ExternStep, signature: Result<Signature, TorchError>) -> Self {
+        let native = signature.clone().and_then(|signature| native(abi, device, call, step, &signature));
         let (route, reason) = match &native {
             Ok(op) => (op.route(), String::new()),
             Err(e) => (Route::Python, e.message().to_owned()),
         };
         let report = ExternReport { schema: call.schema.clone(), location: call.location.clone(), route, reason };
         let own = call.schema.starts_with("aten.") || call.schema.starts_with("prims.");
-        Ok(Self { native: native.ok(), report, lend_copies: !own })
+        Self { native: native.ok(), signature, report, lend_copies: !own }
     }
 
     /// Whether the op is not torch's own.

@@ -17,7 +17,7 @@ pub fn depends(plan: &Plan) -> Vec<Vec<usize>> {
                 let root = flow.root(*src);
                 flow.root.insert(*dst, root);
             }
-            Step::Launch { kernel, args } => {
+            Step::Launch { kernel, args, .. } => {
                 let written = plan.kernels.get(*kernel).map_or(0, |kernel| kernel.written).min(args.len());
                 let (read, written) = args.split_at(args.len() - written);
                 flow.pass_on(read, written);
@@ -71,13 +71,13 @@ mod tests {
         let input = || InputSpec { layout: layout(), storage: None, mutated: false, version_bumps: 0 };
         let plan = Plan {
             inputs: vec![input(), input(), input()],
-            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1 }],
+            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1, sizes: 0 }],
             steps: vec![
                 Step::Buffer { dst: 3, byte_offset: 0, layout: layout() },
                 Step::View { dst: 4, src: 3, layout: layout() },
-                Step::Launch { kernel: 0, args: vec![1, 4] },
+                Step::Launch { kernel: 0, args: vec![1, 4], sizes: vec![] },
                 Step::OutputBuffer { dst: 5, layout: layout() },
-                Step::Launch { kernel: 0, args: vec![3, 5] },
+                Step::Launch { kernel: 0, args: vec![3, 5], sizes: vec![] },
                 Step::Extern { call: 0, operands: vec![0, 3], outs: vec![], results: vec![6] },
                 Step::OutputBuffer { dst: 7, layout: layout() },
             ],

@@ -92,7 +92,7 @@ pub(crate) enum Op {
     Commit,
 }
 
-/// An entry of the address table that follows a root: table index, bytes from the root's address.
+/// An entry of the address table: its index, and its bytes from the address of the root that it follows, or its value.
 pub(crate) type Bind = (usize, i64);
 
 #[derive(Debug, Default)]
@@ -104,6 +104,8 @@ pub(crate) struct Program {
     pub checks: Vec<Check>,
     /// Length of the address table.
     pub addresses: usize,
+    /// Entries of the address table that are sizes, as they are.
+    pub sizes: Vec<Bind>,
     pub workspace_binds: Vec<Bind>,
     pub input_binds: Vec<Vec<Bind>>,
     pub slot_binds: Vec<Vec<Bind>>,
@@ -242,7 +244,7 @@ impl Lowering<'_> {
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
-            Step::Launch { kernel, args } => self.launch(*kernel, args),
+            Step::Launch { kernel, args, sizes } => self.launch(*kernel, args, sizes),
             Step::Extern { call, operands, outs, results } => self.extern_call(*call, operands, outs, results),
             Step::CheckRange { .. } if self.committed => err("a check after the commit"),
             Step::CheckRange { src, low, high, message } => self.check_range(*src, (*low, *high), message),
@@ -278,16 +280,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn launch(&mut self, kernel: usize, args: &[Reg]) -> Result<(), PlanError> {
+    fn launch(&mut self, kernel: usize, args: &[Reg], sizes: &[i64]) -> Result<(), PlanError> {
         let Some(spec) = self.plan.kernels.get(kernel) else {
             return err(format!("there is no kernel {kernel}"));
         };
         if args.len() != spec.arguments || spec.written > spec.arguments {
             return err(format!("{} takes {} arguments, {} are given", spec.name, spec.arguments, args.len()));
         }
+        if sizes.len() != spec.sizes {
+            return err(format!("{} takes {} sizes, {} are given", spec.name, spec.sizes, sizes.len()));
+        }
         let (read, written) = args.split_at(spec.arguments - spec.written);
         self.check_writes(read, written)?;
         let row = self.row(args)?;
+        self.out.sizes.extend((self.out.addresses..).zip(sizes.iter().copied()));
+        self.out.addresses += sizes.len();
         self.out.ops.push(Op::Launch { kernel, row });
         Ok(())
     }

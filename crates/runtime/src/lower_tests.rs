@@ -19,11 +19,11 @@ fn relu(result: Option<Layout>) -> ExternCall {
 
 /// A kernel that writes its last argument.
 fn kernel(arguments: usize) -> KernelSpec {
-    KernelSpec { name: "k".to_owned(), arguments, written: 1 }
+    KernelSpec { name: "k".to_owned(), arguments, written: 1, sizes: 0 }
 }
 
 fn launch(args: &[Reg]) -> Step {
-    Step::Launch { kernel: 0, args: args.to_vec() }
+    Step::Launch { kernel: 0, args: args.to_vec(), sizes: vec![] }
 }
 
 fn error(plan: &Plan) -> String {

@@ -52,8 +52,8 @@ pub enum Step {
     OutputBuffer { dst: Reg, layout: Layout },
     /// The memory of `src`, seen differently.
     View { dst: Reg, src: Reg, layout: Layout },
-    /// A kernel on the addresses of element 0 of each argument. What it writes overlaps with no other argument.
-    Launch { kernel: usize, args: Vec<Reg> },
+    /// A kernel on the addresses of element 0 of each argument, and then on sizes. What it writes overlaps with no other argument.
+    Launch { kernel: usize, args: Vec<Reg>, sizes: Vec<i64> },
     /// An op of torch that writes nothing but `outs`, which are not inputs. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
     /// the results are dropped.
     Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
@@ -165,6 +165,8 @@ pub struct KernelSpec {
     pub arguments: usize,
     /// How many of them, the last ones, it writes. The others it only reads.
     pub written: usize,
+    /// How many sizes it takes after them.
+    pub sizes: usize,
 }
 
 /// A whole graph.

@@ -7,7 +7,7 @@ use std::alloc;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{
-    Mutex, PoisonError,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicPtr, Ordering},
 };
 
@@ -71,6 +71,12 @@ pub(crate) struct Workspace {
 /// Where a workspace is.
 enum Memory {
     Host(Block),
+    /// One of several graphs' in turn, while a run has it: how much is needed.
+    Shared {
+        blocks: Arc<Blocks>,
+        bytes: usize,
+        held: Option<Block>,
+    },
     /// Torch's, while a run has it: its address, and how much there is.
     Device {
         device: Device,
@@ -83,13 +89,15 @@ impl Memory {
     fn start(&self) -> *mut u8 {
         match self {
             Self::Host(block) => block.start(),
+            Self::Shared { held, .. } => held.as_ref().map_or(std::ptr::null_mut(), Block::start),
             Self::Device { held, .. } => held.as_ref().map_or(std::ptr::null_mut(), |(_, start)| *start),
         }
     }
 
     fn contains(&self, p: *const u8) -> bool {
         let (start, bytes) = match self {
-            Self::Host(block) => (block.start(), block.bytes()),
+            Self::Host(block) | Self::Shared { held: Some(block), .. } => (block.start(), block.bytes()),
+            Self::Shared { held: None, .. } => return false,
             Self::Device { bytes, held, .. } => match held {
                 Some((_, start)) => (*start, *bytes),
                 None => return false,
@@ -109,15 +117,19 @@ fn bind(addresses: &mut [*mut c_void], binds: &[Bind], root: *mut u8) {
 }
 
 impl Workspace {
-    pub(crate) fn new(program: &Program, bytes: usize) -> Result<Self, String> {
+    pub(crate) fn new(program: &Program, bytes: usize, blocks: Option<&Arc<Blocks>>) -> Result<Self, String> {
         let mut addresses = vec![std::ptr::null_mut(); program.addresses];
-        let memory = match program.device {
-            Device::Cpu => {
+        for &(index, size) in &program.sizes {
+            addresses[index] = std::ptr::without_provenance_mut(size as usize);
+        }
+        let memory = match (program.device, blocks) {
+            (Device::Cpu, Some(blocks)) => Memory::Shared { blocks: Arc::clone(blocks), bytes, held: None },
+            (Device::Cpu, None) => {
                 let block = Block::new(bytes)?;
                 bind(&mut addresses, &program.workspace_binds, block.start());
                 Memory::Host(block)
             }
-            device @ Device::Cuda(_) => Memory::Device { device, bytes, held: None },
+            (device @ Device::Cuda(_), _) => Memory::Device { device, bytes, held: None },
         };
         Ok(Self {
             handles: program.handles.iter().map(|_| None).collect(),
@@ -129,14 +141,21 @@ impl Workspace {
         })
     }
 
-    /// Gets the memory, where it is a device's.
+    /// Gets the memory, where it is a device's or shared.
     pub(crate) fn hold(&mut self, abi: &TorchAbi, program: &Program) -> Result<(), TorchError> {
-        let Memory::Device { device, bytes, held } = &mut self.memory else { return Ok(()) };
-        if *bytes > 0 {
-            let tensor = abi.empty_strided_on(*device, &[*bytes as i64], &[1], DType::U8)?;
-            let start = tensor.as_ref().data_ptr()?;
-            *held = Some((tensor, start));
-            bind(&mut self.addresses, &program.workspace_binds, start);
+        match &mut self.memory {
+            Memory::Shared { blocks, bytes, held } => {
+                let block = blocks.take(*bytes).map_err(TorchError::new)?;
+                bind(&mut self.addresses, &program.workspace_binds, block.start());
+                *held = Some(block);
+            }
+            Memory::Device { device, bytes, held } if *bytes > 0 => {
+                let tensor = abi.empty_strided_on(*device, &[*bytes as i64], &[1], DType::U8)?;
+                let start = tensor.as_ref().data_ptr()?;
+                *held = Some((tensor, start));
+                bind(&mut self.addresses, &program.workspace_binds, start);
+            }
+            Memory::Host(_) | Memory::Device { .. } => {}
         }
         Ok(())
     }
@@ -223,9 +242,32 @@ impl Workspace {
     /// Drops what belongs to a finished run.
     pub(crate) fn clear(&mut self) {
         self.slots.iter_mut().for_each(|s| *s = None);
-        if let Memory::Device { held, .. } = &mut self.memory {
-            *held = None;
+        match &mut self.memory {
+            Memory::Host(_) => {}
+            Memory::Shared { blocks, held, .. } => held.take().into_iter().for_each(|block| blocks.put(block)),
+            Memory::Device { held, .. } => *held = None,
         }
+    }
+}
+
+/// Memory of graphs that are one for several sizes: whichever runs has it, so that a graph for another size finds it where it was. A block
+/// is as large as the next power of two, so that a size which grows does not move it at each step.
+#[derive(Default)]
+pub(crate) struct Blocks(Mutex<Vec<Block>>);
+
+impl Blocks {
+    fn take(&self, bytes: usize) -> Result<Block, String> {
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = blocks.iter().position(|block| block.bytes() >= bytes) {
+            return Ok(blocks.swap_remove(at));
+        }
+        // What is too small is so from now on.
+        blocks.pop();
+        Block::new(bytes.checked_next_power_of_two().unwrap_or(bytes))
+    }
+
+    fn put(&self, block: Block) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(block);
     }
 }
 

@@ -122,15 +122,15 @@ fn chain() -> Plan {
         workspace_bytes: 128,
         steps: vec![
             Step::Buffer { dst: 2, byte_offset: 0, layout: m() },
-            Step::Launch { kernel: 0, args: vec![0, 2] },
+            Step::Launch { kernel: 0, args: vec![0, 2], sizes: vec![] },
             Step::View { dst: 3, src: 1, layout: m().with_strides(&[1, 2]) },
             Step::Buffer { dst: 4, byte_offset: 64, layout: m() },
             Step::Extern { call: 0, operands: vec![2, 3], outs: vec![4], results: vec![] },
             Step::Extern { call: 1, operands: vec![4], outs: vec![], results: vec![5] },
             Step::OutputBuffer { dst: 6, layout: m() },
-            Step::Launch { kernel: 0, args: vec![5, 6] },
+            Step::Launch { kernel: 0, args: vec![5, 6], sizes: vec![] },
             Step::Commit,
-            Step::Launch { kernel: 0, args: vec![6, 0] },
+            Step::Launch { kernel: 0, args: vec![6, 0], sizes: vec![] },
         ],
         results: vec![6, 5],
         versions: vec![2],
@@ -146,7 +146,7 @@ fn chain() -> Plan {
             call("aten.mm.default", vec![A::Operand(0), A::Operand(1)], m()),
             call("aten.relu.default", vec![A::Operand(0)], m()),
         ],
-        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1 }],
+        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1, sizes: 0 }],
         ..Plan::default()
     }
 }
@@ -207,7 +207,7 @@ fn python_calls_and_results_that_alias_or_differ() {
         workspace_bytes: 64,
         steps: vec![
             Step::Buffer { dst: 1, byte_offset: 0, layout: m() },
-            Step::Launch { kernel: 0, args: vec![0, 1] },
+            Step::Launch { kernel: 0, args: vec![0, 1], sizes: vec![] },
             // Returns a view of workspace memory, with other strides than the plan expects.
             Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![2] },
             Step::Extern { call: 1, operands: vec![2], outs: vec![], results: vec![3] },
@@ -218,7 +218,7 @@ fn python_calls_and_results_that_alias_or_differ() {
             call("aten.t.default", vec![A::Operand(0)], m()),
             ExternCall { location: location.to_owned(), ..call("mine.double.default", vec![A::Operand(0), A::None], m()) },
         ],
-        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1 }],
+        kernels: vec![KernelSpec { name: "add_one".to_owned(), arguments: 2, written: 1, sizes: 0 }],
         ..Plan::default()
     };
     let exe = Executable::new(abi, plan("here"), kernel(), &mut py).expect("loads");

@@ -394,7 +394,12 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
 }
 
 static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute value) {
-  if (isa<ExprAttr>(value) && isa<RankedTensorType>(type))
+  auto open = [](MemRefType memref) {
+    int64_t offset;
+    SmallVector<int64_t> strides;
+    return memref && succeeded(memref.getStridesAndOffset(strides, offset)) && ShapedType::isDynamic(offset);
+  };
+  if (isa<ExprAttr>(value) && (isa<RankedTensorType>(type) || open(dyn_cast<MemRefType>(type))))
     return verifyNotNegative(op, who, Size::of(value));
   if (failed(checkNumber(op, who, value, std::numeric_limits<int64_t>::max())))
     return failure();
@@ -404,6 +409,19 @@ static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute 
   if (memref && succeeded(memref.getStridesAndOffset(strides, offset)) && offset != cast<IntegerAttr>(value).getInt())
     return op->emitOpError() << who << " is not that of " << type << ", got " << value;
   return success();
+}
+
+/// The sizes of an argument in memory.
+static LogicalResult checkSizes(Operation *op, Twine who, Type type, Attribute value) {
+  auto memref = dyn_cast<MemRefType>(type);
+  auto said = dyn_cast<SizesAttr>(value);
+  if (!memref || !said || memref.getRank() != static_cast<int64_t>(said.getSizes().size()))
+    return op->emitOpError() << who << " must have a size per dimension of memory, got " << value << " for " << type;
+  SizeList list = sizesOf(value);
+  for (auto [size, number] : llvm::zip_equal(list, memref.getShape()))
+    if (size.getNumber() != number)
+      return op->emitOpError() << who << " are not those of " << type << ", got " << value;
+  return verifyNotNegative(op, who, list);
 }
 
 LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argument,
@@ -419,6 +437,8 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
     return checkStrides(op, who, type, value);
   if (name == "dynamo.offset")
     return checkOffset(op, who, type, value);
+  if (name == "dynamo.sizes")
+    return checkSizes(op, who, type, value);
   if (name == "dynamo.storage")
     return checkNumber(op, who, value, int64_t(1) << 32);
   if (name == "dynamo.version_bumps")

@@ -107,9 +107,37 @@ LogicalResult AtenOp::verify() {
   return success();
 }
 
+/// Whether each of a memref's numbers, where it has some, is the size that is said.
+static LogicalResult verifySaid(Operation *op, StringRef name, ArrayRef<int64_t> numbers, Attribute said, Type type) {
+  if (!isa<SizesAttr, DenseI64ArrayAttr>(said))
+    return op->emitOpError() << "expected sizes in '" << name << "', got " << said;
+  SizeList list = sizesOf(said);
+  if (list.size() != numbers.size())
+    return op->emitOpError() << "expected a number of '" << name << "' per dimension of " << type << ", got " << said;
+  for (auto [size, number] : llvm::zip_equal(list, numbers))
+    if (size.getNumber() != number)
+      return op->emitOpError() << "its '" << name << "' are " << sizesToString(list) << ", and in its type "
+                               << sizesToString(sizesOf(numbers));
+  return verifyNotNegative(op, "'" + Twine(name) + "'", list);
+}
+
 LogicalResult ExternOp::verify() {
   if (!getOuts().empty() && getNumResults() != 0)
     return emitOpError() << "expected either outs or results";
+  for (auto [name, lists] : {std::pair(StringRef("sizes"), getSizes()), std::pair(StringRef("strides"), getStrides())}) {
+    if (!lists)
+      continue;
+    if (lists->size() != getNumResults())
+      return emitOpError() << "expected '" << name << "' of each result, got " << *lists;
+    for (auto [type, said] : llvm::zip_equal(getOutputs().getTypes(), *lists)) {
+      int64_t offset;
+      SmallVector<int64_t> strides;
+      (void)cast<MemRefType>(type).getStridesAndOffset(strides, offset);
+      ArrayRef<int64_t> numbers = name == "sizes" ? cast<MemRefType>(type).getShape() : ArrayRef(strides);
+      if (failed(verifySaid(*this, name, numbers, said, type)))
+        return failure();
+    }
+  }
   return checkCall(*this, getSchema(), getArgs(), getInputs().size());
 }
 
@@ -416,4 +444,24 @@ LogicalResult OutputBufferOp::verify() {
   if (overflow)
     return emitOpError() << "is larger than any memory";
   return verifyOpen(*this, type, getSizes(), getStrides());
+}
+
+LogicalResult ViewOp::verify() {
+  auto type = cast<MemRefType>(getResult().getType());
+  int64_t offset;
+  SmallVector<int64_t> strides;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return emitOpError() << "expected strides";
+  if (failed(verifySaid(*this, "sizes", type.getShape(), getSizes(), type)))
+    return failure();
+  SizeList said = sizesOf(getStrides());
+  if (said.size() != strides.size())
+    return emitOpError() << "expected a number of 'strides' per dimension of " << type << ", got " << getStrides();
+  for (auto [size, number] : llvm::zip_equal(said, strides))
+    if (size.getNumber() != number)
+      return emitOpError() << "its 'strides' are " << sizesToString(said) << ", and in its type " << sizesToString(sizesOf(ArrayRef(strides)));
+  Size start = Size::of(getOffset());
+  if (start.getNumber() != offset)
+    return emitOpError() << "its offset is " << start.str() << ", and in its type " << Size(offset).str();
+  return verifyNotNegative(*this, "the offset", start);
 }

@@ -1,13 +1,15 @@
-"""A graph whose sizes vary, as graphs of numbers: one for each tuple of sizes, compiled when that is worth it.
+"""A graph whose sizes vary: one for all sizes, or where that cannot be, graphs of numbers.
 
-Compiling takes as long as some hundred calls. So where sizes never come back, as in a cache that grows by one at each
-call, plain Python is faster than a graph for each of them. The first sizes are compiled at once; the more there have
-been, the more often others have to be met before they are.
+Gradients, and code of which sizes decide what it is, take numbers. Compiling for these takes as long as some hundred
+calls. So where sizes never come back, as in a cache that grows by one at each call, plain Python is faster than a
+graph for each of them. The first sizes are compiled at once; the more there have been, the more often others have to
+be met before they are.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from .. import logs, native, report, sizes
@@ -73,10 +75,25 @@ class Instances:
 
 
 def sized(captured: Captured, settings: Options) -> Runner:
-    """A captured graph whose sizes vary, compiled for those of its first call."""
+    """A captured graph whose sizes vary: compiled for all of them, or else for those of its first call."""
+    if not captured.session.recording.is_training:
+        try:
+            return _whole(captured, settings)
+        except Fallback as failure:
+            logs.logger("recompiles").info("%s: a graph for each size, since %s", captured.name, failure.message)
     make, bound = Instances(captured, settings), captured.session.bound
     now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
     return native.module().SizedGraph(bound, make, now, make(now))
+
+
+def _whole(captured: Captured, settings: Options) -> Runner:
+    from ..backend import compile_recording
+
+    session = captured.session
+    recording = dataclasses.replace(session.recording, varying=(session.sizes, session.bound))
+    variant, made = compile_recording(recording, session.mode, settings, captured.name)
+    report.add(made)
+    return variant.native()
 
 
 def _remember(known: collections.OrderedDict[Sizes, Any], values: Sizes, what: Any) -> None:

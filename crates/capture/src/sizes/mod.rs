@@ -13,6 +13,7 @@ mod layout;
 mod made;
 mod node;
 mod policy;
+mod written;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +22,7 @@ use dynamlir_guards::LARGEST_SIZE;
 use dynamlir_shapes::{Dim, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-pub use self::{class::class, input::Dynamic, node::SizeNode};
+pub use self::{class::class, input::Dynamic, node::SizeNode, written::expression};
 pub(crate) use self::{
     class::{as_program, is_size, node_of},
     input::Varying,

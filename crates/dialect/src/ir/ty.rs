@@ -79,7 +79,8 @@ impl Type {
     /// `memref<shape x element, strided<strides, offset>>`; the identity layout where strides are row-major and the offset is 0.
     pub fn memref(shape: &[i64], element: Self, strides: &[i64], offset: i64) -> Self {
         // MLIR's identity strides of an empty shape are not torch's: these are written out.
-        let identity = offset == 0 && !shape.iter().any(|&size| size == 0 || size == DYNAMIC) && strides == row_major(shape);
+        let said = !shape.contains(&0) && !shape.iter().skip(1).any(|&size| size == DYNAMIC);
+        let identity = offset == 0 && said && strides == row_major(shape);
         let layout = if identity {
             unsafe { mlirAffineMapAttrGet(mlirAffineMapMultiDimIdentityGet(element.ctx().0, shape.len() as isize)) }
         } else {

@@ -10,7 +10,10 @@ names! {
 impl Builder {
     /// `bufferization.to_tensor … restrict`.
     pub fn bufferization_to_tensor(&self, memory: Value) -> Value {
-        let ty = Type::tensor(&memory.ty().shape(), memory.ty().element());
+        self.bufferization_to_tensor_of(memory, Type::tensor(&memory.ty().shape(), memory.ty().element()))
+    }
+    /// The same, as a tensor of this type, whose sizes may be expressions.
+    pub fn bufferization_to_tensor_of(&self, memory: Value, ty: Type) -> Value {
         self.value(TO_TENSOR, &[memory], ty, &[("restrict", Attr::unit(self.ctx()))])
     }
     /// `bufferization.materialize_in_destination … in restrict writable`.

@@ -4,9 +4,11 @@ use dynamlir_dialect::{
     ir::{self, Attr, AttrValue, Device, MemoryFormat, Op, Type},
     ops,
 };
-use dynamlir_runtime::{Const, Output};
+use dynamlir_runtime::{Const, Number, Output};
+use dynamlir_shapes::{Dim, Window};
 use dynamlir_torch_abi::{Arg, DType, Route};
 
+use super::open::Opened;
 use crate::Error;
 
 /// torch's name for how an operator is called.
@@ -43,13 +45,10 @@ pub(crate) fn location(op: Op) -> String {
     loc.line().map_or_else(|| loc.to_string(), |(file, line)| format!("{file}:{line}"))
 }
 
-/// An argument of an operator.
+/// An argument of an operator that is neither a list nor an expression.
 pub(super) fn arg(attr: Attr) -> Result<Arg, String> {
     if let Some(operand) = attr.as_operand() {
         return Ok(Arg::Operand(operand));
-    }
-    if let Some(list) = attr.as_array() {
-        return Ok(Arg::List(list.into_iter().map(arg).collect::<Result<_, _>>()?));
     }
     if attr.is_unit() {
         return Ok(Arg::None);
@@ -77,18 +76,21 @@ pub(super) fn arg(attr: Attr) -> Result<Arg, String> {
 }
 
 /// `#dynamo.output<…>`.
-pub(super) fn output(attr: Attr) -> Result<Output, Error> {
+pub(super) fn output(attr: Attr, number: usize, opened: &mut Opened) -> Result<Output, Error> {
     let output = ir::Output::read(attr).ok_or_else(|| Error::Plan(format!("{attr} is not an output")))?;
-    let not_numbers = || Error::Plan(format!("{attr} is not a view of numbers"));
+    let mut numbers = |view: Window<Dim>| {
+        let fault = |what| Error::Plan(format!("{attr} {what}"));
+        opened.window(&view, |part| Number::Output(number, part)).map_err(fault)
+    };
     Ok(match output {
         ir::Output::Result(result) => Output::Result(result),
         ir::Output::Arg(arg) => Output::Arg(arg),
         ir::Output::ArgView(arg, view) => {
-            let view = view.known().ok_or_else(not_numbers)?;
+            let view = numbers(view)?;
             Output::ArgView { arg, sizes: view.sizes, strides: view.strides, offset: view.offset }
         }
         ir::Output::ResultView(result, view) => {
-            let view = view.known().ok_or_else(not_numbers)?;
+            let view = numbers(view)?;
             Output::ResultView { result, sizes: view.sizes, strides: view.strides, offset: view.offset }
         }
         ir::Output::None => Output::None,

@@ -59,7 +59,7 @@ mod tests {
         let module = session.parse(text)?;
         let entry = entries(module_op(&module))[0];
         damage(entry);
-        crate::plan::read(module_op(&module), entry)
+        crate::plan::read(module_op(&module), entry).map(|(plan, _)| plan)
     }
 
     #[test]

@@ -84,7 +84,7 @@ mod tests {
     fn plans(text: &str) -> Result<Vec<Plan>, Error> {
         let session = Session::new();
         let module = session.parse(text)?;
-        entries(module_op(&module)).into_iter().map(|entry| crate::plan::read(module_op(&module), entry)).collect()
+        entries(module_op(&module)).into_iter().map(|entry| Ok(crate::plan::read(module_op(&module), entry)?.0)).collect()
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod outline;
 mod pull;
 pub mod verify;
 
-use crate::anchors;
+use crate::{anchors, extent};
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     ops::{AtenOp, BroadcastOp, DynamoOp, GatherOp},
@@ -225,14 +225,9 @@ fn row_of(domain: &[Dim], reduced: &[i64]) -> (Vec<i64>, Vec<Dim>) {
     (0..).zip(domain.iter().cloned()).filter(|(dim, _)| !reduced.contains(dim)).unzip()
 }
 
-/// A symbol's value, where nothing better is known.
-const USUAL: i64 = 64;
-
 /// How many elements a shape has, where symbols have the values that are expected.
 fn expected(shape: &[Dim], scope: &Scope) -> i64 {
-    let usual = |symbol| Some(scope.info(symbol)?.hint.unwrap_or(USUAL).clamp(scope.info(symbol)?.range.lower()?, i64::MAX));
-    let size = |size: &Dim| size.known().or_else(|| size.to_expr().evaluate(&usual).ok()).unwrap_or(USUAL);
-    shape.iter().map(size).fold(1, i64::saturating_mul)
+    shape.iter().map(|size| extent::expected(size, scope)).fold(1, i64::saturating_mul)
 }
 
 /// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.

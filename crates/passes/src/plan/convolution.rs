@@ -11,11 +11,13 @@ use dynamlir_dialect::{
     ops::{self, AttentionOp},
     pass::PassError,
 };
+use dynamlir_shapes::Scope;
 
 use super::{
-    Window,
+    NumberWindow, Window,
     domain::{Loops, Operand},
-    kernels::{Kernels, Specialised, Template, is_table},
+    kernels::{Kernels, Plan, Specialised, Template, is_table},
+    views::numbers_of,
 };
 use crate::anchors::{
     self,
@@ -25,34 +27,42 @@ use crate::anchors::{
 
 impl Kernels {
     /// The kernel of `template`, whose convolution is `op`, for operands in these windows (arguments, then results).
-    pub(super) fn convolution(&mut self, template: &Template, op: Op, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+    pub(super) fn convolution(
+        &mut self,
+        template: &Template,
+        op: Op,
+        (windows, scope): (&[Window], &Scope),
+        loc: Loc,
+    ) -> Result<Specialised, PassError> {
         let fault = |what| PassError::at(op, what);
         let rank = template.domain.len();
         let args = template.func.body().map(Block::args).unwrap_or_default();
         let is_table = |i: usize| args.get(i).is_some_and(|&arg| is_table(arg));
         let input = op.operand(0).arg_index().ok_or_else(|| fault("expected a convolution of the kernel's arguments"))?;
-        let known = Windows::of(op, &windows[input].strides).ok_or_else(|| fault("not a convolution over two dimensions"))?;
+        let known =
+            Windows::of(op, &numbers_of(op, windows)?[input].strides).ok_or_else(|| fault("not a convolution over two dimensions"))?;
 
         let operand = |i: usize| Operand { window: &windows[i], dims: (0..rank).collect(), written: i >= args.len() };
         let operands: Vec<Operand<'_>> = (0..windows.len()).filter(|&i| !is_table(i)).map(operand).collect();
         let positions = known.result.iter().filter(|&&size| size != 1).count();
         let fixed: Vec<usize> = (0..rank - positions.min(rank)).collect();
-        let loops = Loops::merged((0..rank).collect(), &template.domain, &[], &operands, &fixed);
+        let loops = Loops::merged(&(0..rank).collect::<Vec<_>>(), &template.domain, &[], &operands, &fixed);
         let seen: Vec<Window> =
             windows.iter().enumerate().map(|(i, window)| if is_table(i) { window.clone() } else { loops.window(&operand(i)) }).collect();
         let scratch = known.copy();
-        let func = self.build(template, &loops, &seen, &[], scratch, loc)?;
+        let (func, sizes) = self.build(template, &Plan { loops: &loops, windows: &seen, old: &[], scratch }, scope, loc)?;
         match strategy::window_schedule(&known, self.vector_bits, Strategy::on(op)?) {
             Ok(schedule) => ops::MATMUL.set(func, schedule.to_attr(self.ctx)),
             Err(reason) => return Err(fault(reason)),
         }
-        Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch })
+        Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch, sizes })
     }
 }
 
 /// Whether a product's kernel can read an operand in this window. All read forward through memory; a convolution's weights
 /// lie in order, and what its epilogue reads goes on evenly along positions.
 pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
+    let Some(window) = &window.known() else { return false };
     let is = |operand: usize| operand < product.num_operands() && product.operand(operand).arg_index() == Some(number);
     let forward = window.strides.iter().all(|&stride| stride >= 0);
     match anchors::has_windows(product) {
@@ -61,12 +71,16 @@ pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
         false => forward,
         true if is(1) => window.is_row_major(),
         true if is(0) => forward && anchors::reaches_by_i32(&window.sizes, &window.strides),
-        true => forward && takes_result(product, window),
+        true => forward && writes(product, window),
     }
 }
 
 /// Whether it can write a result in this window.
 pub fn takes_result(product: Op, window: &Window) -> bool {
+    window.known().is_some_and(|window| writes(product, &window))
+}
+
+fn writes(product: Op, window: &NumberWindow) -> bool {
     let shape = product.result(0).ty().shape();
     let rank = window.sizes.len();
     // Where height or width is 1, the other one is all positions.

@@ -3,7 +3,15 @@
 //! A kernel's operands are windows, so its iteration domain may be permuted at will. Loops run in the order of memory;
 //! two neighbouring dimensions become one where every operand steps through them as through one.
 
-use super::Window;
+use dynamlir_shapes::{Dim, Dimension, Scope};
+
+use super::{
+    Window,
+    careful::{all_expected, count},
+};
+
+/// So many elements fill vectors.
+const VECTOR: i64 = 16;
 
 /// A kernel's iteration domain in terms of the original dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +19,7 @@ pub struct Loops {
     /// Each loop stands for these original dimensions, outermost first.
     pub groups: Vec<Vec<usize>>,
     /// Size of each loop.
-    pub sizes: Vec<i64>,
+    pub sizes: Vec<Dim>,
     /// Which loops are reductions.
     pub reduced: Vec<usize>,
 }
@@ -28,28 +36,34 @@ pub struct Operand<'a> {
 
 impl Operand<'_> {
     /// Stride along an original dimension; None where the operand has no such dimension.
-    fn stride(&self, dim: usize) -> Option<i64> {
-        self.dims.iter().position(|&d| d == dim).map(|at| self.window.strides[at])
+    fn stride(&self, dim: usize) -> Option<&Dim> {
+        self.dims.iter().position(|&d| d == dim).map(|at| &self.window.strides[at])
     }
 }
 
 impl Loops {
     /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for).
-    pub fn choose(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
-        Self::merged(order(domain, reduced, operands), domain, reduced, operands, fixed)
+    pub fn choose(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize], scope: &Scope) -> Self {
+        Self::merged(&order(domain, reduced, operands, scope), domain, reduced, operands, fixed)
     }
 
-    /// Merges neighbours of a given order where every operand allows it.
-    pub fn merged(order: Vec<usize>, domain: &[i64], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
+    /// Merges neighbours of a given order where every operand allows it, for all values of the symbols. What fills vectors by itself is
+    /// not merged with a size that varies: a vector's loop should know how far it goes.
+    pub fn merged(order: &[usize], domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        for dim in order {
+        let fills = |dims: &[usize]| {
+            let elements = dims.iter().try_fold(1_i64, |product, &dim| Some(product.saturating_mul(domain[dim].known()?)));
+            elements.is_some_and(|elements| elements >= VECTOR)
+        };
+        for (at, &dim) in order.iter().enumerate() {
             let joins = groups.last().is_some_and(|group: &Vec<usize>| {
                 let outer = *group.last().unwrap_or(&dim);
                 reduced.contains(&outer) == reduced.contains(&dim)
                     && !fixed.contains(&outer)
                     && !fixed.contains(&dim)
+                    && (domain[outer].known().is_some() || domain[dim].known().is_none() || !fills(&order[at..]))
                     && operands.iter().all(|operand| match (operand.stride(outer), operand.stride(dim)) {
-                        (Some(outer), Some(inner)) => outer == inner * domain[dim],
+                        (Some(outer), Some(inner)) => inner.mul(&domain[dim]).is_ok_and(|whole| *outer == whole),
                         (None, None) => true,
                         _ => false,
                     })
@@ -59,7 +73,7 @@ impl Loops {
                 _ => groups.push(vec![dim]),
             }
         }
-        let sizes = groups.iter().map(|group| group.iter().map(|&d| domain[d]).product()).collect();
+        let sizes = groups.iter().map(|group| count(&group.iter().map(|&dim| domain[dim].clone()).collect::<Vec<_>>())).collect();
         let reduced = (0..groups.len()).filter(|&g| reduced.contains(&groups[g][0])).collect();
         Self { groups, sizes, reduced }
     }
@@ -73,16 +87,16 @@ impl Loops {
         (0..self.sizes.len()).filter(|g| !self.reduced.contains(g)).collect()
     }
     /// Sizes of the loops that are not reduced: the row shape.
-    pub fn row(&self) -> Vec<i64> {
-        self.kept().into_iter().map(|g| self.sizes[g]).collect()
+    pub fn row(&self) -> Vec<Dim> {
+        self.kept().into_iter().map(|g| self.sizes[g].clone()).collect()
     }
     /// An operand's window in terms of the loops. Each group is seen through its innermost dimension.
     pub fn window(&self, operand: &Operand<'_>) -> Window {
-        let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset };
-        for (group, &size) in self.groups.iter().zip(&self.sizes) {
+        let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset.clone() };
+        for (group, size) in self.groups.iter().zip(&self.sizes) {
             if let Some(stride) = group.last().and_then(|&dim| operand.stride(dim)) {
-                window.sizes.push(size);
-                window.strides.push(stride);
+                window.sizes.push(size.clone());
+                window.strides.push(stride.clone());
             }
         }
         window
@@ -94,7 +108,7 @@ impl Loops {
 /// Without reductions: as the first result lies in memory. With them: kept dimensions first, so that a row's
 /// reductions and what follows share one loop – unless memory runs along a kept dimension; then that one is
 /// innermost (a column sum adds whole rows).
-fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usize> {
+fn order(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], scope: &Scope) -> Vec<usize> {
     let mut dims: Vec<usize> = (0..domain.len()).collect();
     let reads_all = |operand: &&Operand<'_>| operand.dims.len() == domain.len();
     let guide = if reduced.is_empty() {
@@ -102,8 +116,9 @@ fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usi
     } else {
         // The one that most is read of: what is repeated says little about memory.
         let read = |operand: &Operand<'_>| {
-            let dims = operand.window.sizes.iter().zip(&operand.window.strides).filter(|(_, stride)| **stride != 0);
-            (dims.map(|(size, _)| size).product::<i64>(), operand.window.strides.contains(&1))
+            let sizes = all_expected(&operand.window.sizes, scope).into_iter().zip(&operand.window.strides);
+            let read = sizes.filter(|(_, stride)| !stride.is(0)).map(|(size, _)| size).fold(1, i64::saturating_mul);
+            (read, operand.window.strides.iter().any(|stride| stride.is(1)))
         };
         operands.iter().filter(reads_all).rev().max_by_key(|operand| read(operand))
     };
@@ -111,7 +126,8 @@ fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usi
         dims.sort_by_key(|d| reduced.contains(d));
         return dims;
     };
-    let far = |dim: usize| guide.stride(dim).unwrap_or(0).abs();
+    let strides = all_expected(&guide.window.strides, scope);
+    let far = |dim: usize| guide.dims.iter().position(|&own| own == dim).map_or(0, |at| strides[at].saturating_abs());
     dims.sort_by_key(|&dim| std::cmp::Reverse(far(dim)));
     if reduced.is_empty() {
         return dims;
@@ -133,6 +149,23 @@ fn order(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{
+        careful::{row_major, strided},
+        views::numbers,
+    };
+
+    fn contiguous(sizes: &[i64]) -> Window {
+        let sizes = numbers(sizes);
+        strided(&sizes, &row_major(&sizes, &Scope::new()))
+    }
+
+    fn spread(sizes: &[i64], to: &[i64], dims: &[usize]) -> Window {
+        contiguous(sizes).broadcast_in(&numbers(to), dims, &Scope::new()).expect("fits")
+    }
+
+    fn choose(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Loops {
+        Loops::choose(&numbers(domain), reduced, operands, &[], &Scope::new())
+    }
 
     fn operand(window: &Window, dims: &[usize], written: bool) -> Operand<'static> {
         Operand { window: Box::leak(Box::new(window.clone())), dims: dims.to_vec(), written }
@@ -140,51 +173,62 @@ mod tests {
 
     #[test]
     fn contiguous_pointwise_is_one_loop() {
-        let window = Window::row_major(&[4, 8, 16]);
-        let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&window, &[0, 1, 2], false), operand(&window, &[0, 1, 2], true)], &[]);
-        assert_eq!(loops.sizes, [512]);
+        let window = contiguous(&[4, 8, 16]);
+        let loops = choose(&[4, 8, 16], &[], &[operand(&window, &[0, 1, 2], false), operand(&window, &[0, 1, 2], true)]);
+        assert_eq!(loops.sizes, numbers(&[512]));
     }
 
     #[test]
     fn a_bias_keeps_its_dimension_apart() {
-        let all = Window::row_major(&[4, 8, 16]);
-        let bias = Window::row_major(&[16]).broadcast_in(&[4, 8, 16], &[2], &()).expect("fits");
-        let loops = Loops::choose(&[4, 8, 16], &[], &[operand(&bias, &[0, 1, 2], false), operand(&all, &[0, 1, 2], true)], &[]);
-        assert_eq!(loops.sizes, [32, 16]);
+        let all = contiguous(&[4, 8, 16]);
+        let bias = spread(&[16], &[4, 8, 16], &[2]);
+        let loops = choose(&[4, 8, 16], &[], &[operand(&bias, &[0, 1, 2], false), operand(&all, &[0, 1, 2], true)]);
+        assert_eq!(loops.sizes, numbers(&[32, 16]));
     }
 
     #[test]
     fn channels_last_runs_as_memory_does() {
-        let window = Window::row_major(&[2, 5, 7, 3]).permute(&[0, 3, 1, 2]).expect("four dimensions");
-        let loops = Loops::choose(&[2, 3, 5, 7], &[], &[operand(&window, &[0, 1, 2, 3], true)], &[]);
+        let window = contiguous(&[2, 5, 7, 3]).permute(&[0, 3, 1, 2]).expect("four dimensions");
+        let loops = choose(&[2, 3, 5, 7], &[], &[operand(&window, &[0, 1, 2, 3], true)]);
         assert_eq!(loops.groups, [[0, 2, 3, 1]]);
     }
 
     #[test]
     fn row_reduction_puts_kept_dimensions_first() {
-        let window = Window::row_major(&[2, 3, 4]);
-        let row = Window::row_major(&[3]);
-        let loops = Loops::choose(&[2, 3, 4], &[0, 2], &[operand(&window, &[0, 1, 2], false), operand(&row, &[1], true)], &[]);
+        let window = contiguous(&[2, 3, 4]);
+        let row = contiguous(&[3]);
+        let loops = choose(&[2, 3, 4], &[0, 2], &[operand(&window, &[0, 1, 2], false), operand(&row, &[1], true)]);
         assert_eq!(loops.groups, [vec![1], vec![0], vec![2]]);
         assert_eq!(loops.reduced, [1, 2]);
     }
 
     #[test]
     fn a_repeated_operand_does_not_decide_the_order() {
-        let scale = Window::row_major(&[3]).broadcast_in(&[2, 3, 4], &[1], &()).expect("fits");
-        let all = Window::row_major(&[2, 3, 4]);
-        let row = Window::row_major(&[2, 3]);
+        let scale = spread(&[3], &[2, 3, 4], &[1]);
+        let all = contiguous(&[2, 3, 4]);
+        let row = contiguous(&[2, 3]);
         let operands = [operand(&scale, &[0, 1, 2], false), operand(&all, &[0, 1, 2], false), operand(&row, &[0, 1], true)];
-        let loops = Loops::choose(&[2, 3, 4], &[2], &operands, &[]);
+        let loops = choose(&[2, 3, 4], &[2], &operands);
         assert_eq!(loops.groups, [[0], [1], [2]]);
     }
 
     #[test]
     fn column_reduction_keeps_memory_innermost() {
-        let window = Window::row_major(&[64, 8]);
-        let row = Window::row_major(&[8]);
-        let loops = Loops::choose(&[64, 8], &[0], &[operand(&window, &[0, 1], false), operand(&row, &[1], true)], &[]);
+        let window = contiguous(&[64, 8]);
+        let row = contiguous(&[8]);
+        let loops = choose(&[64, 8], &[0], &[operand(&window, &[0, 1], false), operand(&row, &[1], true)]);
         assert_eq!(loops.groups, [[0], [1]]);
         assert_eq!(loops.reduced, [0]);
+    }
+
+    #[test]
+    fn what_fills_vectors_is_not_merged_with_what_varies() {
+        let sizes = |inner: i64| [Dim::from(dynamlir_shapes::Symbol(0)), Dim::from(4), Dim::from(inner)];
+        let groups = |inner: i64| {
+            let window = strided(&sizes(inner), &row_major(&sizes(inner), &Scope::new()));
+            Loops::choose(&sizes(inner), &[], &[operand(&window, &[0, 1, 2], true)], &[], &Scope::new()).groups
+        };
+        assert_eq!(groups(16), [vec![0], vec![1, 2]]);
+        assert_eq!(groups(3), [[0, 1, 2]]);
     }
 }

@@ -1,14 +1,17 @@
 //! What an extern op says of the memory that it reads and writes.
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Op, Type, Value},
+    ir::{Attr, AttrValue, Block, Builder, Op, Type, Value},
     ops::{AtenOp, ExternOp, Route},
     pass::PassError,
 };
 use dynamlir_reasons::COMPLEX;
+use dynamlir_shapes::Dim;
+
+use super::careful::is_empty;
 
 /// The layouts in which extern ops want their operands.
-pub fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
+pub fn extern_operands(block: Block) -> Vec<(Value, Vec<Dim>)> {
     let mut wanted = Vec::new();
     for call in block.ops().into_iter().filter_map(AtenOp::cast) {
         wanted.extend(call.inputs().into_iter().zip(strides(call.operand_strides())));
@@ -17,15 +20,15 @@ pub fn extern_operands(block: Block) -> Vec<(Value, Vec<i64>)> {
 }
 
 /// What `operand_strides` or `result_strides` say; empty where the op does not say it.
-pub fn strides(lists: Option<Vec<Attr>>) -> Vec<Vec<i64>> {
-    lists.unwrap_or_default().into_iter().map(|list| list.as_i64s().unwrap_or_default()).collect()
+pub fn strides(lists: Option<Vec<Attr>>) -> Vec<Vec<Dim>> {
+    lists.unwrap_or_default().into_iter().map(|list| <Vec<Dim>>::read(list).unwrap_or_default()).collect()
 }
 
 /// Extern ops that write into memory we give them, because their C function has that form.
 pub fn has_out_form(schema: &str, result: Type) -> bool {
     matches!(schema, "aten.mm.default" | "aten.addmm.default" | "aten.bmm.default" | "aten.baddbmm.default")
         && result.element().is_float()
-        && result.numel() > 0
+        && !is_empty(&result.dims())
 }
 
 /// Refuses results that only an operator could copy into what the caller has given: it might raise half-way.
@@ -38,5 +41,5 @@ pub fn may_write(ret: Op, value: Value) -> Result<(), PassError> {
 
 /// A copy between memrefs of what has no kernels.
 pub fn copy_by_torch(b: &Builder, from: Value, to: Value) {
-    ExternOp::build(b, Route::Dispatcher, "aten.alias_copy.default", &[from], &[to], &[Attr::operand(b.ctx(), 0)], &[]);
+    ExternOp::build(b, Route::Dispatcher, "aten.alias_copy.default", &[from], &[to], &[Attr::operand(b.ctx(), 0)], None, None, &[]);
 }

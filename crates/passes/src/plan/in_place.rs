@@ -25,7 +25,13 @@ use dynamlir_dialect::{
     upstream::func,
 };
 
-use super::{Window, kernels::Template};
+use dynamlir_shapes::Scope;
+
+use super::{
+    Window,
+    careful::{all_expected, is_empty, may_repeat},
+    kernels::Template,
+};
 use crate::anchors;
 
 /// A launch that runs after the commit.
@@ -48,7 +54,7 @@ pub fn is_later(op: Op, chosen: &HashMap<Op, InPlace>) -> bool {
 pub fn choose<'t>(
     main: Op,
     block: Block,
-    windows: &[Window],
+    (windows, scope): (&[Window], &Scope),
     mutates: &[Option<usize>],
     template: impl Fn(&str) -> Option<&'t Template>,
 ) -> HashMap<Op, InPlace> {
@@ -59,7 +65,7 @@ pub fn choose<'t>(
     }
     let storages: Vec<Option<i64>> = (0..arguments.len()).map(|i| ops::STORAGE.of_arg(main, i)).collect();
     let is_alone = |i: usize| storages[i].is_none_or(|own| storages.iter().filter(|other| **other == Some(own)).count() == 1);
-    let entry = Entry { arguments: &arguments, windows, mutates, is_alone: &is_alone };
+    let entry = Entry { arguments: &arguments, windows, scope, mutates, is_alone: &is_alone };
     let mut found: Vec<(Op, InPlace)> = Vec::new();
     for launch in block.ops().into_iter().filter_map(LaunchOp::cast) {
         if template(&launch.kernel().name).is_some_and(is_pointwise)
@@ -68,7 +74,8 @@ pub fn choose<'t>(
             found.push((launch.op(), one));
         }
     }
-    let bytes = |op: Op| op.results().iter().map(|value| value.ty().numel() * i64::from(value.ty().element().width())).sum::<i64>();
+    let elements = |value: &Value| all_expected(&value.ty().dims(), scope).into_iter().fold(1, i64::saturating_mul);
+    let bytes = |op: Op| op.results().iter().map(|value| elements(value).saturating_mul(value.ty().element().width().into())).sum::<i64>();
     found.sort_by_key(|(op, _)| -bytes(*op));
     let (mut read, mut written) = (HashSet::new(), HashSet::new());
     let mut chosen = HashMap::new();
@@ -87,13 +94,14 @@ pub fn choose<'t>(
 fn is_pointwise(template: &Template) -> bool {
     let Some(body) = template.func.body() else { return false };
     let fits = |op: Op| op.is_elementwise() || op.is(FullOp::NAME) || op.is(IotaOp::NAME) || op.is(func::RETURN);
-    template.reduced.is_empty() && !template.domain.contains(&0) && anchors::find(body).is_none() && body.ops().into_iter().all(fits)
+    template.reduced.is_empty() && !is_empty(&template.domain) && anchors::find(body).is_none() && body.ops().into_iter().all(fits)
 }
 
 /// What is known of an entry's arguments.
 struct Entry<'a> {
     arguments: &'a [Value],
     windows: &'a [Window],
+    scope: &'a Scope,
     mutates: &'a [Option<usize>],
     is_alone: &'a dyn Fn(usize) -> bool,
 }
@@ -131,8 +139,9 @@ impl Entry<'_> {
             }
             let argument = only.op.is(func::RETURN).then(|| self.mutates.get(only.index).copied().flatten())??;
             let window = &self.windows[argument];
-            let fits = value.ty() == self.arguments[argument].ty() && !window.may_repeat() && (self.is_alone)(argument);
-            return fits.then(|| window.reshape(&result.ty().shape()).map(|window| (argument, window)))?;
+            let fits = value.ty() == self.arguments[argument].ty() && !may_repeat(window, self.scope) && (self.is_alone)(argument);
+            let shown = || Some((argument, window.reshape_in(&result.ty().dims(), self.scope).ok().flatten()?));
+            return fits.then(shown)?;
         }
     }
 

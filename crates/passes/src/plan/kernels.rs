@@ -3,16 +3,20 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, Ctx, Loc, Op, Type, Value},
+    ir::{Attr, Block, Builder, Ctx, Loc, Op, Type, Value, sizes},
     ops::{self, AttentionOp, BitcastOp, BroadcastOp, ConvertOp, DynamoOp, FullOp, GatherOp, IotaOp, MatmulOp, ReduceOp, ScanOp},
     pass::PassError,
     program::{KernelForm, rename},
     upstream::{func, llvm},
 };
 
+use dynamlir_shapes::{Dim, Scope, ShapeError};
+
 use super::{
     Window,
     domain::{Loops, Operand},
+    symbols::Renaming,
+    views::{any_open, at, memref},
 };
 use crate::anchors;
 
@@ -21,7 +25,7 @@ pub struct Template {
     /// Name to start from.
     pub name: String,
     /// Sizes of the iteration domain, without unit dimensions.
-    pub domain: Vec<i64>,
+    pub domain: Vec<Dim>,
     /// Reduced dimensions of the domain.
     pub reduced: Vec<usize>,
     /// The function on tensors.
@@ -55,12 +59,30 @@ pub struct Specialised {
     pub name: String,
     /// One window per operand, in the kernel's loops.
     pub windows: Vec<Window>,
+    /// Values of its symbols, which it takes after its memory.
+    pub sizes: Vec<Dim>,
+}
+
+/// A kernel that is to be built: its loops, its operands' windows, which of them are a result's memory, and elements of scratch
+/// memory.
+pub(super) struct Plan<'a> {
+    pub loops: &'a Loops,
+    pub windows: &'a [Window],
+    pub old: &'a [(usize, usize)],
+    pub scratch: i64,
 }
 
 impl Kernels {
     /// Kernels are appended to this block.
     pub fn new(ctx: Ctx, body: Block, vector_bits: i64) -> Self {
         Self { ctx, body, specialised: HashMap::new(), by_form: HashMap::new(), names: HashMap::new(), vector_bits }
+    }
+
+    /// Begins another entry, whose symbols may be other ones by the same names.
+    pub fn begin(&mut self, scope: &Scope) {
+        if scope.symbols().next().is_some() {
+            self.specialised.clear();
+        }
     }
 
     /// The kernel of `template` for operands in these windows (arguments, then results). Arguments listed in `old`, each with a
@@ -70,18 +92,26 @@ impl Kernels {
         template: &Template,
         windows: &[Window],
         old: &[(usize, usize)],
+        scope: &Scope,
         loc: Loc,
     ) -> Result<Specialised, PassError> {
         let key = (template.func, windows.to_vec(), old.to_vec());
         if let Some(known) = self.specialised.get(&key) {
             return Ok(known.clone());
         }
-        let made = self.made(template, windows, old, loc)?;
+        let made = self.made(template, windows, old, scope, loc)?;
         self.specialised.insert(key, made.clone());
         Ok(made)
     }
 
-    fn made(&mut self, template: &Template, windows: &[Window], old: &[(usize, usize)], loc: Loc) -> Result<Specialised, PassError> {
+    fn made(
+        &mut self,
+        template: &Template,
+        windows: &[Window],
+        old: &[(usize, usize)],
+        scope: &Scope,
+        loc: Loc,
+    ) -> Result<Specialised, PassError> {
         let block = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         if let Some(op) = anchors::find(block) {
             let plan = match () {
@@ -89,7 +119,7 @@ impl Kernels {
                 () if op.is(AttentionOp::NAME) => Self::attention,
                 () => Self::product,
             };
-            return plan(self, template, op, windows, loc);
+            return plan(self, template, op, (windows, scope), loc);
         }
         let inputs = block.args().len();
         let all: Vec<usize> = (0..template.domain.len()).collect();
@@ -112,12 +142,12 @@ impl Kernels {
                 serial.push(dim);
             }
         }
-        let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed);
+        let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed, scope);
         loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
         let seen = |(i, window)| if is_table(i) { Window::clone(window) } else { loops.window(&operand((i, window))) };
         let new_windows: Vec<Window> = windows.iter().enumerate().map(seen).collect();
-        let func = self.build(template, &loops, &new_windows, old, 0, loc)?;
-        Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows, scratch: 0 })
+        let (func, sizes) = self.build(template, &Plan { loops: &loops, windows: &new_windows, old, scratch: 0 }, scope, loc)?;
+        Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows, scratch: 0, sizes })
     }
 
     /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
@@ -135,43 +165,44 @@ impl Kernels {
         unique
     }
 
-    /// The function for these loops and windows, with `scratch` elements of scratch memory. `old` as for [`Self::specialise`].
-    pub(super) fn build(
-        &self,
-        template: &Template,
-        loops: &Loops,
-        windows: &[Window],
-        old: &[(usize, usize)],
-        scratch: i64,
-        loc: Loc,
-    ) -> Result<Op, PassError> {
+    /// The function of a plan, and the sizes that its launches hand over.
+    pub(super) fn build(&self, template: &Template, plan: &Plan<'_>, scope: &Scope, loc: Loc) -> Result<(Op, Vec<Dim>), PassError> {
+        let &Plan { loops, windows, old, scratch } = plan;
         let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
         let terminator = source.terminator().ok_or_else(|| PassError::at(template.func, "a kernel without a return"))?;
         let elements: Vec<Type> = source.args().into_iter().chain(terminator.operands()).map(|v| v.ty().element()).collect();
         let inputs = source.args().len();
         let own: Vec<usize> = (0..inputs).filter(|i| old.iter().all(|(merged, _)| merged != i)).collect();
-        let types: Vec<Type> = windows
+        let fault = |error: ShapeError| PassError::at(template.func, error.to_string());
+        let renaming = Renaming::of(loops, windows, source);
+        let windows = windows.iter().map(|window| seen_by_kernel(window, &renaming)).collect::<Result<Vec<_>, _>>().map_err(fault)?;
+        let loops = &Loops { sizes: renaming.all(&loops.sizes).map_err(fault)?, ..loops.clone() };
+        let given: Vec<(&Window, Type)> = windows
             .iter()
             .zip(&elements)
             .enumerate()
             .filter(|(i, _)| *i >= inputs || own.contains(i))
-            .map(|(_, operand)| operand)
-            .map(|(window, &element)| Type::memref(&window.sizes, memory_type(element), &window.strides, 0))
-            .chain((scratch > 0).then(|| Type::memref(&[scratch], Type::f32(self.ctx), &[1], 0)))
+            .map(|(_, (window, &element))| (window, memref(memory_type(element), window)))
             .collect();
+        let scratch_type = (scratch > 0).then(|| Type::memref(&[scratch], Type::f32(self.ctx), &[1], 0));
+        let mut types: Vec<Type> = given.iter().map(|(_, ty)| *ty).chain(scratch_type).collect();
+        let declared = renaming.declarations(types.len(), scope);
 
         let outer = Builder::at_end(self.body, loc);
         let reduced: Vec<i64> = loops.reduced.iter().map(|&g| g as i64).collect();
-        let attrs = self.kernel_attrs(&loops.sizes, &reduced, types.len(), scratch > 0);
+        let strides: Vec<_> = given.iter().map(|(window, _)| any_open(&window.strides).then_some(&window.strides[..])).collect();
+        let attrs = self.kernel_attrs(&loops.sizes, &reduced, (types.len(), declared.len()), &strides, scratch > 0);
+        types.extend(declared.iter().map(|_| Type::index(self.ctx)));
         let (func, body) = outer.func(&template.name, &types, &[], &attrs);
+        sizes::declare(func, &declared);
 
-        let rewrite = Rewrite { template, loops, b: Builder::at_end(body, loc) };
+        let rewrite = Rewrite { template, loops, renaming: &renaming, b: Builder::at_end(body, loc) };
         let args = body.args();
         let mut map: HashMap<Value, Value> = HashMap::new();
         for (i, value) in source.args().into_iter().enumerate() {
             let merged = old.iter().find(|(argument, _)| *argument == i).map(|(_, result)| own.len() + result);
             let place = merged.or_else(|| own.iter().position(|argument| *argument == i)).unwrap_or(i);
-            let loaded = rewrite.load(args[place]);
+            let loaded = rewrite.load(args[place], &windows[i].sizes);
             map.insert(value, if is_table(value) { loaded } else { rewrite.cast(loaded, value.ty().element()) });
         }
         for op in source.ops().into_iter().filter(|&op| op != terminator) {
@@ -182,21 +213,30 @@ impl Kernels {
             rewrite.store(*new, out);
         }
         rewrite.b.func_return(&[]);
-        Ok(func)
+        Ok((func, renaming.sizes()))
     }
 
-    /// What a kernel's function says: its loops, and of its arguments that each is `noalias`: inputs are only read, and the plan gives
-    /// each result memory of its own. The last argument may be scratch memory.
-    pub(super) fn kernel_attrs(&self, domain: &[i64], reduced: &[i64], args: usize, has_scratch: bool) -> [(&'static str, Attr); 4] {
+    /// What a kernel's function says: its loops, and of its arguments in memory that each is `noalias`: inputs are only read, and the plan
+    /// gives each result memory of its own. Strides that vary are said as well. The last one may be scratch memory; sizes follow.
+    pub(super) fn kernel_attrs(
+        &self,
+        domain: &[Dim],
+        reduced: &[i64],
+        (args, sizes): (usize, usize),
+        strides: &[Option<&[Dim]>],
+        has_scratch: bool,
+    ) -> [(&'static str, Attr); 4] {
         let ctx = self.ctx;
-        let noalias = (llvm::NOALIAS, Attr::unit(ctx));
-        let mut each = vec![Attr::dict(ctx, &[noalias]); args];
-        if has_scratch && let Some(last) = each.last_mut() {
-            *last = Attr::dict(ctx, &[ops::SCRATCH.with(ctx, ()), noalias]);
-        }
+        let each = |at: usize| {
+            let scratch = (has_scratch && at + 1 == args).then(|| ops::SCRATCH.with(ctx, ()));
+            let strides = strides.get(at).copied().flatten().map(|strides| ops::STRIDES.dims().with(ctx, strides));
+            let attrs: Vec<_> = scratch.into_iter().chain(strides).chain([(llvm::NOALIAS, Attr::unit(ctx))]).collect();
+            Attr::dict(ctx, &attrs)
+        };
+        let each: Vec<Attr> = (0..args).map(each).chain((0..sizes).map(|_| Attr::dict(ctx, &[]))).collect();
         [
             ops::KERNEL.with(ctx, ()),
-            ops::DOMAIN.with(ctx, domain),
+            ops::DOMAIN.dims().with(ctx, domain),
             ops::REDUCED_DIMS.with(ctx, reduced),
             (func::ARG_ATTRS, Attr::array(ctx, &each)),
         ]
@@ -204,7 +244,7 @@ impl Kernels {
 }
 
 /// The dimension of the domain that an op names. Where it makes a row it counts the row's dimensions.
-fn named_dim(op: Op, domain: &[i64], kept: &[usize]) -> Option<usize> {
+fn named_dim(op: Op, domain: &[Dim], kept: &[usize]) -> Option<usize> {
     let dim = match DynamoOp::of(op)? {
         DynamoOp::Iota(iota) => iota.dim(),
         DynamoOp::ArgReduce(reduce) => reduce.dim(),
@@ -215,7 +255,7 @@ fn named_dim(op: Op, domain: &[i64], kept: &[usize]) -> Option<usize> {
     if counts_rows(op, domain) { kept.get(dim).copied() } else { Some(dim) }
 }
 
-fn counts_rows(op: Op, domain: &[i64]) -> bool {
+fn counts_rows(op: Op, domain: &[Dim]) -> bool {
     op.is(IotaOp::NAME) && op.result(0).ty().rank() != domain.len()
 }
 
@@ -234,7 +274,9 @@ pub(super) fn memory_type(element: Type) -> Type {
 /// Rebuilds a kernel's body in its chosen loops.
 struct Rewrite<'a> {
     template: &'a Template,
+    /// In the kernel's symbols.
     loops: &'a Loops,
+    renaming: &'a Renaming,
     b: Builder,
 }
 
@@ -242,11 +284,11 @@ impl Rewrite<'_> {
     /// A value of the old body has the domain's shape or the row shape; so does the new one.
     fn ty(&self, old: Type) -> Type {
         let full = old.rank() == self.template.domain.len();
-        Type::tensor(&if full { self.loops.sizes.clone() } else { self.loops.row() }, old.element())
+        Type::tensor_of(&if full { self.loops.sizes.clone() } else { self.loops.row() }, old.element())
     }
 
-    fn load(&self, memory: Value) -> Value {
-        self.b.bufferization_to_tensor(memory)
+    fn load(&self, memory: Value, sizes: &[Dim]) -> Value {
+        self.b.bufferization_to_tensor_of(memory, Type::tensor_of(sizes, memory.ty().element()))
     }
 
     fn store(&self, value: Value, memory: Value) {
@@ -260,7 +302,7 @@ impl Rewrite<'_> {
         if from == element {
             return value;
         }
-        let ty = Type::tensor(&value.ty().shape(), element);
+        let ty = value.ty().with_element(element);
         if from.is_bool() || element.is_bool() {
             ConvertOp::build(&self.b, value, ty).result()
         } else {
@@ -288,6 +330,7 @@ impl Rewrite<'_> {
                 ("dims", ReduceOp::NAME) => *attr = i64s(self.loops.reduced.clone()),
                 ("dims", BroadcastOp::NAME) => *attr = i64s(self.loops.kept()),
                 ("dim", _) => *attr = Attr::i64(b.ctx(), self.lone_loop(op)?),
+                ("value", FullOp::NAME) => *attr = at(op, self.renaming.constant(*attr))?,
                 _ => {}
             }
         }
@@ -295,7 +338,7 @@ impl Rewrite<'_> {
         let results: Vec<Type> = op.results().iter().map(|r| self.ty(r.ty())).collect();
         if op.is(GatherOp::NAME) {
             // The table stays as it is in memory: only what is read of it is converted.
-            let stored = Type::tensor(&results[0].shape(), operands[0].ty().element());
+            let stored = results[0].with_element(operands[0].ty().element());
             let gathered = self.cast(GatherOp::build(&b, operands[0], &operands[1..], stored).result(), results[0].element());
             map.insert(op.result(0), gathered);
             return Ok(());
@@ -314,10 +357,15 @@ impl Rewrite<'_> {
     }
 }
 
+/// A window in the kernel's symbols. Its offset is the launch's: a kernel is given the address of element 0.
+fn seen_by_kernel(window: &Window, renaming: &Renaming) -> Result<Window, ShapeError> {
+    Ok(Window { sizes: renaming.all(&window.sizes)?, strides: renaming.all(&window.strides)?, offset: 0.into() })
+}
+
 /// A kernel that copies a tensor of this shape, or fills it with a constant. It stands in `scratch`, a module that is
 /// dropped after planning.
-pub fn copy_template(scratch: Block, sizes: &[i64], element: Type, fill: Option<Attr>, loc: Loc) -> Template {
-    let ty = Type::tensor(sizes, element);
+pub fn copy_template(scratch: Block, sizes: &[Dim], element: Type, fill: Option<Attr>, loc: Loc) -> Template {
+    let ty = Type::tensor_of(sizes, element);
     let name = if fill.is_some() { "fill" } else { "copy" };
     let inputs: &[Type] = if fill.is_some() { &[] } else { &[ty] };
     let (func, body) = Builder::at_end(scratch, loc).func(name, inputs, &[ty], &[]);

@@ -9,27 +9,29 @@ use dynamlir_dialect::{
     ir::{Op, Value},
     ops::{LaunchOp, PermuteOp, ReshapeOp, ScatterOp},
 };
-use dynamlir_shapes::{is_dense, is_row_major, row_major};
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
+
+use super::careful::{is_dense, is_row_major, row_major};
 
 /// What is wished of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// Strides that the value's own shape should have.
-    pub strides: Vec<i64>,
+    pub strides: Vec<Dim>,
     /// The graph's result whose memory the value should be written to.
     pub result: Option<usize>,
 }
 
 /// The wishes for the values that launches and extern ops with an out form make.
-pub fn wishes(results: &[(Value, Vec<i64>)], externs: &[(Value, Vec<i64>)]) -> HashMap<Value, Wish> {
+pub fn wishes(results: &[(Value, Vec<Dim>)], externs: &[(Value, Vec<Dim>)], scope: &Scope) -> HashMap<Value, Wish> {
     let mut wishes: HashMap<Value, Wish> = HashMap::new();
     let from_results = results.iter().enumerate().map(|(i, (value, strides))| (*value, strides, Some(i)));
     let from_externs = externs.iter().map(|(value, strides)| (*value, strides, None));
     for (value, strides, result) in from_results.chain(from_externs) {
-        if !is_dense(&value.ty().shape(), strides) {
+        if !is_dense(&value.ty().dims(), strides, scope) {
             continue;
         }
-        if let Some((maker, strides)) = trace_back(value, strides.clone()) {
+        if let Some((maker, strides)) = trace_back(value, strides.clone(), scope) {
             wishes.entry(maker).or_insert(Wish { strides, result });
         }
     }
@@ -37,18 +39,18 @@ pub fn wishes(results: &[(Value, Vec<i64>)], externs: &[(Value, Vec<i64>)]) -> H
 }
 
 /// Follows a value through changes of view that keep all its elements to where it is made.
-fn trace_back(mut value: Value, mut strides: Vec<i64>) -> Option<(Value, Vec<i64>)> {
+fn trace_back(mut value: Value, mut strides: Vec<Dim>, scope: &Scope) -> Option<(Value, Vec<Dim>)> {
     loop {
         let op = value.def()?;
         if let Some(permute) = PermuteOp::cast(op) {
             let dims = permute.dims();
-            let mut inner = vec![0; dims.len()];
+            let mut inner = vec![Dim::from(0); dims.len()];
             for (i, dim) in dims.iter().enumerate() {
-                inner[*dim as usize] = strides[i];
+                inner[*dim as usize] = strides[i].clone();
             }
             strides = inner;
         } else if op.is(ReshapeOp::NAME) {
-            strides = through_reshape(op, &strides)?;
+            strides = through_reshape(op, &strides, scope)?;
         } else if !is_written_over(op) {
             return Some((value, strides));
         }
@@ -71,22 +73,22 @@ pub fn is_written_over(op: Op) -> bool {
 }
 
 /// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may come and go.
-fn through_reshape(op: Op, strides: &[i64]) -> Option<Vec<i64>> {
-    let (from, to) = (op.operand(0).ty().shape(), op.result(0).ty().shape());
-    if is_row_major(&to, strides) {
-        return Some(row_major(&from));
+fn through_reshape(op: Op, strides: &[Dim], scope: &Scope) -> Option<Vec<Dim>> {
+    let (from, to) = (op.operand(0).ty().dims(), op.result(0).ty().dims());
+    if is_row_major(&to, strides, scope) {
+        return Some(row_major(&from, scope));
     }
-    let mut real = to.iter().zip(strides).filter(|(size, _)| **size != 1);
+    let mut real = to.iter().zip(strides).filter(|(size, _)| !size.is(1));
     let mut inner = Vec::with_capacity(from.len());
     for size in &from {
-        if *size == 1 {
-            inner.push(1);
+        if size.is(1) {
+            inner.push(Dim::from(1));
         } else {
             let (other, stride) = real.next()?;
-            if other != size {
+            if !other.compare(Relation::Eq, size, scope).unwrap_or(false) {
                 return None;
             }
-            inner.push(*stride);
+            inner.push(stride.clone());
         }
     }
     real.next().is_none().then_some(inner)

@@ -9,20 +9,23 @@ use std::cmp::Reverse;
 
 /// A buffer's need: bytes, and the first and last step that touches it.
 #[derive(Debug, Clone, Copy)]
-pub struct Need {
+pub struct Need<B = i64> {
     /// Size in bytes.
-    pub bytes: i64,
+    pub bytes: B,
     /// First step.
     pub first: usize,
     /// Last step, included.
     pub last: usize,
 }
 
-impl Need {
-    fn meets(&self, other: &Self) -> bool {
+impl<B> Need<B> {
+    /// Whether both live at some step.
+    pub fn meets(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
+}
 
+impl Need {
     fn steps(&self) -> i64 {
         (self.last - self.first + 1) as i64
     }

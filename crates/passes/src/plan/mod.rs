@@ -5,17 +5,24 @@
 //! copied by kernels like any other. See stage 04 in ARCHITECTURE.md.
 
 mod attention;
+mod buffers;
+mod careful;
 mod convolution;
 mod domain;
 mod externs;
+mod finish;
 mod graph;
 mod in_place;
 mod kernels;
+mod launches;
 mod layouts;
 mod memory;
 mod product;
 mod results;
 mod scatter;
+mod slots;
+mod symbols;
+mod values;
 mod views;
 
 use std::{collections::HashMap, rc::Rc};
@@ -28,16 +35,20 @@ use dynamlir_dialect::{
     upstream::MODULE,
 };
 
+use dynamlir_shapes::Dim;
 use kernels::{Kernels, Template};
 
-/// A window on a buffer. From here on sizes are numbers.
-type Window = dynamlir_shapes::Window<i64>;
+/// A window on a buffer.
+type Window = dynamlir_shapes::Window<Dim>;
+
+/// The same where everything is known.
+type NumberWindow = dynamlir_shapes::Window<i64>;
 
 /// The pass.
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
     description: "Turn entries into buffers, views and launches, and give kernels their layouts",
-    takes: Takes::Numbers,
+    takes: Takes::Symbols,
     options: &[],
     statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
     run,
@@ -88,7 +99,7 @@ fn templates(kernels: Option<Op>) -> Result<HashMap<String, Rc<Template>>, PassE
     let functions = kernels.and_then(Op::body).map(functions).unwrap_or_default();
     let template = |(name, func): (String, Op)| {
         let missing = |attr: &str| PassError::at(func, format!("a kernel without `{attr}`"));
-        let domain = ops::DOMAIN.of(func).ok_or_else(|| missing(ops::DOMAIN.name()))?;
+        let domain = ops::DOMAIN.dims().of(func).ok_or_else(|| missing(ops::DOMAIN.name()))?;
         let reduced = ops::REDUCED_DIMS.of(func).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
         let reduced = reduced.into_iter().map(|dim| dim as usize).collect();
         Ok((name.clone(), Rc::new(Template { name, domain, reduced, func })))

@@ -12,11 +12,13 @@ use dynamlir_dialect::{
     ops::{self, MatmulOp},
     pass::PassError,
 };
+use dynamlir_shapes::Scope;
 
 use super::{
     Window,
     domain::{Loops, Operand},
-    kernels::{Kernels, Specialised, Template, is_table},
+    kernels::{Kernels, Plan, Specialised, Template, is_table},
+    views::numbers_of,
 };
 use crate::anchors::{
     problem::Problem,
@@ -25,7 +27,13 @@ use crate::anchors::{
 
 impl Kernels {
     /// The kernel of `template`, whose product is `op`, for operands in these windows (arguments, then results).
-    pub(super) fn product(&mut self, template: &Template, op: Op, windows: &[Window], loc: Loc) -> Result<Specialised, PassError> {
+    pub(super) fn product(
+        &mut self,
+        template: &Template,
+        op: Op,
+        (windows, scope): (&[Window], &Scope),
+        loc: Loc,
+    ) -> Result<Specialised, PassError> {
         let fault = |what| PassError::at(op, what);
         let rank = template.domain.len();
         let batch =
@@ -48,7 +56,7 @@ impl Kernels {
         operands.push(Operand { window: &windows[right], dims: right_dims.clone(), written: false });
         // Where both operands are the same memory, it has one form.
         let fixed: Vec<usize> = if left == right { (0..rank).collect() } else { Vec::new() };
-        let loops = Loops::merged((0..rank).collect(), &template.domain, &[], &operands, &fixed);
+        let loops = Loops::merged(&(0..rank).collect::<Vec<_>>(), &template.domain, &[], &operands, &fixed);
 
         let mut seen = Vec::with_capacity(windows.len());
         for (i, window) in windows.iter().enumerate() {
@@ -64,33 +72,34 @@ impl Kernels {
             seen.push(merged(&loops, &Operand { window, dims, written: false }, rank));
         }
         let merged_batch = loops.groups.iter().filter(|group| group[0] < batch).count();
-        let parts = |window: &Window| (window.sizes.clone(), window.strides.clone());
-        let ((left_sizes, left_strides), (right_sizes, right_strides)) = (parts(&seen[left]), parts(&seen[right]));
+        let numbers = numbers_of(op, &seen)?;
+        let parts = |at: usize| (numbers[at].sizes.clone(), numbers[at].strides.clone());
+        let ((left_sizes, left_strides), (right_sizes, right_strides)) = (parts(left), parts(right));
         let problem = Problem::of(merged_batch, (&left_sizes, &left_strides), (&right_sizes, &right_strides));
         let is_single = op.result(0).ty().element() == Type::f32(self.ctx);
         let strategy = Strategy::on(op)?;
         let schedule = problem.as_ref().filter(|_| is_single).and_then(|problem| strategy::schedule(problem, self.vector_bits, strategy));
         let scratch = schedule.as_ref().zip(problem.as_ref()).map_or(0, |(schedule, problem)| schedule.scratch(problem));
-        let func = self.build(template, &loops, &seen, &[], scratch, loc)?;
+        let (func, sizes) = self.build(template, &Plan { loops: &loops, windows: &seen, old: &[], scratch }, scope, loc)?;
         if let Some(schedule) = schedule {
             ops::MATMUL.set(func, schedule.to_attr(self.ctx));
         }
-        Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch })
+        Ok(Specialised { name: self.intern(func, &template.name), windows: seen, scratch, sizes })
     }
 }
 
 /// An operand of the product in the merged dimensions, k where it was.
 fn merged(loops: &Loops, operand: &Operand<'_>, k: usize) -> Window {
-    let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset };
+    let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset.clone() };
     for (at, &dim) in operand.dims.iter().enumerate() {
         // Of dimensions that are one now the innermost counts.
         let group = loops.groups.iter().zip(&loops.sizes).find(|(group, _)| group.contains(&dim));
         match group {
-            None if dim == k => window.sizes.push(operand.window.sizes[at]),
-            Some((group, &size)) if group.last() == Some(&dim) => window.sizes.push(size),
+            None if dim == k => window.sizes.push(operand.window.sizes[at].clone()),
+            Some((group, size)) if group.last() == Some(&dim) => window.sizes.push(size.clone()),
             _ => continue,
         }
-        window.strides.push(operand.window.strides[at]);
+        window.strides.push(operand.window.strides[at].clone());
     }
     window
 }

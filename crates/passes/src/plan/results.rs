@@ -5,6 +5,23 @@ use dynamlir_dialect::{
     ops,
     upstream::func,
 };
+use dynamlir_shapes::Dim;
+
+/// Says the sizes of an argument in memory, whose type does not.
+pub(super) fn say_sizes(new: Op, arguments: usize, sizes: &[(usize, Vec<Dim>)]) {
+    if sizes.is_empty() {
+        return;
+    }
+    let ctx = new.ctx();
+    let before: Vec<Attr> = new.optional(func::ARG_ATTRS).unwrap_or_default();
+    let said = |argument: usize| {
+        let old = before.get(argument).map(|attrs| attrs.entries()).unwrap_or_default();
+        let own = sizes.iter().filter(|(at, _)| *at == argument).map(|(_, sizes)| ops::SIZES.dims().with(ctx, sizes));
+        let entries: Vec<_> = old.iter().map(|(name, attr)| (name.as_str(), *attr)).chain(own).collect();
+        Attr::dict(ctx, &entries)
+    };
+    new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &(0..arguments).map(said).collect::<Vec<_>>()));
+}
 
 /// Says of the results of `new`, which are these of `old`, whose gradients they are and what gives them a history.
 pub(super) fn describe(old: Op, new: Op, kept: &[usize]) {

@@ -16,20 +16,22 @@ use dynamlir_dialect::{
 };
 
 use super::{
-    Window,
+    NumberWindow,
     kernels::{Kernels, memory_type},
+    views::numbers,
 };
 
 impl Kernels {
     /// The kernel for these windows: of the indices, the source, and the result.
-    pub fn scatter(&mut self, scatter: ScatterOp, windows: &[Window]) -> String {
+    pub fn scatter(&mut self, scatter: ScatterOp, windows: &[NumberWindow]) -> String {
         let values = scatter.indices().into_iter().chain([scatter.source(), scatter.result()]);
-        let memory = |(value, window): (Value, &Window)| Type::memref(&window.sizes, memory_type(value.ty().element()), &window.strides, 0);
+        let memory =
+            |(value, window): (Value, &NumberWindow)| Type::memref(&window.sizes, memory_type(value.ty().element()), &window.strides, 0);
         let types: Vec<Type> = values.zip(windows).map(memory).collect();
         let dims = scatter.dims();
         let domain = scatter.source().ty().shape();
         let reduced: Vec<i64> = (0..domain.len() as i64).filter(|dim| !dims.contains(dim)).collect();
-        let attrs = self.kernel_attrs(&domain, &reduced, types.len(), false);
+        let attrs = self.kernel_attrs(&numbers(&domain), &reduced, (types.len(), 0), &[], false);
         let loc = scatter.op().loc();
         let (func, body) = Builder::at_end(self.body, loc).func("scatter", &types, &[], &attrs);
         let b = Builder::at_end(body, loc);

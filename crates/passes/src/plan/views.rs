@@ -1,33 +1,33 @@
 //! What the view primitives make of a window, and the types of memory.
 
 use dynamlir_dialect::{
-    ir::{Ctx, Op, Type, Value},
+    ir::{Ctx, DYNAMIC, Op, Type, Value},
     ops::DynamoOp,
     pass::PassError,
 };
-use dynamlir_shapes::{Result, ShapeError};
+use dynamlir_shapes::{Dim, Result, Scope, ShapeError};
 
-use super::Window;
+use super::{NumberWindow, Window};
 
 /// The window of a view primitive's result, given that of its operand; None where strides cannot say it.
-pub fn view(op: Op, window: &Window) -> std::result::Result<Option<Window>, PassError> {
+pub fn view(op: Op, window: &Window, scope: &Scope) -> std::result::Result<Option<Window>, PassError> {
     let dims = |list: Vec<i64>| list.into_iter().map(|dim| dim as usize).collect::<Vec<_>>();
-    let sizes = |result: Value| result.ty().shape();
+    let sizes = |result: Value| result.ty().dims();
     let seen = match DynamoOp::of(op) {
         Some(DynamoOp::Permute(permute)) => window.permute(&dims(permute.dims())).map(Some),
-        Some(DynamoOp::Slice(slice)) => window.part(&slice.starts(), &slice.steps(), &sizes(slice.result())).map(Some),
-        Some(DynamoOp::Broadcast(spread)) => window.broadcast_in(&sizes(spread.result()), &dims(spread.dims()), &()).map(Some),
-        Some(DynamoOp::Reverse(reverse)) => window.reverse_in(&dims(reverse.dims()), &()).map(Some),
-        Some(DynamoOp::Reshape(reshape)) => window.reshape_in(&sizes(reshape.result()), &()),
-        Some(DynamoOp::AsStrided(view)) => window.as_strided_in(&sizes(view.result()), &view.strides(), &view.offset(), &()),
+        Some(DynamoOp::Slice(slice)) => window.part(&slice.starts_dims(), &numbers(&slice.steps()), &sizes(slice.result())).map(Some),
+        Some(DynamoOp::Broadcast(spread)) => window.broadcast_in(&sizes(spread.result()), &dims(spread.dims()), scope).map(Some),
+        Some(DynamoOp::Reverse(reverse)) => window.reverse_in(&dims(reverse.dims()), scope).map(Some),
+        Some(DynamoOp::Reshape(reshape)) => window.reshape_in(&sizes(reshape.result()), scope),
+        Some(DynamoOp::AsStrided(view)) => window.as_strided_in(&sizes(view.result()), &view.strides_dims(), &view.offset_dims(), scope),
         _ => return Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name()))),
     };
     at(op, seen)
 }
 
 /// The part of a window from `starts` on that has the shape `sizes`.
-pub fn block(op: Op, window: &Window, starts: &[i64], sizes: &[i64]) -> std::result::Result<Window, PassError> {
-    at(op, window.part(starts, &vec![1; sizes.len()], sizes))
+pub fn block(op: Op, window: &Window, starts: &[Dim], sizes: &[Dim]) -> std::result::Result<Window, PassError> {
+    at(op, window.part(starts, &vec![Dim::from(1); sizes.len()], sizes))
 }
 
 /// Makes a fault of sizes one of the op that asks.
@@ -35,14 +35,45 @@ pub fn at<T>(op: Op, result: Result<T>) -> std::result::Result<T, PassError> {
     result.map_err(|error: ShapeError| PassError::at(op, error.to_string()))
 }
 
-/// The type of a workspace.
-pub fn workspace_type(ctx: Ctx, bytes: i64) -> Type {
-    Type::memref(&[bytes], Type::int(ctx, 8), &[1], 0)
+/// Numbers as sizes.
+pub fn numbers(list: &[i64]) -> Vec<Dim> {
+    list.iter().copied().map(Dim::from).collect()
 }
 
-/// The type of memory that is seen through a window.
+/// Windows whose sizes are numbers; an error of the op that asks, whose kernel takes no others.
+pub fn numbers_of(op: Op, windows: &[Window]) -> std::result::Result<Vec<NumberWindow>, PassError> {
+    let known = |window: &Window| {
+        window.known().ok_or_else(|| {
+            let sizes: Vec<String> = window.sizes.iter().map(ToString::to_string).collect();
+            PassError::at(op, format!("the kernel takes sizes that are numbers, found [{}]", sizes.join(", ")))
+        })
+    };
+    windows.iter().map(known).collect()
+}
+
+/// The type of a workspace.
+pub fn workspace_type(ctx: Ctx, bytes: &Dim) -> Type {
+    Type::memref(&[number(bytes)], Type::int(ctx, 8), &[1], 0)
+}
+
+/// Whether one of them is not a number.
+pub fn any_open(dims: &[Dim]) -> bool {
+    dims.iter().any(|dim| dim.known().is_none())
+}
+
+/// Whether a window's memref has a `?`.
+pub fn is_open(window: &Window) -> bool {
+    any_open(&window.sizes) || any_open(&window.strides) || window.offset.known().is_none()
+}
+
+/// The type of memory that is seen through a window. What is an expression is `?`.
 pub fn memref(element: Type, window: &Window) -> Type {
-    Type::memref(&window.sizes, element, &window.strides, window.offset)
+    let all = |dims: &[Dim]| dims.iter().map(number).collect::<Vec<_>>();
+    Type::memref(&all(&window.sizes), element, &all(&window.strides), number(&window.offset))
+}
+
+fn number(dim: &Dim) -> i64 {
+    dim.known().unwrap_or(DYNAMIC)
 }
 
 /// Bytes of an element.

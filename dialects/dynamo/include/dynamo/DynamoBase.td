@@ -77,6 +77,8 @@ def Dynamo_Dialect : Dialect {
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
+    // Of arguments in memory (04), whose types say no expressions.
+    "::mlir::DenseI64ArrayAttr":$sizes,
     // Of a kernel: what it iterates over (03), its arguments in memory (04), scratch memory among them, how products are
     // computed, why there is no schedule (06), whether it goes through memory backwards (07).
     "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,

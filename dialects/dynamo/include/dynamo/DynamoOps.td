@@ -218,6 +218,23 @@ def Dynamo_OutputBufferOp : Dynamo_Op<"output_buffer"> {
   let hasVerifier = 1;
 }
 
+def Dynamo_ViewOp : Dynamo_Op<"view", [Pure]> {
+  let summary = "the memory of a buffer, seen differently";
+  let description = [{
+    What `memref.reinterpret_cast` is where all is numbers: another window on
+    the same memory, whose offset is counted from its beginning. Where the
+    element types differ, offset and strides count the result's own elements.
+
+    ```mlir
+    %v = dynamo.view %b[s0*4 - 4] sizes [1, 4] strides [4, 1] : memref<?x4xf32> -> memref<1x4xf32, strided<[4, 1], offset: ?>>
+    ```
+  }];
+  let arguments = (ins AnyStridedMemRef:$source, Dynamo_Size:$offset, Dynamo_SizeArray:$sizes, Dynamo_SizeArray:$strides);
+  let results = (outs AnyStridedMemRef:$result);
+  let assemblyFormat = "$source `[` custom<Size>($offset) `]` `sizes` custom<SizeArray>($sizes) `strides` custom<SizeArray>($strides) attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "route", [
     I32EnumAttrCase<"c_shim", 0>, I32EnumAttrCase<"dispatcher", 1>, I32EnumAttrCase<"python", 2>]>;
 
@@ -227,7 +244,8 @@ def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
     With `outs` the operator writes there and has no results; else it allocates
     its results. The routes, from cheap to expensive: `c_shim`, the operator's own C
     function; `dispatcher`, the C dispatcher; `python`, a Python call. `args` is
-    as in `dynamo.aten`.
+    as in `dynamo.aten`. Where sizes or strides of results are expressions,
+    `sizes` and `strides` list those of each.
 
     ```mlir
     dynamo.extern c_shim "aten.mm.default"(%a, %b) outs(%o) args [#dynamo.operand<0>, #dynamo.operand<1>]
@@ -235,7 +253,7 @@ def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins Dynamo_RouteAttr:$route, StrAttr:$schema, Variadic<AnyStridedMemRef>:$inputs,
-      Variadic<AnyStridedMemRef>:$outs, ArrayAttr:$args);
+      Variadic<AnyStridedMemRef>:$outs, ArrayAttr:$args, OptionalAttr<ArrayAttr>:$sizes, OptionalAttr<ArrayAttr>:$strides);
   let results = (outs Variadic<AnyStridedMemRef>:$outputs);
   let assemblyFormat = "`` $route $schema `(` $inputs `)` (`outs` `(` $outs^ `)`)? `args` $args attr-dict `:` "
                        "functional-type($inputs, $outputs) (`,` `(` type($outs)^ `)`)?";

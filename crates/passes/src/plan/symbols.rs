@@ -1,0 +1,120 @@
+//! The symbols of a kernel are its own: `s0`, `s1`, … in the order in which its loops and windows name them, so that what differs in
+//! nothing but the names of symbols is one kernel.
+//!
+//! ```mlir
+//! dynamo.launch @kernels::@exp_0(%x, %out) sizes [s7] : (memref<?x128xf32, …>, memref<?x128xf32, …>) -> ()
+//! func.func @exp_0(%in: memref<?x128xf32, …>, %out: memref<?x128xf32, …>, %s0: index)
+//!     attributes {dynamo.domain = #dynamo.sizes<s0, 128>, dynamo.symbols = [#dynamo.symbol<s0, argument = 2>], …}
+//! ```
+
+use std::collections::HashMap;
+
+use dynamlir_dialect::{
+    ir::{
+        Attr, AttrValue, Block,
+        sizes::{Place, SizeSymbol},
+    },
+    ops::FullOp,
+};
+use dynamlir_shapes::{Algebra, Dim, Dimension, Result, Scope, Symbol};
+
+use super::{Window, domain::Loops};
+
+/// From a graph's symbols to those of one kernel.
+#[derive(Default)]
+pub struct Renaming {
+    /// The graph's, in the order of the kernel's.
+    graph: Vec<Symbol>,
+    own: HashMap<Symbol, Symbol>,
+}
+
+impl Renaming {
+    /// For a kernel with these loops and windows, whose body is this.
+    pub fn of(loops: &Loops, windows: &[Window], body: Block) -> Self {
+        let mut renaming = Self::default();
+        loops.sizes.iter().for_each(|size| renaming.meet(size));
+        for window in windows {
+            window.sizes.iter().chain(&window.strides).for_each(|size| renaming.meet(size));
+        }
+        let constants = body.ops().into_iter().filter_map(FullOp::cast).filter_map(|full| Dim::read(full.value()));
+        constants.for_each(|size| renaming.meet(&size));
+        renaming
+    }
+
+    fn meet(&mut self, size: &Dim) {
+        if size.known().is_some() {
+            return;
+        }
+        for symbol in size.to_expr().symbols() {
+            let next = Symbol(self.graph.len() as u32);
+            if let std::collections::hash_map::Entry::Vacant(entry) = self.own.entry(symbol) {
+                entry.insert(next);
+                self.graph.push(symbol);
+            }
+        }
+    }
+
+    /// What a launch hands over.
+    pub fn sizes(&self) -> Vec<Dim> {
+        self.graph.iter().copied().map(Dim::from).collect()
+    }
+
+    /// The declarations of a kernel with so many other arguments.
+    pub fn declarations(&self, arguments: usize, scope: &Scope) -> Vec<SizeSymbol> {
+        let declared = |(at, symbol): (usize, &Symbol)| SizeSymbol {
+            symbol: self.own[symbol],
+            place: Some(Place::Index { argument: arguments + at }),
+            info: scope.info(*symbol).copied().unwrap_or_default(),
+        };
+        self.graph.iter().enumerate().map(declared).collect()
+    }
+
+    /// The sizes in the kernel's symbols.
+    pub fn all(&self, sizes: &[Dim]) -> Result<Vec<Dim>> {
+        sizes.iter().map(|size| self.one(size)).collect()
+    }
+
+    /// A constant of the kernel, which may be a size.
+    pub fn constant(&self, value: Attr) -> Result<Attr> {
+        match Dim::read(value).filter(|size| size.known().is_none()) {
+            Some(size) => Ok(Dim::write(value.ctx(), &self.one(&size)?)),
+            None => Ok(value),
+        }
+    }
+
+    fn one(&self, size: &Dim) -> Result<Dim> {
+        if size.known().is_some() { Ok(size.clone()) } else { size.fold(&mut Renamed(self)) }
+    }
+}
+
+/// Expressions as expressions over other symbols.
+struct Renamed<'a>(&'a Renaming);
+
+impl Algebra for Renamed<'_> {
+    type Value = Result<Dim>;
+
+    fn number(&mut self, value: i64) -> Result<Dim> {
+        Ok(value.into())
+    }
+    fn symbol(&mut self, symbol: Symbol) -> Result<Dim> {
+        Ok(self.0.own.get(&symbol).copied().unwrap_or(symbol).into())
+    }
+    fn add(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        a?.add(&b?)
+    }
+    fn mul(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        a?.mul(&b?)
+    }
+    fn floordiv(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        a?.floordiv(&b?)
+    }
+    fn modulo(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        a?.modulo(&b?)
+    }
+    fn min(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        Dimension::min(&a?, &b?)
+    }
+    fn max(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
+        Dimension::max(&a?, &b?)
+    }
+}

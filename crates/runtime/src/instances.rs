@@ -1,0 +1,72 @@
+//! One graph for all sizes: as an executable for each that there have been, which share code, calls of the library and memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dynamlir_torch_abi::TensorRef;
+
+use crate::{Executable, Open, PlanError, RunError, executor::Failure};
+
+/// How many are kept; that which was not used for the longest time goes first.
+const MOST: usize = 16;
+
+/// The values of the symbols, in order.
+type Sizes = Vec<i64>;
+
+/// An executable and the same for other sizes.
+pub struct Instances {
+    /// The one for the sizes that the plan was made with.
+    first: Arc<Executable>,
+    open: Open,
+    /// The last used one first.
+    made: Mutex<Vec<(Sizes, Arc<Executable>)>>,
+}
+
+impl Instances {
+    /// Of an executable whose plan has these numbers.
+    pub fn new(first: Arc<Executable>, open: Open) -> Self {
+        Self { first, open, made: Mutex::default() }
+    }
+
+    /// The sizes that there are executables for, the last used ones first.
+    pub fn sizes(&self) -> Vec<Vec<i64>> {
+        self.made().iter().map(|(sizes, _)| sizes.clone()).collect()
+    }
+
+    /// The executable for the sizes of these inputs.
+    pub fn of(&self, inputs: &[TensorRef<'_>]) -> Result<Arc<Executable>, RunError> {
+        let mut sizes = Sizes::with_capacity(self.open.symbols.len());
+        for varying in &self.open.symbols {
+            let found = inputs.get(varying.input).and_then(|input| input.sizes().ok()?.get(varying.dim).copied());
+            let missing = || RunError::Guard(format!("input {} has no dimension {}", varying.input, varying.dim));
+            sizes.push(found.ok_or_else(missing)?);
+        }
+        if let Some(known) = self.known(&sizes) {
+            return Ok(known);
+        }
+        let made = self.make(&sizes).map_err(|error| RunError::Failed(Failure::plain(error.to_string())))?;
+        let made = Arc::new(made);
+        let gone = {
+            let mut all = self.made();
+            all.insert(0, (sizes, Arc::clone(&made)));
+            let kept = MOST.min(all.len());
+            all.split_off(kept)
+        };
+        drop(gone);
+        Ok(made)
+    }
+
+    fn make(&self, sizes: &[i64]) -> Result<Executable, PlanError> {
+        self.first.again(self.open.at(self.first.plan(), sizes)?)
+    }
+
+    fn known(&self, sizes: &[i64]) -> Option<Arc<Executable>> {
+        let mut made = self.made();
+        let at = made.iter().position(|(known, _)| known == sizes)?;
+        made[..=at].rotate_right(1);
+        Some(Arc::clone(&made[0].1))
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<(Sizes, Arc<Executable>)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
