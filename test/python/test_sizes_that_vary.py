@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import numbers
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -377,3 +378,38 @@ def test_why_there_is_no_graph_for_a_size_is_remembered(monkeypatch: pytest.Monk
             compiled(learned(5))
     assert len(tried) == 1
     assert dict(dynamlir.counters()["fallbacks"]) == {"internal-error": 2}
+
+
+class Small(type):
+    """Answers by the value of what it is asked about."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, int) and value < 6
+
+
+class Few(metaclass=Small):
+    pass
+
+
+def test_what_a_size_is_an_instance_of() -> None:
+    classes = (int, torch.Tensor, nn.Parameter, numbers.Number, Iterator, (str, (float, torch.Tensor)))
+
+    def program(x: torch.Tensor) -> Any:
+        n = x.shape[0]
+        return x + 1, [isinstance(n, kinds) for kinds in classes], isinstance(n, int | None), isinstance(n, str | None)
+
+    compiled = dynamlir.compile(program, fullgraph=True)
+    for rows in (4, 5, 6):
+        assert compiled(torch.ones(rows, 3))[1:] == ([True, False, False, True, False, False], True, False)
+    assert len(compiled._cache) == 2
+    by_value = dynamlir.compile(lambda x: (x + 1, isinstance(x.shape[0], str | Few)), fullgraph=True, dynamic=True)
+    assert [by_value(torch.ones(rows, 3))[1] for rows in (4, 5, 6, 7)] == [True, True, False, False]
+
+
+def test_layouts_are_told_apart_with_as_few_guards_as_that_takes() -> None:
+    """Torch asks of all dimensions at once whether a tensor is laid out row by row: one that is not is enough."""
+    compiled = dynamlir.compile(lambda x: x.transpose(1, 2)[..., :16] * 2, dynamic=True)
+    for rows, columns in [(5, 3), (5, 2), (2, 9)]:
+        x = torch.randn(rows, columns, 2, 32)
+        assert torch.equal(compiled(x), x.transpose(1, 2)[..., :16] * 2)
+    assert len(compiled._cache) == 1

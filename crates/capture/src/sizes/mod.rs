@@ -13,6 +13,7 @@ mod layout;
 mod made;
 mod node;
 mod policy;
+mod question;
 mod written;
 
 use std::sync::{Mutex, PoisonError};
@@ -75,8 +76,7 @@ impl Sizes {
             if let Some(answer) = known.scope.decide(predicate) {
                 return Ok(answer);
             }
-            let value = |dim: &Dim| dim.hint(&known.scope).ok_or(ShapeError::Overflow);
-            let answer = predicate.relation.holds(value(&predicate.left)?, value(&predicate.right)?);
+            let answer = question::holds_now(predicate, &known.scope).ok_or(ShapeError::Overflow)?;
             let held = if answer { predicate.clone() } else { predicate.negated() };
             known.scope.assume(&held)?;
             known.guards.push(SizeGuard { predicate: held, location: Vec::new() });

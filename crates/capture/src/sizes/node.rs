@@ -7,7 +7,7 @@ use pyo3::{
     types::{PyBool, PyFloat, PyInt, PyType},
 };
 
-use super::{Sizes, layout};
+use super::{Sizes, layout, question::Question};
 
 /// What a node stands for.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum Value {
     /// A size.
     Int(Dim),
     /// Whether something holds.
-    Asked(Predicate),
+    Asked(Question),
     /// That, answered.
     Bool(bool),
     /// A size as a float, of which nobody has asked yet what it is.
@@ -61,7 +61,7 @@ impl SizeNode {
     pub(crate) fn truth(&self, py: Python<'_>) -> bool {
         match &self.value {
             Value::Int(size) | Value::AsFloat(size) => self.sizes.bind(py).get().decide(&Predicate::new(size.clone(), Relation::Ne, 0)),
-            Value::Asked(predicate) => self.sizes.bind(py).get().decide(predicate),
+            Value::Asked(question) => question.decide(self.sizes.get()),
             Value::Bool(known) => *known,
             Value::Float(number) => *number != 0.0,
         }
@@ -90,8 +90,29 @@ impl SizeNode {
             return self.with(py, Value::Bool(holds));
         }
         let predicate = Predicate::new(self.dim(py), relation, other.dim(py));
-        let known = self.sizes.get().with(|known| known.scope.decide(&predicate));
-        self.with(py, known.map_or(Value::Asked(predicate), Value::Bool))
+        self.asked(py, Question::Is(predicate))
+    }
+
+    fn asked(&self, py: Python<'_>, question: Question) -> Self {
+        let known = self.sizes.get().with(|known| question.known(&known.scope));
+        self.with(py, known.map_or(Value::Asked(question), Value::Bool))
+    }
+
+    /// As a question, if it is a truth value that nobody has asked for; else its truth.
+    fn question(&self, py: Python<'_>) -> Result<Question, bool> {
+        if let Value::Asked(question) = &self.value { Ok(question.clone()) } else { Err(self.truth(py)) }
+    }
+
+    /// Both together, or one of the two where the other says nothing.
+    fn joined(&self, py: Python<'_>, other: &Self, enough: bool, join: fn(Box<[Question; 2]>) -> Question) -> Self {
+        match (self.question(py), other.question(py)) {
+            (Ok(left), Ok(right)) => self.asked(py, join(Box::new([left, right]))),
+            (Err(answer), question) | (question, Err(answer)) => match question {
+                _ if answer == enough => self.with(py, Value::Bool(answer)),
+                Ok(question) => self.with(py, Value::Asked(question)),
+                Err(other) => self.with(py, Value::Bool(other)),
+            },
+        }
     }
 
     fn computed(&self, py: Python<'_>, other: &Self, sizes: fn(&Dim, &Dim) -> Shape<Dim>, floats: fn(f64, f64) -> f64) -> Self {
@@ -382,10 +403,10 @@ impl SizeNode {
         self.compared(py, Relation::Ge, other)
     }
     fn sym_and(&self, py: Python<'_>, other: &Self) -> Self {
-        self.with(py, Value::Bool(self.truth(py) && other.truth(py)))
+        self.joined(py, other, false, Question::Both)
     }
     fn sym_or(&self, py: Python<'_>, other: &Self) -> Self {
-        self.with(py, Value::Bool(self.truth(py) || other.truth(py)))
+        self.joined(py, other, true, Question::Either)
     }
     #[pyo3(name = "and_")]
     fn and(&self, py: Python<'_>, other: &Self) -> Self {
@@ -397,7 +418,7 @@ impl SizeNode {
     }
     fn sym_not(&self, py: Python<'_>) -> Self {
         match &self.value {
-            Value::Asked(predicate) => self.with(py, Value::Asked(predicate.negated())),
+            Value::Asked(question) => self.with(py, Value::Asked(question.negated())),
             _ => self.with(py, Value::Bool(!self.truth(py))),
         }
     }
@@ -427,7 +448,7 @@ impl SizeNode {
     fn str(&self) -> String {
         match &self.value {
             Value::Int(size) | Value::AsFloat(size) => size.to_string(),
-            Value::Asked(predicate) => predicate.to_string(),
+            Value::Asked(question) => question.to_string(),
             Value::Bool(known) => known.to_string(),
             Value::Float(number) => number.to_string(),
         }

@@ -52,6 +52,14 @@ const KEEPING_CLASSES: &[(&str, &[&str])] = &[
     ("collections", &["OrderedDict", "defaultdict", "deque"]),
 ];
 
+/// Metaclasses that ask for the class of what they are asked about.
+const METACLASSES: &[(&str, &[&str])] = &[
+    ("abc", &["ABCMeta"]),
+    ("enum", &["EnumType"]),
+    ("torch._C", &["_TensorMeta"]),
+    ("torch.nn.parameter", &["_ParameterMeta", "_BufferMeta"]),
+];
+
 impl<'py> Capture<'py> {
     /// The value itself, or the number that a size is, from now on.
     pub(crate) fn settle_size(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
@@ -139,12 +147,26 @@ impl<'py> Capture<'py> {
         if !self.varying.any() || !is_size(&value.object) {
             return Ok(value.clone());
         }
-        let plain = |class: &Bound<'py, PyAny>| class.get_type().is(self.py.get_type::<PyType>());
-        let all_plain = match classes.cast::<PyTuple>() {
-            Ok(classes) => classes.iter().all(|class| plain(&class)),
-            Err(_) => plain(classes),
+        if self.goes_by_type(classes)? { Ok(Tracked::new(PyInt::new(self.py, 0).into_any())) } else { self.settle_size(value) }
+    }
+
+    /// Whether `isinstance` answers the same of all ints: a class does, unless the Python code of a metaclass of the user's has the say.
+    fn goes_by_type(&self, classes: &Bound<'py, PyAny>) -> Outcome<bool> {
+        if let Ok(class) = classes.cast::<PyType>() {
+            let metaclass = class.get_type();
+            return Ok(metaclass.is(self.py.get_type::<PyType>()) || listed(METACLASSES, &metaclass));
+        }
+        let several = match classes.cast::<PyTuple>() {
+            Ok(classes) => classes.clone().into_any(),
+            Err(_) if listed(&[("types", &["UnionType"])], &classes.get_type()) => classes.getattr(intern!(self.py, "__args__"))?,
+            Err(_) => return Ok(false),
         };
-        if all_plain { Ok(Tracked::new(PyInt::new(self.py, 0).into_any())) } else { self.settle_size(value) }
+        for class in several.try_iter()? {
+            if !self.goes_by_type(&class?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What torch's code has returned, as the program has it.
