@@ -84,7 +84,12 @@ impl Capture<'_> {
     /// user's code may catch the exception and read it.
     pub fn refused_by_torch(&self, error: PyErr) -> Halt {
         match self.session_error(error) {
-            Halt::Raise(error) => Halt::Break(GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() }),
+            Halt::Raise(error) => {
+                let found = GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() };
+                // Generators of torch's may end with its traceback.
+                suspended(|| drop(error));
+                Halt::Break(found)
+            }
             found @ Halt::Break(_) => found,
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn as_program<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
         let Ok(node) = node_of(value) else { return value.call_method0("__bool__").or_else(|_| value.call_method0("__int__")) };
         return match &node.get().value {
             Value::Int(size) => wrap(node.get().sizes.bind(py), size.clone()),
-            Value::Asked(_) | Value::Bool(_) | Value::Float(_) | Value::AsFloat(_) => node.get().concrete(py),
+            Value::Asked(_) | Value::Bool(_) | Value::Float(_) => node.get().concrete(py),
         };
     }
     let has_any = |items: &Bound<'py, PyAny>| -> PyResult<bool> {

@@ -2,7 +2,8 @@
 //!
 //! As Dynamo does it: a size is a number until it is another one than for an entry before, at the same source. Sizes of 0 and 1 are numbers
 //! always, those of parameters and of modules' buffers too. Equal sizes are one symbol, but those that are marked. The strides of a
-//! tensor without gaps are products of its sizes.
+//! tensor without gaps are products of its sizes. A stride over a gap is a number until it changes, and then what the gap was like
+//! before: `x[:, :-1]` leaves as much out of each row, `x.chunk(2, 1)[0]` as large a part.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -176,15 +177,56 @@ impl<'py> Capture<'py> {
             varying.extents.borrow_mut().push((source, Extent::Size(d), Dim::from(symbol)));
             symbols[d] = Dim::from(symbol);
         }
+        let strides = self.strides_of(expression, &sizes, &strides, &symbols);
         if symbols.iter().all(|size| size.known().is_some()) {
             return Ok(None);
         }
-        let strides = strides_of(&sizes, &strides, &symbols);
         for (d, stride) in strides.iter().enumerate().filter(|(_, stride)| stride.known().is_none()) {
             varying.extents.borrow_mut().push((source, Extent::Stride(d), stride.clone()));
         }
         self.layers.note_unrepeatable();
         Ok(Some(Sized { sizes: symbols, strides }))
+    }
+
+    /// Strides as products of sizes, where they are that from the innermost dimension on.
+    fn strides_of(&self, expression: &str, sizes: &[i64], strides: &[i64], symbols: &[Dim]) -> Vec<Dim> {
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|&d| (strides[d], std::cmp::Reverse(d)));
+        let mut made: Vec<Dim> = strides.iter().map(|stride| Dim::from(*stride)).collect();
+        let (mut expected, mut now) = (Dim::from(1), 1_i64);
+        for d in order {
+            if strides[d] == 0 {
+                continue;
+            }
+            made[d] = if strides[d] == now {
+                expected
+            } else {
+                self.over_gap(&format!("{expression}.stride()[{d}]"), strides[d], now, &expected)
+            };
+            now = strides[d].saturating_mul(sizes[d]);
+            expected = made[d].mul(&symbols[d]).unwrap_or_else(|_| Dim::from(now));
+        }
+        made
+    }
+
+    /// A stride where it would be another one without a gap: the expression of which that is the value now.
+    fn over_gap(&self, place: &str, stride: i64, now: i64, expected: &Dim) -> Dim {
+        let (gap, factor) = (stride - now, if now > 0 && stride % now == 0 { stride / now } else { 0 });
+        let changes = self.varies(place, stride);
+        let stays = |what: &str, value: i64| {
+            let place = format!("{place} {what}");
+            let changes = self.floats.as_ref().is_none_or(|known| known.is_number(&place, value.cast_unsigned()));
+            self.varying.seen.borrow_mut().push((place, value.cast_unsigned()));
+            !changes
+        };
+        let (same_gap, same_factor) = (stays("beyond", gap), stays("times", factor) && factor > 0);
+        self.varying.seen.borrow_mut().push((place.to_owned(), stride.cast_unsigned()));
+        let made = match changes {
+            true if same_gap => expected.add(&Dim::from(gap)),
+            true if same_factor => expected.mul(&Dim::from(factor)),
+            _ => Ok(Dim::from(stride)),
+        };
+        made.unwrap_or_else(|_| Dim::from(stride))
     }
 
     fn note_size(&self, expression: &str, d: usize, size: i64) {
@@ -314,27 +356,6 @@ impl<'py> Capture<'py> {
 
 fn place(expression: &str, d: usize) -> String {
     format!("{expression}.size()[{d}]")
-}
-
-/// Strides as products of sizes, where they are that from the innermost dimension on.
-fn strides_of(sizes: &[i64], strides: &[i64], symbols: &[Dim]) -> Vec<Dim> {
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|&d| (strides[d], std::cmp::Reverse(d)));
-    let mut made: Vec<Dim> = strides.iter().map(|stride| Dim::from(*stride)).collect();
-    let (mut expected, mut now) = (Dim::from(1), 1_i64);
-    for d in order {
-        if strides[d] == 0 {
-            continue;
-        }
-        if strides[d] == now {
-            made[d] = expected.clone();
-        } else {
-            expected = Dim::from(strides[d]);
-        }
-        now = strides[d].saturating_mul(sizes[d]);
-        expected = expected.mul(&symbols[d]).unwrap_or_else(|_| Dim::from(now));
-    }
-    made
 }
 
 /// What the marks of a tensor, which `torch._dynamo.mark_dynamic` and its relatives store, say of a dimension.

@@ -8,6 +8,7 @@
 //! the kind "unless it is known" are guarded as well: what is recorded is what would be recorded for these sizes as numbers.
 
 mod class;
+mod float;
 mod input;
 mod layout;
 mod made;
@@ -20,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dynamlir_graph::Line;
 use dynamlir_guards::LARGEST_SIZE;
-use dynamlir_shapes::{Dim, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
+use dynamlir_shapes::{Dim, Dimension, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 pub use self::{class::class, input::Dynamic, node::SizeNode, written::expression};
@@ -119,6 +120,15 @@ impl Sizes {
         };
         self.decide(&Predicate::new(size.clone(), Relation::Eq, hint));
         hint
+    }
+
+    /// A size divided by one, where nothing is left over whatever they are.
+    pub(crate) fn quotient(&self, above: &Dim, below: &Dim) -> Option<Dim> {
+        let divides = Predicate::divisible(above, below).ok()?;
+        self.with(|known| {
+            let fits = known.scope.decide(&Predicate::new(below.clone(), Relation::Gt, 0)) == Some(true);
+            (fits && known.scope.decide(&divides) == Some(true)).then(|| above.floordiv(below).ok()?.simplify(&known.scope).ok()).flatten()
+        })
     }
 
     /// Says that the capture is for nothing, and why.

@@ -4,10 +4,15 @@ use dynamlir_shapes::{Bindings, Dim, Dimension, Predicate, Relation, Result as S
 use pyo3::{
     exceptions::{PyTypeError, PyZeroDivisionError},
     prelude::*,
-    types::{PyBool, PyFloat, PyInt, PyType},
+    types::{PyBool, PyFloat, PyInt, PySet, PyTuple, PyType},
 };
 
-use super::{Sizes, layout, question::Question};
+use super::{
+    Sizes,
+    float::{Float, Operation},
+    layout,
+    question::Question,
+};
 
 /// What a node stands for.
 #[derive(Clone, Debug)]
@@ -18,10 +23,8 @@ pub(crate) enum Value {
     Asked(Question),
     /// That, answered.
     Bool(bool),
-    /// A size as a float, of which nobody has asked yet what it is.
-    AsFloat(Dim),
-    /// A number that was computed from sizes of this call.
-    Float(f64),
+    /// A float that is computed from sizes.
+    Float(Float),
 }
 
 /// A node: immutable, and of one capture.
@@ -50,20 +53,20 @@ impl SizeNode {
     /// As a size; of a truth value it is 0 or 1.
     pub(crate) fn dim(&self, py: Python<'_>) -> Dim {
         match &self.value {
-            Value::Int(size) | Value::AsFloat(size) => size.clone(),
-            #[expect(clippy::cast_possible_truncation, reason = "a whole number")]
-            Value::Float(number) => Dim::from(*number as i64),
+            Value::Int(size) => size.clone(),
+            Value::Float(float) => float.trunc(self.sizes.get()),
             Value::Asked(_) | Value::Bool(_) => Dim::from(i64::from(self.truth(py))),
         }
     }
 
     /// Whether it is true, from now on.
     pub(crate) fn truth(&self, py: Python<'_>) -> bool {
+        let sizes = self.sizes.bind(py).get();
         match &self.value {
-            Value::Int(size) | Value::AsFloat(size) => self.sizes.bind(py).get().decide(&Predicate::new(size.clone(), Relation::Ne, 0)),
-            Value::Asked(question) => question.decide(self.sizes.get()),
+            Value::Int(size) => sizes.decide(&Predicate::new(size.clone(), Relation::Ne, 0)),
+            Value::Asked(question) => question.decide(sizes),
             Value::Bool(known) => *known,
-            Value::Float(number) => *number != 0.0,
+            Value::Float(float) => float.compares(Relation::Ne, &Float::Number(0.0), sizes),
         }
     }
 
@@ -73,9 +76,18 @@ impl SizeNode {
         self.sizes.get().settle(&size)
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "as Python converts an int, within 53 bits; torch has no larger sizes")]
-    fn float(&self, py: Python<'_>) -> f64 {
-        if let Value::Float(number) = self.value { number } else { self.number(py) as f64 }
+    /// As a float.
+    fn float(&self, py: Python<'_>) -> Float {
+        if let Value::Float(float) = &self.value { float.clone() } else { Float::Size(self.dim(py)) }
+    }
+
+    /// As a float, the number that it is from now on.
+    fn float_now(&self, py: Python<'_>) -> f64 {
+        self.float(py).number(self.sizes.get())
+    }
+
+    fn made(&self, py: Python<'_>, operation: Operation, other: &Self) -> Self {
+        self.with(py, Value::Float(Float::made(operation, self.float(py), other.float(py), self.sizes.get())))
     }
 
     fn is_float_with(&self, other: &Self) -> bool {
@@ -84,9 +96,7 @@ impl SizeNode {
 
     fn compared(&self, py: Python<'_>, relation: Relation, other: &Self) -> Self {
         if self.is_float_with(other) {
-            let order = self.float(py).partial_cmp(&other.float(py));
-            // A NaN has no order.
-            let holds = order.map_or(relation == Relation::Ne, |order| relation.holds(order as i64, 0));
+            let holds = self.float(py).compares(relation, &other.float(py), self.sizes.get());
             return self.with(py, Value::Bool(holds));
         }
         let predicate = Predicate::new(self.dim(py), relation, other.dim(py));
@@ -115,9 +125,9 @@ impl SizeNode {
         }
     }
 
-    fn computed(&self, py: Python<'_>, other: &Self, sizes: fn(&Dim, &Dim) -> Shape<Dim>, floats: fn(f64, f64) -> f64) -> Self {
+    fn computed(&self, py: Python<'_>, other: &Self, sizes: fn(&Dim, &Dim) -> Shape<Dim>, floats: Operation) -> Self {
         if self.is_float_with(other) {
-            return self.with(py, Value::Float(floats(self.float(py), other.float(py))));
+            return self.made(py, floats, other);
         }
         self.sized(py, sizes(&self.dim(py), &other.dim(py)))
     }
@@ -146,7 +156,7 @@ impl SizeNode {
         matches!(self.value, Value::Bool(_) | Value::Asked(_))
     }
     fn is_float(&self) -> bool {
-        matches!(self.value, Value::Float(_) | Value::AsFloat(_))
+        matches!(self.value, Value::Float(_))
     }
     fn is_nested_int(&self) -> bool {
         false
@@ -157,8 +167,9 @@ impl SizeNode {
     fn is_constant(&self) -> bool {
         match &self.value {
             Value::Int(size) => size.known().is_some(),
-            Value::Asked(_) | Value::AsFloat(_) => false,
-            Value::Bool(_) | Value::Float(_) => true,
+            Value::Bool(_) => true,
+            // Torch knows no float that is one.
+            Value::Asked(_) | Value::Float(_) => false,
         }
     }
     fn has_hint(&self) -> bool {
@@ -189,6 +200,27 @@ impl SizeNode {
     fn expr<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
         slf.clone()
     }
+    /// What torch asks of an expression, which the node is itself: whether it is a number, and which symbols of torch's own are in it.
+    #[getter]
+    fn is_number(&self) -> bool {
+        self.is_constant()
+    }
+    #[getter(is_Boolean)]
+    fn is_boolean(&self) -> bool {
+        false
+    }
+    #[getter(is_Symbol)]
+    fn is_symbol(&self) -> bool {
+        false
+    }
+    #[getter]
+    fn args<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
+        PyTuple::empty(py)
+    }
+    #[getter]
+    fn free_symbols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySet>> {
+        PySet::empty(py)
+    }
     #[getter]
     fn shape_env(&self, py: Python<'_>) -> Py<Sizes> {
         self.sizes.clone_ref(py)
@@ -201,7 +233,7 @@ impl SizeNode {
     fn pytype<'py>(&self, py: Python<'py>) -> Bound<'py, PyType> {
         match self.value {
             Value::Int(_) => py.get_type::<PyInt>(),
-            Value::Float(_) | Value::AsFloat(_) => py.get_type::<PyFloat>(),
+            Value::Float(_) => py.get_type::<PyFloat>(),
             Value::Bool(_) | Value::Asked(_) => py.get_type::<PyBool>(),
         }
     }
@@ -210,7 +242,7 @@ impl SizeNode {
     pub(crate) fn concrete<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match &self.value {
             Value::Int(_) => self.number(py).into_pyobject(py)?.into_any(),
-            Value::Float(_) | Value::AsFloat(_) => PyFloat::new(py, self.float(py)).into_any(),
+            Value::Float(_) => PyFloat::new(py, self.float_now(py)).into_any(),
             Value::Bool(_) | Value::Asked(_) => PyBool::new(py, self.truth(py)).to_owned().into_any(),
         })
     }
@@ -225,7 +257,7 @@ impl SizeNode {
         self.with(py, Value::Int(Dim::from(value)))
     }
     fn wrap_float(&self, py: Python<'_>, value: f64) -> Self {
-        self.with(py, Value::Float(value))
+        self.with(py, Value::Float(Float::Number(value)))
     }
     fn wrap_bool(&self, py: Python<'_>, value: bool) -> Self {
         self.with(py, Value::Bool(value))
@@ -243,7 +275,7 @@ impl SizeNode {
     }
     fn guard_float(&self, py: Python<'_>, file: &Bound<'_, PyAny>, line: i64) -> f64 {
         let _ = (file, line);
-        self.float(py)
+        self.float_now(py)
     }
     #[pyo3(signature = (_file=None, _line=0))]
     fn guard_bool(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
@@ -276,19 +308,19 @@ impl SizeNode {
     }
 
     fn add(&self, py: Python<'_>, other: &Self) -> Self {
-        self.computed(py, other, Dimension::add, |a, b| a + b)
+        self.computed(py, other, Dimension::add, Operation::Add)
     }
     fn sub(&self, py: Python<'_>, other: &Self) -> Self {
-        self.computed(py, other, Dimension::sub, |a, b| a - b)
+        self.computed(py, other, Dimension::sub, Operation::Sub)
     }
     fn mul(&self, py: Python<'_>, other: &Self) -> Self {
-        self.computed(py, other, Dimension::mul, |a, b| a * b)
+        self.computed(py, other, Dimension::mul, Operation::Mul)
     }
     fn sym_min(&self, py: Python<'_>, other: &Self) -> Self {
-        self.computed(py, other, Dimension::min, f64::min)
+        self.computed(py, other, Dimension::min, Operation::Min)
     }
     fn sym_max(&self, py: Python<'_>, other: &Self) -> Self {
-        self.computed(py, other, Dimension::max, f64::max)
+        self.computed(py, other, Dimension::max, Operation::Max)
     }
     fn floordiv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.divided(py, other, Dimension::floordiv)
@@ -301,11 +333,10 @@ impl SizeNode {
         self.divided(py, other, Dimension::modulo)
     }
     fn truediv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
-        let by = other.float(py);
-        if by == 0.0 {
+        if !other.truth(py) {
             return Err(PyZeroDivisionError::new_err("division by zero"));
         }
-        Ok(self.with(py, Value::Float(self.float(py) / by)))
+        Ok(self.made(py, Operation::Div, other))
     }
     fn int_truediv(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.truediv(py, other)
@@ -325,12 +356,12 @@ impl SizeNode {
     }
     fn pow(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         if self.is_float_with(other) {
-            return Ok(self.with(py, Value::Float(self.float(py).powf(other.float(py)))));
+            return Ok(self.made(py, Operation::Pow, other));
         }
         self.pow_by_natural(py, other)
     }
     fn float_pow(&self, py: Python<'_>, other: &Self) -> Self {
-        self.with(py, Value::Float(self.float(py).powf(other.float(py))))
+        self.made(py, Operation::Pow, other)
     }
     fn sym_sum(&self, py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
         let sizes = sizes_in(parts)?;
@@ -338,13 +369,13 @@ impl SizeNode {
     }
     fn neg(&self, py: Python<'_>) -> Self {
         match self.value {
-            Value::Float(_) | Value::AsFloat(_) => self.with(py, Value::Float(-self.float(py))),
+            Value::Float(_) => self.made(py, Operation::Mul, &self.wrap_float(py, -1.0)),
             _ => self.sized(py, Dim::from(0).sub(&self.dim(py))),
         }
     }
     fn abs(&self, py: Python<'_>) -> Self {
         if self.is_float() {
-            return self.with(py, Value::Float(self.float(py).abs()));
+            return self.made(py, Operation::Max, &self.neg(py));
         }
         let size = self.dim(py);
         let positive = self.sizes.get().decide(&Predicate::new(size.clone(), Relation::Ge, 0));
@@ -357,28 +388,16 @@ impl SizeNode {
         self.with(py, self.value.clone())
     }
     fn floor(&self, py: Python<'_>) -> Self {
-        match self.value {
-            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).floor())).dim(py))),
-            _ => self.with(py, Value::Int(self.dim(py))),
-        }
+        self.with(py, Value::Int(self.float(py).floor(self.sizes.get())))
     }
     fn ceil(&self, py: Python<'_>) -> Self {
-        match self.value {
-            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).ceil())).dim(py))),
-            _ => self.with(py, Value::Int(self.dim(py))),
-        }
+        self.with(py, Value::Int(self.float(py).ceil(self.sizes.get())))
     }
     fn trunc(&self, py: Python<'_>) -> Self {
-        match self.value {
-            Value::Float(_) => self.with(py, Value::Int(self.with(py, Value::Float(self.float(py).trunc())).dim(py))),
-            _ => self.with(py, Value::Int(self.dim(py))),
-        }
+        self.with(py, Value::Int(self.dim(py)))
     }
     fn sym_float(&self, py: Python<'_>) -> Self {
-        match self.value {
-            Value::Float(_) | Value::AsFloat(_) => self.clone(py),
-            _ => self.with(py, Value::AsFloat(self.dim(py))),
-        }
+        self.with(py, Value::Float(self.float(py)))
     }
     fn sym_int(&self, py: Python<'_>) -> Self {
         self.with(py, Value::Int(self.dim(py)))
@@ -447,10 +466,10 @@ impl SizeNode {
 
     fn str(&self) -> String {
         match &self.value {
-            Value::Int(size) | Value::AsFloat(size) => size.to_string(),
+            Value::Int(size) => size.to_string(),
             Value::Asked(question) => question.to_string(),
             Value::Bool(known) => known.to_string(),
-            Value::Float(number) => number.to_string(),
+            Value::Float(float) => float.to_string(),
         }
     }
     fn _graph_repr(&self) -> String {

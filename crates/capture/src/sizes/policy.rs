@@ -81,7 +81,8 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let given = || args.iter().chain(kwargs.iter().map(|(_, value)| value));
-        if !given().any(|value| self.find_size(&value.object).is_some()) || effect == Effect::Pure && self.keeps_sizes(callable)? {
+        let keeps = || dynamlir_interpreter::suspended(|| self.keeps_sizes(callable));
+        if !given().any(|value| self.find_size(&value.object).is_some()) || effect == Effect::Pure && keeps()? {
             return Ok(None);
         }
         self.settle_arguments(args, kwargs).map(Some)
@@ -147,7 +148,11 @@ impl<'py> Capture<'py> {
         if !self.varying.any() || !is_size(&value.object) {
             return Ok(value.clone());
         }
-        if self.goes_by_type(classes)? { Ok(Tracked::new(PyInt::new(self.py, 0).into_any())) } else { self.settle_size(value) }
+        if dynamlir_interpreter::suspended(|| self.goes_by_type(classes))? {
+            Ok(Tracked::new(PyInt::new(self.py, 0).into_any()))
+        } else {
+            self.settle_size(value)
+        }
     }
 
     /// Whether `isinstance` answers the same of all ints: a class does, unless the Python code of a metaclass of the user's has the say.
