@@ -2,7 +2,7 @@
 //!
 //! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so overlap is not a matter of taste.
 
-use crate::lower::{Place, PlanError, Root};
+use crate::lower::{PlanError, Root, Seen};
 use crate::plan::{InputSpec, Plan};
 use crate::{DType, Layout};
 
@@ -12,12 +12,12 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
 
 /// A register must stay inside its root. What it reaches of an input beyond the input's own bytes is returned: what the
 /// storage holds is only known when it is called.
-pub(crate) fn inside(place: &Place, plan: &Plan, slots: &[Layout]) -> Result<Option<(i64, i64)>, PlanError> {
+pub(crate) fn inside(place: &Seen<'_>, plan: &Plan, slots: &[Layout]) -> Result<Option<(i64, i64)>, PlanError> {
     // How an input's own memory is aligned is torch's business.
     if !matches!(place.root, Root::Input(_)) && place.first() % place.layout.element_bytes() != 0 {
         return err(format!("a window at byte {} is not aligned to its elements", place.first()));
     }
-    let Some((low, high)) = place.span() else { return Ok(None) };
+    let Some((low, high)) = place.span else { return Ok(None) };
     let (start, end) = match place.root {
         Root::Workspace => (0, i64::try_from(plan.workspace_bytes).unwrap_or(i64::MAX)),
         Root::Slot(slot) => slots[slot].span().unwrap_or((0, 0)),
@@ -33,7 +33,7 @@ pub(crate) fn inside(place: &Place, plan: &Plan, slots: &[Layout]) -> Result<Opt
 }
 
 /// Whether a step may write there.
-pub(crate) fn writable(place: &Place, plan: &Plan, committed: bool) -> Result<(), PlanError> {
+pub(crate) fn writable(place: &Seen<'_>, plan: &Plan, committed: bool) -> Result<(), PlanError> {
     if place.layout.window.may_repeat() {
         return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.window.sizes, place.layout.window.strides));
     }
@@ -46,7 +46,7 @@ pub(crate) fn writable(place: &Place, plan: &Plan, committed: bool) -> Result<()
         return err(format!("input {i} is written but not listed as mutated"));
     }
     let own = input.layout.span().unwrap_or((0, 0));
-    if place.span().is_some_and(|(low, high)| low < own.0 || high > own.1) {
+    if place.span.is_some_and(|(low, high)| low < own.0 || high > own.1) {
         return err(format!("input {i} is written outside of its own elements"));
     }
     Ok(())
@@ -54,8 +54,8 @@ pub(crate) fn writable(place: &Place, plan: &Plan, committed: bool) -> Result<()
 
 /// Whether two registers share no byte, going by the outermost ones of each. Inputs that are not known to share a storage are
 /// compared when they are known.
-pub(crate) fn apart(a: &Place, b: &Place, inputs: &[InputSpec]) -> bool {
-    let (Some(left), Some(right)) = (a.span(), b.span()) else { return true };
+pub(crate) fn apart(a: &Seen<'_>, b: &Seen<'_>, inputs: &[InputSpec]) -> bool {
+    let (Some(left), Some(right)) = (a.span, b.span) else { return true };
     let Some((from, to)) = origins(a.root, b.root, inputs) else { return true };
     left.1 + from <= right.0 + to || right.1 + to <= left.0 + from
 }
@@ -72,12 +72,12 @@ fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
     }
 }
 
-/// A view with an offset of its own, of memory whose element 0 lies `first` bytes after its root.
-pub(crate) fn view(root: Root, first: i64, dtype: DType, (sizes, strides, offset): (&[i64], &[i64], i64)) -> Result<Place, PlanError> {
+/// The layout of a view with an offset of its own.
+pub(crate) fn view(dtype: DType, (sizes, strides, offset): (&[i64], &[i64], i64)) -> Result<Layout, PlanError> {
     let layout = Layout::contiguous(dtype, sizes).with_strides(strides).with_offset(offset);
     layout.check().map_err(PlanError)?;
     if !layout.is_torchlike() || offset < 0 {
         return err(format!("a tensor cannot have strides {strides:?} and offset {offset}"));
     }
-    Ok(Place { root, base: first, layout })
+    Ok(layout)
 }

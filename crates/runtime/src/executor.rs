@@ -163,6 +163,11 @@ impl Executable {
         Arc::get_mut(&mut self.about)
     }
 
+    /// The plan it has run.
+    pub(crate) fn into_plan(self) -> Plan {
+        self.plan
+    }
+
     /// The plan it runs.
     #[must_use]
     pub fn plan(&self) -> &Plan {

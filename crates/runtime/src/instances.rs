@@ -43,20 +43,27 @@ impl Instances {
         if let Some(known) = self.known(&sizes) {
             return Ok(known);
         }
-        let made = self.make(&sizes).map_err(|error| RunError::Failed(Failure::plain(error.to_string())))?;
-        let made = Arc::new(made);
         let gone = {
             let mut all = self.made();
-            all.insert(0, (sizes, Arc::clone(&made)));
-            let kept = MOST.min(all.len());
-            all.split_off(kept)
+            if all.len() < MOST { None } else { all.pop() }
         };
-        drop(gone);
+        let made = self.make(&sizes, gone).map_err(|error| RunError::Failed(Failure::plain(error.to_string())))?;
+        let made = Arc::new(made);
+        self.made().insert(0, (sizes, Arc::clone(&made)));
         Ok(made)
     }
 
-    fn make(&self, sizes: &[i64]) -> Result<Executable, PlanError> {
-        self.first.again(self.open.at(self.first.plan(), sizes)?)
+    /// Of one that is no longer needed, if nobody runs it, the plan becomes the new one's.
+    fn make(&self, sizes: &[i64], gone: Option<(Sizes, Arc<Executable>)>) -> Result<Executable, PlanError> {
+        let plan = match gone.map(|(_, gone)| Arc::try_unwrap(gone)) {
+            Some(Ok(gone)) => {
+                let mut plan = gone.into_plan();
+                self.open.set(&mut plan, sizes)?;
+                plan
+            }
+            _ => self.open.at(self.first.plan(), sizes)?,
+        };
+        self.first.again(plan)
     }
 
     fn known(&self, sizes: &[i64]) -> Option<Arc<Executable>> {

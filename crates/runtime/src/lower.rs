@@ -42,10 +42,27 @@ impl Place {
     pub fn first(&self) -> i64 {
         self.base + self.layout.first_byte()
     }
+}
 
+/// A register while a plan is lowered: its layout is the plan's, and what it reaches is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'p> {
+    pub root: Root,
+    pub base: i64,
+    pub layout: &'p Layout,
     /// The range of bytes touched, from the root's address.
-    pub fn span(&self) -> Option<(i64, i64)> {
-        self.layout.span().map(|(low, high)| (self.first() + low, self.first() + high))
+    pub span: Option<(i64, i64)>,
+}
+
+impl<'p> Seen<'p> {
+    pub fn new(root: Root, base: i64, layout: &'p Layout) -> Self {
+        let first = base + layout.first_byte();
+        Self { root, base, layout, span: layout.span().map(|(low, high)| (first + low, first + high)) }
+    }
+
+    /// Bytes from the root's address to element 0.
+    pub fn first(&self) -> i64 {
+        self.base + self.layout.first_byte()
     }
 }
 
@@ -135,7 +152,7 @@ pub(crate) struct Program {
 
 struct Lowering<'a> {
     plan: &'a Plan,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Seen<'a>>>,
     handle_of: Vec<Option<usize>>,
     committed: bool,
     out: Program,
@@ -153,7 +170,7 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     for (i, input) in plan.inputs.iter().enumerate() {
         tensor_layout(&input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
         let base = -input.layout.first_byte();
-        l.define(i, Place { root: Root::Input(i), base, layout: input.layout.clone() })?;
+        l.define(i, Seen::new(Root::Input(i), base, &input.layout))?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
         let origin = || plan.origins.get(i).cloned().unwrap_or_else(|| format!("step {i}"));
@@ -193,8 +210,8 @@ fn tensor_layout(layout: &Layout) -> Result<(), PlanError> {
     if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.window.strides)) }
 }
 
-impl Lowering<'_> {
-    fn define(&mut self, reg: Reg, place: Place) -> Result<(), PlanError> {
+impl<'a> Lowering<'a> {
+    fn define(&mut self, reg: Reg, place: Seen<'a>) -> Result<(), PlanError> {
         if reg > 1 << 24 {
             return err(format!("register {reg} is out of range"));
         }
@@ -209,26 +226,26 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn place(&self, reg: Reg) -> Result<&Place, PlanError> {
+    fn place(&self, reg: Reg) -> Result<&Seen<'a>, PlanError> {
         self.places.get(reg).and_then(Option::as_ref).ok_or_else(|| PlanError(format!("register {reg} is not defined here")))
     }
 
-    fn new_slot(&mut self, reg: Reg, layout: &Layout) -> Result<usize, PlanError> {
+    fn new_slot(&mut self, reg: Reg, layout: &'a Layout) -> Result<usize, PlanError> {
         tensor_layout(layout)?;
         let slot = self.out.slots.len();
         self.out.slots.push(layout.clone());
         self.out.slot_binds.push(Vec::new());
         let base = -layout.first_byte();
-        self.define(reg, Place { root: Root::Slot(slot), base, layout: layout.clone() })?;
+        self.define(reg, Seen::new(Root::Slot(slot), base, layout))?;
         Ok(slot)
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), PlanError> {
+    fn step(&mut self, step: &'a Step) -> Result<(), PlanError> {
         match step {
             Step::Buffer { dst, byte_offset, layout } => {
                 layout.check().map_err(PlanError)?;
                 let base = i64::try_from(*byte_offset).map_err(|_| PlanError("byte offset out of range".to_owned()))?;
-                let place = Place { root: Root::Workspace, base, layout: layout.clone() };
+                let place = Seen::new(Root::Workspace, base, layout);
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -239,8 +256,8 @@ impl Lowering<'_> {
             }
             Step::View { dst, src, layout } => {
                 layout.check().map_err(PlanError)?;
-                let Place { root, base, .. } = *self.place(*src)?;
-                let place = Place { root, base, layout: layout.clone() };
+                let Seen { root, base, .. } = *self.place(*src)?;
+                let place = Seen::new(root, base, layout);
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -258,7 +275,7 @@ impl Lowering<'_> {
     }
 
     /// A register must stay inside its root.
-    fn check_bounds(&mut self, place: &Place) -> Result<(), PlanError> {
+    fn check_bounds(&mut self, place: &Seen<'_>) -> Result<(), PlanError> {
         if let (Some((low, high)), Root::Input(i)) = (bounds::inside(place, self.plan, &self.out.slots)?, place.root) {
             let (l, h) = self.out.input_reach[i].unwrap_or((low, high));
             self.out.input_reach[i] = Some((l.min(low), h.max(high)));
@@ -365,18 +382,19 @@ impl Lowering<'_> {
     fn source(&mut self, reg: Reg) -> Result<Source, PlanError> {
         let place = self.place(reg)?;
         match place.root {
-            Root::Input(i) if place.layout == self.plan.inputs[i].layout => {
+            Root::Input(i) if *place.layout == self.plan.inputs[i].layout => {
                 return Ok(Source::Input(i));
             }
-            Root::Slot(s) if place.layout == self.out.slots[s] => return Ok(Source::Slot(s)),
+            Root::Slot(s) if *place.layout == self.out.slots[s] => return Ok(Source::Slot(s)),
             _ => {}
         }
         if let Some(handle) = self.handle_of[reg] {
             return Ok(Source::Handle(handle));
         }
-        tensor_layout(&place.layout)?;
+        tensor_layout(place.layout)?;
+        let place = Place { root: place.root, base: place.base, layout: place.layout.clone() };
         let handle = self.out.handles.len();
-        self.out.handles.push(place.clone());
+        self.out.handles.push(place);
         self.handle_of[reg] = Some(handle);
         Ok(Source::Handle(handle))
     }
@@ -390,8 +408,8 @@ impl Lowering<'_> {
             if self.out.results.iter().any(|(s, _)| *s == slot) {
                 return err(format!("result {i} shares its memory with another result"));
             }
-            tensor_layout(&place.layout)?;
-            let layout = (place.layout != self.out.slots[slot]).then(|| place.layout.clone());
+            tensor_layout(place.layout)?;
+            let layout = (*place.layout != self.out.slots[slot]).then(|| place.layout.clone());
             self.out.results.push((slot, layout));
         }
         Ok(())
@@ -408,12 +426,14 @@ impl Lowering<'_> {
             Output::ArgView { arg, sizes, strides, offset } => {
                 let input = plan.inputs.get(*arg).ok_or_else(missing)?;
                 let start = -input.layout.first_byte();
-                self.check_bounds(&bounds::view(Root::Input(*arg), start, input.layout.dtype, (sizes, strides, *offset))?)
+                let view = bounds::view(input.layout.dtype, (sizes, strides, *offset))?;
+                self.check_bounds(&Seen::new(Root::Input(*arg), start, &view))
             }
             Output::ResultView { result, sizes, strides, offset } => {
                 let place = self.place(*plan.results.get(*result).ok_or_else(missing)?)?;
-                let view = bounds::view(place.root, place.first(), place.layout.dtype, (sizes, strides, *offset))?;
-                self.check_bounds(&view)
+                let (root, first) = (place.root, place.first());
+                let view = bounds::view(place.layout.dtype, (sizes, strides, *offset))?;
+                self.check_bounds(&Seen::new(root, first, &view))
             }
             Output::Same(o) if *o >= i => Err(missing()),
             Output::Same(_) | Output::None | Output::Const(_) => Ok(()),

@@ -103,14 +103,20 @@ impl Open {
 
     /// `plan`, whose numbers these are, for other values of the symbols.
     pub fn at(&self, plan: &Plan, values: &[i64]) -> Result<Plan, PlanError> {
+        let mut plan = plan.clone();
+        self.set(&mut plan, values)?;
+        Ok(plan)
+    }
+
+    /// Makes `plan`, whose numbers these are, that for other values of the symbols.
+    pub fn set(&self, plan: &mut Plan, values: &[i64]) -> Result<(), PlanError> {
         let bindings = self.bindings(values)?;
         let fault = |error: dynamlir_shapes::ShapeError| PlanError(error.to_string());
         let sizes = self.sizes.iter().map(|size| size.at(&bindings)).collect::<Result<Vec<_>, _>>().map_err(fault)?;
-        let mut plan = plan.clone();
         for (number, at) in &self.numbers {
-            put(&mut plan, number, sizes[*at]).ok_or_else(|| PlanError(format!("there is no such number: {number:?}")))??;
+            put(plan, number, sizes[*at]).ok_or_else(|| PlanError(format!("there is no such number: {number:?}")))??;
         }
-        Ok(plan)
+        Ok(())
     }
 }
 
