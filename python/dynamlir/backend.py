@@ -31,6 +31,7 @@ from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Builder, Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
+from .shape_env import Translation
 from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
 
@@ -57,6 +58,9 @@ def dynamlir_backend(
     name = name or _graph_name(gm)
     try:
         _check_version()
+        whole = _sized(gm, example_inputs, settings, name)
+        if whole is not None:
+            return whole
         _specialise(gm, example_inputs)
         return _compile(gm, example_inputs, settings, name)
     except Fallback as failure:
@@ -73,6 +77,31 @@ def reset() -> None:
 
 
 dynamlir_backend.reset = reset  # type: ignore[attr-defined]
+
+
+def _sized(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str
+) -> CompiledGraph | None:
+    """Compile a graph for all sizes that Dynamo has vary. None where none does, or where it takes numbers."""
+    sizes = Translation(gm, example_inputs)
+    if not sizes.any:
+        return None
+    try:
+        started = time.perf_counter()
+        mode = fresh_fake_mode()
+        mode.cache_enabled = False  # its keys are made of torch's own symbols
+        recording = record(gm, example_inputs, mode, sizes=sizes)
+        if recording.is_training:
+            return None
+        sizes.install_guards()
+        recording.varying = sizes.sizes, sizes.bound
+        first, made = compile_recording(recording, mode, settings, name, time.perf_counter() - started)
+    except Fallback as failure:
+        logs.logger("recompiles").info("%s: a graph for each size, since %s", name, failure.message)
+        return None
+    compiled = CompiledGraph(gm, example_inputs, first, lambda inputs: compile_graph(gm, inputs, settings, name)[0])
+    report.add(made)
+    return compiled
 
 
 def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str) -> CompiledGraph:

@@ -317,7 +317,8 @@ class Recording:
                 returned = (output.version, output.base, output.requires_grad, output.without_grad, output.gradient)
                 builder.output("value", output.id, *returned)
             elif output.kind == "const":
-                builder.output("const", output.const)
+                # A size is computed beside the graph.
+                builder.output("const", 0 if isinstance(output.const, torch.SymInt) else output.const)
             else:
                 builder.output("none")
         return builder

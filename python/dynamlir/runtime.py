@@ -28,12 +28,20 @@ class Variant:
         self._captures = recording.captures
         self.trains = getattr(executable, "vjp", None) is not None
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
+        consts = enumerate(output.const for output in recording.outputs)
+        self._sizes: list[tuple[int, Any]] = [(at, size) for at, size in consts if isinstance(size, torch.SymInt)]
+        """The outputs that are sizes which vary."""
+        self._bound = [] if recording.varying is None else recording.varying[1]
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the graph's tensors, in order."""
         if self._captures:
             tensors = [*tensors, *(fetch() for fetch in self._captures)]
         outputs = self.executable(*tensors)
+        if self._sizes:
+            values = [tensors[at].shape[dim] for at, dim in self._bound]
+            for at, size in self._sizes:
+                outputs[at] = size.node.at(values)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
 
     def native(self) -> Callable[..., Any]:
@@ -77,8 +85,10 @@ class CompiledGraph:
         self._first = first
         self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
         self._all_tensors = len(self._positions) == len(example_inputs)
-        self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions)]
         recording = first.recording
+        # A size that varies is that of a tensor.
+        varies = recording.varying is not None
+        self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not varies]
         storages = [record.storage for record in recording.inputs]
         self._keyed = (
             recording.mutates_inputs

@@ -22,13 +22,14 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import backwards, functions, interruptions, logs, machinery, modes, scalars
+from . import backwards, functions, interruptions, logs, machinery, modes, native, scalars
 from .aten import composites
 from .device import device_of
 from .fakes import Faker
 from .reasons import Fallback
 from .recorder import OpRecorder, is_stranger, parse_stack
 from .recording import OutputRecord, Recording
+from .shape_env import Translation
 from .thread_state import ThreadState
 
 _CHECKPOINT = "tag_activation_checkpoint"
@@ -109,18 +110,24 @@ class _Runner(torch.fx.Interpreter):
 
 
 def record(
-    module: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: FakeTensorMode | None = None, name: str = "main"
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: FakeTensorMode | None = None,
+    name: str = "main",
+    sizes: Translation | None = None,
 ) -> Recording:
-    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers); `Fallback` when it cannot be."""
+    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers), of whose ``sizes`` some may vary;
+    `Fallback` when it cannot be."""
     backwards.free(module)
     recording = Recording(name)
     mode = mode or fresh_fake_mode()
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
+    recorder.memo.varies = sizes is not None
     recorder.takes_numbers = True  # Dynamo hands over a float that changes as a tensor, and reads that
     runner = _Runner(module, recorder)
     with _disable_current_modes(), modes.set_aside(), machinery.deferred_hooks(), preserved_state(runner):
-        arguments = [_argument(value, faker) for value in example_inputs]
+        arguments = [_argument(at, value, faker, sizes) for at, value in enumerate(example_inputs)]
         names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
         for position, value in enumerate(arguments):
             if isinstance(value, torch.Tensor):
@@ -167,9 +174,11 @@ def preserved_state(runner: _Runner) -> Iterator[None]:
                 torch.amp.autocast_mode._exit_autocast(autocast)
 
 
-def _argument(value: Any, faker: Faker) -> Any:
+def _argument(at: int, value: Any, faker: Faker, sizes: Translation | None) -> Any:
     if isinstance(value, torch.Tensor):
-        return faker.fake(value)
+        return faker.fake(value, None if sizes is None else sizes.tensor(at))
+    if sizes is not None and (number := sizes.number(at)) is not None:
+        return number
     if isinstance(value, torch.SymInt):
         return int(value)
     if isinstance(value, torch.SymFloat):
@@ -204,8 +213,8 @@ def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
             raise Fallback("autograd", "the graph makes a tensor that requires a gradient of its own")
         return OutputRecord("value", value, version, requires_grad=leaf.requires_grad and not is_input)
     if isinstance(leaf, torch.SymInt):
-        leaf = int(leaf)
-    if isinstance(leaf, (bool, int, float, str)):
+        leaf = native.module().Sizes.as_program(leaf)
+    if isinstance(leaf, (bool, int, float, str, torch.SymInt)):
         return OutputRecord("const", const=leaf)
     raise Fallback("non-tensor-output", type(leaf).__name__)
 

@@ -666,3 +666,19 @@ func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s
   %v = dynamo.extern c_shim "aten.relu.default"(%x) args [#dynamo.operand<0>] {strides = [unit]} : (memref<?x4xf32>) -> memref<?x4xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'dynamo.assumed' must be a string such as "s0 <= s1; s0 mod 4 == 0", got 4 : i64}}
+func.func @f(%x: memref<?x4xf32>) attributes {dynamo.assumed = 4, dynamo.symbols = [#dynamo.symbol<s0>]} {
+  return
+}
+
+// -----
+
+// What is assumed says that this is negative always; without it nobody knows.
+func.func @f(%x: memref<?x?xf32>) attributes {dynamo.assumed = "s0 < s1", dynamo.symbols = [#dynamo.symbol<s0>, #dynamo.symbol<s1>]} {
+  // expected-error @+1 {{expected the offset not to be negative, got s0 - s1}}
+  %0 = dynamo.view %x[s0 - s1] sizes [s0] strides [1] : memref<?x?xf32> -> memref<?xf32, strided<[1], offset: ?>>
+  return
+}

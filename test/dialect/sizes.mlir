@@ -137,3 +137,14 @@ func.func @memory(%x: memref<?x4xf32, strided<[?, 1], offset: ?>>
     strides = [array<i64: 1>, array<i64: 1>]} : (memref<2xi32>) -> (memref<2xi32>, memref<?xi64>)
   return
 }
+
+// What is assumed of the symbols is known to verifiers and folders as what is declared of each.
+// CHECK-LABEL: func.func @assumed
+// CHECK-SAME: dynamo.assumed = "(s0*s1) mod 8 == 0; s0 <= s1"
+func.func @assumed(%x: memref<?x?xf32> {dynamo.sizes = #dynamo.sizes<s0, s1>}) attributes {dynamo.assumed = "(s0*s1) mod 8 == 0; s0 <= s1",
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>, #dynamo.symbol<s1, argument = 0, dim = 1>]} {
+  // CHECK: dynamo.view
+  // CHECK-SAME: memref<?x?xf32> -> memref<?xf32, strided<[1], offset: ?>>
+  %0 = dynamo.view %x[s1 - s0] sizes [s0] strides [1] : memref<?x?xf32> -> memref<?xf32, strided<[1], offset: ?>>
+  return
+}

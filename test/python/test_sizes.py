@@ -29,6 +29,7 @@ def opt(text: str, *flags: str) -> str:
 def recorded(program: Callable[[int, Path], object], size: int, folder: Path) -> str:
     """Stage 00 of a program at a size, for no known machine: so products are the library's at all sizes."""
     torch.manual_seed(0)
+    torch._dynamo.reset()  # which knows that the size was another one
     dynamlir.reset()
     program(size, folder)
     return opt(re.sub(r"dynamo\.target = #dynamo\.target<[^>]*>(, )?", "", (folder / "00-aten.mlir").read_text()))

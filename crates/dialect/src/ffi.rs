@@ -121,7 +121,7 @@ pub enum SizeRelation {
 #[repr(C)]
 pub struct SizeCallbacks {
     pub read: unsafe extern "C" fn(MlirStringRef, SizeTake, *mut c_void),
-    pub decide: unsafe extern "C" fn(*const SymbolFields, isize, SizeRelation, MlirStringRef, MlirStringRef) -> i32,
+    pub decide: unsafe extern "C" fn(*const SymbolFields, isize, MlirStringRef, SizeRelation, MlirStringRef, MlirStringRef) -> i32,
 }
 
 /// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.

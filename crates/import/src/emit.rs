@@ -84,6 +84,7 @@ impl<'t> Writer<'t> {
             ops::BASES.set(func, &bases);
             ops::VERSIONS.set(func, &versions);
             sizes::declare(func, &trace.symbols);
+            sizes::set_assumed(func, &trace.assumed);
             if trace.random {
                 ops::RANDOM.set(func, ());
             }

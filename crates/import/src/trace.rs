@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dynamlir_dialect::ir::{Base, sizes::SizeSymbol};
-use dynamlir_shapes::Dim;
+use dynamlir_shapes::{Dim, Predicate};
 
 /// Number of a value, in order of definition.
 pub type ValueId = usize;
@@ -145,6 +145,8 @@ pub struct Trace {
     pub order: i64,
     /// The symbols in its sizes.
     pub symbols: Vec<SizeSymbol>,
+    /// What holds of them in each call.
+    pub assumed: Vec<Predicate>,
     /// What it is given.
     pub inputs: Vec<Input>,
     /// The calls in program order.

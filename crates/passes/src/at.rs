@@ -46,7 +46,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
         {
             return Err(PassError::at(function, format!("what it declares of its symbols does not allow {}", options.symbols)));
         }
+        if let Some(broken) = sizes::assumed(function).iter().find(|predicate| predicate.holds(&values) == Ok(false)) {
+            return Err(PassError::at(function, format!("what it assumes of its symbols, {broken}, does not hold")));
+        }
         ops::SYMBOLS.remove(function);
+        ops::ASSUMED.remove(function);
     }
     ops.into_iter().try_for_each(|op| at_op(op, &values).map_err(|fault| PassError::at(op, fault)))
 }

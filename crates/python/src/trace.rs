@@ -109,7 +109,9 @@ impl TraceBuilder {
             let place = bound.get(symbol.0 as usize).map(|&(argument, dim)| Place::Size { argument, dim });
             SizeSymbol { symbol, place, info }
         };
-        Arc::make_mut(&mut self.trace).symbols = sizes.get().free().into_iter().map(declared).collect();
+        let (sizes, trace) = (sizes.get(), Arc::make_mut(&mut self.trace));
+        trace.symbols = sizes.free().into_iter().map(declared).collect();
+        trace.assumed = sizes.assumed();
     }
 
     /// Says that the graph draws random numbers.

@@ -4,7 +4,7 @@
 //! made with, and a list of the numbers in it that are expressions over symbols; [`OpenPlan::at`] makes it the plan for others. That is
 //! checked and flattened as any plan is: nothing depends on the expressions being right but the numbers.
 
-use dynamlir_shapes::{Bindings, Dim, Symbol, SymbolInfo};
+use dynamlir_shapes::{Bindings, Dim, Predicate, Symbol, SymbolInfo};
 
 use crate::{
     ExternArg, Layout, Plan, PlanError, Step,
@@ -63,15 +63,17 @@ pub struct Varying {
 pub struct Open {
     /// The symbols, in order.
     pub symbols: Vec<Varying>,
+    /// What the plan assumes of them.
+    assumed: Vec<Predicate>,
     sizes: Vec<Dim>,
     /// Each with its place in `sizes`: equal expressions are computed once.
     numbers: Vec<(Number, usize)>,
 }
 
 impl Open {
-    /// For these symbols.
-    pub fn new(symbols: Vec<Varying>) -> Self {
-        Self { symbols, ..Self::default() }
+    /// For these symbols, of which this is assumed.
+    pub fn new(symbols: Vec<Varying>, assumed: Vec<Predicate>) -> Self {
+        Self { symbols, assumed, ..Self::default() }
     }
 
     /// Notes that a number of the plan is this expression.
@@ -98,7 +100,11 @@ impl Open {
                 return Err(PlanError(format!("{} may not be {value}", varying.symbol)));
             }
         }
-        Ok(self.symbols.iter().map(|varying| varying.symbol).zip(values.iter().copied()).collect())
+        let bindings = self.symbols.iter().map(|varying| varying.symbol).zip(values.iter().copied()).collect();
+        match self.assumed.iter().find(|predicate| predicate.holds(&bindings) != Ok(true)) {
+            Some(broken) => Err(PlanError(format!("{broken} does not hold"))),
+            None => Ok(bindings),
+        }
     }
 
     /// `plan`, whose numbers these are, for other values of the symbols.

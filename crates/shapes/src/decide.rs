@@ -1,9 +1,9 @@
 //! Predicates on sizes: what is true, what is false, and what only a guard can say; and the simplifier that knows ranges.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::{
-    Dim, Dimension, Expr, Interval, Scope,
+    Bindings, Dim, Dimension, Expr, Fault, Interval, ParseError, Scope,
     bounds::atom_expr,
     error::Result,
     expr::{Atom, Call, Function, Monomial, Term},
@@ -77,6 +77,10 @@ impl Predicate {
     /// `size` is a multiple of `divisor`.
     pub fn divisible(size: &Dim, divisor: &Dim) -> Result<Self> {
         Ok(Self::new(size.modulo(divisor)?, Relation::Eq, 0))
+    }
+    /// Whether it holds where symbols have these values.
+    pub fn holds(&self, bindings: &Bindings) -> Result<bool> {
+        Ok(self.relation.holds(self.left.at(bindings)?, self.right.at(bindings)?))
     }
     /// Left minus right.
     pub(crate) fn difference(&self) -> Result<Expr> {
@@ -257,8 +261,45 @@ impl fmt::Display for Relation {
     }
 }
 
+impl FromStr for Predicate {
+    type Err = ParseError;
+
+    /// Reads what is printed: `s0*2 <= s1`.
+    fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
+        let all = [Relation::Eq, Relation::Ne, Relation::Le, Relation::Ge, Relation::Lt, Relation::Gt];
+        let found = all.into_iter().find_map(|relation| Some((relation, text.split_once(&format!(" {relation} "))?)));
+        let none = ParseError { position: text.len(), fault: Fault::Expected("a relation") };
+        let (relation, (left, right)) = found.ok_or(none)?;
+        let second = text.len() - right.len();
+        let later = |fault: ParseError| ParseError { position: fault.position + second, ..fault };
+        Ok(Self::new(left.parse::<Dim>()?, relation, right.parse::<Dim>().map_err(later)?))
+    }
+}
+
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.left, self.relation, self.right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_as_it_is_printed() {
+        for text in ["s0 <= s1", "(s0*s1) mod 8 == 0", "s0*2 != s1 floordiv 3", "min(s0, 4) > 2", "s0 < s1", "s0 >= -4"] {
+            assert_eq!(text.parse::<Predicate>().expect("parses").to_string(), text);
+        }
+        assert_eq!("s0 + 1".parse::<Predicate>().expect_err("no relation").to_string(), "expected a relation at column 7");
+        let fault = "s0 <= s1 +".parse::<Predicate>().expect_err("ends too early");
+        assert!(fault.position >= 6, "{fault}");
+    }
+
+    #[test]
+    fn a_predicate_holds_of_numbers() {
+        let predicate: Predicate = "s0 mod 4 == s1".parse().expect("parses");
+        let at = |s0, s1| predicate.holds(&[(crate::Symbol(0), s0), (crate::Symbol(1), s1)].into_iter().collect());
+        assert_eq!((at(7, 3), at(8, 3)), (Ok(true), Ok(false)));
     }
 }

@@ -176,15 +176,22 @@ impl<D: Dimension> Window<D> {
         if !old.compare(Relation::Eq, &new, scope)? {
             return refused(format!("{old} elements in a shape of {new}"));
         }
-        // Where it depends, what is right for many elements is right for one and for none.
-        if old.is(0) || self.is_empty_in(scope).unwrap_or(false) {
+        // Where it depends, what is right for many elements is right for one and for none; only that there is nothing right is not known.
+        let mut unknown = None;
+        let mut holds = |answer: Result<bool>| {
+            answer.unwrap_or_else(|error| {
+                unknown.get_or_insert(error);
+                false
+            })
+        };
+        if old.is(0) || holds(self.is_empty_in(scope)) {
             let strides = row_major_in(sizes, scope)?;
             return Ok(Some(Self { sizes: sizes.to_vec(), strides, offset: self.offset.clone() }));
         }
         // Runs of old dimensions that act as one, outermost first; unit dimensions belong to no run.
         let mut runs: Vec<(D, D)> = Vec::new();
         for (dim, (size, stride)) in self.sizes.iter().zip(&self.strides).enumerate() {
-            if self.is_size(dim, 1, scope).unwrap_or(false) {
+            if holds(self.is_size(dim, 1, scope)) {
                 continue;
             }
             if let Some((count, inner)) = runs.last_mut()
@@ -200,10 +207,10 @@ impl<D: Dimension> Window<D> {
         let mut next = sizes.len();
         for (count, inner) in runs.into_iter().rev() {
             let mut reached = D::from(1);
-            while !(reached == count || reached.compare(Relation::Eq, &count, scope).unwrap_or(false)) {
+            while !(reached == count || holds(reached.compare(Relation::Eq, &count, scope))) {
                 // Beyond the run's end, the new dimension is of two runs.
                 if next == 0 || (!reached.is(1) && reached.compare(Relation::Gt, &count, scope)?) {
-                    return Ok(None);
+                    return unknown.map_or(Ok(None), Err);
                 }
                 next -= 1;
                 strides[next] = inner.mul(&reached)?;

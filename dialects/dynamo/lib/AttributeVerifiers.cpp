@@ -312,6 +312,8 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return op->emitOpError() << "'" << name << "' must be a unit attribute, got " << value;
   if (name == "dynamo.symbols")
     return function ? verifySymbols(function, value) : LogicalResult(op->emitOpError() << "'dynamo.symbols' belongs to a function");
+  if (name == "dynamo.assumed" && !isa<StringAttr>(value))
+    return op->emitOpError() << "'dynamo.assumed' must be a string such as \"s0 <= s1; s0 mod 4 == 0\", got " << value;
   if ((name == "dynamo.entry" || name == "dynamo.kernel") && !op->hasAttr("dynamo.symbols") &&
       op->getContext()->getLoadedDialect<DynamoDialect>()->holdsExpressions())
     return function ? verifyNamedSymbols(function) : verifyDeclared(op);

@@ -83,8 +83,10 @@ std::optional<bool> dynamlir::dynamo::decide(Operation *op, Size a, Relation rel
     if (auto symbol = dyn_cast<SizeSymbolAttr>(attribute))
       symbols.push_back({symbol.getNumber(), symbol.getArgument(), symbol.getDim(), symbol.getMin(), symbol.getMax(),
                          symbol.getDivisor(), symbol.getHint()});
+  auto assumed = function ? function->getAttrOfType<StringAttr>("dynamo.assumed") : StringAttr();
   std::string left = a.str(), right = b.str();
-  int32_t answer = callbacks.decide(symbols.data(), symbols.size(), static_cast<DynamoRelation>(relation), wrapText(left), wrapText(right));
+  int32_t answer = callbacks.decide(symbols.data(), symbols.size(), wrapText(assumed ? assumed.getValue() : StringRef()),
+                                    static_cast<DynamoRelation>(relation), wrapText(left), wrapText(right));
   return answer < 0 ? std::nullopt : std::optional<bool>(answer != 0);
 }
 

@@ -1,10 +1,10 @@
 //! Sizes as the compiler takes them: what is recorded with expressions is compiled with expressions.
 
-use dynamlir_shapes::{Dim, Symbol, SymbolInfo};
+use dynamlir_shapes::{Dim, Predicate, Scope, Symbol, SymbolInfo};
 use pyo3::{prelude::*, types::PyInt};
 
 use super::{
-    SizeNode, Sizes,
+    SizeGuard, SizeNode, Sizes,
     class::{is_size, is_symbolic},
     node::Value,
 };
@@ -29,6 +29,19 @@ pub fn expression(value: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
 }
 
 impl Sizes {
+    /// What was assumed of the symbols, as far as what is known of each of them does not say it already.
+    pub fn assumed(&self) -> Vec<Predicate> {
+        let mut alone = Scope::new();
+        self.free().into_iter().for_each(|(symbol, info)| alone.declare(symbol, info));
+        self.with(|known| {
+            let simplest = |size: &Dim| size.simplify(&known.scope).ok();
+            let predicates = known.guards.iter().map(|SizeGuard { predicate, .. }| {
+                Some(Predicate::new(simplest(&predicate.left)?, predicate.relation, simplest(&predicate.right)?))
+            });
+            predicates.flatten().filter(|predicate| alone.decide(predicate).is_none()).collect()
+        })
+    }
+
     /// The symbols that recorded sizes may name, with what is known of them. Those that turned out to be others, or numbers, are named
     /// nowhere.
     pub fn free(&self) -> Vec<(Symbol, SymbolInfo)> {

@@ -68,8 +68,10 @@ typedef struct {
   /// Reads a text and calls `take` once, before it returns. The text is borrowed for this call; what the size points to is
   /// borrowed by `take` for its call.
   void (*read)(MlirStringRef text, DynamoSizeTake take, void *userData);
-  /// Whether the relation holds for all values of the symbols: 1, or 0 if for none, or -1. Everything is borrowed for the call.
-  int32_t (*decide)(const DynamoSymbol *symbols, intptr_t numSymbols, DynamoRelation relation, MlirStringRef left, MlirStringRef right);
+  /// Whether the relation holds for all values of the symbols of which holds what is assumed, a text as in `dynamo.assumed`: 1, or 0
+  /// if for none, or -1. Everything is borrowed for the call.
+  int32_t (*decide)(const DynamoSymbol *symbols, intptr_t numSymbols, MlirStringRef assumed, DynamoRelation relation, MlirStringRef left,
+                    MlirStringRef right);
 } DynamoSizeCallbacks;
 /// Sets the algebra for the process. The struct is copied; both functions are called from any thread, must not unwind, and must
 /// live as long as the process. Call it before a context has the dialect. Without it, expressions are errors where they are

@@ -70,6 +70,8 @@ def Dynamo_Dialect : Dialect {
     "::mlir::IntegerAttr":$draw, "::mlir::UnitAttr":$keys, "::mlir::IntegerAttr":$kept_keys,
     // Of any function: the symbols in its sizes.
     "::mlir::ArrayAttr":$symbols,
+    // Of an entry: what holds of them in each call: s0 <= s1; s0*s1 mod 2 == 0.
+    "::mlir::StringAttr":$assumed,
     // Of its arguments, beside their layouts: how often eager counts a write, whether a gradient is wanted.
     "::mlir::IntegerAttr":$version_bumps, "::mlir::UnitAttr":$requires_grad,
     // Of an argument, the result whose tangent it is; of a result, the argument whose gradient it is.

@@ -57,6 +57,7 @@ unsafe extern "C" fn read(text: MlirStringRef, take: SizeTake, user_data: *mut c
 unsafe extern "C" fn decide(
     symbols: *const ffi::SymbolFields,
     num_symbols: isize,
+    assumed: MlirStringRef,
     relation: ffi::SizeRelation,
     left: MlirStringRef,
     right: MlirStringRef,
@@ -73,6 +74,7 @@ unsafe extern "C" fn decide(
                 scope.declare(Symbol(number), info(fields));
             }
         }
+        assume(&mut scope, &to_string(assumed));
         let relation = match relation {
             ffi::SizeRelation::Equal => Relation::Eq,
             ffi::SizeRelation::Less => Relation::Lt,
@@ -82,6 +84,14 @@ unsafe extern "C" fn decide(
         scope.decide(&Predicate::new(left?, relation, right?))
     }));
     answer.ok().flatten().map_or(-1, i32::from)
+}
+
+/// Takes for true what a text says, one predicate after the other. What it does not say in this form is not known.
+pub(super) fn assume(scope: &mut Scope, text: &str) {
+    for predicate in text.split("; ").filter_map(|predicate| predicate.parse::<Predicate>().ok()) {
+        // What contradicts itself holds in no call.
+        let _ = scope.assume(&predicate);
+    }
 }
 
 /// What the fields of a declaration say is known of its symbol.

@@ -1,8 +1,8 @@
 //! `dynamo.symbols`: the symbols of a function, what is known of them, and where their values come from.
 
-use dynamlir_shapes::{Scope, Symbol, SymbolInfo};
+use dynamlir_shapes::{Predicate, Scope, Symbol, SymbolInfo};
 
-use super::algebra::info;
+use super::algebra::{assume, info};
 use crate::{
     ffi,
     ir::{Attr, AttrValue, Ctx, Op},
@@ -103,7 +103,23 @@ pub fn scope(function: Op) -> Scope {
     for SizeSymbol { symbol, info, .. } in declared(function) {
         scope.declare(symbol, info);
     }
+    if let Some(assumed) = ops::ASSUMED.of(function) {
+        assume(&mut scope, &assumed);
+    }
     scope
+}
+
+/// What holds of a function's symbols in each call, beside what is declared of each.
+pub fn assumed(function: Op) -> Vec<Predicate> {
+    ops::ASSUMED.of(function).unwrap_or_default().split("; ").filter_map(|predicate| predicate.parse().ok()).collect()
+}
+
+/// Says what holds of a function's symbols in each call.
+pub fn set_assumed(function: Op, predicates: &[Predicate]) {
+    let texts: Vec<String> = predicates.iter().map(ToString::to_string).collect();
+    if !texts.is_empty() {
+        ops::ASSUMED.set(function, &texts.join("; "));
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod values;
 use mlir_sys::MlirStringRef;
 
 pub use algebra::register;
-pub use declarations::{Place, SizeSymbol, declare, declared, scope};
+pub use declarations::{Place, SizeSymbol, assumed, declare, declared, scope, set_assumed};
 
 use super::{Ctx, Op, to_string};
 use crate::ffi;

@@ -1,0 +1,98 @@
+"""Sizes that vary behind `torch.compile`: Dynamo's symbols are ours, and a graph is compiled once for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    dynamlir.reset()
+    yield
+    torch._dynamo.reset()
+    dynamlir.reset()
+
+
+def sizes_as_values(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x * x.shape[0] + y[: x.shape[0]]).view(-1, 2), torch.arange(x.shape[0]) + 1
+
+
+def joined(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, y]).softmax(-1).sum(0)
+
+
+def returned(x: torch.Tensor, y: torch.Tensor) -> tuple[Any, ...]:
+    return x.shape[0] * 2 + y.shape[0], x + 1, y * 2
+
+
+def written(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    y[: x.shape[0]] += x
+    return y.view(-1)
+
+
+@pytest.mark.parametrize("program", [sizes_as_values, joined, returned, written])
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_one_graph_is_for_all_sizes(program: Callable[..., Any], dynamic: bool | None) -> None:
+    compiled = torch.compile(program, backend="dynamlir", dynamic=dynamic)
+    for rows in (6, 7, 9, 2, 40, 17, 6):
+        x, y = torch.randn(rows, 4), torch.randn(rows + 3, 4)
+        given = x.clone(), y.clone()
+        found, expected = compiled(*given), program(x, y)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(given, (x, y))
+    # Where sizes become dynamic by themselves, the first graph is for numbers.
+    assert dynamlir.counters()["graphs"] == (1 if dynamic else 2)
+    assert not dynamlir.counters()["fallbacks"]
+
+
+def test_what_is_assumed_is_dynamos_guard() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, x.shape[0] // 2)
+
+    compiled = torch.compile(program, backend="dynamlir", dynamic=True)
+    for rows in (6, 8, 14):
+        assert torch.equal(compiled(torch.ones(rows, 4)), torch.ones(8, rows // 2))
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        compiled(torch.ones(7, 4))
+    assert not dynamlir.counters()["fallbacks"]
+
+
+def test_sizes_of_one_and_none_are_graphs_of_their_own() -> None:
+    compiled = torch.compile(lambda x: x.sum(0, keepdim=True) + x, backend="dynamlir", dynamic=True)
+    for rows in (3, 1, 0, 5, 1, 0):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), x.sum(0, keepdim=True) + x)
+    assert not dynamlir.counters()["fallbacks"]
+
+
+def test_marks() -> None:
+    compiled = torch.compile(lambda x: x.sin() * x.shape[0], backend="dynamlir")
+    for rows in range(4, 10):
+        x = torch.randn(rows, 8)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.testing.assert_close(compiled(x), x.sin() * rows)
+    assert dynamlir.counters()["graphs"] == 1
+    x = torch.randn(4, 8)
+    torch._dynamo.mark_dynamic(x, 0)
+    with pytest.raises(Exception, match="Constraints violated"):
+        torch.compile(lambda x: x.reshape(4, 2, 4), backend="dynamlir")(x)
+
+
+def test_gradients_take_numbers() -> None:
+    layer = torch.nn.Linear(4, 4)
+    compiled = torch.compile(lambda x: layer(x).relu().sum(), backend="dynamlir", dynamic=True)
+    for rows in (3, 4, 5):
+        x = torch.randn(rows, 4, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        compiled(x).backward()
+        layer(y).relu().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert not dynamlir.counters()["fallbacks"]
