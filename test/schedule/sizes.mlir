@@ -60,4 +60,21 @@ func.func @total(%in: memref<?xf32>, %out: memref<f32>, %n: index) attributes {
   return
 }
 
+// Where a dimension further inside is open, how many rows make a block is computed. Whether there are threads is an expression.
+// CHECK-LABEL: func.func @blocks
+// CHECK-SAME: %[[N:[^:]*]]: index, %[[M:[^:]*]]: index) attributes
+// CHECK-SAME: dynamo.parallel = #dynamo.expr<s0*s1 - 32768>
+// CHECK: arith.floordivsi %c65536, %[[M]]
+// CHECK: %[[ROWS:.*]] = arith.maxsi {{.*}} {dynamo.tile = 0 : i64}
+// CHECK: affine.apply {{.*}}%[[ROWS]]
+// CHECK: scf.forall
+func.func @blocks(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, s1>, dynamo.reduced_dims = array<i64>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2, hint = 4>, #dynamo.symbol<s1, argument = 3, hint = 4>]} {
+  %x = bufferization.to_tensor %in restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %minus = dynamo.neg %x : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  bufferization.materialize_in_destination %minus in restrict writable %out : (tensor<?x?xf32, #dynamo.sizes<s0, s1>>, memref<?x?xf32>) -> ()
+  return
+}
+
 }

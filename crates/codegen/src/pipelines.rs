@@ -51,6 +51,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `dynamo-prefetch` while there are still views, which say how a loop goes through a kernel's arguments;
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand;
+/// - `dynamo-fork-if` right after OpenMP regions exist, before anything is lowered that computes with sizes;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
 /// - `dynamo-edge-math` before `dynamo-approximate-math`, which takes the `exp` it makes;
@@ -62,7 +63,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
+    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\

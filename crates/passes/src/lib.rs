@@ -12,6 +12,7 @@ pub mod edge_math;
 pub mod emit;
 pub mod expand_copies;
 pub mod extent;
+pub mod fork_if;
 pub mod functionalize;
 pub mod fuse;
 pub mod hoist_scratch;
@@ -24,6 +25,7 @@ pub mod schedule;
 pub mod select;
 pub mod signed_addresses;
 pub mod to_linalg;
+pub mod values;
 
 use dynamlir_dialect::pass::{Pass, register};
 use std::sync::Once;
@@ -42,6 +44,7 @@ pub const PASSES: &[&Pass] = &[
     &partition::PASS,
     &select::PASS,
     &prefetch::PASS,
+    &fork_if::PASS,
     &hoist_scratch::PASS,
     &loop_locations::PASS,
     &edge_math::PASS,

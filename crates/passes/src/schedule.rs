@@ -15,6 +15,10 @@
 //!
 //! Blocks, strips and pieces depend on shapes alone, never on the number of threads or the width of vectors.
 //!
+//! Of sizes that are arguments most of this is decided by what is to be expected of them. How large blocks are is computed when the
+//! kernel is called ([`tiles`]), and so is whether its loop is parallel: `dynamo.parallel` is an expression that is negative where the
+//! work does not pay for threads, which `dynamo-fork-if` looks at.
+//!
 //! # The innermost loop
 //!
 //! A phase that reduces nothing and stands alone is cut into vectors: [`UNROLL`] of the processor's at a time, so that one's
@@ -34,6 +38,7 @@
 mod domain;
 mod pieces;
 mod text;
+mod tiles;
 mod vectors;
 
 use dynamlir_dialect::{
@@ -44,8 +49,11 @@ use dynamlir_dialect::{
     upstream::func,
 };
 
+use dynamlir_shapes::{Dim, Dimension, ShapeError};
+
 use crate::anchors;
 use domain::{Kernel, Phase};
+use tiles::{Tile, cut, even};
 
 /// The pass. Options: `threads=0` makes no parallel loops, `parallel-work=N` sets from how many elementary operations
 /// on a loop is worth a parallel region, `vector-bits=N` how wide vectors are (0: no vectors), else as this processor has
@@ -85,8 +93,6 @@ const FEWEST_BEFORE_REST: i64 = 32;
 const STRIP: i64 = 256;
 /// Rows are cut into whole strips of a multiple of this, or not at all: the rest of a strip would be computed one by one.
 const STRIP_MULTIPLE: i64 = 64;
-/// Innermost tiles are multiples of this where they can be: whole vectors of every element type.
-const GRAIN: i64 = 64;
 
 /// How a kernel's loops are cut. Tile sizes are per dimension of the root; 0 leaves a dimension whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +100,7 @@ pub(crate) enum Plan {
     /// As it is.
     Leave,
     /// Parallel blocks, then single rows, then something in them; any may be absent.
-    Nest { blocks: Option<Vec<i64>>, rows: Option<Vec<i64>>, inner: Inner },
+    Nest { blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner },
     /// In each phase that reduces: partial reductions in parallel, then one reduction of those.
     Split(Vec<i64>),
 }
@@ -170,14 +176,32 @@ fn schedule(function: Op, settings: &Settings) -> bool {
         Ok(None) => return true,
         Err(reason) => return mark(function, &reason),
     };
-    let plan = plan(&kernel, settings);
+    let Ok(plan) = plan(&kernel, settings) else { return mark(function, "sizes beyond 64 bits") };
     let Some(schedule) = text::schedule(&kernel, &plan) else { return true };
+    if let Err(reason) = tiles::compute(function, &plan).and_then(|()| note_parallel(function, &kernel, settings)) {
+        return mark(function, &reason);
+    }
     // A body that only seemed to compute something is folded before there are vectors of it: without them, then.
     let without = || match plan.without_inner() {
         None => false,
         Some(plan) => text::schedule(&kernel, &plan).is_none_or(|schedule| apply(function, &plan, &schedule)),
     };
     apply(function, &plan, &schedule) || without() || mark(function, "the transform schedule did not apply")
+}
+
+/// Says on a kernel of open sizes from where on its loop is parallel.
+fn note_parallel(function: Op, kernel: &Kernel, settings: &Settings) -> Result<(), String> {
+    let beyond = || {
+        let largest = kernel.phases.iter().max_by_key(|phase| phase.work());
+        let work = largest.map_or(Ok(Dim::from(0)), |phase| phase.size_where(|_| true))?;
+        let cost = kernel.work() / largest.map_or(1, Phase::elements).max(1);
+        work.mul(&cost.max(1).into())?.sub(&settings.parallel_work.into())
+    };
+    if kernel.is_open() && settings.parallel_work < i64::MAX {
+        let beyond: Dim = beyond().map_err(|error: ShapeError| error.to_string())?;
+        ops::PARALLEL.dim().set(function, &beyond);
+    }
+    Ok(())
 }
 
 /// Applies a schedule; where it does not apply, the function stays as it was.
@@ -202,53 +226,59 @@ fn mark(function: Op, reason: &str) -> bool {
     false
 }
 
-fn plan(kernel: &Kernel, settings: &Settings) -> Plan {
+fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     let root = kernel.root();
-    let work = kernel.phases.iter().map(Phase::work).sum::<i64>();
-    let parallel = work >= settings.parallel_work;
-    let is_open = kernel.is_open();
+    let work = kernel.work();
+    // Of open sizes it is not known: there is a parallel loop, which is left to one thread where they turn out to be small.
+    let parallel = work >= settings.parallel_work || (kernel.is_open() && settings.parallel_work < i64::MAX);
     let several = kernel.phases.len() > 1;
 
     let Some(reduction) = kernel.phases.iter().find(|phase| phase.reduced.contains(&true)) else {
         // Without a reduction, several phases only arise from values that are kept: fuse them by blocks.
         let block = (BLOCK_WORK / (work / root.elements().max(1)).max(1)).max(1024);
-        let blocks = parallel.then(|| cut(root, &vec![true; root.ranges.len()], block));
+        let blocks = if parallel { Some(cut(root, &vec![true; root.ranges.len()], &block.into())?) } else { None };
         let inner = if several { Inner::Loops } else { vectors(root, blocks.as_deref(), settings.vector_bits) };
-        return nest(blocks, None, inner);
+        return Ok(nest(blocks, None, inner));
     };
     let kept: Vec<_> = reduction.reduced.iter().map(|reduced| !reduced).collect();
     if kernel.phases.iter().any(|phase| !phase.fits(&kept)) {
-        return Plan::Leave;
+        return Ok(Plan::Leave);
     }
     let kept_elements = reduction.elements_where(|d| kept[d]);
-    let row = reduction.elements() / kept_elements.max(1);
+    let row = reduction.size_where(|d| !kept[d])?;
 
     if kept_elements == 1 {
         // Partial results are as many as there are pieces, which has to be a number.
-        let splits = parallel && !is_open && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
+        let splits = parallel && !kernel.is_open() && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
         let piece = SPLIT_BLOCK.max(reduction.elements() / MOST_PIECES);
-        return if splits { Plan::Split(cut(reduction, &reduction.reduced, piece)) } else { Plan::Leave };
+        return Ok(if splits { Plan::Split(tiles::numbers(reduction, &reduction.reduced, piece)) } else { Plan::Leave });
     }
     let root_kept = root.kept(&kept);
     if kept.last() == Some(&true) {
         // Columns. What is kept between phases is a block of columns in full height.
-        let shared_out = COLUMN_BLOCK.min(kept_elements / 4).max(64);
-        let keeps = kernel.phases.iter().rev().skip(1).any(|phase| phase.keeps);
-        let fitting = if keeps { (TEMPORARY_BYTES / (8 * row)).max(16) } else { shared_out };
-        let blocks = cut(root, &root_kept, shared_out.min(fitting));
+        let shared_out = Dim::from(COLUMN_BLOCK).min(&reduction.size_where(|d| kept[d])?.floordiv(&4.into())?)?.max(&64.into())?;
+        let is_full = |phase: &Phase| !kernel.is_open() || phase.ranges.len() == reduction.ranges.len();
+        let keeps = kernel.phases.iter().rev().skip(1).any(|phase| phase.keeps && is_full(phase));
+        let height = reduction.elements() / kept_elements.max(1);
+        let fitting = if keeps { Dim::from((TEMPORARY_BYTES / (8 * height)).max(16)) } else { shared_out.clone() };
+        let blocks = cut(root, &root_kept, &shared_out.min(&fitting)?)?;
         let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { Inner::Columns };
-        return nest((parallel || several).then_some(blocks), None, inner).sequential_unless(parallel);
+        return Ok(nest((parallel || several).then_some(blocks), None, inner).sequential_unless(parallel));
     }
     let row_work = (work / kept_elements).max(1);
-    let blocks = cut(root, &root_kept, (BLOCK_WORK / row_work).max(1));
+    let row_work = match row.known() {
+        Some(_) => Dim::from(row_work),
+        None => row.mul(&(row_work / reduction.elements_where(|d| !kept[d])).max(1).into())?,
+    };
+    let blocks = cut(root, &root_kept, &Dim::from(BLOCK_WORK).floordiv(&row_work)?.max(&1.into())?)?;
     let several_of = |d: usize| root.ranges[d] > 1 || root.open[d];
-    let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| i64::from(kept && several_of(d))).collect();
+    let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| Tile::from(i64::from(kept && several_of(d)))).collect();
     let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(reduction) };
-    nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner)
+    Ok(nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner))
 }
 
-fn nest(blocks: Option<Vec<i64>>, rows: Option<Vec<i64>>, inner: Inner) -> Plan {
-    let some = |tiles: Option<Vec<i64>>| tiles.filter(|tiles| tiles.iter().any(|&tile| tile > 0));
+fn nest(blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner) -> Plan {
+    let some = |tiles: Option<Vec<Tile>>| tiles.filter(|tiles| tiles.iter().any(Tile::cuts));
     match (some(blocks), some(rows), inner) {
         (None, None, Inner::Loops) => Plan::Leave,
         (blocks, rows, inner) => Plan::Nest { blocks, rows, inner },
@@ -256,11 +286,10 @@ fn nest(blocks: Option<Vec<i64>>, rows: Option<Vec<i64>>, inner: Inner) -> Plan 
 }
 
 /// Vectors for a phase that reduces nothing, if they suit it.
-fn vectors(root: &Phase, blocks: Option<&[i64]>, vector_bits: i64) -> Inner {
+fn vectors(root: &Phase, blocks: Option<&[Tile]>, vector_bits: i64) -> Inner {
     let (Some(bits), Some(&range), Some(false)) = (root.widest, root.ranges.last(), root.open.last()) else { return Inner::Loops };
     let lanes = UNROLL * vector_bits / i64::from(bits.max(32));
-    let block = blocks.and_then(|tiles| tiles.last().copied()).filter(|&tile| tile > 0);
-    let inner = block.unwrap_or(range);
+    let inner = blocks.and_then(|tiles| tiles.last()?.number()).unwrap_or(range);
     let fewest = if inner % lanes.max(1) == 0 { FEWEST_VECTORS } else { FEWEST_BEFORE_REST };
     if lanes == 0 || inner < fewest * lanes {
         return Inner::Loops;
@@ -293,73 +322,5 @@ impl Plan {
             Self::Nest { blocks, rows: None, inner } if !parallel => Self::Nest { blocks: None, rows: blocks, inner },
             plan => plan,
         }
-    }
-}
-
-/// Cuts the `eligible` dimensions of a phase; see [`tiles`].
-fn cut(phase: &Phase, eligible: &[bool], budget: i64) -> Vec<i64> {
-    tiles(&phase.ranges, &phase.open, eligible, budget)
-}
-
-/// Tiles of about `budget` elements: inner dimensions whole as long as they fit, one dimension in part, outer ones element by element.
-/// A dimension that is not cut gets 0. One that is open is cut in any case, since it may be larger than expected.
-fn tiles(ranges: &[i64], open: &[bool], eligible: &[bool], budget: i64) -> Vec<i64> {
-    let mut tiles = vec![0; ranges.len()];
-    let mut left = budget.max(1);
-    for d in (0..ranges.len()).rev().filter(|&d| eligible[d]) {
-        if open[d] {
-            tiles[d] = left.min((ranges[d].max(1) - 1) / GRAIN * GRAIN + GRAIN);
-            left /= tiles[d].max(1);
-        } else if ranges[d] <= left {
-            left /= ranges[d].max(1);
-        } else {
-            tiles[d] = if d + 1 == ranges.len() { whole_lines(ranges[d], left) } else { even(ranges[d], left) };
-            left = 1;
-        }
-        left = left.max(1);
-    }
-    tiles
-}
-
-/// The same for the innermost dimension: rather no odd last vector in each tile than no odd last tile.
-fn whole_lines(range: i64, limit: i64) -> i64 {
-    let tile = even(range, limit);
-    if tile % GRAIN == 0 || limit < 2 * GRAIN { tile } else { limit - limit % GRAIN }
-}
-
-/// A tile of at most `limit` that divides `range`, if one is not much smaller: then there is no odd last block.
-fn even(range: i64, limit: i64) -> i64 {
-    (limit / 2 + 1..=limit).rev().find(|tile| range % tile == 0).unwrap_or(limit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cutting_keeps_inner_dimensions_whole() {
-        let known = |ranges: &[i64], eligible: &[bool], budget| tiles(ranges, &[false; 4], eligible, budget);
-        assert_eq!(known(&[4096, 1024], &[true, true], 16384), [16, 0]);
-        assert_eq!(known(&[8, 4096], &[true, true], 1024), [1, 1024]);
-        assert_eq!(known(&[4, 8, 64, 128], &[true, true, true, false], 16), [1, 1, 16, 0]);
-        assert_eq!(known(&[10, 10], &[true, true], 1000), [0, 0]);
-    }
-
-    #[test]
-    fn cutting_cuts_what_may_be_larger() {
-        assert_eq!(tiles(&[10, 128], &[true, false], &[true, true], 16384), [64, 0]);
-        assert_eq!(tiles(&[4096, 128], &[true, false], &[true, true], 16384), [128, 0]);
-        assert_eq!(tiles(&[8, 10], &[false, true], &[true, true], 256), [4, 64]);
-        assert_eq!(tiles(&[10, 10], &[true, true], &[true, false], 1), [1, 0]);
-    }
-
-    #[test]
-    fn tiles_divide_where_they_can() {
-        assert_eq!(even(4096, 1000), 512);
-        assert_eq!(even(768, 500), 384);
-        assert_eq!(even(1021, 500), 500);
-        assert_eq!(whole_lines(4096, 1000), 512);
-        assert_eq!(whole_lines(1000, 500), 448);
-        assert_eq!(whole_lines(100, 50), 50);
     }
 }

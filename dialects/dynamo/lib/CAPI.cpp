@@ -256,8 +256,13 @@ MlirOperation dynamoFindExpression(MlirOperation root, MlirStringRef *text) {
     return WalkResult::interrupt();
   });
   auto says = [&](auto part) { return walker.walk(part).wasInterrupted(); };
+  // When a kernel's loops are parallel is a matter of its arguments, whatever it
+  // is lowered to.
+  auto attributeSays = [&](NamedAttribute attribute) {
+    return attribute.getName() != "dynamo.parallel" && says(attribute.getValue());
+  };
   unwrap(root)->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    bool here = says(Attribute(op->getAttrDictionary())) || llvm::any_of(op->getResultTypes(), says);
+    bool here = llvm::any_of(op->getAttrs(), attributeSays) || llvm::any_of(op->getResultTypes(), says);
     for (Region &region : op->getRegions())
       for (Block &block : region)
         here = here || llvm::any_of(block.getArgumentTypes(), says);

@@ -5,7 +5,7 @@ use dynamlir_dialect::{
     ops,
     upstream::{arith, linalg, math},
 };
-use dynamlir_shapes::Scope;
+use dynamlir_shapes::{Dim, Dimension, Scope, ShapeError};
 
 use crate::extent::expected;
 
@@ -14,7 +14,9 @@ use crate::extent::expected;
 pub(super) struct Phase {
     /// Its number.
     pub(super) number: i64,
-    /// Sizes of the iteration domain; of those that are known at run time only, what to expect.
+    /// Sizes of the iteration domain.
+    pub(super) dims: Vec<Dim>,
+    /// The same as numbers; of those that are known at run time only, what to expect.
     pub(super) ranges: Vec<i64>,
     /// Which of them these are.
     pub(super) open: Vec<bool>,
@@ -84,6 +86,11 @@ impl Kernel {
         self.phases.iter().any(Phase::is_open)
     }
 
+    /// Elementary operations in all phases.
+    pub(super) fn work(&self) -> i64 {
+        self.phases.iter().map(Phase::work).sum()
+    }
+
     pub(super) fn root(&self) -> &Phase {
         self.phases.last().expect("a kernel has at least one phase")
     }
@@ -110,10 +117,12 @@ fn tie_fills(number: i64, generic: Op) -> bool {
 impl Phase {
     fn read(number: i64, op: Op, scope: &Scope) -> Option<Self> {
         let reduced = linalg::reductions(op);
-        let (ranges, open) = match ops::DOMAIN.dims().of(op) {
-            Some(dims) => (dims.iter().map(|dim| expected(dim, scope)).collect(), dims.iter().map(|dim| dim.known().is_none()).collect()),
-            None => (static_ranges(op, reduced.len())?, vec![false; reduced.len()]),
+        let dims = match ops::DOMAIN.dims().of(op) {
+            Some(dims) => dims,
+            None => static_ranges(op, reduced.len())?.into_iter().map(Dim::from).collect(),
         };
+        let ranges: Vec<i64> = dims.iter().map(|dim| expected(dim, scope)).collect();
+        let open = dims.iter().map(|dim| dim.known().is_none()).collect();
         let mut cost = 0;
         for op in op.body()?.ops() {
             cost += cost_of(op);
@@ -121,7 +130,7 @@ impl Phase {
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
-        Some(Self { number, ranges, open, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
+        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
     }
 
     /// Whether a size is known at run time only.
@@ -135,6 +144,11 @@ impl Phase {
     /// The product of some sizes.
     pub(super) fn elements_where(&self, mut wanted: impl FnMut(usize) -> bool) -> i64 {
         self.ranges.iter().enumerate().filter(|&(d, _)| wanted(d)).map(|(_, &range)| range).product()
+    }
+    /// The same as an expression.
+    pub(super) fn size_where(&self, mut wanted: impl FnMut(usize) -> bool) -> Result<Dim, ShapeError> {
+        let dims = self.dims.iter().enumerate().filter(|&(d, _)| wanted(d));
+        dims.map(|(_, dim)| dim).try_fold(Dim::from(1), |product, dim| product.mul(dim))
     }
     /// Elementary operations in all.
     pub(super) fn work(&self) -> i64 {

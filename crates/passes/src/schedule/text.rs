@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Inner, Plan, domain::Kernel};
+use super::{Inner, Plan, domain::Kernel, tiles::Tile};
 
 const ANY: &str = "!transform.any_op";
 const FOR: &str = "!transform.op<\"scf.for\">";
@@ -61,16 +61,27 @@ impl Writer {
     }
 
     /// Tiles the root and fuses everything else into the innermost of the new loops.
-    fn level(&mut self, kernel: &Kernel, tiling: &str, tiles: &[i64]) {
+    fn level(&mut self, kernel: &Kernel, tiling: &str, tiles: &[Tile]) {
         let root = kernel.root().number;
         let target = self.find(&format!("attributes{{dynamo.phase = {root} : i64}}"));
         let sequential = tiling == "tile_using_for";
-        let loops = if sequential { tiles.iter().filter(|&&tile| tile > 0).count() } else { 1 };
+        let loops = if sequential { tiles.iter().filter(|tile| tile.cuts()).count() } else { 1 };
         let (tiled, nest) = (self.fresh(), self.fresh());
-        let sizes: Vec<_> = tiles.iter().map(ToString::to_string).collect();
+        let (mut sizes, mut taken) = (Vec::new(), vec![ANY]);
+        for (d, tile) in tiles.iter().enumerate() {
+            sizes.push(match tile {
+                Tile::Whole => "0".to_owned(),
+                Tile::Number(elements) => elements.to_string(),
+                Tile::Computed(_) => {
+                    taken.push(ANY);
+                    self.find(&format!("attributes{{dynamo.tile = {d} : i64}}"))
+                }
+            });
+        }
         self.line(&format!(
-            "{tiled}, {nest}:{loops} = transform.structured.{tiling} {target} tile_sizes [{}] : ({ANY}) -> ({})",
+            "{tiled}, {nest}:{loops} = transform.structured.{tiling} {target} tile_sizes [{}] : ({}) -> ({})",
             sizes.join(", "),
+            taken.join(", "),
             vec![ANY; loops + 1].join(", ")
         ));
         let mut innermost = format!("{nest}#{}", loops - 1);

@@ -13,8 +13,9 @@ use super::{
     kernel::{Kernel, Shape},
     phases::{Phase, Yield},
     scalar::{self, Library, Scalars, signless},
-    sizes::Sizes,
+    sizes::loaded,
 };
+use crate::values::Sizes;
 
 /// Which loop each dimension of a value follows; None stays at index 0.
 type Access = Vec<Option<usize>>;
@@ -207,7 +208,7 @@ impl Bodies<'_> {
         let shape: Vec<_> = ranges.iter().map(|size| size.known().unwrap_or(DYNAMIC)).collect();
         let ty = Type::memref(&shape, destination.ty().element(), &vec![0; ranges.len()], 0);
         let seen = self.builder.memref_reinterpret_cast_to(destination, &self.sizes.open(ranges), &[], ty);
-        self.sizes.loaded(self.builder, seen, ranges)
+        loaded(self.sizes, self.builder, seen, ranges)
     }
 
     /// The generic with an empty body, and a builder for it.

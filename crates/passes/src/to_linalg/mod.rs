@@ -54,11 +54,10 @@ use dynamlir_dialect::{
     upstream::{bufferization, func, llvm},
 };
 
-use crate::anchors;
+use crate::{anchors, values::Sizes};
 use body::Bodies;
 use kernel::Kernel;
 use scalar::Library;
-use sizes::Sizes;
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -102,7 +101,7 @@ fn lower(function: Op) -> PassResult {
     let loads = kernel.ops.iter().filter(|op| op.is(bufferization::TO_TENSOR));
     let loaded = loads.map(|op| match op.result(0).ty().numbers() {
         Some(_) => (op.result(0), op.result(0)),
-        None => (op.result(0), sizes.loaded(Builder::before(end).with_loc(op.loc()), op.operand(0), &op.result(0).ty().dims())),
+        None => (op.result(0), sizes::loaded(&sizes, Builder::before(end).with_loc(op.loc()), op.operand(0), &op.result(0).ty().dims())),
     });
     let products = kernel.ops.iter().filter(|&&op| anchors::is_anchor(op));
     let products: Vec<_> = products.map(|&op| (op.result(0), product::build(Builder::before(end), op))).collect();

@@ -1,6 +1,4 @@
-//! Sizes of a kernel as values: its `index` arguments, and what is computed of them.
-//!
-//! What is computed stands at the beginning of the kernel, once for each size.
+//! Arguments of memory whose type does not say all sizes.
 //!
 //! A kernel is called with pointers alone, and with its sizes. So an argument whose type does not say them all becomes one element of
 //! memory, which is seen as the whole window:
@@ -13,66 +11,20 @@
 //! By the slice all that is made of `%x` knows its sizes by these values. LLVM 22 folds no question for the sizes of a
 //! `memref.reinterpret_cast`, so that producers would be computed once more instead of being fused.
 
-use std::{cell::RefCell, collections::HashMap};
-
 use dynamlir_dialect::{
-    ir::{Attr, Block, Builder, DYNAMIC, Op, Type, Value, sizes},
+    ir::{Attr, Block, Builder, DYNAMIC, Op, Type, Value},
     ops,
     pass::{PassError, PassResult},
     upstream::{bufferization, func},
 };
-use dynamlir_shapes::{Algebra, Dim, Scope, Symbol, row_major_in};
+use dynamlir_shapes::{Dim, row_major_in};
 
-/// The sizes of one kernel.
-pub(super) struct Sizes {
-    /// What is known of its symbols.
-    scope: Scope,
-    /// The arguments that the symbols are.
-    arguments: HashMap<Symbol, Value>,
-    known: RefCell<HashMap<Dim, Value>>,
-    start: Builder,
-}
+use crate::values::Sizes;
 
-impl Sizes {
-    /// Those that a kernel declares. Each is an argument.
-    pub(super) fn of(function: Op, start: Builder) -> Result<Self, PassError> {
-        let args = function.body().map(Block::args).unwrap_or_default();
-        let mut arguments = HashMap::new();
-        for declared in sizes::declared(function) {
-            let argument = match declared.place {
-                Some(sizes::Place::Index { argument }) => {
-                    args.get(argument).copied().filter(|value| value.ty() == Type::index(function.ctx()))
-                }
-                _ => None,
-            };
-            let Some(argument) = argument else {
-                return Err(PassError::at(function, format!("expected {} to be an argument of the kernel of type index", declared.symbol)));
-            };
-            arguments.insert(declared.symbol, argument);
-        }
-        Ok(Self { scope: sizes::scope(function), arguments, known: RefCell::default(), start })
-    }
-
-    /// The values of those sizes that are not numbers, in order: what stands for each `?` of a type.
-    pub(super) fn open(&self, sizes: &[Dim]) -> Vec<Value> {
-        sizes.iter().filter(|size| size.known().is_none()).map(|size| self.value(size)).collect()
-    }
-
-    /// A size as a value.
-    pub(super) fn value(&self, size: &Dim) -> Value {
-        if let Some(&value) = self.known.borrow().get(size) {
-            return value;
-        }
-        let value = size.fold(&mut Computed { b: self.start, arguments: &self.arguments });
-        self.known.borrow_mut().insert(size.clone(), value);
-        value
-    }
-
-    /// What memory is seen as: a tensor whose sizes are these numbers and values.
-    pub(super) fn loaded(&self, b: Builder, memory: Value, sizes: &[Dim]) -> Value {
-        let (whole, open) = (b.bufferization_to_tensor(memory), self.open(sizes));
-        if open.is_empty() { whole } else { b.tensor_extract_slice(whole, &open, whole.ty()) }
-    }
+/// What memory is seen as: a tensor whose sizes are these numbers and values.
+pub(super) fn loaded(sizes: &Sizes, b: Builder, memory: Value, dims: &[Dim]) -> Value {
+    let (whole, open) = (b.bufferization_to_tensor(memory), sizes.open(dims));
+    if open.is_empty() { whole } else { b.tensor_extract_slice(whole, &open, whole.ty()) }
 }
 
 /// Makes arguments of memory whose type has a `?` pointers, with the windows that they were.
@@ -121,43 +73,5 @@ fn forget_strides(function: Op) {
     };
     if attrs.iter().any(|attr| attr.get(ops::STRIDES.name()).is_some()) {
         function.set_attr(func::ARG_ATTRS, Attr::array(function.ctx(), &attrs.iter().map(without).collect::<Vec<_>>()));
-    }
-}
-
-/// Expressions as operations on indices. All symbols are declared, as the verifier of functions demands.
-struct Computed<'a> {
-    b: Builder,
-    arguments: &'a HashMap<Symbol, Value>,
-}
-
-impl Algebra for Computed<'_> {
-    type Value = Value;
-
-    fn number(&mut self, value: i64) -> Value {
-        self.b.index(value)
-    }
-    fn symbol(&mut self, symbol: Symbol) -> Value {
-        self.arguments[&symbol]
-    }
-    fn add(&mut self, a: Value, b: Value) -> Value {
-        self.b.addi(a, b)
-    }
-    fn mul(&mut self, a: Value, b: Value) -> Value {
-        self.b.muli(a, b)
-    }
-    fn floordiv(&mut self, a: Value, b: Value) -> Value {
-        self.b.floordivsi(a, b)
-    }
-    /// a − b · ⌊a / b⌋: what the dialect has truncates.
-    fn modulo(&mut self, a: Value, b: Value) -> Value {
-        let whole = self.floordiv(a, b);
-        let whole = self.mul(whole, b);
-        self.b.subi(a, whole)
-    }
-    fn min(&mut self, a: Value, b: Value) -> Value {
-        self.b.minsi(a, b)
-    }
-    fn max(&mut self, a: Value, b: Value) -> Value {
-        self.b.maxsi(a, b)
     }
 }

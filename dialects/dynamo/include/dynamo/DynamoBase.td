@@ -82,19 +82,21 @@ def Dynamo_Dialect : Dialect {
     // Of arguments in memory (04), whose types say no expressions.
     "::mlir::DenseI64ArrayAttr":$sizes,
     // Of a kernel: what it iterates over (03), its arguments in memory (04), scratch memory among them, how products are
-    // computed, why there is no schedule (06), whether it goes through memory backwards (07).
+    // computed, why there is no schedule (06), an expression that is negative where its loops are too short for threads (06),
+    // whether it goes through memory backwards (07).
     "::mlir::UnitAttr":$kernel, "::mlir::DenseI64ArrayAttr":$domain, "::mlir::DenseI64ArrayAttr":$reduced_dims,
     "::mlir::TypeAttr":$signature, "::mlir::UnitAttr":$scratch, "::mlir::DictionaryAttr":$matmul, "::mlir::StringAttr":$choice,
-    "::mlir::StringAttr":$unscheduled, "::mlir::UnitAttr":$backward,
+    "::mlir::StringAttr":$unscheduled, "::mlir::IntegerAttr":$parallel, "::mlir::UnitAttr":$backward,
     // Of operations up to 02: the checkpoint that they belong to, of which backward computes them again.
     "::mlir::IntegerAttr":$recompute,
     // Of an ATen operator with code (02): something point by point follows, that the code can take in.
     "::mlir::UnitAttr":$followed,
     // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; along which
-    // dimension a scan runs; how many batch dimensions a contraction has; which piece of a reduction is computed; whether a
-    // loop asks for what it reads next.
+    // dimension a scan runs; how many batch dimensions a contraction has; which piece of a reduction is computed; for which
+    // dimension a size of blocks is; whether a loop asks for what it reads next.
     "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$init, "::mlir::IntegerAttr":$out, "::mlir::IntegerAttr":$scan,
-    "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$piece, "::mlir::UnitAttr":$prefetch,
+    "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$piece, "::mlir::IntegerAttr":$tile,
+    "::mlir::UnitAttr":$prefetch,
     // Of a kernel on its way to a GPU: at what multiples its arguments lie, its threads, or why it has none; of the declaration
     // that is left of it: where its code is; of its code: how it is launched.
     "::mlir::SymbolRefAttr":$code, "::mlir::DenseI64ArrayAttr":$alignments, "::mlir::DictionaryAttr":$gpu, "::mlir::UnitAttr":$tf32,
