@@ -64,3 +64,30 @@ func.func @heap(%n: index, %x: f32) {
   memref.dealloc %freed : memref<1048576xf32>
   return
 }
+
+// In a kernel whose sizes are arguments, a temporary of which a bound is known is a part of the stack. One of rows that lie apart by as
+// much as is not known is on the heap, and so is one without a bound.
+
+// CHECK-LABEL: func.func @bounded
+// CHECK-NEXT: %[[STACK:.*]] = memref.alloca() {alignment = 64 : i64} : memref<512xf32>
+// CHECK: scf.for
+// CHECK: %[[SIZE:.*]] = affine.min
+// CHECK-NEXT: %[[SUMS:.*]] = memref.reinterpret_cast %[[STACK]] to offset: [0], sizes: [%[[SIZE]]], strides: [1] : memref<512xf32> to memref<?xf32>
+// CHECK-NEXT: memref.store %{{.*}}, %[[SUMS]]
+// CHECK-NEXT: memref.alloc(%[[SIZE]]) : memref<4x?xf32>
+// CHECK-NEXT: memref.alloc(%{{.*}}) : memref<?xf32>
+func.func @bounded(%columns: index, %x: f32) attributes {dynamo.kernel, dynamo.symbols = [#dynamo.symbol<s0, argument = 0>]} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c512 = arith.constant 512 : index
+  %some = arith.minsi %columns, %c512 : index
+  %tile = arith.maxsi %some, %c64 : index
+  scf.for %i = %c0 to %columns step %tile {
+    %n = affine.min affine_map<(d0)[s0, s1] -> (-d0 + s0, s1)>(%i)[%columns, %tile]
+    %sums = memref.alloc(%n) : memref<?xf32>
+    memref.store %x, %sums[%c0] : memref<?xf32>
+    %rows = memref.alloc(%n) : memref<4x?xf32>
+    %all = memref.alloc(%columns) : memref<?xf32>
+  }
+  return
+}

@@ -106,10 +106,25 @@ func.func @once_per_row(%x: memref<64x1024xf32>) {
   return
 }
 
+// Of how many rows there are nothing needs to be known. The memory is an argument of a kernel, seen as the window that it is.
+
+// CHECK-LABEL: func.func @open_rows
+// CHECK: memref.subview
+// CHECK: "llvm.intr.prefetch"
+func.func @open_rows(%x: memref<f32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = memref.reinterpret_cast %x to offset: [0], sizes: [%n, 64], strides: [64, 1] : memref<f32> to memref<?x64xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %s = memref.subview %rows[%i, 0] [1, 64] [1, 1] : memref<?x64xf32> to memref<1x64xf32, strided<[64, 1], offset: ?>>
+  } {dynamo.prefetch}
+  return
+}
+
 // Nothing is asked for in a loop without the mark, nor
 // - of what is so small that it stays in the cache,
 // - where the loop goes through memory in steps,
-// - where sizes are not known: neither is how far ahead is far enough.
+// - where the size of a row is not known: neither is how far ahead is far enough.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: "llvm.intr.prefetch"

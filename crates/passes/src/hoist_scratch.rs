@@ -6,15 +6,25 @@
 //! `omp.parallel` (or of the function, where nothing is parallel) makes them cost nothing and empties the scope, which
 //! the next canonicalization dissolves.
 //!
+//! Where a kernel's sizes are arguments, a temporary for a block may have a size that is not known but for a bound: the block's.
+//! It gets the stack for as much, and takes what it needs of it:
+//! ```mlir
+//! %n = affine.min affine_map<(d0)[s0] -> (-d0 + s0, 512)>(%i)[%columns]
+//! %sums = memref.alloc(%n) : memref<?xf32>                                                           // before
+//!
+//! %stack = memref.alloca() : memref<512xf32>                                                         // after, moved
+//! %sums = memref.reinterpret_cast %stack to offset: [0], sizes: [%n], strides: [1] : … to memref<?xf32>
+//! ```
 //! Temporaries too large for the stack stay `memref.alloc`; each is freed at the end of its block. None leaves its
 //! block: one-shot bufferization refuses to yield fresh buffers from loops.
 //!
-//! Restriction: sizes must be static, since a moved allocation may not depend on what stands before it.
+//! Restriction: sizes on the stack must be static, since a moved allocation may not depend on what stands before it.
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, Op},
+    ir::{AffineExpr, AffineMap, Block, Builder, DYNAMIC, Op, Type, Value},
+    ops,
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
-    upstream::{OMP_PARALLEL, func, memref},
+    upstream::{AFFINE_MIN, OMP_PARALLEL, arith, func, memref},
 };
 
 /// The pass.
@@ -30,7 +40,18 @@ pub const PASS: Pass = Pass {
 const HOISTED: Statistic = Statistic { name: "hoisted", description: "stack buffers moved" };
 const FREED: Statistic = Statistic { name: "freed", description: "heap buffers freed at the end of their block" };
 
+/// Most bytes of a temporary that goes to the stack because of a bound.
+const BOUNDED_BYTES: i64 = 16 * 1024;
+/// What temporaries are aligned to: a cache line.
+const ALIGNMENT: i64 = 64;
+
 fn run(module: Op, pass: &Run) -> PassResult {
+    let mut open = Vec::new();
+    module.walk(&mut |op| open.extend((op.is(memref::ALLOC) && op.num_operands() > 0 && has_open_sizes(op)).then_some(op)));
+    for op in open {
+        to_stack(op);
+    }
+
     let mut stack = Vec::new();
     let mut heap = Vec::new();
     module.walk(&mut |op| {
@@ -48,6 +69,53 @@ fn run(module: Op, pass: &Run) -> PassResult {
         pass.count(&FREED, usize::from(free_at_end_of_block(op)));
     }
     Ok(())
+}
+
+/// Whether an operation stands in a kernel whose sizes are arguments.
+fn has_open_sizes(op: Op) -> bool {
+    let mut around = op.parent();
+    while let Some(op) = around.filter(|op| !op.is(func::FUNC)) {
+        around = op.parent();
+    }
+    around.is_some_and(|function| ops::SYMBOLS.is_on(function))
+}
+
+/// Puts a temporary on the stack, if it is known to be small; what is made of it.
+fn to_stack(alloc: Op) -> Option<Value> {
+    let ty = alloc.result(0).ty();
+    let mut open = alloc.operands().into_iter();
+    let sizes = ty.shape().into_iter().map(|size| if size == DYNAMIC { bound(open.next()?) } else { Some(size) });
+    let sizes = sizes.collect::<Option<Vec<_>>>()?;
+    let bytes = sizes.iter().fold(i64::from(ty.element().width().div_ceil(8)), |bytes, &size| bytes.saturating_mul(size));
+    if bytes > BOUNDED_BYTES || ty.strides().contains(&DYNAMIC) {
+        return None;
+    }
+    let b = Builder::before(alloc).with_loc(alloc.loc());
+    let whole = b.memref_alloca(Type::memref(&sizes, ty.element(), &dynamlir_shapes::row_major(&sizes), 0), ALIGNMENT);
+    let used = b.memref_reinterpret_cast_to(whole, &alloc.operands(), &[], ty);
+    alloc.result(0).replace_all_uses_with(used);
+    alloc.erase();
+    Some(used)
+}
+
+/// The largest number that an index may be.
+fn bound(value: Value) -> Option<i64> {
+    let op = value.def()?;
+    let bounds = || op.operands().into_iter().map(bound);
+    match &*op.name() {
+        arith::CONSTANT => op.attr_i64("value"),
+        arith::MINSI => bounds().flatten().min(),
+        arith::MAXSI => bounds().collect::<Option<Vec<_>>>()?.into_iter().max(),
+        AFFINE_MIN => {
+            let map: AffineMap = op.required("map");
+            let operand = |i: usize| bound(op.operand(i));
+            let symbol = |i: usize| operand(map.num_dims() + i);
+            let of =
+                |result: AffineExpr| result.as_constant().or_else(|| operand(result.as_dim()?)).or_else(|| symbol(result.as_symbol()?));
+            map.results().into_iter().filter_map(of).min()
+        }
+        _ => None,
+    }
 }
 
 fn hoist(alloca: Op) -> PassResult {

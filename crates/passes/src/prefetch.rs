@@ -21,8 +21,8 @@
 //! - in a loop along a row the same place in a later row; where rows are long, or there is only one, the same row further on;
 //! - in a loop from row to row a later row.
 //!
-//! Only the kernel's arguments are asked for, once per row, and not those that fit into the cache; nothing is asked for where
-//! sizes are not known.
+//! Only the kernel's arguments are asked for, once per row, and not those that are known to fit into the cache; nothing is asked for
+//! where strides or the size of a row are not known.
 //!
 //! An address beyond the end of memory does no harm: a prefetch never faults. It is computed on integers, since LLVM may
 //! assume that pointers stay inside of what they point to.
@@ -122,6 +122,10 @@ impl Access {
         let (mut moved, mut row) = (None, None);
         let mut memory = view.result(0);
         while let Some(op) = memory.def() {
+            if op.is(memref::REINTERPRET_CAST) && op.operand(0).def().is_none() {
+                // The window that an argument of open sizes is.
+                break;
+            }
             if !op.is(memref::SUBVIEW) {
                 return None;
             }
@@ -138,11 +142,12 @@ impl Access {
             }
         }
         let (sizes, strides) = (memory.ty().shape(), memory.ty().strides());
-        if sizes.iter().chain(&strides).chain(&row).any(|&number| number == DYNAMIC) || row == Some(0) {
+        if strides.iter().chain(&row).chain(sizes.last()).any(|&number| number == DYNAMIC) || row == Some(0) {
             return None;
         }
-        let reach: i64 = sizes.iter().zip(strides).map(|(size, stride)| (size - 1).saturating_mul(stride.abs())).sum();
-        if element == 0 || reach < SMALL / element {
+        // Of how many rows there are when that is an argument, the worst is to be expected: too many for the cache.
+        let reach = || sizes.iter().zip(&strides).map(|(size, stride)| (size - 1).saturating_mul(stride.abs())).sum::<i64>();
+        if element == 0 || (!sizes.contains(&DYNAMIC) && reach() < SMALL / element) {
             return None;
         }
         let (stride, is_last) = moved.filter(|&(stride, _)| stride != DYNAMIC && stride != 0)?;

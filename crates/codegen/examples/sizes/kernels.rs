@@ -136,16 +136,17 @@ impl Kernel {
     pub fn text(&self, sizes: &Sizes, element: &str) -> String {
         let args: Vec<_> = self.reads.iter().map(|(name, place)| place.argument(name, sizes, element)).collect();
         let args = [args, vec![self.writes.argument("out", sizes, element), "%rows: index".into(), "%columns: index".into()]].concat();
-        let symbols =
-            (0..2).map(|dim| format!("#dynamo.symbol<s{dim}, argument = {}, hint = {}>", self.reads.len() + 1 + dim, sizes.hints[dim]));
+        let declare =
+            |dim: usize| format!("#dynamo.symbol<s{dim}, argument = {}, hint = {}>", self.reads.len() + 1 + dim, sizes.hints[dim]);
+        let symbols = (0..2).filter(|&dim| sizes.open[dim]).map(declare).collect::<Vec<_>>().join(", ");
+        let symbols = if symbols.is_empty() { symbols } else { format!(", dynamo.symbols = [{symbols}]") };
         let domain = list(&Place::Full.dims(sizes));
         let reduced: Vec<_> = self.reduced.iter().map(ToString::to_string).collect();
         let mut text = format!(
             "module @kernels {{\nfunc.func @k({}) attributes {{dynamo.kernel, dynamo.domain = {domain}, \
-             dynamo.reduced_dims = {}, dynamo.symbols = [{}]}} {{\n",
+             dynamo.reduced_dims = {}{symbols}}} {{\n",
             args.join(", "),
             list(&reduced),
-            symbols.collect::<Vec<_>>().join(", ")
         );
         for (name, place) in self.reads {
             let (dims, stored) = (place.dims(sizes), place.element(element));

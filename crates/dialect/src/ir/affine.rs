@@ -28,6 +28,10 @@ impl AffineExpr {
     pub fn as_dim(self) -> Option<usize> {
         unsafe { mlirAffineExprIsADim(self.0).then(|| mlirAffineDimExprGetPosition(self.0) as usize) }
     }
+    /// Which symbol it is, if it is one by itself.
+    pub fn as_symbol(self) -> Option<usize> {
+        unsafe { mlirAffineExprIsASymbol(self.0).then(|| mlirAffineSymbolExprGetPosition(self.0) as usize) }
+    }
     /// Its value, if it is a constant.
     pub fn as_constant(self) -> Option<i64> {
         unsafe { mlirAffineExprIsAConstant(self.0).then(|| mlirAffineConstantExprGetValue(self.0)) }

@@ -60,6 +60,8 @@ pub mod vector;
 
 /// `builtin.module`.
 pub const MODULE: &str = "builtin.module";
+/// `affine.min`.
+pub const AFFINE_MIN: &str = "affine.min";
 /// `omp.parallel`.
 pub const OMP_PARALLEL: &str = "omp.parallel";
 
