@@ -60,18 +60,3 @@ func.func @product(%a: memref<?x8xf32>, %b: memref<8x4xf32>, %out: memref<?x4xf3
   return
 }
 }
-
-// -----
-
-// CHECK: error: 'dynamo.scatter' takes sizes that are numbers in a kernel
-module @kernels {
-func.func @by_index(%base: memref<?xf32>, %i: memref<3xi64>, %s: memref<3xf32>, %out: memref<?xf32>, %n: index) attributes {
-    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0>, dynamo.reduced_dims = array<i64>, dynamo.symbols = [#dynamo.symbol<s0, argument = 4>]} {
-  %b = bufferization.to_tensor %base restrict : memref<?xf32> to tensor<?xf32, #dynamo.sizes<s0>>
-  %j = bufferization.to_tensor %i restrict : memref<3xi64> to tensor<3xi64>
-  %x = bufferization.to_tensor %s restrict : memref<3xf32> to tensor<3xf32>
-  %y = dynamo.scatter %x into %b[%j] dims [-1] : tensor<?xf32, #dynamo.sizes<s0>>, tensor<3xi64>, tensor<3xf32> -> tensor<?xf32, #dynamo.sizes<s0>>
-  bufferization.materialize_in_destination %y in restrict writable %out : (tensor<?xf32, #dynamo.sizes<s0>>, memref<?xf32>) -> ()
-  return
-}
-}

@@ -103,4 +103,32 @@ func.func @position(%in: memref<?x?xf32>, %out: memref<?xi64>, %n: index, %m: in
   return
 }
 
+// Writes by index, shared out along the dimension that both have. Where that is too little for threads, the kernel says so.
+// CHECK-LABEL: func.func @by_index
+// CHECK-SAME: (%[[I:[^:]*]]: memref<i64>, %[[S:[^:]*]]: memref<f32>, %[[OUT:[^:]*]]: memref<f32>, %[[N:[^:]*]]: index, %[[M:[^:]*]]: index)
+// CHECK-SAME: dynamo.parallel = #dynamo.expr<s0*s1 - 16384>
+// CHECK-SAME: dynamo.signature = (memref<?x?xi64, strided<[1, 0]>>, memref<?x?xf32>) -> memref<9x?xf32>
+// CHECK: %[[AT:.*]] = memref.reinterpret_cast %[[I]] to offset: [0], sizes: [%[[N]], %[[M]]], strides: [1, 0]
+// CHECK: %[[SOURCE:.*]] = memref.reinterpret_cast %[[S]] to offset: [0], sizes: [%[[N]], %[[M]]], strides: [%[[M]], 1]
+// CHECK: %[[TABLE:.*]] = memref.reinterpret_cast %[[OUT]] to offset: [0], sizes: [9, %[[M]]], strides: [%[[M]], 1]
+// CHECK: scf.forall (%[[NUMBER:.*]]) in (%{{.*}}) {
+// CHECK: %[[FIRST:.*]] = arith.muli %[[NUMBER]], %[[BLOCK:.*]] : index
+// CHECK: %[[END:.*]] = arith.minui %{{.*}}, %[[M]] : index
+// CHECK: scf.for %[[P:.*]] = %{{.*}} to %[[N]]
+// CHECK: scf.for %[[Q:.*]] = %[[FIRST]] to %[[END]]
+// CHECK: %[[ROW:.*]] = memref.load %[[AT]][%[[P]], %[[Q]]]
+// CHECK: memref.load %[[SOURCE]][%[[P]], %[[Q]]]
+// CHECK: memref.store %{{.*}}, %[[TABLE]]
+func.func @by_index(%i: memref<?x?xi64, strided<[1, 0]>>, %s: memref<?x?xf32>, %out: memref<9x?xf32>, %n: index, %m: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0, s1>, dynamo.reduced_dims = array<i64: 0>,
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 3>, #dynamo.symbol<s1, argument = 4>]} {
+  %0 = bufferization.to_tensor %i restrict : memref<?x?xi64, strided<[1, 0]>> to tensor<?x?xi64, #dynamo.sizes<s0, s1>>
+  %1 = bufferization.to_tensor %s restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  %2 = bufferization.to_tensor %out restrict : memref<9x?xf32> to tensor<9x?xf32, #dynamo.sizes<9, s1>>
+  %3 = dynamo.scatter %1 into %2[%0] dims [-1, 1] by sum
+    : tensor<9x?xf32, #dynamo.sizes<9, s1>>, tensor<?x?xi64, #dynamo.sizes<s0, s1>>, tensor<?x?xf32, #dynamo.sizes<s0, s1>> -> tensor<9x?xf32, #dynamo.sizes<9, s1>>
+  bufferization.materialize_in_destination %3 in restrict writable %out : (tensor<9x?xf32, #dynamo.sizes<9, s1>>, memref<9x?xf32>) -> ()
+  return
+}
+
 }

@@ -127,6 +127,11 @@ impl Place {
 }
 
 impl Kernel {
+    /// Whether it reads what it writes, which is so for writes by index. These are of `f32` only: nothing is converted on the way.
+    pub fn adds(&self) -> bool {
+        self.body.contains("%out")
+    }
+
     /// Where operands lie, in the order of arguments.
     pub fn places(&self) -> Vec<Place> {
         self.reads.iter().map(|&(_, place)| place).chain([self.writes]).collect()
@@ -157,6 +162,10 @@ impl Kernel {
             if is_converted {
                 let _ = writeln!(text, "  %{name} = dynamo.convert %{loaded} : {tensor} -> {}", tensor_of(&dims, "f32"));
             }
+        }
+        if self.adds() {
+            let (memory, tensor) = (self.writes.memref(sizes, element), tensor_of(&self.writes.dims(sizes), element));
+            let _ = writeln!(text, "  %out = bufferization.to_tensor %out_m restrict : {memory} to {tensor}");
         }
         text.push_str(&self.typed(sizes, element));
         let dims = self.writes.dims(sizes);
@@ -229,6 +238,13 @@ pub const KERNELS: &[Kernel] = &[
         body: "%column = dynamo.iota 1 : !IF
             %g = dynamo.gather %t[%i, %column] : !ET, !IF, !IF -> !EF
             %y = dynamo.convert %g : !EF -> !F",
+    },
+    Kernel {
+        name: "sums by index",
+        reduced: &[0],
+        reads: &[("i", Indices), ("x", Full)],
+        writes: Table,
+        body: "%y = dynamo.scatter %x into %out[%i] dims [-1, 1] by sum : !T, !IF, !F -> !T",
     },
     Kernel {
         name: "softmax",

@@ -39,10 +39,10 @@ fn main() -> Fallible<()> {
 
     let heads: Vec<_> = FORMS.iter().map(|(head, ..)| format!("{head:>12}")).collect();
     println!("{:40}{:>10}{}", "", "µs", heads.concat());
-    let mut ratios = vec![Vec::new(); FORMS.len()];
+    let mut ratios = vec![vec![Vec::new(); FORMS.len()]; sizes.len()];
     for kernel in KERNELS.iter().filter(|kernel| kernel.name.contains(&wanted)) {
-        for element in ["f32", "bf16"] {
-            for &numbers in &sizes {
+        for element in ["f32", "bf16"].into_iter().filter(|&element| element == "f32" || !kernel.adds()) {
+            for (&numbers, ratios) in sizes.iter().zip(&mut ratios) {
                 let times = race(kernel, numbers, element, dump.as_deref())?;
                 let compared: Vec<_> = times[1..].iter().map(|time| time / times[0]).collect();
                 ratios.iter_mut().zip(&compared).for_each(|(all, &ratio)| all.push(ratio));
@@ -51,8 +51,10 @@ fn main() -> Fallible<()> {
             }
         }
     }
-    for (what, of) in [("geometric mean", geometric_mean as fn(&[f64]) -> f64), ("worst", |all| all.iter().copied().fold(0.0, f64::max))] {
-        println!("{what:50}{}", written(ratios.iter().map(|all| of(all))));
+    for (numbers, ratios) in sizes.iter().zip(&ratios) {
+        let size = format!("{}x{}", numbers[0], numbers[1]);
+        println!("{:24}{size:>16}{:10}{}", "geometric mean", "", written(ratios.iter().map(|all| geometric_mean(all))));
+        println!("{:24}{size:>16}{:10}{}", "worst", "", written(ratios.iter().map(|all| all.iter().copied().fold(0.0, f64::max))));
     }
     Ok(())
 }
@@ -94,6 +96,7 @@ fn race(kernel: &Kernel, numbers: [i64; 2], element: &str, dump: Option<&str>) -
     };
     let (mut times, mut results) = (Vec::new(), Vec::new());
     for linked in &contestants {
+        memory.iter_mut().zip(operands(kernel, numbers, element)).for_each(|(lines, fresh)| lines.copy_from_slice(&fresh));
         times.push(time(linked, 1));
         results.push(floats(&memory[memory.len() - 1], element));
     }

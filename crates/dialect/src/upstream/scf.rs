@@ -1,7 +1,7 @@
 //! `scf`.
 
 use super::segments;
-use crate::ir::{Attr, Block, Builder, Op, Type, Value};
+use crate::ir::{Attr, Block, Builder, DYNAMIC, Op, Type, Value};
 
 /// The dialect.
 pub const DIALECT: &str = "scf";
@@ -27,6 +27,15 @@ impl Builder {
         let bounds = [("staticLowerBound", list(0)), ("staticUpperBound", list(count)), ("staticStep", list(1))];
         let attrs = [&bounds[..], &[segments(self.ctx(), &[0, 0, 0, 0])]].concat();
         let (_, body) = self.op_with_body(FORALL, &[], &[], &attrs, &[Type::index(self.ctx())]);
+        let (end, _) = Self::at_end(body, self.loc).op_with_body(IN_PARALLEL, &[], &[], &[], &[]);
+        (Self::before(end), body.args()[0])
+    }
+    /// The same where the count is a value.
+    pub fn scf_forall_to(&self, count: Value) -> (Self, Value) {
+        let list = |value: i64| Attr::i64s(self.ctx(), &[value]);
+        let bounds = [("staticLowerBound", list(0)), ("staticUpperBound", list(DYNAMIC)), ("staticStep", list(1))];
+        let attrs = [&bounds[..], &[segments(self.ctx(), &[0, 1, 0, 0])]].concat();
+        let (_, body) = self.op_with_body(FORALL, &[count], &[], &attrs, &[Type::index(self.ctx())]);
         let (end, _) = Self::at_end(body, self.loc).op_with_body(IN_PARALLEL, &[], &[], &[], &[]);
         (Self::before(end), body.args()[0])
     }

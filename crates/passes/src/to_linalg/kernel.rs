@@ -208,7 +208,7 @@ impl Kernel {
 }
 
 /// Whether an operation has to do with a size that is not a number.
-pub(super) fn is_open(op: Op) -> bool {
+fn is_open(op: Op) -> bool {
     op.operands().into_iter().chain(op.results()).any(|value| value.ty().numbers().is_none())
 }
 

@@ -29,7 +29,7 @@
 //!
 //! Sizes that are expressions are arguments of the kernel, or computed of them ([`sizes`]).
 //!
-//! Restrictions: sizes of at least 1, and numbers where a kernel has a product or writes by index; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
+//! Restrictions: sizes of at least 1, and numbers where a kernel has a product; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
 //! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
 //! could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index
@@ -86,9 +86,6 @@ fn lower(function: Op) -> PassResult {
     let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
     let end = block.terminator().ok_or_else(|| PassError::at(function, "a kernel needs a terminator"))?;
     if let Some(op) = scatter::find(block) {
-        if kernel::is_open(op.op()) {
-            return Err(PassError::at(op.op(), format!("'{}' takes sizes that are numbers in a kernel", op.op().name())));
-        }
         return scatter::lower(function, block, op);
     }
     expand::run(block);

@@ -11,7 +11,8 @@
 //! }
 //! ```
 //! Elements that differ along a dimension which both source and result have go to different places. So the first such
-//! dimension is shared out among threads, outside all other loops; the order of writes to one place stays.
+//! dimension is shared out among threads, outside all other loops; the order of writes to one place stays. Where sizes are
+//! arguments, how large blocks are is computed of them.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
@@ -23,8 +24,10 @@ use dynamlir_dialect::{
     },
 };
 
-use super::scalar::combine;
-use crate::anchors::choose::ceiling;
+use dynamlir_shapes::{Dim, Dimension, ShapeError};
+
+use super::{scalar::combine, sizes::open_windows};
+use crate::values::Sizes;
 
 /// Fewest elements of the source in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;
@@ -38,29 +41,45 @@ pub(super) fn find(body: Block) -> Option<ScatterOp> {
     body.ops().into_iter().find_map(ScatterOp::cast)
 }
 
+/// How a dimension is shared out among threads.
+struct Blocks {
+    /// The size of a block.
+    block: Dim,
+    /// How many there are.
+    count: Dim,
+    /// By how many elements there is more than what one thread may do alone.
+    beyond: Dim,
+}
+
 /// A kernel's operands, in memory.
-struct Scatter {
+struct Scatter<'a> {
     op: ScatterOp,
     indices: Vec<Value>,
     source: Value,
     out: Value,
     dims: Vec<i64>,
+    /// Sizes of the source.
+    extents: Vec<Dim>,
+    sizes: &'a Sizes,
 }
 
 /// Lowers a kernel that is nothing but this op, its loads and its store.
 pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult {
     let op = scatter.op();
-    let args = body.args();
+    let index = Type::index(function.ctx());
+    // Sizes come after the memory.
+    let args: Vec<Value> = body.args().into_iter().filter(|arg| arg.ty() != index).collect();
     let loads: Vec<Op> = op.operands().iter().filter_map(|value| value.def()).collect();
     let stores: Vec<Op> = op.result(0).uses().into_iter().map(|used| used.op).collect();
     let [store] = stores[..] else { return Err(PassError::at(op, "expected one use: a store")) };
-    let end = body.terminator().ok_or_else(|| PassError::at(function, "a kernel needs a terminator"))?;
+    let missing = |what| PassError::at(function, format!("a kernel needs a {what}"));
+    let (end, first) = (body.terminator().ok_or_else(|| missing("terminator"))?, body.ops().first().copied());
     // Operands and arguments are the same, but that the result comes first among the ones and last among the others.
     let mut order = args.clone();
     order.rotate_right(1);
-    let memory: Vec<Value> = loads.iter().filter(|load| load.is(TO_TENSOR)).map(|load| load.operand(0)).collect();
+    let loaded = || loads.iter().filter(|load| load.is(TO_TENSOR)).map(|load| load.operand(0)).collect::<Vec<_>>();
     let stored = store.is(MATERIALIZE_IN_DESTINATION) && store.num_operands() == 2;
-    if memory != order || !stored || store.operand(1) != memory[0] || body.ops().len() != args.len() + 3 {
+    if loaded() != order || !stored || store.operand(1) != order[0] || body.ops().len() != args.len() + 3 {
         return Err(PassError::at(
             op,
             "expected a kernel that loads indices, source and base, writes into the base, and does nothing else",
@@ -70,9 +89,17 @@ pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult
     let types = |values: &[Value]| values.iter().map(|value| value.ty()).collect::<Vec<_>>();
     ops::SIGNATURE.set(function, Type::function(function.ctx(), &types(read), &types(written)));
 
-    let (indices, source) = (read[..read.len() - 1].to_vec(), read[read.len() - 1]);
-    let scatter = Scatter { op: scatter, indices, source, out: written[0], dims: scatter.dims() };
-    scatter.loops(Builder::before(end).with_loc(op.loc()))?;
+    let extents = scatter
+        .source()
+        .ty()
+        .sizes()
+        .ok_or_else(|| PassError::at(op, format!("expected a type that says its sizes, got {}", scatter.source().ty())))?;
+    let sizes = Sizes::of(function, Builder::before(first.unwrap_or(end)).with_loc(function.loc()))?;
+    open_windows(function, &sizes)?;
+    let [out, indices @ .., source] = &loaded()[..] else { return Err(missing("base")) };
+    let (indices, dims) = (indices.to_vec(), scatter.dims());
+    let scatter = Scatter { op: scatter, indices, source: *source, out: *out, dims, extents, sizes: &sizes };
+    scatter.loops(function, Builder::before(end).with_loc(op.loc()))?;
     store.erase();
     op.erase();
     for load in loads {
@@ -81,36 +108,36 @@ pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult
     Ok(())
 }
 
-impl Scatter {
-    fn loops(&self, b: Builder) -> PassResult {
-        let sizes = self.source.ty().shape();
-        let mut at: Vec<Option<Value>> = vec![None; sizes.len()];
+impl Scatter<'_> {
+    fn loops(&self, function: Op, b: Builder) -> PassResult {
+        let mut at: Vec<Option<Value>> = vec![None; self.extents.len()];
         let mut inner = b;
         let mut bounds = None;
-        let elements: i64 = sizes.iter().product();
-        let shared = (0..sizes.len()).find(|&dim| sizes[dim] > 1 && self.dims.contains(&(dim as i64)));
-        let block = |dim: usize| {
-            let (size, rest) = (sizes[dim], elements / sizes[dim]);
-            let neighbours = if dim + 1 == sizes.len() { NEIGHBOURS } else { 1 };
-            (BLOCK / rest).max(ceiling(size, MOST_BLOCKS)).max(neighbours)
-        };
-        if let Some((dim, block)) = shared.map(|dim| (dim, block(dim))).filter(|&(dim, block)| block < sizes[dim]) {
-            let blocks = ceiling(sizes[dim], block);
-            let (body, number) = b.scf_forall(blocks);
-            let first = body.muli(number, body.index(block));
-            let end = body.addi(first, body.index(block));
-            let end = body.minui(end, body.index(sizes[dim]));
+        let shared = (0..self.extents.len()).find(|&dim| !self.extents[dim].is(1) && self.dims.contains(&(dim as i64)));
+        let beyond = || PassError::at(self.op.op(), "sizes beyond 64 bits");
+        let blocks = shared.map(|dim| Ok((dim, self.block(dim)?))).transpose().map_err(|_: ShapeError| beyond())?;
+        if let Some((dim, Blocks { block, count, beyond })) = blocks.filter(|(_, blocks)| !blocks.count.is(1)) {
+            let (body, number) = match count.known() {
+                Some(count) => b.scf_forall(count),
+                None => b.scf_forall_to(self.sizes.value(&count)),
+            };
+            let first = body.muli(number, self.value(body, &block));
+            let end = body.addi(first, self.value(body, &block));
+            let end = body.minui(end, self.value(body, &self.extents[dim]));
             bounds = Some((dim, first, end));
             inner = body;
+            if beyond.known().is_none() {
+                ops::PARALLEL.dim().set(function, &beyond);
+            }
         }
-        for (dim, &size) in sizes.iter().enumerate() {
+        for (dim, size) in self.extents.iter().enumerate() {
             let (first, end) = match bounds {
                 Some((shared, first, end)) if shared == dim => (first, end),
-                _ if size == 1 => {
+                _ if size.is(1) => {
                     at[dim] = Some(inner.index(0));
                     continue;
                 }
-                _ => (inner.index(0), inner.index(size)),
+                _ => (inner.index(0), self.value(inner, size)),
             };
             let (_, body) = inner.scf_for([first, end, inner.index(1)], &[]);
             at[dim] = body.args().first().copied();
@@ -118,6 +145,21 @@ impl Scatter {
         }
         let at: Vec<Value> = at.into_iter().flatten().collect();
         self.element(inner, &at)
+    }
+
+    /// How a dimension is shared out.
+    fn block(&self, dim: usize) -> Result<Blocks, ShapeError> {
+        let size = &self.extents[dim];
+        let others = self.extents.iter().enumerate().filter(|&(other, _)| other != dim);
+        let rest = others.map(|(_, size)| size).try_fold(Dim::from(1), |rest, size| rest.mul(size))?;
+        let neighbours = if dim + 1 == self.extents.len() { NEIGHBOURS } else { 1 };
+        let block = Dim::from(BLOCK).floordiv(&rest)?.max(&size.ceildiv(&MOST_BLOCKS.into())?)?.max(&neighbours.into())?;
+        Ok(Blocks { count: size.ceildiv(&block)?, beyond: size.mul(&rest)?.sub(&BLOCK.into())?, block })
+    }
+
+    /// A size: a number right here, else as it is computed at the beginning of the kernel.
+    fn value(&self, b: Builder, size: &Dim) -> Value {
+        size.known().map_or_else(|| self.sizes.value(size), |number| b.index(number))
     }
 
     /// Moves one element.
