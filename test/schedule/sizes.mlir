@@ -47,10 +47,12 @@ func.func @softmax(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: i
   return
 }
 
-// Partial results of all would be as many as there are pieces, which is not known: one loop nest.
+// Of everything, as many pieces as there are partial results, which is a number. Some may be of nothing.
 // CHECK-LABEL: func.func @total
-// CHECK-NOT: scf.forall
+// CHECK: %[[PARTS:.*]] = scf.forall (%{{.*}}) in (64) shared_outs(%{{.*}}) -> (tensor<64xf32>)
+// CHECK: affine.max
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]
+// CHECK: linalg.reduce ins(%[[PARTS]] : tensor<64xf32>)
 func.func @total(%in: memref<?xf32>, %out: memref<f32>, %n: index) attributes {
     dynamo.kernel, dynamo.domain = #dynamo.sizes<s0>, dynamo.reduced_dims = array<i64: 0>,
     dynamo.symbols = [#dynamo.symbol<s0, argument = 2, hint = 1000000>]} {
@@ -74,6 +76,18 @@ func.func @blocks(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: in
   %x = bufferization.to_tensor %in restrict : memref<?x?xf32> to tensor<?x?xf32, #dynamo.sizes<s0, s1>>
   %minus = dynamo.neg %x : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
   bufferization.materialize_in_destination %minus in restrict writable %out : (tensor<?x?xf32, #dynamo.sizes<s0, s1>>, memref<?x?xf32>) -> ()
+  return
+}
+
+// What counts positions would count them from the beginning of its piece: one loop nest.
+// CHECK-LABEL: func.func @sum_of_positions
+// CHECK-NOT: scf.forall
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]
+func.func @sum_of_positions(%out: memref<i64>, %n: index) attributes {
+    dynamo.kernel, dynamo.domain = #dynamo.sizes<s0>, dynamo.reduced_dims = array<i64: 0>, dynamo.symbols = [#dynamo.symbol<s0, argument = 1, hint = 1000000>]} {
+  %at = dynamo.iota 0 : tensor<?xi64, #dynamo.sizes<s0>>
+  %sum = dynamo.reduce sum %at dims [0] : tensor<?xi64, #dynamo.sizes<s0>> -> tensor<i64>
+  bufferization.materialize_in_destination %sum in restrict writable %out : (tensor<i64>, memref<i64>) -> ()
   return
 }
 

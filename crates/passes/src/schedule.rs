@@ -80,6 +80,8 @@ const COLUMN_BLOCK: i64 = 512;
 const SPLIT_BLOCK: i64 = 4096;
 /// Most pieces a reduction is split into: their partial results are reduced by one thread.
 const MOST_PIECES: i64 = 4096;
+/// The same where sizes are known at run time only: some of them may be of nothing.
+const OPEN_PIECES: i64 = 64;
 /// Bytes of a temporary that are kept for one block of columns.
 const TEMPORARY_BYTES: i64 = 128 * 1024;
 
@@ -103,6 +105,8 @@ pub(crate) enum Plan {
     Nest { blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner },
     /// In each phase that reduces: partial reductions in parallel, then one reduction of those.
     Split(Vec<i64>),
+    /// The same by numbers of pieces; 0 leaves a dimension whole.
+    SplitInto(Vec<i64>),
 }
 
 /// How the innermost loops are cut.
@@ -247,11 +251,10 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     let kept_elements = reduction.elements_where(|d| kept[d]);
     let row = reduction.size_where(|d| !kept[d])?;
 
-    if kept_elements == 1 {
-        // Partial results are as many as there are pieces, which has to be a number.
-        let splits = parallel && !kernel.is_open() && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
-        let piece = SPLIT_BLOCK.max(reduction.elements() / MOST_PIECES);
-        return Ok(if splits { Plan::Split(tiles::numbers(reduction, &reduction.reduced, piece)) } else { Plan::Leave });
+    let keeps_open = kept.iter().zip(&reduction.open).any(|(&kept, &open)| kept && open);
+    if kept_elements == 1 && !keeps_open {
+        let splits = parallel && kernel.phases.iter().all(|phase| phase.elements() == 1 || phase.is_single);
+        return Ok(if splits { split(reduction, kernel.is_open()) } else { Plan::Leave });
     }
     let root_kept = root.kept(&kept);
     if kept.last() == Some(&true) {
@@ -275,6 +278,20 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| Tile::from(i64::from(kept && several_of(d)))).collect();
     let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(reduction) };
     Ok(nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner))
+}
+
+/// Pieces of a reduction of everything, so many elements each. Of open sizes there is a number of pieces: there are as many partial results.
+fn split(reduction: &Phase, is_open: bool) -> Plan {
+    if !is_open {
+        let piece = SPLIT_BLOCK.max(reduction.elements() / MOST_PIECES);
+        return Plan::Split(tiles::numbers(reduction, &reduction.reduced, piece));
+    }
+    let pieces = (reduction.elements() / SPLIT_BLOCK).min(OPEN_PIECES);
+    // Rather outside: pieces of neighbours are gone through in one.
+    let dims = 0..reduction.ranges.len();
+    let cut = dims.clone().find(|&d| reduction.ranges[d] >= pieces).or_else(|| dims.clone().max_by_key(|&d| reduction.ranges[d]));
+    let counts = dims.map(|d| if Some(d) == cut { pieces } else { 0 }).collect();
+    if pieces > 1 && reduction.positions == 0 { Plan::SplitInto(counts) } else { Plan::Leave }
 }
 
 fn nest(blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner) -> Plan {

@@ -28,6 +28,8 @@ pub(super) struct Phase {
     pub(super) widest: Option<u32>,
     /// Whether it is a scan, whose loop must stay whole.
     pub(super) scans: bool,
+    /// How often it asks for a position.
+    pub(super) positions: usize,
     /// Whether a result has an element for each point.
     pub(super) keeps: bool,
     /// Whether there is but one result, and no element of it for each point: only then can pieces be reduced apart.
@@ -124,13 +126,15 @@ impl Phase {
         let ranges: Vec<i64> = dims.iter().map(|dim| expected(dim, scope)).collect();
         let open = dims.iter().map(|dim| dim.known().is_none()).collect();
         let mut cost = 0;
+        let mut positions = 0;
         for op in op.body()?.ops() {
             cost += cost_of(op);
+            positions += usize::from(op.is(linalg::INDEX));
         }
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
-        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, keeps, is_single })
+        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, is_single })
     }
 
     /// Whether a size is known at run time only.

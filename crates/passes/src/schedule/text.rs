@@ -12,7 +12,8 @@ pub(super) fn schedule(kernel: &Kernel, plan: &Plan) -> Option<String> {
     let mut writer = Writer { body: String::new(), next: 0 };
     match plan {
         Plan::Leave => return None,
-        Plan::Split(tiles) => writer.split(kernel, tiles),
+        Plan::Split(tiles) => writer.split(kernel, "tile_sizes", tiles),
+        Plan::SplitInto(counts) => writer.split(kernel, "num_threads", counts),
         Plan::Nest { blocks, rows, inner } => {
             if let Some(tiles) = blocks {
                 writer.level(kernel, "tile_using_forall", tiles);
@@ -182,13 +183,13 @@ impl Writer {
     }
 
     /// Reduces pieces in parallel, then their results.
-    fn split(&mut self, kernel: &Kernel, tiles: &[i64]) {
+    fn split(&mut self, kernel: &Kernel, by: &str, tiles: &[i64]) {
         for phase in kernel.phases.iter().filter(|phase| phase.reduced.contains(&true)) {
             let target = self.find(&format!("attributes{{dynamo.phase = {} : i64}}", phase.number));
             let handles: Vec<_> = (0..4).map(|_| self.fresh()).collect();
             let sizes: Vec<_> = tiles.iter().map(ToString::to_string).collect();
             self.line(&format!(
-                "{} = transform.structured.tile_reduction_using_forall {target} by tile_sizes = [{}] : ({ANY}) -> ({})",
+                "{} = transform.structured.tile_reduction_using_forall {target} by {by} = [{}] : ({ANY}) -> ({})",
                 handles.join(", "),
                 sizes.join(", "),
                 [ANY; 4].join(", ")
