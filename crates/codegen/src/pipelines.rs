@@ -49,6 +49,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// The order is narrow:
 /// - `dynamo-loop-locations` first, so that a parsed dump and the module it was printed from are lowered to equal text;
 /// - `dynamo-prefetch` while there are still views, which say how a loop goes through a kernel's arguments;
+/// - `dynamo-vector-widths` while loops are loops, and what they compute is a few operations;
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand;
 /// - `dynamo-fork-if` right after OpenMP regions exist, before anything is lowered that computes with sizes;
@@ -62,13 +63,13 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
-    func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,scf-forall-to-parallel,convert-scf-to-openmp,\
+    func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
     dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
     finalize-memref-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,convert-cf-to-llvm,convert-index-to-llvm,\
-    convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize{max-iterations=1},dynamo-alias-scopes";
+    convert-openmp-to-llvm,reconcile-unrealized-casts,dynamo-signed-addresses,canonicalize{max-iterations=1},dynamo-annotate-branches,dynamo-alias-scopes";
 
 const fn graph(name: &'static str, contract: Option<&'static str>, passes: &'static str) -> Stage {
     Stage { name, scope: Scope::Graph, contract, passes }

@@ -26,6 +26,7 @@ pub mod select;
 pub mod signed_addresses;
 pub mod to_linalg;
 pub mod values;
+pub mod vector_widths;
 
 use dynamlir_dialect::pass::{Pass, register};
 use std::sync::Once;
@@ -45,6 +46,8 @@ pub const PASSES: &[&Pass] = &[
     &select::PASS,
     &prefetch::PASS,
     &fork_if::PASS,
+    &vector_widths::PASS,
+    &vector_widths::BRANCHES,
     &hoist_scratch::PASS,
     &loop_locations::PASS,
     &edge_math::PASS,

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 /// A kernel over rows and columns, as the planner would write it. In its body a value has one of the types `!F` (rows × columns),
-/// `!R` (one for each row), `!C` (one for each column), `!S` (a single number) of `f32`; a letter `I` or `B` before it stands for
-/// `i64` and `i1`.
+/// `!R` (one for each row), `!C` (one for each column), `!S` (a single number) of `f32`; a letter `I`, `B` or `D` before it stands
+/// for `i64`, `i1` and `f64`.
 pub struct Kernel {
     pub name: &'static str,
     reduced: &'static [i64],
@@ -187,7 +187,7 @@ impl Kernel {
         let mut text = self.body.to_owned();
         let places = [("F", Place::Full), ("R", Place::Rows), ("C", Place::Columns), ("S", Place::Single), ("T", Place::Table)];
         for (letter, place) in places {
-            for (prefix, element) in [("", "f32"), ("I", "i64"), ("B", "i1"), ("E", element)] {
+            for (prefix, element) in [("", "f32"), ("I", "i64"), ("B", "i1"), ("D", "f64"), ("E", element)] {
                 text = text.replace(&format!("!{prefix}{letter}"), &tensor_of(&place.dims(sizes), element));
             }
         }
@@ -257,6 +257,21 @@ pub const KERNELS: &[Kernel] = &[
             %exp = dynamo.exp %less : !F
             %sum = dynamo.reduce sum %exp dims [1] : !F -> !R
             %sums = dynamo.broadcast %sum dims [0] : !R -> !F
+            %y = dynamo.div %exp, %sums : !F",
+    },
+    Kernel {
+        name: "softmax by f64",
+        reduced: &[1],
+        reads: &[("x", Full)],
+        writes: Full,
+        body: "%max = dynamo.reduce max %x dims [1] : !F -> !R
+            %most = dynamo.broadcast %max dims [0] : !R -> !F
+            %less = dynamo.sub %x, %most : !F
+            %exp = dynamo.exp %less : !F
+            %wide = dynamo.convert %exp : !F -> !DF
+            %sum = dynamo.reduce sum %wide dims [1] : !DF -> !DR
+            %narrow = dynamo.convert %sum : !DR -> !R
+            %sums = dynamo.broadcast %narrow dims [0] : !R -> !F
             %y = dynamo.div %exp, %sums : !F",
     },
     Kernel {

@@ -8,7 +8,9 @@ use crate::{
 
 names! {
     ADD = "llvm.add";
+    BR = "llvm.br";
     CALL_INTRINSIC = "llvm.call_intrinsic";
+    COND_BR = "llvm.cond_br";
     EXTRACTVALUE = "llvm.extractvalue";
     FUNC = "llvm.func";
     GETELEMENTPTR = "llvm.getelementptr";
@@ -33,6 +35,8 @@ names! {
     SUB = "llvm.sub";
 }
 
+/// The attribute of a loop: what LLVM is told about it.
+pub const LOOP_ANNOTATION: &str = "llvm.loop_annotation";
 /// The attribute of an argument: what is reached through it is reached through nothing else.
 pub const NOALIAS: &str = "llvm.noalias";
 /// The attribute of an argument: what its address is a multiple of.
