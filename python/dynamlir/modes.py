@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+_IN_PYTHON = frozenset(
+    [
+        torch.ops.aten._unsafe_index.Tensor,
+        torch.ops.aten.constant_pad_nd.default,
+        torch.ops.aten.im2col.default,
+    ]
+)
+"""Operators whose fakes are made by C++ that knows no sizes that vary, where torch has them in Python as well."""
 
 
 class FakeMode(FakeTensorMode):
@@ -18,11 +29,24 @@ class FakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         depth = torch._C._len_torch_dispatch_stack()
         try:
+            if func in _IN_PYTHON and vary(args):
+                with self:
+                    return decomposition_table[func](*args, **(kwargs or {}))
             return super().__torch_dispatch__(func, types, args, kwargs or {})
         except BaseException:
             while torch._C._len_torch_dispatch_stack() > depth:
                 torch._C._pop_torch_dispatch_stack(None)
             raise
+
+
+def vary(values: Sequence[Any]) -> bool:
+    """Whether one of these is a size that varies, or a tensor of such, in lists and tuples too."""
+    for value in values:
+        if isinstance(value, torch.SymInt) or (isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides):
+            return True
+        if isinstance(value, (list, tuple)) and vary(value):
+            return True
+    return False
 
 
 class set_aside:

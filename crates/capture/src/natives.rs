@@ -57,6 +57,9 @@ impl<'py> Capture<'py> {
         if let Some(same) = self.int_of_size(&callable.object, args, kwargs) {
             return Ok(same);
         }
+        if let Some(product) = self.product_of_sizes(&callable.object, args)? {
+            return Ok(product);
+        }
         let settled = self.settle_for_c(&callable.object, effect, args, kwargs)?;
         let (args, kwargs) = settled.as_ref().map_or((args, kwargs), |(args, kwargs)| (&args[..], kwargs));
         let name = || callable.object.getattr("__name__").and_then(|name| name.extract::<String>()).unwrap_or_default();

@@ -7,6 +7,7 @@ call torch's functions through `run`. A function is known by its identity.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..device import device_of
 from ..reasons import Fallback
 from ..recorder import OpRecorder, is_stranger
+from . import varying
 
 Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -25,7 +27,13 @@ def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...],
     """Call one of torch's functions on fakes."""
     recorder.builtin = builtin_name(target)
     special = _SPECIAL.get(id(target))
+    if recorder.memo.varies:
+        target = functools.partial(_of_any_size, target)
     return target(*args, **kwargs) if special is None else special(recorder, target, args, kwargs)
+
+
+def _of_any_size(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return varying.call(target, args, kwargs)
 
 
 def builtin_name(target: Any) -> str | None:

@@ -18,8 +18,9 @@ from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .. import modes
 from ..device import device_of
-from . import schema
+from . import iteration, schema
 from .table import Layout
 
 # Kinds for which the operands' strides say everything about the results', or the kernel does.
@@ -45,18 +46,22 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         out = _with_statistics(positional, keywords, out)
     if _shows_operand(func, positional, out):
         out = _in_own_memory(func, positional, keywords, out)
-    known = _known_strides(func, layout, positional, out)
+    operands = _tensors((positional, tuple(keywords.values())))
+    results = _tensors(out)
+    varies = modes.vary((*operands, *results))
+    by_both = layout in (Layout.LIKE_SUM, Layout.LIKE_PRODUCT) or _meets_number(func, positional, out)
+    known = None if varies and by_both else _known_strides(func, layout, positional, out)
     if known is not None:
         return _first_restrided(out, known)
     if schema.info(func).random or not (schema.info(func).pointwise or layout in _FOLLOWING):
         return out
-    operands = _tensors((positional, tuple(keywords.values())))
-    results = _tensors(out)
     if any(result is operand for result in results for operand in operands):
         return out
     strided = layout is Layout.BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
-    if not (strided or _any_open(operands, out)):
+    if not (strided or (varies and by_both) or _any_open(operands, out)):
         return out
+    if varies:
+        return _of_any_size(func, positional, keywords, out)
     if sum(tensor.numel() * tensor.element_size() for tensor in (*operands, *results)) > _MOST_BYTES:
         return out
     try:
@@ -66,6 +71,31 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))
     return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
+
+
+def _of_any_size(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
+    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration` agrees with
+    the kernel about this call, else what they are for the sizes of this call only."""
+    operands = _tensors((positional, tuple(keywords.values())))
+    try:
+        real = _run(func, positional, keywords, "cpu")
+    except Exception:  # as above
+        return out
+
+    types = [str(argument.type) for argument in func._schema.arguments]
+    beside_number = any(kind == "Tensor" and isinstance(value, (int, float)) for kind, value in zip(types, positional))
+
+    def restrided(result: Any, real: Any) -> Any:
+        if not isinstance(real, torch.Tensor):
+            return result
+        made = iteration.strides(operands, result.shape, beside_number)
+        if iteration.now(made) != real.stride():
+            iteration.settle(operands)
+            made = real.stride()
+        return _restride(result, made)
+
+    leaves, spec = pytree.tree_flatten(out)
+    return pytree.tree_unflatten([restrided(*pair) for pair in zip(leaves, pytree.tree_leaves(real))], spec)
 
 
 def _with_statistics(positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
@@ -87,11 +117,13 @@ def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> b
 
 def _in_own_memory(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: torch.Tensor) -> Any:
     """``out`` as the kernel has it: some fakes compute with views, and make no copy where nothing moves."""
-    if sum(tensor.numel() * tensor.element_size() for tensor in _tensors(positional)) <= _MOST_BYTES:
+    operands = _tensors(positional)
+    if iteration.now(sum(tensor.numel() * tensor.element_size() for tensor in operands)) <= _MOST_BYTES:
         twins: list[torch.Tensor] = []
         real = _run(func, positional, keywords, "cpu", twins)
         if any(real.untyped_storage()._cdata == twin.untyped_storage()._cdata for twin in twins):
             return out
+        iteration.settle(operands)
         return torch.empty_strided(out.shape, real.stride(), dtype=out.dtype, device=out.device)
     return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)
 
@@ -119,6 +151,8 @@ def _known_strides(
         return _strides(first.shape, suggest_memory_format(positional[0]))
     with _disable_current_modes():
         if layout is Layout.ROLLED and positional[2] and first.numel():
+            if modes.vary([first]):
+                return _rolled_of_any_size(*positional)
             return _rolled(_meta(positional[0]), positional[1], positional[2]).stride()
         overlap = layout is Layout.LIKE_CLONE_OF_OVERLAP and _repeats(positional[0])
         if layout is Layout.LIKE_CLONE or overlap:
@@ -139,6 +173,15 @@ def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torc
         part = torch.ops.aten.slice.Tensor  # `narrow` knows no sizes that vary
         x = torch.cat([part(x, dim, start, x.shape[dim]), part(x, dim, 0, start)], dim)
     return x
+
+
+def _rolled_of_any_size(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
+    """Parts of what is laid out row by row make such a tensor."""
+    if x.is_contiguous() and 1 not in x.shape:
+        return _strides(x.shape, torch.contiguous_format)
+    iteration.settle([x])
+    shape, strides = iteration.now((tuple(x.shape), x.stride()))
+    return _rolled(torch.empty_strided(shape, strides, device="meta"), shifts, dims).stride()
 
 
 def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool:
@@ -171,7 +214,11 @@ def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
     """``out`` with these strides in its first result; log_sigmoid's buffer, of the same shape, is laid out alike."""
     if isinstance(out, torch.Tensor):
         return _restride(out, strides)
-    return type(out)([_restride(leaf, strides) if leaf.shape == out[0].shape else leaf for leaf in out])
+
+    def is_alike(leaf: torch.Tensor) -> bool:
+        return leaf.dim() == out[0].dim() and leaf.shape == out[0].shape
+
+    return type(out)([_restride(leaf, strides) if is_alike(leaf) else leaf for leaf in out])
 
 
 def _any_open(operands: Sequence[Any], out: Any) -> bool:
@@ -199,15 +246,16 @@ def _run(
     """What ``func`` gives on zeros laid out like its operands; these are added to ``twins``."""
 
     def twin(tensor: torch.Tensor) -> torch.Tensor:
-        reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+        shape, strides = iteration.now((tuple(tensor.shape), tensor.stride()))
+        reach = sum((size - 1) * stride for size, stride in zip(shape, strides))
         memory = torch.zeros(1 + max(reach, 0), dtype=tensor.dtype, device=device)
-        made = memory.as_strided(tensor.shape, tensor.stride())
+        made = memory.as_strided(shape, strides)
         if twins is not None:
             twins.append(made)
         return made
 
     with _disable_current_modes(), torch.no_grad():
-        positional, keywords = pytree.tree_map_only(torch.Tensor, twin, (positional, keywords))
+        positional, keywords = pytree.tree_map_only(torch.Tensor, twin, iteration.now((positional, keywords)))
         return func(*positional, **keywords)
 
 

@@ -50,12 +50,17 @@ impl Float {
     }
 
     /// The number that it is, from now on.
-    #[expect(clippy::cast_precision_loss, reason = "as Python converts an int, within 53 bits; torch has no larger sizes")]
     pub fn number(&self, sizes: &Sizes) -> f64 {
+        self.now(&|size| sizes.settle(size))
+    }
+
+    /// The number that it is where sizes are these.
+    #[expect(clippy::cast_precision_loss, reason = "as Python converts an int, within 53 bits; torch has no larger sizes")]
+    pub fn now(&self, size: &dyn Fn(&Dim) -> i64) -> f64 {
         match self {
             Self::Number(number) => *number,
-            Self::Size(size) => sizes.settle(size) as f64,
-            Self::Made(operation, parts) => operation.of(parts[0].number(sizes), parts[1].number(sizes)),
+            Self::Size(dim) => size(dim) as f64,
+            Self::Made(operation, parts) => operation.of(parts[0].now(size), parts[1].now(size)),
         }
     }
 

@@ -247,6 +247,16 @@ impl SizeNode {
         })
     }
 
+    /// What it is at this call, which is not guarded: for those who find out by trying what else they have to ask.
+    fn now<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let known = |size: &Dim| self.sizes.get().with(|known| size.hint(&known.scope)).unwrap_or_default();
+        Ok(match &self.value {
+            Value::Int(size) => known(size).into_pyobject(py)?.into_any(),
+            Value::Float(float) => PyFloat::new(py, float.now(&known)).into_any(),
+            Value::Bool(_) | Value::Asked(_) => self.concrete(py)?,
+        })
+    }
+
     /// What it is where the symbols have these values.
     fn at(&self, py: Python<'_>, values: Vec<i64>) -> PyResult<i64> {
         let bindings: Bindings = values.into_iter().enumerate().map(|(at, value)| (Symbol(at as u32), value)).collect();

@@ -143,6 +143,27 @@ impl<'py> Capture<'py> {
         same.then(|| value.clone())
     }
 
+    /// `sizes.numel()` of a `torch.Size` of which some vary; None for another call.
+    pub(crate) fn product_of_sizes(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Option<Tracked<'py>>> {
+        if !self.varying.any() {
+            return Ok(None);
+        }
+        // A method of the class is given them.
+        let owner = match (receiver(callable), args) {
+            (Some(owner), []) => owner,
+            (None, [owner]) => owner.object.clone(),
+            _ => return Ok(None),
+        };
+        let Ok(sizes) = owner.cast_into::<PyTuple>() else { return Ok(None) };
+        if !sizes.iter().any(|size| is_size(&size))
+            || !dynamlir_interpreter::suspended(|| callable.getattr(intern!(self.py, "__name__"))?.eq("numel"))?
+        {
+            return Ok(None);
+        }
+        let one = PyInt::new(self.py, 1).into_any();
+        Ok(Some(Tracked::new(sizes.iter().try_fold(one, |product, size| product.mul(size))?)))
+    }
+
     /// What `isinstance` is asked about in the place of a size: an int, which need not be the same where classes answer by themselves.
     pub(crate) fn instance_of_size(&self, value: &Tracked<'py>, classes: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
         if !self.varying.any() || !is_size(&value.object) {

@@ -1,0 +1,106 @@
+"""Torch's composite functions that take sizes for numbers in C++, written again for sizes that vary.
+
+Each calls the operators that the C++ function calls. What is not of the common form is left to torch, which takes the
+sizes of this call, under guards.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .. import modes
+
+aten = torch.ops.aten
+
+_UPSAMPLING: dict[tuple[str, int], tuple[Any, bool]] = {
+    ("nearest", 1): (aten.upsample_nearest1d.default, False),
+    ("nearest", 2): (aten.upsample_nearest2d.default, False),
+    ("nearest", 3): (aten.upsample_nearest3d.default, False),
+    ("nearest-exact", 1): (aten._upsample_nearest_exact1d.default, False),
+    ("nearest-exact", 2): (aten._upsample_nearest_exact2d.default, False),
+    ("nearest-exact", 3): (aten._upsample_nearest_exact3d.default, False),
+    ("linear", 1): (aten.upsample_linear1d.default, True),
+    ("bilinear", 2): (aten.upsample_bilinear2d.default, True),
+    ("bicubic", 2): (aten.upsample_bicubic2d.default, True),
+    ("trilinear", 3): (aten.upsample_trilinear3d.default, True),
+}
+"""The operator of each mode of `interpolate`, by the number of dimensions, and whether it can align corners."""
+
+
+def call(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call one of torch's functions, or what does the same of sizes that vary."""
+    known = _FUNCTIONS.get(id(target))
+    if known is not None and modes.vary((*args, *kwargs.values())):
+        result = known(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    return target(*args, **kwargs)
+
+
+def _interpolate(*args: Any, **kwargs: Any) -> Any:
+    given = inspect.signature(F.interpolate).bind(*args, **kwargs)
+    given.apply_defaults()
+    x, size, scale, mode = (given.arguments[name] for name in ("input", "size", "scale_factor", "mode"))
+    align, *others = (given.arguments[name] for name in ("align_corners", "recompute_scale_factor", "antialias"))
+    rank = x.dim() - 2
+    operator, aligns = _UPSAMPLING.get((mode, rank), (None, False))
+    if operator is None or any(others) or (size is None) == (scale is None) or (align is not None and not aligns):
+        return NotImplemented
+    sizes, scales = _each(size, rank), [None if by is None else float(by) for by in _each(scale, rank)]
+    if len(sizes) != rank or len(scales) != rank:
+        return NotImplemented
+    if size is None:
+        sizes = [torch.sym_int(torch.sym_float(whole) * by) for whole, by in zip(x.shape[2:], scales)]
+    return operator(x, sizes, *([bool(align)] if aligns else []), *scales)
+
+
+def _max_pool1d(
+    x: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    if return_indices or x.dim() not in (2, 3):
+        return NotImplemented
+    stride = kernel_size if stride is None or stride == [] else stride
+    windows = [
+        [before, *_each(given, 1)] for before, given in zip((1, 1, 0, 1), (kernel_size, stride, padding, dilation))
+    ]
+    largest, places = aten.max_pool2d_with_indices.default(x.unsqueeze(-2), *windows, ceil_mode)
+    squeezed, _ = largest.squeeze(-2), places.squeeze(-2)  # as in C++: a recording has both
+    return squeezed
+
+
+def _tensor(data: Any, *, dtype: torch.dtype | None = None, device: Any = None, **others: Any) -> Any:
+    if others:
+        return NotImplemented
+    if isinstance(data, torch.SymInt):
+        return _number(data, dtype, device)
+    if isinstance(data, (list, tuple)) and all(type(item) is int or isinstance(item, torch.SymInt) for item in data):
+        return torch.stack([_number(item, dtype, device) for item in data])
+    return NotImplemented
+
+
+def _number(value: Any, dtype: torch.dtype | None, device: Any) -> torch.Tensor:
+    options = {} if device is None else {"device": device}
+    return aten.full.default([], value, dtype=dtype or torch.int64, **options)
+
+
+def _each(given: Any, count: int) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else [given] * count
+
+
+_FUNCTIONS: dict[int, Callable[..., Any]] = {
+    id(F.interpolate): _interpolate,
+    id(torch.max_pool1d): _max_pool1d,
+    id(F.max_pool1d): _max_pool1d,
+    id(torch.tensor): _tensor,
+}
