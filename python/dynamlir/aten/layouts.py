@@ -74,8 +74,8 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
 
 
 def _of_any_size(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration` agrees with
-    the kernel about this call, else what they are for the sizes of this call only."""
+    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration` or the
+    fakes agree with the kernel about this call, else what they are for the sizes of this call only."""
     operands = _tensors((positional, tuple(keywords.values())))
     try:
         real = _run(func, positional, keywords, "cpu")
@@ -88,11 +88,12 @@ def _of_any_size(func: OpOverload, positional: tuple[Any, ...], keywords: dict[s
     def restrided(result: Any, real: Any) -> Any:
         if not isinstance(real, torch.Tensor):
             return result
-        made = iteration.strides(operands, result.shape, beside_number)
-        if iteration.now(made) != real.stride():
-            iteration.settle(operands)
-            made = real.stride()
-        return _restride(result, made)
+        # Such as a copy that is to be row-major is no such loop; of that, fakes know it.
+        for made in (iteration.strides(operands, result.shape, beside_number), result.stride()):
+            if iteration.now(made) == real.stride():
+                return _restride(result, made)
+        iteration.settle(operands)
+        return _restride(result, real.stride())
 
     leaves, spec = pytree.tree_flatten(out)
     return pytree.tree_unflatten([restrided(*pair) for pair in zip(leaves, pytree.tree_leaves(real))], spec)
