@@ -162,7 +162,8 @@ impl<'py> Capture<'py> {
             let place = place(expression, d);
             let range = match mark {
                 Mark::Static => None,
-                Mark::Dynamic(range) => Some(range),
+                // Outside of what the mark allows it is a number.
+                Mark::Dynamic(range) => range.contains(size).then_some(range),
                 Mark::Weak => self.may_vary(&place).then(|| Interval::new(2, LARGEST_SIZE)),
                 Mark::None if held => None,
                 Mark::None => self.varies(&place, size).then(|| Interval::new(2, LARGEST_SIZE)),

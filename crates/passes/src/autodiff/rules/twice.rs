@@ -1,7 +1,7 @@
 //! Backward operators that are differentiated again. Those that are not here have no rule, and the
 //! second derivative is eager's; of some torch has none.
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Row, first};
 use crate::autodiff::{
@@ -230,7 +230,13 @@ fn index_put(r: &mut At) -> Option<()> {
         r.give(0, t)?;
     }
     if r.needs(2) {
-        // The sizes are those of the values where these were not broadcast: in gradients of reading they are not.
+        // What is read has the sizes of the values where these were not broadcast, as they are not in gradients of reading.
+        let given: Vec<Type> = indices.iter().flatten().map(|index| index.ty()).collect();
+        let rank = given.iter().map(|ty| ty.rank()).max()? + r.tensor(0)?.ty().rank() - given.len();
+        let shape = values.ty().shape();
+        if shape.len() != rank || shape.contains(&1) || given.iter().any(|ty| ty.element().is_bool()) {
+            return None;
+        }
         r.give(2, r.a.one("aten.index.Tensor", args![t, Arg::Optionals(indices)], values.ty()))?;
     }
     Some(())
