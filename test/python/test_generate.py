@@ -59,6 +59,6 @@ def test_the_tokens_are_those_of_eager(make: Callable[[], Any], cache: str, samp
     model.forward = dynamlir.compile(model.forward, fullgraph=True)
     torch.manual_seed(3)
     assert model.generate(ids, **given).tolist() == expected.tolist()
-    # The prompt's length and then one; a cache that grows has another length each time.
-    assert len(model.forward._cache) <= (2 if cache == "static" else TOKENS)
+    # The prompt's length and then one; a cache that grows has a first length, and then any.
+    assert len(model.forward._cache) <= (2 if cache == "static" else 3)
     assert not dynamlir.counters()["fallbacks"], dynamlir.explain_last()
