@@ -132,6 +132,8 @@ ROWS: tuple[Row, ...] = (
     Row("cumsum_.default cumprod_.default", Facts(keeps_dtype=True)),
     Row("copy_.default fill_.Tensor masked_fill_.Scalar masked_fill_.Tensor", Facts(pointwise=True)),
     Row("as_strided.default as_strided_.default as_strided_scatter.default", Facts(absolute_offset=True)),
+    # Its offset counts from where the memory begins, which a value does not know.
+    Row("as_strided_copy", Facts(refused="aliasing")),
     # Storage or shape change in ways that no value semantics can express.
     Row(
         "set_ resize_ resize_as_ _resize_output_ set_data requires_grad_ sparse_resize_",

@@ -1,0 +1,129 @@
+"""Every module of torch.nn whose batches change in size from call to call, against eager.
+
+Modules and inputs are those of torch's ModuleInfo. Each is called with the batch of its sample, with three more, with
+2, 1 and 0, and as it was; evaluated without gradients, then trained, where parameters have gradients as well. What has
+another batch is made as in `test_opinfo_sizes`. As a program it tells what became of all of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import re
+import sys
+import traceback
+from typing import Any
+
+import dynamlir
+import harness
+import pytest
+import torch
+from gradients import run_with_gradients
+from test_opinfo_sizes import Seen, count_graphs, first_rows, resized, shapes
+from torch.testing._internal.common_modules import module_db
+
+TOLERANCE = (1e-4, 1e-4)
+"""Wide enough for gradients of attention, whose terms cancel."""
+
+INFOS = {info.name: info for info in module_db}
+
+SAMPLES = 3
+"""Of each module and mode, those of a program. The test takes one."""
+
+UNKNOWN = {"nn.MultiLabelMarginLoss": "eager returns uninitialised memory for an empty batch"}
+
+
+def state(module: torch.nn.Module) -> list[torch.Tensor]:
+    return list(module.state_dict(keep_vars=True).values())
+
+
+def outcome(module: Any, called: Any, arguments: Any, training: bool) -> harness.Outcome:
+    """A call's results, with the gradients of inputs and parameters where it is trained."""
+    args, kwargs = harness.clone_tree(arguments)
+    with torch.set_grad_enabled(training):
+        runner = run_with_gradients if training else harness.run
+        found = runner(called, args, kwargs, state(module))
+    return found
+
+
+def check_module(info: Any, training: bool, count: int) -> Seen:
+    """One module with all batches."""
+    seen = Seen(info.name)
+    torch.manual_seed(0)
+    drawn = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=training, training=training)
+    for sample in drawn:
+        forward = sample.forward_input
+        if forward is None:
+            continue
+        arguments = (tuple(forward.args), dict(forward.kwargs))
+        rows = first_rows(arguments)
+        if rows is None:
+            continue
+        if seen.samples == count:
+            break
+        seen.samples += 1
+        made = sample.constructor_input
+        module = info.module_cls(*made.args, **made.kwargs).train(training)
+        theirs, ours = copy.deepcopy(module), copy.deepcopy(module)
+        dynamlir.reset()
+        compiled = dynamlir.compile(ours, dynamic=True)
+        for batch in [rows, rows + 3, 2, 1, 0, rows]:
+            given = resized(arguments, batch, every=False)
+            if outcome_raises(module, given, training):
+                other = resized(arguments, batch, every=True)
+                if not outcome_raises(module, other, training):
+                    given = other
+            before = outcome(theirs, theirs, given, training)
+            after = outcome(ours, compiled, given, training)
+            seen.calls += 1
+            if type(before.error) is type(after.error) is not type(None):
+                continue
+            found = harness.differences(before, after, tolerance=TOLERANCE)
+            if found and not (batch == 0 and info.name in UNKNOWN):
+                mode = f"{'train' if training else 'eval'}, batch {batch}, {made.args} {made.kwargs}"
+                seen.wrong.append(f"{mode}, shapes {shapes(given)}: {'; '.join(found)[:600]}")
+        count_graphs(seen, compiled)
+    return seen
+
+
+def outcome_raises(module: torch.nn.Module, arguments: Any, training: bool) -> bool:
+    """Whether eager raises. A copy is asked, since statistics are written."""
+    asked = copy.deepcopy(module)
+    return outcome(asked, asked, arguments, training).error is not None
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("name", INFOS)
+def test_modules_with_any_batch(name: str, training: bool) -> None:
+    with dynamlir.config.patch(on_plain="ignore"):
+        assert not check_module(INFOS[name], training, 1).wrong
+
+
+def main() -> None:
+    for training in (False, True):
+        found: list[Seen] = []
+        for name, info in INFOS.items():
+            if len(sys.argv) > 1 and not re.search(sys.argv[1], name):
+                continue
+            try:
+                with dynamlir.config.patch(on_plain="ignore"):
+                    found.append(check_module(info, training, SAMPLES))
+            except Exception:
+                found.append(Seen(name, wrong=["the check itself: " + traceback.format_exc()[-1500:]]))
+            for text in found[-1].wrong:
+                print(f"WRONG {name}: {text}", flush=True)
+        statuses = collections.Counter(seen.status for seen in found if seen.calls)
+        reasons = collections.Counter(reason for seen in found for reason in seen.plain)
+        kinds: collections.Counter[str] = collections.Counter()
+        for seen in found:
+            kinds.update(seen.kinds)
+        print(f"{'train' if training else 'eval'}: {len(found)} modules, {sum(seen.calls for seen in found)} calls")
+        print(f"  by the worst of their graphs: {dict(statuses)}; graphs: {dict(kinds)}")
+        print(f"  plain by reason: {dict(reasons)}; wrong: {sum(bool(seen.wrong) for seen in found)}", flush=True)
+        print("  plain:", [(seen.name, seen.plain) for seen in found if seen.plain])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
