@@ -139,6 +139,9 @@ class NativeGraph:
     """An executable with the tensors that it is given after the caller's."""
 
     def __new__(cls, executable: Executable, constants: Sequence[Tensor]) -> NativeGraph: ...
+    @property
+    def instances(self) -> list[list[int]] | None:
+        """The sizes that it has been run for, the last used ones first; None where sizes are numbers."""
     def __call__(self, *tensors: Tensor) -> list[Any]: ...
 
 @final

@@ -309,6 +309,14 @@ impl<'a> Lowering<'a> {
         }
         let (read, written) = args.split_at(spec.arguments - spec.written);
         self.check_writes(read, written)?;
+        // For sizes that vary the plan could not know that there is nothing to make.
+        let mut makes_nothing = !written.is_empty();
+        for &reg in written {
+            makes_nothing &= self.place(reg)?.layout.window.is_empty();
+        }
+        if makes_nothing {
+            return Ok(());
+        }
         let row = self.row(args)?;
         self.out.sizes.extend((self.out.addresses..).zip(sizes.iter().copied()));
         self.out.addresses += sizes.len();

@@ -202,3 +202,91 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dynamlir_shapes::Interval;
+
+    use super::*;
+    use crate::{DType, ExternCall, KernelSpec, Route};
+
+    /// A plan for 8 rows of 4: a buffer behind another, a view of its last row, a launch, a call of the library with the number of rows.
+    fn plan() -> Plan {
+        let rows = Layout::contiguous(DType::F32, &[8, 4]);
+        Plan {
+            inputs: vec![InputSpec { layout: rows.clone(), storage: None, mutated: false, version_bumps: 0 }],
+            workspace_bytes: 192,
+            steps: vec![
+                Step::Buffer { dst: 1, byte_offset: 64, layout: rows.clone() },
+                Step::View { dst: 2, src: 1, layout: Layout::contiguous(DType::F32, &[1, 4]).with_offset(28) },
+                Step::Launch { kernel: 0, args: vec![0, 1], sizes: vec![8] },
+                Step::CheckRange { src: 0, low: 0, high: 8, message: String::new() },
+            ],
+            externs: vec![ExternCall {
+                schema: "aten.view.default".into(),
+                args: vec![ExternArg::List(vec![ExternArg::Int(8), ExternArg::Int(4)])],
+                route: Route::CShim,
+                result_layouts: vec![Some(rows)],
+                location: String::new(),
+            }],
+            kernels: vec![KernelSpec { name: "k".into(), arguments: 2, written: 1, sizes: 1 }],
+            outputs: vec![Output::ArgView { arg: 0, sizes: vec![7, 4], strides: vec![4, 1], offset: 4 }],
+            ..Plan::default()
+        }
+    }
+
+    fn open() -> Open {
+        let info = SymbolInfo { range: Interval::new(2, 100), hint: Some(8), divisor: 2 };
+        let mut open = Open::new(vec![Varying { symbol: Symbol(0), input: 0, dim: 0, info }], vec!["s0 != 10".parse().expect("parses")]);
+        let numbers = [
+            (Number::Input(0, Part::Size(0)), "s0"),
+            (Number::Workspace, "s0*16 + 64"),
+            (Number::Step(0, Part::Size(0)), "s0"),
+            (Number::Step(1, Part::Offset), "s0*4 - 4"),
+            (Number::LaunchSize(2, 0), "s0"),
+            (Number::High(3), "s0"),
+            (Number::ExternArg(0, vec![0, 0]), "s0"),
+            (Number::ExternResult(0, 0, Part::Size(0)), "s0"),
+            (Number::Output(0, Part::Size(0)), "s0 - 1"),
+        ];
+        numbers.into_iter().for_each(|(number, size)| open.note(number, size.parse().expect("parses")));
+        open
+    }
+
+    #[test]
+    fn numbers_are_put_where_they_belong() {
+        let (plan, open) = (plan(), open());
+        assert_eq!(open.at(&plan, &[8]).expect("the sizes that it was made with"), plan);
+        let made = open.at(&plan, &[20]).expect("other sizes");
+        assert_eq!((made.inputs[0].layout.window.sizes[0], made.workspace_bytes), (20, 384));
+        let Step::View { layout, .. } = &made.steps[1] else { panic!("{made:?}") };
+        assert_eq!(layout.window.offset, 76);
+        assert!(matches!(&made.steps[2], Step::Launch { sizes, .. } if sizes == &[20]));
+        assert!(matches!(&made.steps[3], Step::CheckRange { high: 20, low: 0, .. }));
+        assert_eq!(made.externs[0].args, [ExternArg::List(vec![ExternArg::Int(20), ExternArg::Int(4)])]);
+        assert!(matches!(&made.outputs[0], Output::ArgView { sizes, .. } if sizes == &[19, 4]));
+        // And back again, in place.
+        let mut again = made;
+        open.set(&mut again, &[8]).expect("the first sizes");
+        assert_eq!(again, plan);
+    }
+
+    #[test]
+    fn what_is_declared_and_assumed_is_asked_for() {
+        let error = |values: &[i64]| open().at(&plan(), values).expect_err("is refused").to_string();
+        assert!(error(&[102]).contains("s0 may not be 102"));
+        assert!(error(&[7]).contains("s0 may not be 7"));
+        assert!(error(&[10]).contains("s0 != 10 does not hold"));
+        assert!(error(&[8, 8]).contains("2 sizes for 1 symbols"));
+    }
+
+    #[test]
+    fn a_number_that_is_not_there_is_an_error() {
+        let wrong = [Number::Input(1, Part::Offset), Number::Step(2, Part::Offset), Number::ExternArg(0, vec![0]), Number::Low(0)];
+        for number in wrong.into_iter().chain([Number::LaunchSize(2, 1), Number::Output(0, Part::Size(2)), Number::ByteOffset(1)]) {
+            let mut open = Open::new(open().symbols, Vec::new());
+            open.note(number, "s0".parse().expect("parses"));
+            assert!(open.at(&plan(), &[8]).expect_err("is refused").to_string().contains("there is no such number"));
+        }
+    }
+}

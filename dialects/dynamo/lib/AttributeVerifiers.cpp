@@ -377,7 +377,8 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
       for (auto [theirs, said] : llvm::zip_equal(own, sizesOf(value)))
         if (!ShapedType::isDynamic(theirs) && !areEqual(op, theirs, said))
           return op->emitOpError() << who << " are not those of " << type << ", got " << value;
-    return verifyNotNegative(op, who, sizesOf(value));
+    // Memory may be gone through backwards, tensors are not.
+    return memref ? success() : verifyNotNegative(op, who, sizesOf(value));
   }
   if (failed(checkCounts(op, who, value)))
     return failure();

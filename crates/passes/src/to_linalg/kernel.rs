@@ -55,7 +55,10 @@ impl Kernel {
         let listed = ops::REDUCED_DIMS.of(function).ok_or_else(|| missing(ops::REDUCED_DIMS.name()))?;
         let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
         let scope = sizes::scope(function);
-        if !domain.iter().all(|size| size.compare(Relation::Ge, &Dim::from(1), &scope) == Ok(true)) {
+        let is_some = |size: &Dim| size.compare(Relation::Ge, &Dim::from(1), &scope) == Ok(true);
+        // A kernel that makes nothing is not launched; one that reduces nothing would be.
+        let may_be_none = |(dim, size): (usize, &Dim)| size.known().is_none() && !listed.contains(&(dim as i64));
+        if !domain.iter().enumerate().all(|(dim, size)| is_some(size) || may_be_none((dim, size))) {
             return Err(PassError::at(function, "a kernel's domain needs sizes of at least 1"));
         }
         let mut reduced: BTreeSet<_> = listed.into_iter().collect();

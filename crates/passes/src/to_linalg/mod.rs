@@ -29,7 +29,7 @@
 //!
 //! Sizes that are expressions are arguments of the kernel, or computed of them ([`sizes`]).
 //!
-//! Restrictions: sizes of at least 1, and numbers where a kernel has a product; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
+//! Restrictions: sizes of at least 1 where they are numbers or reduced, and numbers where a kernel has a product; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
 //! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
 //! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
 //! could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index

@@ -18,6 +18,11 @@ fn known(number: i64) -> Option<Dim> {
     (number != DYNAMIC).then(|| Dim::from(number))
 }
 
+/// All of them as sizes, if they are numbers: read as such they cost least.
+fn all_known(numbers: Vec<i64>) -> Option<Vec<Dim>> {
+    (!numbers.contains(&DYNAMIC)).then(|| numbers.into_iter().map(Dim::from).collect())
+}
+
 fn read(raw: MlirAttribute) -> Option<Dim> {
     if raw.ptr.is_null() { None } else { Dim::read(Attr::from_raw(raw)) }
 }
@@ -26,6 +31,9 @@ impl Type {
     /// Sizes of a tensor, memref or `!dynamo.tensor`; empty for others. None where one is a `?` of which nothing is said.
     pub fn sizes(self) -> Option<Vec<Dim>> {
         if self.is_mutable() {
+            if let Some(known) = all_known(self.shape()) {
+                return Some(known);
+            }
             // SAFETY: it is a `!dynamo.tensor` with as many dimensions.
             return (0..self.rank()).map(|i| read(unsafe { ffi::dynamoMutableTensorTypeGetSizeAttr(self.raw(), i as isize) })).collect();
         }
@@ -58,6 +66,9 @@ impl Type {
     pub fn window(self, scope: &Scope) -> Option<Window> {
         let sizes = self.sizes()?;
         if self.is_mutable() {
+            if let Some((strides, offset)) = all_known(self.strides()).zip(known(self.offset())) {
+                return Window::new(sizes, strides, offset).ok();
+            }
             // SAFETY: it is a `!dynamo.tensor` with as many dimensions.
             let stride = |i| read(unsafe { ffi::dynamoMutableTensorTypeGetStrideAttr(self.raw(), i as isize) });
             let strides = (0..sizes.len()).map(stride).collect::<Option<_>>()?;
