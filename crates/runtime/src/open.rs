@@ -249,7 +249,9 @@ mod tests {
             (Number::ExternResult(0, 0, Part::Size(0)), "s0"),
             (Number::Output(0, Part::Size(0)), "s0 - 1"),
         ];
-        numbers.into_iter().for_each(|(number, size)| open.note(number, size.parse().expect("parses")));
+        for (number, size) in numbers {
+            open.note(number, size.parse().expect("parses"));
+        }
         open
     }
 
