@@ -32,6 +32,7 @@ from .reasons import Fallback
 from .recording import Builder, Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
 from .shape_env import Translation
+from .sizes import check
 from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
 
@@ -91,8 +92,7 @@ def _sized(
         mode = fresh_fake_mode()
         mode.cache_enabled = False  # its keys are made of torch's own symbols
         recording = record(gm, example_inputs, mode, sizes=sizes)
-        if recording.is_training:
-            return None
+        check(recording, settings)
         sizes.install_guards()
         recording.varying = sizes.sizes, sizes.bound
         first, made = compile_recording(recording, mode, settings, name, time.perf_counter() - started)

@@ -86,7 +86,7 @@ class CompiledGraph:
         self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
         self._all_tensors = len(self._positions) == len(example_inputs)
         recording = first.recording
-        # A size that varies is that of a tensor.
+        # Sizes that vary are those of tensors, and other numbers are guarded by Dynamo.
         varies = recording.varying is not None
         self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not varies]
         storages = [record.storage for record in recording.inputs]

@@ -8,6 +8,7 @@ that it is, under a guard of Dynamo's. So is what we assume while we record: `Tr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class Translation:
         if self.sizes.failed is not None:
             raise Fallback("dynamic-shape", self.sizes.failed)
         names: dict[str, Any] = {f"s{number}": size for number, size in enumerate(self._theirs)}
-        names.update(min=torch.sym_min, max=torch.sym_max)
+        names.update(min=_smallest, max=_largest)
         for text, location in self.sizes.guards:
             question = text.replace(" mod ", " % ").replace(" floordiv ", " // ")
             if not bool(eval(question, {"__builtins__": {}}, names)):
@@ -101,6 +102,14 @@ class Translation:
         if not operands or any(operand is None for operand in operands):
             return None
         return _compute(type(expression).__name__, operands)
+
+
+def _smallest(*sizes: Any) -> Any:
+    return functools.reduce(torch.sym_min, sizes)
+
+
+def _largest(*sizes: Any) -> Any:
+    return functools.reduce(torch.sym_max, sizes)
 
 
 _MANY = 1 << 48
@@ -123,9 +132,9 @@ def _compute(name: str, operands: list[Any]) -> Any:
             case "Mul":
                 first = first * other
             case "Min":
-                first = torch.sym_min(first, other)
+                first = _smallest(first, other)
             case "Max":
-                first = torch.sym_max(first, other)
+                first = _largest(first, other)
             case _:
                 return None
     return first

@@ -96,3 +96,37 @@ def test_gradients_take_numbers() -> None:
         layer(y).relu().sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
     assert not dynamlir.counters()["fallbacks"]
+
+
+@pytest.mark.parametrize("compile_", [dynamlir.compile, lambda program: torch.compile(program, backend="dynamlir")])
+def test_random_numbers_stay_when_a_size_has_varied(compile_: Callable[..., Any]) -> None:
+    compiled = compile_(lambda x: torch.rand_like(x))
+
+    def drawn(rows: int) -> torch.Tensor:
+        torch.manual_seed(0)
+        return compiled(torch.ones(rows, 2))
+
+    first = drawn(8)
+    drawn(9)
+    assert torch.equal(drawn(8), first)
+
+
+@pytest.mark.parametrize("compile_", [dynamlir.compile, torch.compile])
+def test_parts_are_one_graph_for_all_sizes(compile_: Callable[..., Any]) -> None:
+    given = {} if compile_ is dynamlir.compile else {"backend": "dynamlir"}
+    compiled = compile_(lambda x: torch.where(x[2:] > 0, x[2:] - x[:-2], 1), dynamic=True, **given)
+    for rows in (6, 7, 9, 20):
+        x = torch.randn(rows, 4)
+        assert torch.equal(compiled(x), torch.where(x[2:] > 0, x[2:] - x[:-2], 1))
+    assert dynamlir.counters()["graphs"] == 1
+
+
+def test_bounds_of_three_sizes() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return x[: min(len(x), len(y), len(z))] * 2, max(len(x), len(y), 3)
+
+    compiled = torch.compile(program, backend="dynamlir", dynamic=True)
+    for sizes in ((6, 7, 9), (5, 8, 9), (9, 4, 6), (4, 9, 7)):
+        tensors = [torch.randn(size, 2) for size in sizes]
+        torch.testing.assert_close(compiled(*tensors), program(*tensors))
+    assert not dynamlir.counters()["fallbacks"]

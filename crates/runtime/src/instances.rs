@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dynamlir_torch_abi::TensorRef;
 
-use crate::{Executable, Open, PlanError, RunError, executor::Failure};
+use crate::{Executable, Open, PlanError, RunError};
 
 /// How many are kept; that which was not used for the longest time goes first.
 const MOST: usize = 16;
@@ -47,13 +47,17 @@ impl Instances {
             let mut all = self.made();
             if all.len() < MOST { None } else { all.pop() }
         };
-        let made = self.make(&sizes, gone).map_err(|error| RunError::Failed(Failure::plain(error.to_string())))?;
+        let made = self.make(&sizes, gone).map_err(|error| RunError::Guard(error.to_string()))?;
+        // Another thread may have made the same meanwhile.
+        if let Some(known) = self.known(&sizes) {
+            return Ok(known);
+        }
         let made = Arc::new(made);
         self.made().insert(0, (sizes, Arc::clone(&made)));
         Ok(made)
     }
 
-    /// Of one that is no longer needed, if nobody runs it, the plan becomes the new one's.
+    /// Reuses the plan of one that is no longer needed, unless somebody still runs it.
     fn make(&self, sizes: &[i64], gone: Option<(Sizes, Arc<Executable>)>) -> Result<Executable, PlanError> {
         let plan = match gone.map(|(_, gone)| Arc::try_unwrap(gone)) {
             Some(Ok(gone)) => {

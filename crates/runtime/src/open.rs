@@ -85,7 +85,7 @@ impl Open {
         self.numbers.push((number, at));
     }
 
-    /// Whether a number depends on a symbol.
+    /// Whether no number depends on a symbol.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty() && self.numbers.is_empty()
     }

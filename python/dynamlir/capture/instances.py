@@ -76,11 +76,10 @@ class Instances:
 
 def sized(captured: Captured, settings: Options) -> Runner:
     """A captured graph whose sizes vary: compiled for all of them, or else for those of its first call."""
-    if not captured.session.recording.is_training:
-        try:
-            return _whole(captured, settings)
-        except Fallback as failure:
-            logs.logger("recompiles").info("%s: a graph for each size, since %s", captured.name, failure.message)
+    try:
+        return _whole(captured, settings)
+    except Fallback as failure:
+        logs.logger("recompiles").info("%s: a graph for each size, since %s", captured.name, failure.message)
     make, bound = Instances(captured, settings), captured.session.bound
     now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
     return native.module().SizedGraph(bound, make, now, make(now))
@@ -90,6 +89,7 @@ def _whole(captured: Captured, settings: Options) -> Runner:
     from ..backend import compile_recording
 
     session = captured.session
+    sizes.check(session.recording, settings)
     recording = dataclasses.replace(session.recording, varying=(session.sizes, session.bound))
     variant, made = compile_recording(recording, session.mode, settings, captured.name)
     report.add(made)

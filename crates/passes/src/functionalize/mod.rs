@@ -222,7 +222,10 @@ impl Rewriter {
         let objects: Vec<_> = op.operands().into_iter().map(|v| self.aliasing.object(v)).collect();
         let call = FunctionalCall::of(old, &objects)?;
         for &operand in &call.written {
-            if shown(op.operand(operand).ty()).may_repeat_in(&self.scope).unwrap_or(true) {
+            let written = shown(op.operand(operand).ty());
+            // What is contiguous shows nothing twice, however much there is of it.
+            let is_contiguous = written.is_contiguous_in(&self.scope).unwrap_or(false);
+            if !is_contiguous && written.may_repeat_in(&self.scope).unwrap_or(true) {
                 return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
             }
             if !self.entry && self.is_argument_storage(op.operand(operand)) {

@@ -62,6 +62,8 @@ pub(super) struct Graph {
     pub(super) options: FuseOptions,
     /// What is known of the symbols in sizes.
     pub(super) scope: Scope,
+    /// The same as it is declared of each, without what is assumed.
+    pub(super) symbols: Vec<sizes::SizeSymbol>,
     index: HashMap<Op, usize>,
     /// For messages, where these are wanted.
     names: Vec<String>,
@@ -78,6 +80,7 @@ impl Graph {
             groups: Vec::new(),
             options,
             scope: sizes::scope(function),
+            symbols: sizes::declared(function),
             index: HashMap::new(),
             names: Vec::new(),
         };

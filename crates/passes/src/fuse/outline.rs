@@ -160,7 +160,9 @@ fn declare_symbols(function: Op, block: Block, graph: &Graph) {
     for dim in values.flat_map(|value| value.ty().dims()).chain(constants) {
         found.extend(dim.to_expr().symbols());
     }
-    let declared = found.into_iter().filter_map(|symbol| Some(SizeSymbol { symbol, place: None, info: *graph.scope.info(symbol)? }));
+    // Nothing that is assumed: a kernel takes for granted what is declared.
+    let known = graph.symbols.iter().filter(|declared| found.contains(&declared.symbol));
+    let declared = known.map(|declared| SizeSymbol { place: None, ..*declared });
     sizes::declare(function, &declared.collect::<Vec<_>>());
 }
 

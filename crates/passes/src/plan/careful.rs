@@ -3,7 +3,7 @@
 //! Of numbers everything is known. Where an answer depends on symbols the plan does what is right for all their values: it copies,
 //! or refuses.
 
-use dynamlir_shapes::{Dim, Dimension, Scope, is_dense_in, may_repeat_in, product, row_major_in, same_strides_in};
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope, is_dense_in, may_repeat_in, product, row_major_in, same_strides_in};
 
 use super::Window;
 use crate::extent::expected;
@@ -49,9 +49,10 @@ pub fn squeeze(window: &Window) -> Window {
     Window { sizes, strides, offset: window.offset.clone() }
 }
 
-/// The dimensions along which the same elements are shown again.
-pub fn repeated_dims(window: &Window) -> Vec<usize> {
-    (0..window.rank()).filter(|&dim| !window.sizes[dim].is(0) && !window.sizes[dim].is(1) && window.strides[dim].is(0)).collect()
+/// The dimensions along which the same elements are shown again. One that may show nothing is not among them.
+pub fn repeated_dims(window: &Window, scope: &Scope) -> Vec<usize> {
+    let repeats = |size: &Dim| !size.is(1) && size.compare(Relation::Ge, &Dim::from(1), scope) == Ok(true);
+    (0..window.rank()).filter(|&dim| repeats(&window.sizes[dim]) && window.strides[dim].is(0)).collect()
 }
 
 /// Number of elements shown; the largest number where none says it.

@@ -56,7 +56,7 @@ impl Planner<'_> {
                 continue;
             }
             // Where the argument repeats an element, the value does too (functionalization made it so): one write is enough.
-            let once = repeated_dims(&target.window);
+            let once = repeated_dims(&target.window, &self.scope);
             let first = |place: &Place| Ok::<_, PassError>(Place { buffer: place.buffer, window: at(ret, place.window.first_of(&once))? });
             self.copy(&first(&place)?, &first(&target)?, element)?;
         }

@@ -1,5 +1,5 @@
 //! The symbols of a kernel are its own: `s0`, `s1`, … in the order in which its loops and windows name them, so that what differs in
-//! nothing but the names of symbols is one kernel.
+//! nothing but the names of symbols is one kernel. What is declared of them counts, the sizes to be expected among that: loops are cut by these.
 //!
 //! ```mlir
 //! dynamo.launch @kernels::@exp_0(%x, %out) sizes [s7] : (memref<?x128xf32, …>, memref<?x128xf32, …>) -> ()
@@ -7,7 +7,7 @@
 //!     attributes {dynamo.domain = #dynamo.sizes<s0, 128>, dynamo.symbols = [#dynamo.symbol<s0, argument = 2>], …}
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use dynamlir_dialect::{
     ir::{
@@ -16,7 +16,7 @@ use dynamlir_dialect::{
     },
     ops::FullOp,
 };
-use dynamlir_shapes::{Algebra, Dim, Dimension, Result, Scope, Symbol};
+use dynamlir_shapes::{Algebra, Dim, Dimension, Result, Scope, ShapeError, Symbol};
 
 use super::{Window, domain::Loops};
 
@@ -47,7 +47,7 @@ impl Renaming {
         }
         for symbol in size.to_expr().symbols() {
             let next = Symbol(self.graph.len() as u32);
-            if let std::collections::hash_map::Entry::Vacant(entry) = self.own.entry(symbol) {
+            if let Entry::Vacant(entry) = self.own.entry(symbol) {
                 entry.insert(next);
                 self.graph.push(symbol);
             }
@@ -97,7 +97,7 @@ impl Algebra for Renamed<'_> {
         Ok(value.into())
     }
     fn symbol(&mut self, symbol: Symbol) -> Result<Dim> {
-        Ok(self.0.own.get(&symbol).copied().unwrap_or(symbol).into())
+        self.0.own.get(&symbol).map(|&own| own.into()).ok_or(ShapeError::Unbound(symbol))
     }
     fn add(&mut self, a: Result<Dim>, b: Result<Dim>) -> Result<Dim> {
         a?.add(&b?)
