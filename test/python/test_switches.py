@@ -317,7 +317,7 @@ def test_torch_compile_does_the_same():
     compiled = torch.compile(lambda x: x + 1, backend="dynamlir")
     x = marked_by(mark_dynamic, 0)
     assert torch.equal(compiled(x), A + 1)
-    assert [event.reason for event in dynamlir.fallbacks()] == ["dynamic-shape"]
+    assert dynamlir.counters()["graphs"] == 1 and not dynamlir.fallbacks()
 
 
 def test_a_marked_parameter():
