@@ -139,6 +139,16 @@ SYMBOLIC = {
         f"attributes {{{KERNEL}}} {{ llvm.return }} }}",
         r"argument 0 has type memref<\?x4xf32>, expected a memref whose sizes, strides and offset are said",
     ),
+    "an assumption in no known form": (
+        f"func.func @main(%x: {ROWS} {STRIDES}) -> ({ROWS} {STRIDES}) "
+        f'attributes {{dynamo.assumed = "s0 =< 9", {ENTRY}}} {{ return %x : {ROWS} }}',
+        r"'dynamo\.assumed' says .s0 =< 9.: expected a relation",
+    ),
+    "an assumption of another symbol": (
+        f"func.func @main(%x: {ROWS} {STRIDES}) -> ({ROWS} {STRIDES}) "
+        f'attributes {{dynamo.assumed = "s0 <= 9; s1 <= 9", {ENTRY}}} {{ return %x : {ROWS} }}',
+        r"'dynamo\.assumed' says .s1 <= 9.: s1 is not declared",
+    ),
     "an unknown symbol": (
         f"func.func @main(%x: {ROWS}) -> {ROWS} attributes {{dynamo.entry}} {{ return %x : {ROWS} }}",
         r"names the symbol s0, which 'dynamo\.symbols' of @main does not declare",

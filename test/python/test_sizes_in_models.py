@@ -84,7 +84,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dynamlir.reset()
     torch.manual_seed(0)
     # Tested is what is captured. Graphs of numbers are made for a few sizes only.
-    monkeypatch.setattr(instances, "AT_ONCE", 1, raising=False)
+    monkeypatch.setattr(instances, "AT_ONCE", 1)
     with dynamlir.config.patch(on_plain="ignore"):
         yield
     dynamlir.reset()

@@ -46,7 +46,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
         {
             return Err(PassError::at(function, format!("what it declares of its symbols does not allow {}", options.symbols)));
         }
-        if let Some(broken) = sizes::assumed(function).iter().find(|predicate| predicate.holds(&values) == Ok(false)) {
+        let assumed = sizes::assumed(function).map_err(|fault| PassError::at(function, fault))?;
+        if let Some(broken) = assumed.iter().find(|predicate| predicate.holds(&values) == Ok(false)) {
             return Err(PassError::at(function, format!("what it assumes of its symbols, {broken}, does not hold")));
         }
         ops::SYMBOLS.remove(function);

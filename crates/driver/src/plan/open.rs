@@ -31,7 +31,7 @@ impl Opened {
         });
         let varying = varying.collect::<Result<Vec<_>, _>>()?;
         let values = varying.iter().map(|varying| (varying.symbol, usual(&varying.info))).collect();
-        Ok(Self { scope: scope(main), values, open: Open::new(varying, assumed(main)) })
+        Ok(Self { scope: scope(main), values, open: Open::new(varying, assumed(main)?) })
     }
 
     /// A size in the plan that is read; it is noted where it is an expression.

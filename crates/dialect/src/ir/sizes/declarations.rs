@@ -1,6 +1,6 @@
 //! `dynamo.symbols`: the symbols of a function, what is known of them, and where their values come from.
 
-use dynamlir_shapes::{Predicate, Scope, Symbol, SymbolInfo};
+use dynamlir_shapes::{ParseError, Predicate, Scope, Symbol, SymbolInfo};
 
 use super::algebra::{assume, info};
 use crate::{
@@ -109,9 +109,21 @@ pub fn scope(function: Op) -> Scope {
     scope
 }
 
-/// What holds of a function's symbols in each call, beside what is declared of each.
-pub fn assumed(function: Op) -> Vec<Predicate> {
-    ops::ASSUMED.of(function).unwrap_or_default().split("; ").filter_map(|predicate| predicate.parse().ok()).collect()
+/// What holds of a function's symbols in each call, beside what is declared of each; an error where the text says it in no form that is
+/// known, or of another symbol.
+pub fn assumed(function: Op) -> Result<Vec<Predicate>, String> {
+    let Some(text) = ops::ASSUMED.of(function) else { return Ok(Vec::new()) };
+    let declared: Vec<Symbol> = declared(function).into_iter().map(|declared| declared.symbol).collect();
+    let read = |part: &str| {
+        let wrong = |what: String| format!("'{}' says \"{part}\": {what}", ops::ASSUMED.name());
+        let predicate: Predicate = part.parse().map_err(|error: ParseError| wrong(error.to_string()))?;
+        let symbols = [&predicate.left, &predicate.right].map(|size| size.to_expr().symbols()).into_iter().flatten();
+        match symbols.into_iter().find(|symbol| !declared.contains(symbol)) {
+            Some(symbol) => Err(wrong(format!("{symbol} is not declared"))),
+            None => Ok(predicate),
+        }
+    };
+    text.split("; ").map(read).collect()
 }
 
 /// Says what holds of a function's symbols in each call.
