@@ -18,6 +18,9 @@ _IN_PYTHON = frozenset(
 )
 """Operators whose fakes are made by C++ that knows no sizes that vary, where torch has them in Python as well."""
 
+_LIKE_FIRST = frozenset([torch.ops.aten._transformer_encoder_layer_fwd.default])
+"""Operators that give what looks like their first operand, of which not every torch has a fake for sizes that vary."""
+
 
 class FakeMode(FakeTensorMode):
     """A fake mode that leaves the stack as it was where an operation raises.
@@ -32,6 +35,9 @@ class FakeMode(FakeTensorMode):
             if func in _IN_PYTHON and vary(args):
                 with self:
                     return decomposition_table[func](*args, **(kwargs or {}))
+            if func in _LIKE_FIRST and vary(args):
+                with self:
+                    return torch.empty_like(args[0])
             return super().__torch_dispatch__(func, types, args, kwargs or {})
         except BaseException:
             while torch._C._len_torch_dispatch_stack() > depth:

@@ -37,7 +37,13 @@ class Cloner:
     def _copy(self, value: torch.Tensor) -> torch.Tensor:
         if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return value.detach().clone().requires_grad_(value.requires_grad)
-        if value.is_quantized or value.is_nested or value.device.type != "cpu" or value.is_neg() or value.is_conj():
+        if (
+            value.is_quantized
+            or value.is_nested
+            or value.device.type not in ("cpu", "cuda")
+            or value.is_neg()
+            or value.is_conj()
+        ):
             return value.clone() if not value.requires_grad else value.detach().clone().requires_grad_()
         if value._is_view() and value._base is not None and value._base.dtype == value.dtype:
             with torch.no_grad():
@@ -48,7 +54,7 @@ class Cloner:
             self._alive.append(storage)
             self._storages[storage._cdata] = storage.clone()
         with torch.no_grad():
-            made = torch.empty(0, dtype=value.dtype)
+            made = torch.empty(0, dtype=value.dtype, device=value.device)
             made.set_(self._storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
         torch._C._autograd._unsafe_set_version_counter((made,), (0,))
         if isinstance(value, torch.nn.Parameter):
@@ -244,6 +250,8 @@ def unexpected_ops(call: Callable[[], Any], reports: Sequence[dynamlir.CompileRe
     with mode:
         call()
     allowed = {packet(extern.schema) for made in reports for extern in made.externs} | HOUSEKEEPING
+    if torch.cuda.is_available():
+        allowed.add("aten.empty_strided")  # memory of a GPU is had from torch's dispatcher
     return [seen for seen in mode.seen if packet(seen) not in allowed]
 
 

@@ -156,6 +156,8 @@ class Samples:
     order: int = 0
     """With 1 gradients, too, with 2 also those of gradients."""
     dtype: str = "float32"
+    device: str = "cpu"
+    """Where they lie."""
 
 
 def run(
@@ -306,9 +308,9 @@ def forward_ops(samples: Samples) -> Iterable[Any]:
 
     def is_wanted(op: Any) -> bool:
         if samples.order == 0:
-            return dtype in op.supported_dtypes("cpu")
+            return dtype in op.supported_dtypes(samples.device)
         differentiable = op.supports_autograd and (samples.order == 1 or op.supports_gradgrad)
-        return bool(differentiable) and dtype in op.supported_backward_dtypes("cpu")
+        return bool(differentiable) and dtype in op.supported_backward_dtypes(samples.device)
 
     return [op for op in invocations.op_db if is_wanted(op)]
 
@@ -338,7 +340,7 @@ def run_op(op: Any, samples: Samples, start: int, at: Callable[[int], None]) -> 
     torch.manual_seed(0)
     dtype, gradients = getattr(torch, samples.dtype), samples.order > 0
     runner = functools.partial(run_with_gradients, order=samples.order) if gradients else harness.run
-    drawn = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients), samples.count))
+    drawn = list(itertools.islice(op.sample_inputs(samples.device, dtype, requires_grad=gradients), samples.count))
     result.total = len(drawn)
     for number, sample in list(enumerate(drawn))[start : start + PIECE]:
         at(number)

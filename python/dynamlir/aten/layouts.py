@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_impls import _compute_stride
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -36,8 +37,11 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     if layout is Layout.VIEW:
         viewed, sizes = positional
         asked = (tuple(viewed.shape), viewed.stride(), tuple(sizes))
-        varies = any(isinstance(number, torch.SymInt) for numbers in asked for number in numbers)
-        strides = (_view_strides.__wrapped__ if varies else _view_strides)(func, *asked)
+        if any(isinstance(number, torch.SymInt) for numbers in asked for number in numbers):
+            # Not every torch has a kernel that takes sizes that vary; all have what it computes.
+            strides = tuple(_compute_stride(*asked[:2], out.shape) or out.stride())
+        else:
+            strides = _view_strides(func, *asked)
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
     # Other devices have kernels of their own, whose layouts fakes follow.
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
