@@ -10,26 +10,19 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError(message.into()))
 }
 
-/// A register must stay inside its root. What it reaches of an input beyond the input's own bytes is returned: what the
-/// storage holds is only known when it is called.
-pub(crate) fn inside(place: &Seen<'_>, plan: &Plan, slots: &[Layout]) -> Result<Option<(i64, i64)>, PlanError> {
+/// A register must stay inside `(start, end)`, the bytes of its root. What it reaches of an input beyond those is returned: what
+/// the storage holds is only known when it is called.
+pub(crate) fn inside(place: &Seen<'_>, (start, end): (i64, i64)) -> Result<Option<(i64, i64)>, PlanError> {
+    let is_input = matches!(place.root, Root::Input(_));
     // How an input's own memory is aligned is torch's business.
-    if !matches!(place.root, Root::Input(_)) && place.first() % place.layout.element_bytes() != 0 {
+    if !is_input && place.first() % place.layout.element_bytes() != 0 {
         return err(format!("a window at byte {} is not aligned to its elements", place.first()));
     }
-    let Some((low, high)) = place.span else { return Ok(None) };
-    let (start, end) = match place.root {
-        Root::Workspace => (0, i64::try_from(plan.workspace_bytes).unwrap_or(i64::MAX)),
-        Root::Slot(slot) => slots[slot].span().unwrap_or((0, 0)),
-        Root::Input(i) => {
-            let (start, end) = plan.inputs[i].layout.span().unwrap_or((0, 0));
-            return Ok((low < start || high > end).then_some((low, high)));
-        }
-    };
-    if low < start || high > end {
-        return err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"));
+    let Some((low, high)) = place.span.filter(|&(low, high)| low < start || high > end) else { return Ok(None) };
+    if is_input {
+        return Ok(Some((low, high)));
     }
-    Ok(None)
+    err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"))
 }
 
 /// Whether a step may write there.

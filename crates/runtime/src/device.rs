@@ -12,7 +12,7 @@ use dynamlir_torch_abi::{Device, TorchAbi};
 
 use crate::executor::Failure;
 use crate::jit::Kernel;
-use crate::lower::{Bind, Op, PlanError, Program};
+use crate::lower::{Binds, Op, PlanError, Program};
 use crate::plan::Plan;
 
 /// A plan's kernels, in order.
@@ -66,7 +66,7 @@ impl Code {
             let Op::Launch { kernel, row } = *op else { continue };
             for (place, argument) in kernels[kernel].description().arguments.iter().enumerate() {
                 let entry = row + place;
-                let bound = |binds: &Vec<Bind>| binds.iter().any(|(index, _)| *index == entry);
+                let bound = |binds: &Binds| binds.iter().any(|(index, _)| *index == entry);
                 let (Some(input), true) = (program.input_binds.iter().position(bound), argument.alignment > 1) else { continue };
                 found.push(Alignment { entry, input, kernel, bytes: argument.alignment.unsigned_abs() });
             }

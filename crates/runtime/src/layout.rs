@@ -60,6 +60,11 @@ impl Layout {
 
     /// Whether the numbers make sense at all. Sums of a few distances of checked layouts do not overflow.
     pub(crate) fn check(&self) -> Result<(), String> {
+        self.checked_span().map(|_| ())
+    }
+
+    /// [`Layout::span`] of a layout that makes sense: None means that it has no elements.
+    pub(crate) fn checked_span(&self) -> Result<Option<(i64, i64)>, String> {
         let Window { sizes, strides, offset } = &self.window;
         if sizes.len() != strides.len() {
             return Err(format!("{} sizes but {} strides", sizes.len(), strides.len()));
@@ -68,7 +73,8 @@ impl Layout {
             return Err(format!("negative size in {sizes:?}"));
         }
         let is_far = |bytes: i64| bytes.unsigned_abs() > FAR;
-        match self.span() {
+        let span = self.span();
+        match span {
             Some((low, high)) if is_far(low) || is_far(high) => return Err("the layout spans more bytes than there are".to_owned()),
             None if !sizes.contains(&0) => return Err("the layout spans more bytes than an address can count".to_owned()),
             _ => {}
@@ -76,7 +82,7 @@ impl Layout {
         if offset.checked_mul(self.element_bytes()).is_none_or(is_far) {
             return Err(format!("an offset of {offset} elements lies beyond any memory"));
         }
-        Ok(())
+        Ok(span)
     }
 
     /// Whether torch has tensors with these strides: it knows none that run backwards.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::check::Check;
 use crate::outputs::{Making, making};
 use crate::plan::{Base, Output, Plan, Reg, Step};
@@ -55,9 +57,19 @@ pub(crate) struct Seen<'p> {
 }
 
 impl<'p> Seen<'p> {
-    pub fn new(root: Root, base: i64, layout: &'p Layout) -> Self {
+    /// An error where the layout makes no sense.
+    pub fn new(root: Root, base: i64, layout: &'p Layout) -> Result<Self, PlanError> {
+        let span = layout.checked_span().map_err(PlanError)?;
         let first = base + layout.first_byte();
-        Self { root, base, layout, span: layout.span().map(|(low, high)| (first + low, first + high)) }
+        Ok(Self { root, base, layout, span: span.map(|(low, high)| (first + low, first + high)) })
+    }
+
+    /// The whole of a tensor: the root's address is that of its element 0.
+    fn tensor(root: Root, layout: &'p Layout) -> Result<Self, PlanError> {
+        let seen = Self::new(root, 0, layout)?;
+        torchlike(layout)?;
+        let first = layout.first_byte();
+        Ok(Self { base: -first, span: seen.span.map(|(low, high)| (low - first, high - first)), ..seen })
     }
 
     /// Bytes from the root's address to element 0.
@@ -112,6 +124,9 @@ pub(crate) enum Op {
 /// An entry of the address table: its index, and its bytes from the address of the root that it follows, or its value.
 pub(crate) type Bind = (usize, i64);
 
+/// Entries that follow one tensor: mostly it is an argument of one launch or two.
+pub(crate) type Binds = SmallVec<[Bind; 2]>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     /// Where all memory is.
@@ -124,8 +139,8 @@ pub(crate) struct Program {
     /// Entries of the address table that are sizes, as they are.
     pub sizes: Vec<Bind>,
     pub workspace_binds: Vec<Bind>,
-    pub input_binds: Vec<Vec<Bind>>,
-    pub slot_binds: Vec<Vec<Bind>>,
+    pub input_binds: Vec<Binds>,
+    pub slot_binds: Vec<Binds>,
     /// The layout of each slot's tensor.
     pub slots: Vec<Layout>,
     /// Tensor objects over parts of a root, made once and kept.
@@ -153,7 +168,10 @@ pub(crate) struct Program {
 struct Lowering<'a> {
     plan: &'a Plan,
     places: Vec<Option<Seen<'a>>>,
+    /// The handle that a register has; shorter than the list of registers.
     handle_of: Vec<Option<usize>>,
+    /// What there is of each slot's tensor, from its element 0.
+    slot_spans: Vec<Option<(i64, i64)>>,
     committed: bool,
     out: Program,
 }
@@ -164,13 +182,16 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
 
 pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     let n = plan.inputs.len();
-    let mut l = Lowering { plan, places: Vec::new(), handle_of: Vec::new(), committed: false, out: Program::default() };
-    l.out.input_binds = vec![Vec::new(); n];
+    // A step defines one register at most, but for calls with several results.
+    let registers = n + plan.steps.len();
+    let places = Vec::with_capacity(registers);
+    let mut l = Lowering { plan, places, handle_of: Vec::new(), slot_spans: Vec::new(), committed: false, out: Program::default() };
+    l.out.input_binds = vec![Binds::new(); n];
     l.out.input_reach = vec![None; n];
+    l.out.ops.reserve(plan.steps.len());
     for (i, input) in plan.inputs.iter().enumerate() {
-        tensor_layout(&input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
-        let base = -input.layout.first_byte();
-        l.define(i, Seen::new(Root::Input(i), base, &input.layout))?;
+        let place = Seen::tensor(Root::Input(i), &input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
+        l.define(i, place)?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
         let origin = || plan.origins.get(i).cloned().unwrap_or_else(|| format!("step {i}"));
@@ -204,9 +225,8 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     Ok(program)
 }
 
-/// Whether torch can have a tensor of this layout.
-fn tensor_layout(layout: &Layout) -> Result<(), PlanError> {
-    layout.check().map_err(PlanError)?;
+/// Whether torch can have a tensor of this layout, which makes sense.
+fn torchlike(layout: &Layout) -> Result<(), PlanError> {
     if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.window.strides)) }
 }
 
@@ -217,7 +237,6 @@ impl<'a> Lowering<'a> {
         }
         if self.places.len() <= reg {
             self.places.resize(reg + 1, None);
-            self.handle_of.resize(reg + 1, None);
         }
         if self.places[reg].is_some() {
             return err(format!("register {reg} is defined twice"));
@@ -231,21 +250,20 @@ impl<'a> Lowering<'a> {
     }
 
     fn new_slot(&mut self, reg: Reg, layout: &'a Layout) -> Result<usize, PlanError> {
-        tensor_layout(layout)?;
         let slot = self.out.slots.len();
+        let place = Seen::tensor(Root::Slot(slot), layout)?;
         self.out.slots.push(layout.clone());
-        self.out.slot_binds.push(Vec::new());
-        let base = -layout.first_byte();
-        self.define(reg, Seen::new(Root::Slot(slot), base, layout))?;
+        self.out.slot_binds.push(Binds::new());
+        self.slot_spans.push(place.span);
+        self.define(reg, place)?;
         Ok(slot)
     }
 
     fn step(&mut self, step: &'a Step) -> Result<(), PlanError> {
         match step {
             Step::Buffer { dst, byte_offset, layout } => {
-                layout.check().map_err(PlanError)?;
                 let base = i64::try_from(*byte_offset).map_err(|_| PlanError("byte offset out of range".to_owned()))?;
-                let place = Seen::new(Root::Workspace, base, layout);
+                let place = Seen::new(Root::Workspace, base, layout)?;
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -255,9 +273,8 @@ impl<'a> Lowering<'a> {
                 Ok(())
             }
             Step::View { dst, src, layout } => {
-                layout.check().map_err(PlanError)?;
                 let Seen { root, base, .. } = *self.place(*src)?;
-                let place = Seen::new(root, base, layout);
+                let place = Seen::new(root, base, layout)?;
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -276,7 +293,13 @@ impl<'a> Lowering<'a> {
 
     /// A register must stay inside its root.
     fn check_bounds(&mut self, place: &Seen<'_>) -> Result<(), PlanError> {
-        if let (Some((low, high)), Root::Input(i)) = (bounds::inside(place, self.plan, &self.out.slots)?, place.root) {
+        let own = match place.root {
+            Root::Workspace => Some((0, i64::try_from(self.plan.workspace_bytes).unwrap_or(i64::MAX))),
+            Root::Slot(slot) => self.slot_spans[slot],
+            // Inputs are the first registers.
+            Root::Input(i) => self.place(i)?.span,
+        };
+        if let (Some((low, high)), Root::Input(i)) = (bounds::inside(place, own.unwrap_or((0, 0)))?, place.root) {
             let (l, h) = self.out.input_reach[i].unwrap_or((low, high));
             self.out.input_reach[i] = Some((l.min(low), h.max(high)));
         }
@@ -396,13 +419,16 @@ impl<'a> Lowering<'a> {
             Root::Slot(s) if *place.layout == self.out.slots[s] => return Ok(Source::Slot(s)),
             _ => {}
         }
-        if let Some(handle) = self.handle_of[reg] {
-            return Ok(Source::Handle(handle));
+        if let Some(Some(handle)) = self.handle_of.get(reg) {
+            return Ok(Source::Handle(*handle));
         }
-        tensor_layout(place.layout)?;
+        torchlike(place.layout)?;
         let place = Place { root: place.root, base: place.base, layout: place.layout.clone() };
         let handle = self.out.handles.len();
         self.out.handles.push(place);
+        if self.handle_of.len() <= reg {
+            self.handle_of.resize(reg + 1, None);
+        }
         self.handle_of[reg] = Some(handle);
         Ok(Source::Handle(handle))
     }
@@ -416,7 +442,7 @@ impl<'a> Lowering<'a> {
             if self.out.results.iter().any(|(s, _)| *s == slot) {
                 return err(format!("result {i} shares its memory with another result"));
             }
-            tensor_layout(place.layout)?;
+            torchlike(place.layout)?;
             let layout = (*place.layout != self.out.slots[slot]).then(|| place.layout.clone());
             self.out.results.push((slot, layout));
         }
@@ -435,13 +461,13 @@ impl<'a> Lowering<'a> {
                 let input = plan.inputs.get(*arg).ok_or_else(missing)?;
                 let start = -input.layout.first_byte();
                 let view = bounds::view(input.layout.dtype, (sizes, strides, *offset))?;
-                self.check_bounds(&Seen::new(Root::Input(*arg), start, &view))
+                self.check_bounds(&Seen::new(Root::Input(*arg), start, &view)?)
             }
             Output::ResultView { result, sizes, strides, offset } => {
                 let place = self.place(*plan.results.get(*result).ok_or_else(missing)?)?;
                 let (root, first) = (place.root, place.first());
                 let view = bounds::view(place.layout.dtype, (sizes, strides, *offset))?;
-                self.check_bounds(&Seen::new(root, first, &view))
+                self.check_bounds(&Seen::new(root, first, &view)?)
             }
             Output::Same(o) if *o >= i => Err(missing()),
             Output::Same(_) | Output::None | Output::Const(_) => Ok(()),
@@ -463,9 +489,9 @@ fn add_releases(program: &mut Program) {
     for (slot, _) in &program.results {
         released[*slot] = true;
     }
-    let mut backwards = Vec::with_capacity(program.ops.len());
+    let mut backwards = Vec::with_capacity(program.ops.len() + program.slots.len());
+    let mut used = Vec::new();
     for op in program.ops.iter().rev() {
-        let mut used = Vec::new();
         match *op {
             Op::Launch { row, .. } => {
                 used.extend(row_slots[row..row_end].iter().flatten().copied());
@@ -494,7 +520,7 @@ fn add_releases(program: &mut Program) {
             }
             Op::Release { .. } | Op::Commit => {}
         }
-        for slot in used {
+        for slot in used.drain(..) {
             if !std::mem::replace(&mut released[slot], true) {
                 backwards.push(Op::Release { slot });
             }

@@ -51,9 +51,9 @@ fn addresses_follow_their_roots() {
         ..Plan::default()
     };
     let p = lower(&plan).expect("is fine");
-    assert_eq!(p.input_binds, [vec![(0, 0), (4, 8)]]);
+    assert_eq!(p.input_binds[0].as_slice(), [(0, 0), (4, 8)]);
     assert_eq!(p.workspace_binds, [(1, 64), (2, 80), (3, 72)]);
-    assert_eq!(p.slot_binds, [vec![(5, 0)]]);
+    assert_eq!(p.slot_binds[0].as_slice(), [(5, 0)]);
     assert_eq!(p.ops, [Op::Allocate { slot: 0 }, Op::Launch { kernel: 0, row: 0 }]);
     assert_eq!(p.input_reach, [None]);
 }
@@ -82,7 +82,7 @@ fn extern_results_are_released_after_their_last_use() {
     assert_eq!(p.externs[0].operands, [Source::Input(0)]);
     // The workspace has no tensor object of its own: one is made and kept.
     assert_eq!(p.externs[1].operands, [Source::Handle(0)]);
-    assert_eq!(p.slot_binds[0], [(0, 4)]);
+    assert_eq!(p.slot_binds[0].as_slice(), [(0, 4)]);
 }
 
 #[test]

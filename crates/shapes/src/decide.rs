@@ -24,6 +24,7 @@ pub enum Relation {
 
 impl Relation {
     /// Whether it holds between these numbers.
+    #[inline]
     pub fn holds(self, left: i64, right: i64) -> bool {
         match self {
             Self::Eq => left == right,

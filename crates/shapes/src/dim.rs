@@ -95,30 +95,39 @@ pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + F
 impl Dimension for i64 {
     type Scope = ();
 
+    #[inline]
     fn known(&self) -> Option<i64> {
         Some(*self)
     }
+    #[inline]
     fn add(&self, other: &Self) -> Result<Self> {
-        self.checked_add(*other).ok_or(ShapeError::Overflow)
+        number::checked(self.checked_add(*other))
     }
+    #[inline]
     fn sub(&self, other: &Self) -> Result<Self> {
-        self.checked_sub(*other).ok_or(ShapeError::Overflow)
+        number::checked(self.checked_sub(*other))
     }
+    #[inline]
     fn mul(&self, other: &Self) -> Result<Self> {
-        self.checked_mul(*other).ok_or(ShapeError::Overflow)
+        number::checked(self.checked_mul(*other))
     }
+    #[inline]
     fn floordiv(&self, other: &Self) -> Result<Self> {
         number::floordiv(*self, *other)
     }
+    #[inline]
     fn modulo(&self, other: &Self) -> Result<Self> {
         number::modulo(*self, *other)
     }
+    #[inline]
     fn min(&self, other: &Self) -> Result<Self> {
         Ok(Ord::min(*self, *other))
     }
+    #[inline]
     fn max(&self, other: &Self) -> Result<Self> {
         Ok(Ord::max(*self, *other))
     }
+    #[inline]
     fn compare(&self, relation: Relation, other: &Self, (): &()) -> Result<bool> {
         Ok(relation.holds(*self, *other))
     }

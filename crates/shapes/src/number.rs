@@ -2,6 +2,15 @@
 
 use crate::error::{Result, ShapeError};
 
+/// What a checked operation of the standard library gave. `ok_or` would make the error each time, and drop it.
+#[inline]
+pub(crate) fn checked(value: Option<i64>) -> Result<i64> {
+    match value {
+        Some(value) => Ok(value),
+        None => Err(ShapeError::Overflow),
+    }
+}
+
 /// ⌊a / b⌋.
 pub(crate) fn wide_floordiv(a: i128, b: i128) -> Result<i128> {
     if b == 0 {

@@ -1,5 +1,7 @@
 //! Sizes and strides as lists: what can be asked of them without an offset, for numbers and for expressions alike.
 
+use smallvec::SmallVec;
+
 use crate::{Dimension, Relation, error::Result};
 
 /// Row-major strides. A size of 0 counts as 1, as in torch.
@@ -44,15 +46,15 @@ pub fn same_strides_in<D: Dimension>(sizes: &[D], a: &[D], b: &[D], scope: &D::S
 
 /// Whether one is true; an error only if none is and one is not known.
 fn any(answers: impl Iterator<Item = Result<bool>>) -> Result<bool> {
-    let mut unknown = None;
+    let mut unknown = Ok(false);
     for answer in answers {
         match answer {
             Ok(true) => return Ok(true),
             Ok(false) => {}
-            Err(error) => unknown = unknown.or(Some(error)),
+            Err(error) => unknown = unknown.and(Err(error)),
         }
     }
-    unknown.map_or(Ok(false), Err)
+    unknown
 }
 
 /// Whether the strides place every element of the shape exactly once, without gaps, in any order.
@@ -89,7 +91,7 @@ pub fn may_repeat_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope)
     if is_empty_in(sizes, scope)? {
         return Ok(false);
     }
-    let mut dims: Vec<(&D, D)> = Vec::new();
+    let mut dims: SmallVec<[(&D, D); 6]> = SmallVec::new();
     for (size, stride) in sizes.iter().zip(strides) {
         if !size.compare(Relation::Eq, &D::from(1), scope)? {
             let backwards = stride.compare(Relation::Lt, &D::from(0), scope)?;

@@ -38,6 +38,7 @@ impl DType {
     ];
 
     /// Bytes per element.
+    #[inline]
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
