@@ -189,6 +189,8 @@ class Recording:
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
     varying: tuple[Any, list[tuple[int, int]]] | None = None
     """What is known of sizes that vary, and which size of which input each symbol is; None where all are numbers."""
+    lengths: Sequence[int] = ()
+    """Which of the arguments are ints for each of which there is an input that is so long, behind those of tensors."""
 
     def place(self, device: torch.device) -> None:
         """Note where a tensor lives; `Fallback` where others live elsewhere."""

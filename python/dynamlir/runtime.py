@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from . import config, interruptions, logs, machinery, native, plain, reasons, report
 from .recording import Recording
+from .shape_env import of_length
 
 MAX_VARIANTS = 8
 
@@ -32,6 +33,8 @@ class Variant:
         self._sizes: list[tuple[int, Any]] = [(at, size) for at, size in consts if isinstance(size, torch.SymInt)]
         """The outputs that are sizes which vary."""
         self._bound = [] if recording.varying is None else recording.varying[1]
+        self.lengths = [(at, torch.zeros(1, dtype=torch.int64, device="cpu")) for at in recording.lengths]
+        """Which arguments are ints as long as which the graph is given a tensor, and of which element that is made."""
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the graph's tensors, in order."""
@@ -113,6 +116,8 @@ class CompiledGraph:
             plain.tell(self._subject, variant)
             return self._module.forward(*args)
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
+        if variant.lengths:
+            tensors = [*tensors, *(of_length(element, args[at]) for at, element in variant.lengths)]
         try:
             return variant(tensors)
         except Exception as error:

@@ -1,7 +1,8 @@
 """Sizes that vary as Dynamo has them, made ours.
 
 Dynamo's `torch.SymInt`s are sympy expressions over the symbols of a ``ShapeEnv``. Each of these symbols that is a size
-of an input becomes one of ours, and expressions over them become ours. What has no such form is taken for the number
+of an input becomes one of ours, and expressions over them become ours. One that is an int among the inputs and no
+tensor's size becomes the size of a tensor that the graph is given for it. What has no such form is taken for the number
 that it is, under a guard of Dynamo's. So is what we assume while we record: `Translation.install_guards` asks Dynamo's
 `torch.SymInt`s the same questions, which makes the answers guards.
 """
@@ -9,7 +10,7 @@ that it is, under a guard of Dynamo's. So is what we assume while we record: `Tr
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,14 +33,20 @@ class Translation:
         self.sizes = native.module().Sizes()
         self.bound: list[tuple[int, int]] = []
         """Which input, of those that are tensors, and which size of that, each symbol is."""
+        self.lengths: list[int] = []
+        """Which inputs are ints as long as which the graph has a tensor each, behind all others."""
         self._ours: dict[Any, Any] = {}
         """Ours by Dynamo's symbols."""
         self._theirs: list[torch.SymInt] = []
         """Dynamo's by the numbers of ours."""
+        self._required: list[Callable[[], torch.SymBool]] = []
+        """What has to hold of Dynamo's beside what is assumed on the way."""
         tensors = [value for value in self._inputs if isinstance(value, torch.Tensor)]
         for position, tensor in enumerate(tensors):
             for dim, size in enumerate(_shape(tensor)):
                 self._bind(position, dim, size)
+        for at, value in enumerate(self._inputs):
+            self._bind_int(at, value, len(tensors))
 
     def _bind(self, position: int, dim: int, size: Any) -> None:
         """Make the symbol that a size is one of ours."""
@@ -55,6 +62,24 @@ class Translation:
         self._ours[expression] = self.sizes.size(hint, low, None if high >= _MANY else high)
         self._theirs.append(size)
         self.bound.append((position, dim))
+
+    def _bind_int(self, at: int, value: Any, tensors: int) -> None:
+        """Make the symbol that an input is one of ours, without its sign, which Dynamo then guards."""
+        if not isinstance(value, torch.SymInt):
+            return
+        expression, hint = _expression(value), value.node.hint
+        if not getattr(expression, "is_Symbol", False) or expression in self._ours or hint is None:
+            return
+        hint = int(hint)
+        if not 2 <= abs(hint) <= _MANY:
+            return
+        size = self.sizes.size(abs(hint), 2, None)
+        self._ours[expression] = -size if hint < 0 else size
+        self._theirs.append(-value if hint < 0 else value)
+        length = self._theirs[-1]
+        self._required += [lambda: length >= 2, lambda: length <= _MANY]
+        self.bound.append((tensors + len(self.lengths), 0))
+        self.lengths.append(at)
 
     @property
     def any(self) -> bool:
@@ -74,6 +99,19 @@ class Translation:
         sizes, strides = ([self._value(number) for number in numbers] for numbers in (_shape(value), _strides(value)))
         return (sizes, strides) if any(isinstance(number, torch.SymInt) for number in (*sizes, *strides)) else None
 
+    def stand_ins(self) -> list[tuple[torch.Tensor, Sized]]:
+        """A tensor for each of the ints, with its sizes and strides."""
+        found = []
+        for at in self.lengths:
+            size = self.number(at)
+            found.append(
+                (of_length(torch.zeros(1, dtype=torch.int64, device="cpu"), self._now(at)), ([abs(size)], [0]))
+            )
+        return found
+
+    def _now(self, at: int) -> int:
+        return int(self._inputs[at].node.hint)
+
     def _value(self, size: Any) -> Any:
         """A number of Dynamo's as one of ours."""
         if not isinstance(size, torch.SymInt):
@@ -85,6 +123,8 @@ class Translation:
         """Have Dynamo guard what was assumed; `Fallback` where it is not so for the sizes that Dynamo has."""
         if self.sizes.failed is not None:
             raise Fallback("dynamic-shape", self.sizes.failed)
+        if not all(bool(holds()) for holds in self._required):
+            raise Fallback("dynamic-shape", "an int that is out of the range of sizes")
         names: dict[str, Any] = {f"s{number}": size for number, size in enumerate(self._theirs)}
         names.update(min=_smallest, max=_largest)
         for text, location in self.sizes.guards:
@@ -102,6 +142,11 @@ class Translation:
         if not operands or any(operand is None for operand in operands):
             return None
         return _compute(type(expression).__name__, operands)
+
+
+def of_length(element: torch.Tensor, value: int) -> torch.Tensor:
+    """A tensor that is as long as an int says, by which a graph is told of that: all its elements are this one."""
+    return element.expand(abs(value))
 
 
 def _smallest(*sizes: Any) -> Any:

@@ -132,6 +132,10 @@ def record(
         for position, value in enumerate(arguments):
             if isinstance(value, torch.Tensor):
                 recorder.add_input(value, names[position] if position < len(names) else f"arg{position}")
+        if sizes is not None:
+            recording.lengths = tuple(sizes.lengths)
+            for at, (real, sized) in zip(sizes.lengths, sizes.stand_ins()):
+                recorder.add_input(faker.fake(real, sized), names[at])
         try:
             with mode, recorder:
                 result = runner.run(*arguments, enable_io_processing=False)

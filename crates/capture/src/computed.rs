@@ -127,7 +127,7 @@ impl<'py> Capture<'py> {
     }
 
     /// Whether a number is one of the frame's variables, or computed from some and constants alone.
-    fn is_variable(&self, source: SourceId) -> bool {
+    pub(crate) fn is_variable(&self, source: SourceId) -> bool {
         match self.guards.get(source) {
             Source::Local { .. } => true,
             Source::Computed(computed) => computed.reached().all(|(source, _)| self.is_variable(source)),

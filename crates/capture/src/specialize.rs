@@ -15,6 +15,7 @@ use crate::{
     refusals::words_of,
     run::{Before, Breaks, Broken, Captured, Ends, Subject, Tables, capture},
     sizes::Dynamic,
+    state::Input,
 };
 
 /// What backends and people look at of a frame that was captured whole.
@@ -108,7 +109,13 @@ impl Captured {
         let Self { graph, guards, inputs, tensors, epilogue, effects, session, ends, .. } = self;
         let sources = inputs.iter().map(|input| guards.stored_expression(input.source)).collect();
         let numbers = inputs.iter().enumerate().filter(|(_, input)| input.number);
-        let numbers = numbers.map(|(at, input)| Ok((at, TensorMatch::of(input.real.bind(py))?))).collect::<Result<_, GuardError>>()?;
+        // What is as long as an int says has another size at each call.
+        let made = |input: &Input| {
+            let mut made = TensorMatch::of(input.real.bind(py))?;
+            made.meta.sizes.fill(None);
+            Ok::<_, GuardError>(made)
+        };
+        let numbers = numbers.map(|(at, input)| Ok((at, made(input)?))).collect::<Result<_, GuardError>>()?;
         let inputs = inputs.into_iter().map(|input| input.real).collect();
         let guards = guards.build(py)?;
         let frame = WholeFrame { graph, guards: guards.texts(), sources, effects, inputs, session, ends, from: Vec::new() };

@@ -225,6 +225,9 @@ impl<'py> Capture<'py> {
         if let Some(number) = self.number_at(&object, source)? {
             return Ok(Tracked::new(number));
         }
+        if let Some(size) = self.int_at(&object, source)? {
+            return Ok(Tracked::new(size));
+        }
         if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
             // There is one empty tuple: the frame's own is the same object.
             self.pin_type(&object, source)?;

@@ -5,8 +5,8 @@ use dynamlir_cpython_abi::{
     number::{BinaryOp, binary},
     object::{attributes_of, set_generic_attribute},
 };
-use dynamlir_shapes::{Bindings, Dim, Symbol};
-use dynamlir_trails::tensor_of;
+use dynamlir_guards::size_in;
+use dynamlir_shapes::{Algebra, Bindings, Dim, Symbol};
 use pyo3::{
     exceptions::{PyOverflowError, PyRuntimeError},
     prelude::*,
@@ -23,7 +23,7 @@ pub enum Recipe {
     /// This very object, which refers to nothing of the user's: what an entry keeps would be kept for good where it refers to the
     /// function that was compiled. What does is an input, held weakly by the guards.
     Constant(Py<PyAny>),
-    /// A size that the program has computed from those of tensors.
+    /// A size that the program has computed from those of tensors, and from ints.
     Size(Box<Measured>),
     /// A number that the program has computed from others.
     Computed(BinaryOp, Box<[Recipe; 2]>),
@@ -59,7 +59,7 @@ pub enum Recipe {
 pub struct Measured {
     /// The expression.
     pub size: Dim,
-    /// Each of its symbols, and which dimension of what the guards collected is that.
+    /// Each of its symbols, and which dimension of what the guards collected is that, as [`size_in`] has it.
     pub symbols: Vec<(Symbol, usize, usize)>,
 }
 
@@ -67,12 +67,74 @@ impl Measured {
     fn make<'py>(&self, py: Python<'py>, inputs: &[Option<Bound<'py, PyAny>>]) -> PyResult<Bound<'py, PyAny>> {
         let mut bindings = Bindings::default();
         for &(symbol, input, dimension) in &self.symbols {
-            let tensor = inputs.get(input).and_then(Option::as_ref).map(tensor_of).transpose()?.flatten();
-            let found = tensor.and_then(|tensor| tensor.size_at(dimension));
+            let object = inputs.get(input).and_then(Option::as_ref);
+            let found = object.map(|object| size_in(object, dimension)).transpose()?.flatten();
             bindings.insert(symbol, found.ok_or_else(|| PyRuntimeError::new_err("a size is not there"))?);
         }
-        let value = self.size.at(&bindings).map_err(|error| PyOverflowError::new_err(error.to_string()))?;
-        Ok(value.into_pyobject(py)?.into_any())
+        match self.size.at(&bindings) {
+            Ok(value) => Ok(value.into_pyobject(py)?.into_any()),
+            // An int of the program's may be as large as it likes.
+            Err(_) => {
+                let mut ints = PythonInts { py, bindings: &bindings, raised: None };
+                let made = self.size.fold(&mut ints);
+                made.ok_or_else(|| ints.raised.unwrap_or_else(|| PyOverflowError::new_err("a size is too large")))
+            }
+        }
+    }
+}
+
+/// Computes with Python's ints, which do not overflow. None where Python has raised.
+struct PythonInts<'a, 'py> {
+    py: Python<'py>,
+    bindings: &'a Bindings,
+    raised: Option<PyErr>,
+}
+
+type Computed<'py> = Option<Bound<'py, PyAny>>;
+
+impl<'py> PythonInts<'_, 'py> {
+    fn with(
+        &mut self,
+        a: Computed<'py>,
+        b: Computed<'py>,
+        compute: impl FnOnce(Bound<'py, PyAny>, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+    ) -> Computed<'py> {
+        compute(a?, b?).map_err(|error| self.raised = Some(error)).ok()
+    }
+
+    fn extreme(&mut self, name: &str, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        let py = self.py;
+        self.with(a, b, |a, b| py.import("builtins")?.call_method1(name, (a, b)))
+    }
+}
+
+impl<'py> Algebra for PythonInts<'_, 'py> {
+    type Value = Computed<'py>;
+
+    fn number(&mut self, value: i64) -> Computed<'py> {
+        value.into_pyobject(self.py).ok().map(Bound::into_any)
+    }
+    fn symbol(&mut self, symbol: Symbol) -> Computed<'py> {
+        let value = self.bindings.get(symbol)?;
+        self.number(value)
+    }
+    fn add(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.with(a, b, |a, b| a.add(b))
+    }
+    fn mul(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.with(a, b, |a, b| a.mul(b))
+    }
+    fn floordiv(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.with(a, b, |a, b| a.floor_div(b))
+    }
+    fn modulo(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.with(a, b, |a, b| a.rem(b))
+    }
+    fn min(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.extreme("min", a, b)
+    }
+    fn max(&mut self, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
+        self.extreme("max", a, b)
     }
 }
 

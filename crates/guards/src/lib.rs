@@ -36,6 +36,6 @@ pub use memo::Remembered;
 pub use part::Part;
 pub use route::Hop;
 pub use set::{Checked, GuardSet, Inputs, Roots};
-pub use sizes::{Extent, LARGEST_SIZE, SizeRelation};
+pub use sizes::{Extent, LARGEST_SIZE, SizeRelation, size_in};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
 pub use tensor::{DYNAMIC_MARKS, TensorMatch};

@@ -1,43 +1,71 @@
 //! Sizes that vary: where the symbols of a capture are found, and what was assumed of them.
 //!
-//! A check reads each symbol where it is *bound*, a size of a tensor that other guards have looked at, compares the other sizes and
-//! strides with their expressions, and asks the predicates. Nothing is allocated.
-
-use std::fmt;
+//! A check reads each symbol where it is *bound*, a size of a tensor that other guards have looked at or an int, compares the other sizes
+//! and strides with their expressions, and asks the predicates. Nothing is allocated.
 
 use dynamlir_shapes::{Dim, Expr, Predicate, Relation as Compared, Symbol};
 use dynamlir_trails::tensor_of;
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyInt};
 use smallvec::SmallVec;
 
 use crate::{SourceId, Sources};
 
-/// A number of a tensor's metadata.
+/// A number of a tensor's metadata, or an int.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// A size.
     Size(usize),
     /// A stride, in elements.
     Stride(usize),
+    /// An int itself. Its type is guarded.
+    Int,
+    /// What an int below zero is without its sign.
+    Negated,
 }
 
 impl Extent {
+    /// The number where an object has it: that of an int stands among the sizes.
     #[inline]
     fn of(self, sizes: &[i64], strides: &[i64]) -> Option<i64> {
         match self {
             Self::Size(d) => sizes.get(d).copied(),
             Self::Stride(d) => strides.get(d).copied(),
+            Self::Int => sizes.first().copied(),
+            Self::Negated => sizes.first()?.checked_neg(),
+        }
+    }
+
+    /// As a Python expression.
+    fn text(self, value: &str) -> String {
+        match self {
+            Self::Size(d) => format!("{value}.size()[{d}]"),
+            Self::Stride(d) => format!("{value}.stride()[{d}]"),
+            Self::Int => value.to_owned(),
+            Self::Negated => format!("-{value}"),
         }
     }
 }
 
-impl fmt::Display for Extent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size(d) => write!(f, "size()[{d}]"),
-            Self::Stride(d) => write!(f, "stride()[{d}]"),
-        }
+/// Does something with the sizes and strides of a tensor, or with an int in the place of sizes; None of anything else.
+#[inline]
+fn with_numbers<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[i64], &[i64]) -> R) -> PyResult<Option<R>> {
+    if object.is_exact_instance_of::<PyInt>() {
+        // What 64 bits do not hold is no size.
+        return Ok(object.extract::<i64>().ok().map(|value| work(&[value], &[])));
     }
+    Ok(tensor_of(object)?.and_then(|tensor| tensor.with_shape(work)))
+}
+
+/// The size that a symbol is, which is bound to a dimension of this object: of an int that stands for a size it is the int without its
+/// sign.
+///
+/// # Errors
+/// When torch cannot be imported.
+pub fn size_in(object: &Bound<'_, PyAny>, dimension: usize) -> PyResult<Option<i64>> {
+    if object.is_exact_instance_of::<PyInt>() {
+        return Ok(object.extract::<i64>().ok().and_then(i64::checked_abs));
+    }
+    Ok(tensor_of(object)?.and_then(|tensor| tensor.size_at(dimension)))
 }
 
 /// The sizes of a capture that vary, and what must hold of them.
@@ -58,7 +86,7 @@ impl SizeRelation {
     /// The predicates in words: what is found where, the ranges, and what was assumed.
     pub(crate) fn texts(&self, sources: &Sources) -> Vec<String> {
         let places = self.extents.iter().enumerate().map(|(at, (source, extent, size))| {
-            let place = format!("{}.{extent}", sources.expression(*source));
+            let place = extent.text(&sources.expression(*source));
             if self.binds(at).is_some() { format!("({size} := {place})") } else { format!("{place} == {size}") }
         });
         let ranges = self.ranges.iter().enumerate().map(|(number, range)| range_text(number, *range));
@@ -80,13 +108,14 @@ impl SizeRelation {
     ) -> PyResult<Option<(String, String)>> {
         let mut values = vec![0; self.ranges.len()];
         for (at, (source, extent, size)) in self.extents.iter().enumerate() {
-            let found = value(at).map(tensor_of).transpose()?.flatten();
-            let found = found.and_then(|tensor| tensor.with_shape(|sizes, strides| extent.of(sizes, strides))?);
-            let Some(found) = found else { return Ok(Some((sources.expression(*source), "no tensor".to_owned()))) };
+            let numbers = value(at).map(|object| with_numbers(object, |sizes, strides| extent.of(sizes, strides))).transpose()?;
+            let Some(found) = numbers.flatten().flatten() else {
+                return Ok(Some((sources.expression(*source), "no size".to_owned())));
+            };
             if let Some(symbol) = self.binds(at) {
                 values[symbol] = found;
             } else if evaluated(&size.to_expr(), &values) != Some(found) {
-                return Ok(Some((format!("{}.{extent} == {size}", sources.expression(*source)), found.to_string())));
+                return Ok(Some((format!("{} == {size}", extent.text(&sources.expression(*source))), found.to_string())));
             }
         }
         let seen = |symbols: &mut dyn Iterator<Item = usize>| {
@@ -192,8 +221,8 @@ impl SizeCheck {
     pub(crate) fn holds<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let mut values = Values::from_elem(0, self.ranges.len());
         for (member, reads) in &self.reads {
-            let Some(tensor) = value(*member).map(tensor_of).transpose()?.flatten() else { return Ok(false) };
-            if tensor.with_shape(|sizes, strides| self.fits(reads, sizes, strides, &mut values)) != Some(true) {
+            let Some(object) = value(*member) else { return Ok(false) };
+            if with_numbers(object, |sizes, strides| self.fits(reads, sizes, strides, &mut values))? != Some(true) {
                 return Ok(false);
             }
         }

@@ -11,7 +11,7 @@ use dynamlir_trails::{Pin, Pins, Reached, Recorder, Spot};
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyDict, PyFloat, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
@@ -102,7 +102,7 @@ pub(crate) struct Node {
     pub output: Option<usize>,
     /// Whether what is below it has a trail of its own: number of the segment.
     pub segment: Option<usize>,
-    /// Whether the call writes to it, or it holds a float that the graph takes as a number: its words differ from call to call.
+    /// Whether the call writes to it, or it holds a number that the graph takes: its words differ from call to call.
     pub changes: bool,
     /// Whether it is a parameter that is looked at directly.
     pub direct: bool,
@@ -218,12 +218,12 @@ impl Tree {
 
     /// Marks what holds numbers of the graph: the group of parameters in which a schedule writes `lr`.
     fn find_changing(&mut self, py: Python<'_>) -> PyResult<()> {
-        let float = py.get_type::<PyFloat>();
+        let (float, int) = (py.get_type::<PyFloat>(), py.get_type::<PyInt>());
         for node in 1..self.nodes.len() {
             let Node { parent: Some(parent), output: Some(_), checks, .. } = &self.nodes[node] else { continue };
             let (parent, mut number) = (*parent, false);
             for &check in checks {
-                number |= matches!(&self.checks[check].1, Check::Type(class) if class.is(&float)?);
+                number |= matches!(&self.checks[check].1, Check::Type(class) if class.is(&float)? || class.is(&int)?);
             }
             self.nodes[parent].changes |= number;
         }

@@ -1,14 +1,14 @@
 //! `NativeGraph`: an executable with the tensors that it captured, without Python in between.
 
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
-use dynamlir_guards::TensorMatch;
+use dynamlir_guards::{TensorMatch, size_in};
 use dynamlir_runtime::{Const, OutputValue, RunError as Refused};
 use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi, TorchError};
 use dynamlir_trails::tensor_of;
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
-    types::{PyFloat, PyList, PyTuple},
+    types::{PyFloat, PyInt, PyList, PyTuple},
 };
 use smallvec::SmallVec;
 
@@ -61,7 +61,7 @@ impl NativeGraph {
 impl NativeGraph {
     /// Runs it. The inputs are `known` if their metadata is that which `accepts` has approved.
     fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
-        if inputs.iter().any(|object| object.is_exact_instance_of::<PyFloat>()) {
+        if inputs.iter().any(|object| object.is_exact_instance_of::<PyFloat>() || object.is_exact_instance_of::<PyInt>()) {
             let made: SmallVec<[_; 12]> = inputs.iter().map(|object| self.number(object)).collect::<Result<_, _>>()?;
             let inputs: SmallVec<[_; 12]> = made.iter().collect();
             return self.call_on_tensors(py, &inputs, known, results);
@@ -69,11 +69,19 @@ impl NativeGraph {
         self.call_on_tensors(py, inputs, known, results)
     }
 
-    /// What the graph is given of an input: of a float, which is a number of the graph, a tensor.
+    /// What the graph is given of an input: of a float, which is a number of the graph, a tensor that has it, of an int, which is a size,
+    /// one that is so long.
     fn number<'py>(&self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failed> {
-        let Ok(float) = object.cast_exact::<PyFloat>() else { return Ok(object.clone()) };
         let failed = |error: TorchError| Failed::Before(NativeError::new_err(error.to_string()));
-        let tensor = self.abi.scalar(float.value()).map_err(failed)?;
+        let tensor = if let Ok(float) = object.cast_exact::<PyFloat>() {
+            self.abi.scalar(float.value()).map_err(failed)?
+        } else if object.is_exact_instance_of::<PyInt>() {
+            let length = size_in(object, 0).map_err(Failed::Before)?;
+            let length = length.ok_or_else(|| Failed::Before(NativeError::new_err("an int that is no size")))?;
+            self.abi.of_length(length).map_err(failed)?
+        } else {
+            return Ok(object.clone());
+        };
         Calls { py: object.py(), abi: self.abi }.wrap_owned(tensor).map_err(Failed::Before)
     }
 

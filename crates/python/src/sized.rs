@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
-use dynamlir_trails::tensor_of;
+use dynamlir_guards::size_in;
 use pyo3::{
     exceptions::PyException,
     prelude::*,
@@ -64,8 +64,8 @@ impl SizedGraph {
 
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
         let size = |&(input, dimension): &(usize, usize)| {
-            let tensor = inputs.get(input).map(|input| tensor_of(input)).transpose()?.flatten();
-            tensor.and_then(|tensor| tensor.size_at(dimension)).ok_or_else(|| NativeError::new_err("a size is not there"))
+            let found = inputs.get(input).map(|input| size_in(input, dimension)).transpose()?.flatten();
+            found.ok_or_else(|| NativeError::new_err("a size is not there"))
         };
         let sizes = self.bound.iter().map(size).collect::<PyResult<Sizes>>().map_err(Failed::Before)?;
         let graph = match self.known(&sizes) {

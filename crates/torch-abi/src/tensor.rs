@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::{BelowAutograd, DType, Device, TorchAbi, TorchError};
 
@@ -220,6 +221,16 @@ impl TorchAbi {
         // SAFETY: the memory of a new tensor of one `f64`, which nobody else knows.
         unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(made)
+    }
+
+    /// A new tensor on the CPU that is so long and all of whose elements are one. Nobody is to look at that.
+    pub fn of_length(&self, length: i64) -> Result<OwnedTensor, TorchError> {
+        // One each, as far as graphs have inputs: those of a graph do not overlap.
+        static ELEMENTS: [AtomicI64; 256] = [const { AtomicI64::new(0) }; 256];
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let element = &ELEMENTS[NEXT.fetch_add(1, Ordering::Relaxed) % ELEMENTS.len()];
+        // SAFETY: the layout spans one element, which lives for ever.
+        unsafe { self.from_blob(Device::Cpu, element.as_ptr().cast(), &[length], &[0], DType::I64) }
     }
 
     /// Uninitialised memory, from torch's own allocator.

@@ -125,6 +125,14 @@ class Session:
         self.recorder.has_numbers = True
         return real, scalars.Number(scalars.Node(self.recorder, fake, frozenset([place])))
 
+    def length(self, value: int, place: str, sized: tuple[list[Any], list[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """A tensor that is as long as an int says, by which the graph is told of that, and its fake. All its elements
+        are one."""
+        with modes.set_aside():
+            memory = torch.zeros(1, dtype=torch.int64, device="cpu").untyped_storage()
+            real = torch.empty(0, dtype=torch.int64, device="cpu").set_(memory, 0, (value,), (0,))
+            return real, self._add_input(real, place, sized)
+
     def may_read(self, fake: torch.Tensor) -> bool:
         """Whether a number may be read from a tensor."""
         return self.reads_numbers and scalars.may_read(fake)

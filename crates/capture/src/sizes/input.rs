@@ -66,6 +66,8 @@ pub(crate) struct Varying {
     blamed: RefCell<BTreeSet<String>>,
     /// Whether all are, since something of ours does not know what to do with an expression.
     all_blamed: Cell<bool>,
+    /// What stands for the ints that were found.
+    ints: RefCell<Vec<(SourceId, Py<PyAny>)>>,
 }
 
 impl Varying {
@@ -78,6 +80,26 @@ impl Varying {
         self.sizes.get()
     }
 
+    /// The same, made with the first symbol.
+    pub(super) fn known(&self, py: Python<'_>) -> &Py<Sizes> {
+        self.sizes.get_or_init(|| Py::new(py, Sizes::default()).unwrap_or_else(|_| unreachable!("a class of ours can be made")))
+    }
+
+    /// What stands for the int at a source.
+    pub(super) fn int_of<'py>(&self, py: Python<'py>, source: SourceId) -> Option<Bound<'py, PyAny>> {
+        let ints = self.ints.borrow();
+        ints.iter().find(|(at, _)| *at == source).map(|(_, size)| size.bind(py).clone())
+    }
+
+    /// Says what stands for the int at a source, whose symbol is found there so.
+    pub(super) fn note_int(&self, source: SourceId, extent: Extent, length: Dim, place: String, size: &Bound<'_, PyAny>) {
+        if let Some(symbol) = length.as_symbol() {
+            self.places.borrow_mut().push((symbol, place));
+        }
+        self.extents.borrow_mut().push((source, extent, length));
+        self.ints.borrow_mut().push((source, size.clone().unbind()));
+    }
+
     /// Whether a size varies.
     pub fn any(&self) -> bool {
         self.sizes.get().is_some()
@@ -86,6 +108,12 @@ impl Varying {
     /// The places of the symbols.
     pub fn places(&self) -> Vec<String> {
         self.places.borrow().iter().map(|(_, place)| place.clone()).collect()
+    }
+
+    /// Those of the symbols of a size.
+    pub fn places_of(&self, size: &Dim) -> Vec<String> {
+        let symbols = size.to_expr().symbols();
+        self.places.borrow().iter().filter(|(symbol, _)| symbols.contains(symbol)).map(|(_, place)| place.clone()).collect()
     }
 
     /// Those whose numbers Python needs.
@@ -97,6 +125,7 @@ impl Varying {
     pub fn binding(&self, symbol: Symbol) -> Option<(SourceId, usize)> {
         self.extents.borrow().iter().find_map(|(source, extent, size)| match extent {
             Extent::Size(d) if size.as_symbol() == Some(symbol) => Some((*source, *d)),
+            Extent::Int | Extent::Negated if size.as_symbol() == Some(symbol) => Some((*source, 0)),
             _ => None,
         })
     }
@@ -120,8 +149,8 @@ impl Varying {
 
 /// The sizes and strides of a fake, where some are symbols.
 pub(crate) struct Sized {
-    sizes: Vec<Dim>,
-    strides: Vec<Dim>,
+    pub(super) sizes: Vec<Dim>,
+    pub(super) strides: Vec<Dim>,
 }
 
 /// What a tensor's marks say of one of its sizes.
@@ -248,11 +277,7 @@ impl<'py> Capture<'py> {
     }
 
     fn symbol(&self, size: i64, range: Interval, marked: bool, place: &str) -> Symbol {
-        let sizes = self.varying.sizes.get_or_init(|| {
-            let made = Py::new(self.py, Sizes::default());
-            made.unwrap_or_else(|_| unreachable!("a class of ours can be made"))
-        });
-        let sizes = sizes.bind(self.py).get();
+        let sizes = self.varying.known(self.py).bind(self.py).get();
         if marked {
             let symbol = sizes.declare(size, range);
             sizes.with(|known| known.marked.push((symbol, place.to_owned())));
@@ -284,6 +309,7 @@ impl<'py> Capture<'py> {
                 match extent {
                     Extent::Size(d) => matched.meta.sizes[*d] = None,
                     Extent::Stride(d) => matched.meta.strides[*d] = None,
+                    Extent::Int | Extent::Negated => {}
                 }
             }
         }
@@ -348,10 +374,7 @@ impl<'py> Capture<'py> {
 
     /// Says that Python needs the numbers that a size is computed from.
     pub(crate) fn blame_size(&self, size: &Dim) {
-        let symbols = size.to_expr().symbols();
-        let places = self.varying.places.borrow();
-        let mut blamed = self.varying.blamed.borrow_mut();
-        blamed.extend(places.iter().filter(|(symbol, _)| symbols.contains(symbol)).map(|(_, place)| place.clone()));
+        self.varying.blamed.borrow_mut().extend(self.varying.places_of(size));
     }
 }
 

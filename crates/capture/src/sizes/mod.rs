@@ -10,6 +10,7 @@
 mod class;
 mod float;
 mod input;
+mod int;
 mod layout;
 mod made;
 mod node;

@@ -23,7 +23,7 @@ pub struct Input {
     pub source: SourceId,
     /// Its placeholder.
     pub node: NodeId,
-    /// Whether it is a number: there is a float at the source, and the stand-in is that number's.
+    /// Whether it is a number: there is a float at the source, and the stand-in is that number's, or an int, which is how long it is.
     pub number: bool,
 }
 
@@ -146,6 +146,20 @@ impl<'py> Capture<'py> {
         let mut inputs = self.tensors.inputs.borrow_mut();
         self.tensors.places.borrow_mut().insert(number.as_ptr() as usize, inputs.len());
         inputs.push(Input { fake: number.clone().unbind(), real: real.clone().unbind(), source, node: node.0, number: true });
+    }
+
+    /// Says which fake is as long as the int at `source` says; `real` is the tensor that the graph is given of it now.
+    pub(crate) fn note_length(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) {
+        let expression = self.guards.expression(source);
+        let node = {
+            let mut graph = self.graph.borrow_mut();
+            let node = graph.placeholder(&placeholder_name(&expression), &expression);
+            graph.set_example(node, Example::Is(fake.clone().unbind()));
+            node
+        };
+        let mut inputs = self.tensors.inputs.borrow_mut();
+        self.tensors.places.borrow_mut().insert(fake.as_ptr() as usize, inputs.len());
+        inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node, number: true });
     }
 
     /// Says which node a fake is the value of.
