@@ -112,8 +112,10 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         "recompile_limit": _number(
             8,
             "DYNAMLIR_RECOMPILE_LIMIT",
-            "How many entries the cache of what `compile` returned may have. A call that none of them fits runs as "
-            "plain Python, or raises under ``fullgraph=True``.",
+            "How many kinds of calls the cache of what `compile` returned may have entries for, and how many entries "
+            "each kind: calls that differ in sizes only are of one kind. Entries that a later one covers, since it is "
+            "for all sizes, do not count. A call that no entry fits runs as plain Python, or raises under "
+            "``fullgraph=True``.",
         ),
         "accumulated_recompile_limit": _number(
             256,

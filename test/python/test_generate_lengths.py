@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,3 +73,21 @@ def test_all_sizes_at_once() -> None:
         assert generated(model, prompt, 4) == generated(plain, prompt, 4)
     # Of prompts, and of what follows them.
     assert len(model.forward._cache) == 2
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_fifty_prompts_are_never_plain(make: Callable[[], Any]) -> None:
+    """Texts and single words, alone or together, with a mask or without: each is a kind of call of its own."""
+    model, plain = make().eval(), make().eval()
+    plain.load_state_dict(model.state_dict())
+    model.forward = dynamlir.compile(model.forward)
+    rng = random.Random(1)
+    for _ in range(50):
+        prompt = torch.randint(3, 100, (rng.randint(1, 4), rng.choice([1, *range(1, 41)])))
+        given = {}
+        if rng.random() < 0.5:
+            given["attention_mask"] = mask = torch.ones_like(prompt)
+            mask[0, : prompt.shape[1] // 3] = 0
+        assert generated(model, prompt, 3, **given) == generated(plain, prompt, 3, **given)
+    assert not dynamlir.counters()["fallbacks"]
+    assert len(model.forward._cache) <= 20

@@ -194,7 +194,8 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         Compilation::Graph(graph) => Run::graph(graph, tensors, &numbers, epilogue, &guards, breaks),
         Compilation::Plain(plain) => Run::Plain(plain),
     };
-    let entry = Entry::new(miss.callable.key(), guards, run);
+    let kind = miss.kind();
+    let entry = Entry::new(miss.callable.key(), kind, guards, run);
     backend.made(miss, &entry)?;
     cache.add(entry);
     Ok(())
@@ -230,6 +231,6 @@ fn leave(miss: &Miss<'_, '_>, backend: &impl Backend, found: GraphBreak, forbidd
     let py = miss.function.py();
     let guards = guards.map_or_else(|| GuardBuilder::new().build(py), Ok)?;
     let plain = backend.broken(py, found, forbidden)?;
-    miss.cache.add(Entry::new(miss.callable.key(), guards, Run::Plain(plain)));
+    miss.cache.add(Entry::new(miss.callable.key(), miss.kind(), guards, Run::Plain(plain)));
     Ok(())
 }

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 
 use crate::{
     call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph, point::Continuations,
+    room::Kind,
 };
 
 /// What an entry does when its guards pass.
@@ -115,18 +116,27 @@ impl Run {
 pub struct Entry {
     /// Whose it is: the [`Share`] of the callables that use it.
     pub key: u64,
+    /// Which calls it is for, but for their sizes.
+    pub kind: Kind,
     /// When it holds.
     pub guards: GuardSet,
     /// What it does.
     pub run: Run,
     /// The same as Python code, once somebody has asked.
     pub written: OnceLock<(EntryCode, Py<PyAny>)>,
+    /// Whether a later entry takes all calls that this one does: then it is there to be faster, and does not count.
+    covered: AtomicBool,
 }
 
 impl Entry {
     /// An entry.
-    pub fn new(key: u64, guards: GuardSet, run: Run) -> Self {
-        Self { key, guards, run, written: OnceLock::new() }
+    pub fn new(key: u64, kind: Kind, guards: GuardSet, run: Run) -> Self {
+        Self { key, kind, guards, run, written: OnceLock::new(), covered: AtomicBool::new(false) }
+    }
+
+    /// Whether it is one of those that are limited in number.
+    pub(crate) fn counts(&self) -> bool {
+        self.guards.is_valid() && !self.covered.load(Ordering::Relaxed)
     }
 }
 
@@ -216,7 +226,7 @@ impl Drop for Share {
 /// How many entries a code object may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For callables of one share.
+    /// For callables of one share: how many kinds of calls, and how many entries of each, see [`crate::Kind`].
     pub entries: usize,
     /// In all.
     pub accumulated: usize,
@@ -316,11 +326,10 @@ impl Cache {
         }
     }
 
-    /// Whether one more entry of a key is within the limits.
-    pub fn has_room(&self, key: u64, limits: Limits) -> bool {
-        let entries = self.entries();
-        let alive = || entries.iter().filter(|entry| entry.guards.is_valid());
-        alive().count() < limits.accumulated && alive().filter(|entry| entry.key == key).count() < limits.entries
+    /// How many entries of a key count: not those that a later one covers, which are for sizes and numbers that have turned out to vary.
+    /// There is an end to those, since an entry is never made for calls that another one takes.
+    pub fn counted(&self, key: u64) -> usize {
+        self.entries().iter().filter(|entry| entry.key == key && entry.counts()).count()
     }
 
     /// Whether an entry of this key has a graph that takes no tensors.
@@ -330,6 +339,9 @@ impl Cache {
 
     /// Adds an entry; those whose objects have died go.
     pub fn add(&self, entry: Entry) {
+        for earlier in self.entries().iter().filter(|earlier| earlier.key == entry.key && earlier.counts()) {
+            earlier.covered.store(entry.guards.covers(&earlier.guards), Ordering::Relaxed);
+        }
         self.change(|list| {
             list.retain(|entry| entry.guards.is_valid());
             list.push(Arc::new(entry));

@@ -20,6 +20,7 @@ mod floats;
 mod graph;
 mod point;
 mod recipe;
+mod room;
 pub mod settings;
 mod stance;
 
@@ -32,3 +33,4 @@ pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
 pub use floats::Floats;
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
 pub use recipe::{Instance, Made, Measured, Recipe, SetKind, Supply};
+pub use room::Kind;

@@ -177,6 +177,16 @@ impl Constant {
         &self.object
     }
 
+    /// The address of its class.
+    pub(crate) fn class_address(&self) -> usize {
+        Python::attach(|py| self.object.bind(py).get_type_ptr() as usize)
+    }
+
+    /// The int that it is.
+    pub(crate) fn int(&self) -> Option<i64> {
+        if let Kind::Int(value) = self.kind { Some(value) } else { None }
+    }
+
     /// Whether there is only one such object.
     pub(crate) fn is_singleton(&self) -> bool {
         matches!(self.kind, Kind::Singleton)

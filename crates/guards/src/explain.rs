@@ -41,16 +41,16 @@ impl fmt::Display for Failure {
 
 /// The guards of a set, as far as it takes to put them into words. Of objects it keeps their texts only.
 pub struct Texts {
-    sources: Sources,
-    guards: Vec<(SourceId, Said)>,
-    relations: Vec<Relation>,
-    torch: Option<TorchState>,
-    handled: Option<bool>,
-    registered: Vec<String>,
+    pub(crate) sources: Sources,
+    pub(crate) guards: Vec<(SourceId, Said)>,
+    pub(crate) relations: Vec<Relation>,
+    pub(crate) torch: Option<TorchState>,
+    pub(crate) handled: Option<bool>,
+    pub(crate) registered: Vec<String>,
 }
 
 /// A guard without its object.
-enum Said {
+pub(crate) enum Said {
     Type(usize, Arc<str>),
     Identity(usize, Arc<str>),
     Equals(Constant),
@@ -405,7 +405,7 @@ impl GuardSet {
     }
 
     /// Walks to a node, without remembering anything.
-    fn value<'py>(&self, node: usize, roots: Roots<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn value<'py>(&self, node: usize, roots: Roots<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let description = &self.tree.nodes[node];
         if node == FUNCTION {
             return Ok(Some(roots.function.clone()));

@@ -8,10 +8,12 @@
 //! and when one of them dies the guard set is invalid for ever.
 #![forbid(unsafe_code)]
 
+mod alike;
 mod builder;
 mod check;
 mod computed;
 mod constant;
+mod covers;
 mod direct;
 mod explain;
 mod guard;

@@ -255,6 +255,16 @@ impl Sources {
         id
     }
 
+    /// The number of a source, if it is known.
+    pub(crate) fn find(&self, source: &Source) -> Option<SourceId> {
+        self.ids.get(source).copied()
+    }
+
+    /// All of them with their numbers, bases first.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (SourceId, &Source)> {
+        self.list.iter().enumerate().map(|(number, source)| (SourceId(number as u32), source))
+    }
+
     /// Forgets all but the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         for source in self.list.drain(len..) {

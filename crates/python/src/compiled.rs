@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak, interruption_behind, sizes::Dynamic, specialize};
@@ -38,6 +38,9 @@ struct PythonCompiler {
     full: AtomicBool,
     /// Whether it was told that the function has other code than when it was compiled.
     changed: AtomicBool,
+    /// How often in a row there was no room for a call that was looked at, and how many of the next ones are not looked at.
+    crowded: AtomicU32,
+    unseen: AtomicU32,
 }
 
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
@@ -46,7 +49,25 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 
 impl PythonCompiler {
     fn new(object: Py<PyAny>) -> Self {
-        Self { object, full: AtomicBool::new(false), changed: AtomicBool::new(false) }
+        let (full, changed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { object, full, changed, crowded: AtomicU32::new(0), unseen: AtomicU32::new(0) }
+    }
+
+    /// Whether one more entry is within the limits. The longer there is no room, the fewer calls are looked at.
+    fn has_room(&self, miss: &Miss<'_, '_>) -> bool {
+        const MOST_DOUBLINGS: u32 = 10;
+        let limits = settings::limits();
+        if let Some(known) = miss.surely_has_room(limits) {
+            return known;
+        }
+        if self.unseen.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return false;
+        }
+        let room = miss.has_room(limits);
+        let crowded = if room { 0 } else { self.crowded.load(Ordering::Relaxed).saturating_add(1) };
+        self.crowded.store(crowded, Ordering::Relaxed);
+        self.unseen.store((1 << crowded.min(MOST_DOUBLINGS)) - 1, Ordering::Relaxed);
+        room
     }
 
     /// Why no entry fits, as text.
@@ -57,11 +78,11 @@ impl PythonCompiler {
     /// Asks whether one more entry may be made; Python warns when it may not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let cache = miss.cache;
-        let room = cache.has_room(miss.callable.key(), settings::limits());
+        let room = self.has_room(miss);
         if !room && self.full.load(Ordering::Relaxed) && !settings::refuses_plain() {
             return Ok(false);
         }
-        let (own, all) = (cache.of_key(miss.callable.key()).len(), cache.entries().len());
+        let (own, all) = (cache.counted(miss.callable.key()), cache.entries().len());
         let compiler = self.object.bind(miss.function.py());
         compiler.call_method1("may_compile", (room, own, all, Self::misses(miss)))?;
         self.full.store(!room, Ordering::Relaxed);

@@ -1,0 +1,261 @@
+//! Whether a guard set lets all calls pass that another one does.
+//!
+//! An entry for sizes that are numbers is made first, one for sizes that vary later. Where the later one would serve the calls of the
+//! earlier one as well, there is but one thing that they are for, and it counts once among the entries of a code object. What is decided
+//! here is never relied on by a call: where it cannot be told, the answer is no.
+
+use std::collections::{HashMap, HashSet};
+
+use dynamlir_shapes::{Algebra, Dim, Dimension, Interval, Predicate, Relation as Compared, Scope, Symbol, SymbolInfo};
+
+use crate::{
+    Extent, GuardSet, LARGEST_SIZE, Relation, SizeRelation, SourceId, StorageMember, TensorMatch,
+    explain::{Said, Texts},
+};
+
+impl GuardSet {
+    /// Whether all calls that `other` lets pass would pass here, as far as that can be told from what both say.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        // Modes are compared where there are any.
+        self.modes.is_empty() && other.modes.is_empty() && Cover::new(&self.texts, &other.texts).holds()
+    }
+}
+
+/// Of each source of one set the same source of the other one, if that has it.
+type Places = HashMap<SourceId, SourceId>;
+
+struct Cover<'a> {
+    wide: &'a Texts,
+    narrow: &'a Texts,
+    /// The narrower set's sources by the wider one's.
+    places: Places,
+    said: HashMap<SourceId, Vec<&'a Said>>,
+    /// What the narrower set takes to be there: what it says something of, and what leads to that.
+    reached: HashSet<SourceId>,
+    /// What it takes to be two objects, and what one: captures meet things in another order.
+    apart: HashSet<Pair>,
+    same: HashSet<Pair>,
+}
+
+/// Two sources, the smaller number first.
+type Pair = (SourceId, SourceId);
+
+fn pair(a: SourceId, b: SourceId) -> Pair {
+    (a.min(b), a.max(b))
+}
+
+/// The pairs of what is in a list.
+fn pairs(list: &[SourceId]) -> impl Iterator<Item = Pair> {
+    list.iter().enumerate().flat_map(|(at, a)| list[at + 1..].iter().map(|b| pair(*a, *b)))
+}
+
+impl<'a> Cover<'a> {
+    fn new(wide: &'a Texts, narrow: &'a Texts) -> Self {
+        let mut places = Places::new();
+        for (id, source) in wide.sources.numbered() {
+            // A base comes before what is built on it.
+            let known = source.base().is_none_or(|base| places.contains_key(&base));
+            if let Some(found) = known.then(|| narrow.sources.find(&source.moved(&places))).flatten() {
+                places.insert(id, found);
+            }
+        }
+        let mut said: HashMap<_, Vec<_>> = HashMap::new();
+        let mut reached = HashSet::new();
+        for (source, guard) in &narrow.guards {
+            said.entry(*source).or_default().push(guard);
+            let mut at = if matches!(guard, Said::Absent) { None } else { Some(*source) };
+            while let Some(id) = at.filter(|id| reached.insert(*id)) {
+                at = narrow.sources.get(id).base();
+            }
+        }
+        let (mut apart, mut same) = (HashSet::new(), HashSet::new());
+        for relation in &narrow.relations {
+            match relation {
+                Relation::Same(a, b) => drop(same.insert(pair(*a, *b))),
+                Relation::Distinct(list) => apart.extend(pairs(list)),
+                Relation::Storage(_) | Relation::Compares(_) | Relation::Sizes(_) => {}
+            }
+        }
+        Self { wide, narrow, places, said, reached, apart, same }
+    }
+
+    fn holds(&self) -> bool {
+        let (wide, narrow) = (self.wide, self.narrow);
+        wide.torch == narrow.torch
+            && wide.handled.is_none_or(|handled| narrow.handled == Some(handled))
+            && wide.registered.iter().all(|answer| narrow.registered.contains(answer))
+            && wide.guards.iter().all(|(source, guard)| self.guard_follows(*source, guard))
+            && wide.relations.iter().all(|relation| self.relation_follows(relation))
+    }
+
+    fn place(&self, source: SourceId) -> Option<SourceId> {
+        self.places.get(&source).copied()
+    }
+
+    fn guard_follows(&self, source: SourceId, guard: &Said) -> bool {
+        let Some(place) = self.place(source) else { return false };
+        if matches!(guard, Said::Present) && self.reached.contains(&place) {
+            return true;
+        }
+        self.said.get(&place).is_some_and(|known| known.iter().any(|known| follows(guard, known)))
+    }
+
+    fn relation_follows(&self, relation: &Relation) -> bool {
+        let has = |moved: Option<Relation>| moved.is_some_and(|moved| self.narrow.relations.contains(&moved));
+        match relation {
+            Relation::Same(a, b) => self.place(*a).zip(self.place(*b)).is_some_and(|(a, b)| self.same.contains(&pair(a, b))),
+            Relation::Distinct(list) => {
+                let places: Option<Vec<_>> = list.iter().map(|source| self.place(*source)).collect();
+                places.is_some_and(|places| pairs(&places).all(|pair| self.apart.contains(&pair)))
+            }
+            Relation::Storage(list) => {
+                let member = |member: &StorageMember| Some(StorageMember { source: self.place(member.source)?, ..*member });
+                has(list.iter().map(member).collect::<Option<_>>().map(Relation::Storage))
+            }
+            Relation::Sizes(sizes) => self.sizes_follow(sizes),
+            // What is computed is another computation where numbers were others.
+            Relation::Compares(_) => false,
+        }
+    }
+
+    /// Whether sizes are as a relation says wherever the narrower set passes: its numbers, or expressions of its own symbols.
+    fn sizes_follow(&self, sizes: &SizeRelation) -> bool {
+        let own = self.narrow.relations.iter().find_map(|relation| match relation {
+            Relation::Sizes(own) => Some(own),
+            _ => None,
+        });
+        let scope = own.map(scope_of).unwrap_or_default();
+        let mut values: HashMap<Symbol, Dim> = HashMap::new();
+        for (source, extent, size) in &sizes.extents {
+            let Some(found) = self.extent(own, *source, *extent) else { return false };
+            let Some(symbol) = size.as_symbol().filter(|symbol| !values.contains_key(symbol)) else {
+                if !Self::surely(&values, &scope, &Predicate::new(size.clone(), Compared::Eq, Dim::from(0)), Some(&found)) {
+                    return false;
+                }
+                continue;
+            };
+            values.insert(symbol, found);
+        }
+        let ranges = sizes.ranges.iter().enumerate().flat_map(|(number, (min, max))| {
+            let symbol = Dim::from(Symbol(number as u32));
+            [Predicate::new(symbol.clone(), Compared::Ge, *min), Predicate::new(symbol, Compared::Le, *max)]
+        });
+        ranges.chain(sizes.assumed.iter().cloned()).all(|predicate| Self::surely(&values, &scope, &predicate, None))
+    }
+
+    /// Whether a predicate holds for all of the narrower set's sizes; with `right`, that is what stands on its right.
+    fn surely(values: &HashMap<Symbol, Dim>, scope: &Scope, predicate: &Predicate, right: Option<&Dim>) -> bool {
+        let mut substitution = Substitution { values };
+        let left = predicate.left.fold(&mut substitution);
+        let right = right.cloned().or_else(|| predicate.right.fold(&mut substitution));
+        left.zip(right).is_some_and(|(left, right)| scope.decide(&Predicate::new(left, predicate.relation, right)) == Some(true))
+    }
+
+    /// What a size or stride is in the narrower set.
+    fn extent(&self, own: Option<&SizeRelation>, source: SourceId, extent: Extent) -> Option<Dim> {
+        let place = self.place(source)?;
+        if matches!(extent, Extent::Int | Extent::Negated) {
+            return self.int(own, place, extent);
+        }
+        let tensor = self.said.get(&place)?.iter().find_map(|said| match said {
+            Said::Tensor(tensor) => Some(tensor),
+            _ => None,
+        })?;
+        let number = match extent {
+            Extent::Size(d) => *tensor.meta.sizes.get(d)?,
+            Extent::Stride(d) => *tensor.meta.strides.get(d)?,
+            Extent::Int | Extent::Negated => None,
+        };
+        number.map(Dim::from).or_else(|| varying(own, place, extent))
+    }
+
+    /// What an int is in the narrower set, or what it is without its sign.
+    fn int(&self, own: Option<&SizeRelation>, place: SourceId, extent: Extent) -> Option<Dim> {
+        let number = self.said.get(&place)?.iter().find_map(|said| match said {
+            Said::Equals(constant) => constant.int(),
+            _ => None,
+        });
+        match number {
+            Some(number) => Some(if extent == Extent::Int { number } else { number.checked_neg()? }.into()),
+            None => varying(own, place, extent),
+        }
+    }
+}
+
+/// What varies at a place.
+fn varying(own: Option<&SizeRelation>, place: SourceId, extent: Extent) -> Option<Dim> {
+    own?.extents.iter().find(|(at, of, _)| *at == place && *of == extent).map(|(.., size)| size.clone())
+}
+
+/// Whether what one guard says of a value follows from another one.
+fn follows(guard: &Said, known: &Said) -> bool {
+    match (guard, known) {
+        (Said::Type(class, _), Said::Type(other, _))
+        | (Said::Identity(class, _), Said::Identity(other, _))
+        | (Said::Code(class, _), Said::Code(other, _)) => class == other,
+        (Said::Equals(constant), Said::Equals(other)) => constant == other,
+        (Said::Type(class, _), Said::Equals(constant)) => constant.class_address() == *class,
+        (Said::Tensor(tensor), Said::Tensor(other)) => is_wider(tensor, other),
+        (Said::Absent, Said::Absent) => true,
+        (Said::Length(length), Said::Length(other)) => length == other,
+        (Said::DictKeys(keys), Said::DictKeys(other)) => keys == other,
+        (Said::SetElements(elements), Said::SetElements(other)) | (Said::SetOrder(elements), Said::SetOrder(other)) => elements == other,
+        (Said::Compares(comparison), Said::Compares(other)) => comparison == other,
+        _ => false,
+    }
+}
+
+fn is_wider(tensor: &TensorMatch, other: &TensorMatch) -> bool {
+    tensor.class.address() == other.class.address()
+        && tensor.meta.difference(&other.meta).is_none()
+        && (other.no_dynamic_indices || !tensor.no_dynamic_indices)
+}
+
+/// What a relation says of its symbols.
+fn scope_of(sizes: &SizeRelation) -> Scope {
+    let mut scope = Scope::new();
+    for (number, (min, max)) in sizes.ranges.iter().enumerate() {
+        let range = Interval::new(*min, (*max).min(LARGEST_SIZE));
+        scope.declare(Symbol(number as u32), SymbolInfo { range, hint: None, divisor: 1 });
+    }
+    for predicate in &sizes.assumed {
+        // What it cannot learn is not known.
+        let _ = scope.assume(predicate);
+    }
+    scope
+}
+
+/// Puts other sizes in the place of symbols; None where there is none, or where numbers get too large.
+struct Substitution<'a> {
+    values: &'a HashMap<Symbol, Dim>,
+}
+
+impl Algebra for Substitution<'_> {
+    type Value = Option<Dim>;
+
+    fn number(&mut self, value: i64) -> Option<Dim> {
+        Some(value.into())
+    }
+    fn symbol(&mut self, symbol: Symbol) -> Option<Dim> {
+        self.values.get(&symbol).cloned()
+    }
+    fn add(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.add(&b?).ok()
+    }
+    fn mul(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.mul(&b?).ok()
+    }
+    fn floordiv(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.floordiv(&b?).ok()
+    }
+    fn modulo(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.modulo(&b?).ok()
+    }
+    fn min(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.min(&b?).ok()
+    }
+    fn max(&mut self, a: Option<Dim>, b: Option<Dim>) -> Option<Dim> {
+        a?.max(&b?).ok()
+    }
+}
