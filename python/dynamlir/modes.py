@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 _IN_PYTHON = frozenset(
     [
         torch.ops.aten._unsafe_index.Tensor,
+        torch.ops.aten.addcmul.default,
         torch.ops.aten.constant_pad_nd.default,
         torch.ops.aten.im2col.default,
     ]

@@ -37,6 +37,8 @@ class Node:
         self.location = recorder.location
         self.value = value
         """0-d, ``f64``, and of nobody else's memory."""
+        self.positive = False
+        """Whether it is known to be above zero."""
         self._rounded: dict[torch.dtype, torch.Tensor] = {torch.float64: value}
 
     def rounded(self, dtype: torch.dtype) -> torch.Tensor:
@@ -75,9 +77,12 @@ class Node:
 
 
 def _lifted(
-    forward: Callable[[Any, Any], torch.Tensor], check: Callable[[Any, Any, torch.Tensor], Any] | None = None
+    forward: Callable[[Any, Any], torch.Tensor],
+    check: Callable[[Any, Any, torch.Tensor], Any] | None = None,
+    sure: Callable[[Any, Any], bool] = lambda left, right: False,
 ) -> tuple[Callable[[Number, Any], Any], Callable[[Number, Any], Any]]:
-    """The method of a binary operator and its reflection. ``check`` gives a 0-d tensor that has to be true."""
+    """The method of a binary operator and its reflection. ``check`` gives a 0-d tensor that has to be true; it is not
+    asked where that is ``sure``."""
 
     def make(left: Any, right: Any, node: Node) -> Any:
         a, b = _operand(left), _operand(right)
@@ -87,7 +92,7 @@ def _lifted(
         try:
             with torch.no_grad():
                 out = forward(a, b)
-                condition = check(a, b, out) if check is not None else None
+                condition = check(a, b, out) if check is not None and not sure(left, right) else None
                 if condition is not None:
                     aten._assert_async.default(condition)
         except Fallback:
@@ -149,6 +154,18 @@ def _is_power(a: Any, b: Any, out: torch.Tensor) -> torch.Tensor:
     return finite
 
 
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and bool(value.node.positive)
+
+
+def _divides_surely(left: Any, right: Any) -> bool:
+    return _is_positive(right)
+
+
+def _is_root(left: Any, right: Any) -> bool:
+    return _is_positive(left) and type(right) is float and 0.0 < right <= 1.0
+
+
 def _full(value: float) -> torch.Tensor:
     return aten.full.default([], value, dtype=torch.float64)
 
@@ -164,8 +181,8 @@ class Number(torch.SymFloat):
     __add__, __radd__ = _lifted(_add)
     __sub__, __rsub__ = _lifted(_sub)
     __mul__, __rmul__ = _lifted(_mul)
-    __truediv__, __rtruediv__ = _lifted(_div, _divides)
-    __pow__, __rpow__ = _lifted(_pow, _is_power)
+    __truediv__, __rtruediv__ = _lifted(_div, _divides, _divides_surely)
+    __pow__, __rpow__ = _lifted(_pow, _is_power, _is_root)
 
     def __neg__(self) -> Number:
         return Number(Node(self.node.recorder, aten.neg.default(self.node.value), self.node.origins))
@@ -181,6 +198,25 @@ class Number(torch.SymFloat):
     __trunc__ = __divmod__ = __rdivmod__ = __sym_sqrt__ = is_integer = as_integer_ratio = hex = _refuse
     __repr__ = __str__ = __format__ = _refuse
     __round__ = _refuse  # type: ignore[assignment]
+
+
+def of_size(recorder: OpRecorder, origins: Sequence[str], positive: bool, size: torch.SymInt) -> Number:
+    """A size that varies as a float, which may be known to be ``positive``."""
+    value = aten.full.default([], size, dtype=torch.float64, device=torch.device("cpu"))
+    recorder.has_numbers = True
+    made = Number(Node(recorder, value, frozenset(origins)))
+    made.node.positive = positive
+    return made
+
+
+def root(number: Number) -> Number:
+    """``math.sqrt(number)`` of one that is above zero."""
+    node = number.node
+    if not node.positive:
+        return cast(Number, node._refuse())
+    made = Number(Node(node.recorder, aten.sqrt.default(node.value), node.origins))
+    made.node.positive = True
+    return made
 
 
 def may_read(tensor: torch.Tensor) -> bool:

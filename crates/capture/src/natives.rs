@@ -57,6 +57,9 @@ impl<'py> Capture<'py> {
         if let Some(same) = self.int_of_size(&callable.object, args, kwargs) {
             return Ok(same);
         }
+        if let Some(float) = self.float_of_size(&callable.object, args, kwargs)? {
+            return Ok(float);
+        }
         if let Some(product) = self.product_of_sizes(&callable.object, args)? {
             return Ok(product);
         }

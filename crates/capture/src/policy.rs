@@ -185,8 +185,11 @@ impl Policy for CapturePolicy {
 
     fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
+        let name = operator_name(op, in_place);
+        if let Some([left, right]) = capture.run(capture.as_floats(name, &capture.tracked(lhs), &capture.tracked(rhs)))? {
+            return capture.give(capture.binary(name, &left, &right));
+        }
         if !capture.concerns(lhs) && !capture.concerns(rhs) {
-            let name = operator_name(op, in_place);
             capture.run(capture.refuse_numbers("an operator looks into", [rhs.get()].into_iter().filter(|_| name == "mod")))?;
             capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
@@ -197,7 +200,7 @@ impl Policy for CapturePolicy {
             }
             return Ok(made.into());
         }
-        capture.give(capture.binary(operator_name(op, in_place), &capture.tracked(lhs), &capture.tracked(rhs)))
+        capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
     }
 
     fn unary_op<'py>(&self, op: UnaryOp, operand: &Value<'py>) -> Run<Value<'py>> {

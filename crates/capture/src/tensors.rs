@@ -145,6 +145,16 @@ impl<'py> Capture<'py> {
         self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], Form::Function)
     }
 
+    /// Calls a function of ours on fakes, as a node that is shown as another call.
+    pub(crate) fn call_shown_as(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        target: Target<Py<PyAny>>,
+        args: &[Tracked<'py>],
+    ) -> Outcome<Tracked<'py>> {
+        self.node_call(callable, target, args, &[], Form::Function)
+    }
+
     /// A call of a torch function, tensor method or operator overload.
     pub fn torch_call(
         &self,

@@ -14,6 +14,7 @@ mod int;
 mod layout;
 mod made;
 mod node;
+mod number;
 mod policy;
 mod question;
 mod written;
@@ -94,6 +95,11 @@ impl Sizes {
                 false
             }
         }
+    }
+
+    /// Whether a predicate is known to hold, without a guard.
+    pub(crate) fn surely(&self, predicate: &Predicate) -> bool {
+        self.with(|known| known.scope.decide(predicate)) == Some(true)
     }
 
     /// Says where the last guard was asked for.

@@ -1,0 +1,92 @@
+//! Floats that the program computes from sizes that vary: `n / 2`, `n ** 0.5`, `math.sqrt(n)`, `n * 0.1`.
+//!
+//! Such a float is a number of the graph, as one that is an input (`numbers.rs`): the graph computes it, in doubles, from the size. So the
+//! scale of an attention whose lines get longer is no reason for another entry. Where Python needs the value, the attempt is for nothing;
+//! floats of that size are then Python's, of the number that it is at the call.
+
+use dynamlir_graph::Target;
+use dynamlir_shapes::{Predicate, Relation};
+use pyo3::{
+    prelude::*,
+    types::{PyFloat, PyInt},
+};
+
+use super::{is_size, node_of};
+use crate::{
+    calls::{Keywords, in_place},
+    state::{Capture, Outcome, Tracked},
+};
+
+/// Whole numbers up to here are doubles.
+const EXACT: i64 = 1 << 53;
+
+impl<'py> Capture<'py> {
+    /// The operands of an operator, by its name in `operator`, that makes a float of a size: with numbers of the graph for the sizes. None
+    /// where it makes something else.
+    pub(crate) fn as_floats(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<[Tracked<'py>; 2]>> {
+        if !self.varying.any() || !(is_size(&lhs.object) || is_size(&rhs.object)) {
+            return Ok(None);
+        }
+        let other = if is_size(&lhs.object) { rhs } else { lhs };
+        let is_float = other.object.is_exact_instance_of::<PyFloat>() || self.torch.is_number(&other.object);
+        let exact = || other.object.extract::<i64>().is_ok_and(|value| (-EXACT..=EXACT).contains(&value));
+        let makes_float = match in_place(name).unwrap_or(name) {
+            "add" | "sub" | "mul" => is_float,
+            "truediv" => is_float || is_size(&other.object) || other.object.is_exact_instance_of::<PyInt>() && exact(),
+            "pow" => is_size(&lhs.object) && rhs.object.is_exact_instance_of::<PyFloat>(),
+            _ => false,
+        };
+        if !makes_float {
+            return Ok(None);
+        }
+        let [Some(left), Some(right)] = [self.as_number(lhs)?, self.as_number(rhs)?] else { return Ok(None) };
+        Ok(Some([left, right]))
+    }
+
+    /// `math.sqrt(size)` and `float(size)`; None for another call.
+    pub(crate) fn float_of_size(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Option<Tracked<'py>>> {
+        let [value] = args else { return Ok(None) };
+        if !self.varying.any() || !kwargs.is_empty() || !is_size(&value.object) {
+            return Ok(None);
+        }
+        let is_conversion = callable.is(self.py.get_type::<PyFloat>());
+        let root = self.py.import("math")?.getattr("sqrt")?;
+        if !is_conversion && !callable.is(&root) {
+            return Ok(None);
+        }
+        let Some(number) = self.as_number(value)? else { return Ok(None) };
+        if is_conversion {
+            return Ok(Some(number));
+        }
+        let compute = self.py.import("dynamlir.scalars")?.getattr("root")?;
+        self.call_shown_as(&compute, Target::new("sqrt", "math.sqrt", root.unbind()), &[number]).map(Some)
+    }
+
+    /// A number of the graph for a size, any other value as it is; None where floats of the size are Python's.
+    fn as_number(&self, value: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        if !is_size(&value.object) {
+            self.guard_value(value)?;
+            return Ok(Some(value.clone()));
+        }
+        let node = node_of(&value.object)?;
+        let size = node.get().dim(self.py);
+        let positive = node.get().sizes.get().surely(&Predicate::new(size.clone(), Relation::Gt, 0));
+        let places = self.varying.places_of(&size);
+        let origins: Vec<_> = places.into_iter().map(|place| format!("{place} as a float")).collect();
+        let Some(floats) = &self.floats else { return Ok(None) };
+        if !origins.iter().all(|origin| floats.may_be_number(origin)) {
+            return Ok(None);
+        }
+        let partial = self.py.import("functools")?.getattr("partial")?;
+        let make = self.py.import("dynamlir.scalars")?.getattr("of_size")?;
+        let make = partial.call1((make, self.session().getattr("recorder")?, origins, positive))?;
+        let float = self.py.import("torch")?.getattr("sym_float")?;
+        let size = Tracked::new(value.object.clone());
+        self.call_shown_as(&make, Target::new("sym_float", "torch.sym_float", float.unbind()), &[size]).map(Some)
+    }
+}
