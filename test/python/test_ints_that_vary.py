@@ -243,3 +243,92 @@ def test_ints_are_numbers_where_nothing_varies() -> None:
     for n in (3, 4, 5):
         same(compiled(X, n), X * n)
     assert len(compiled._cache) == 3
+
+
+def test_what_is_written_is_that_of_the_call() -> None:
+    class State:
+        last: Any = None
+
+    state, log, named = State(), [], {}
+
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        state.last = n + 1
+        log.append(n * 2)
+        named["n"] = (n, [n // 2])
+        return x * n
+
+    compiled = dynamlir.compile(program, fullgraph=True)
+    for n in (3, 4, 5, 9, 2**20, -3, -4, -7):
+        same(compiled(X, n), X * n)
+        assert (state.last, log[-1], named) == (n + 1, n * 2, {"n": (n, [n // 2])})
+        assert type(state.last) is type(log[-1]) is type(named["n"][0]) is int
+    # For the first, and for all of each sign.
+    assert graphs() == 3
+
+
+def test_a_default_and_a_loop_around() -> None:
+    def program(x: torch.Tensor, n: int = 3) -> torch.Tensor:
+        for part in range(2):
+            x = torch.cat([x, x[:n] + part])
+        return x
+
+    compiled = dynamlir.compile(program)
+    for n in (None, 4, 5, 6, None, 7):
+        given = () if n is None else (n,)
+        same(compiled(X, *given), program(X, *given))
+    assert len(compiled._cache) == 2
+
+
+def test_a_graph_break_between() -> None:
+    seen: list[int] = []
+
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = x[:n] * n
+        seen.append(int(y.sum().tolist() > 0))
+        return y[: n // 2] + n
+
+    compiled = dynamlir.compile(program)
+    with dynamlir.config.patch(on_plain="ignore"):
+        for n in (4, 5, 6, 7, 12, 2, 3):
+            same(compiled(X, n), program(X, n))
+
+
+def test_ints_where_python_looks() -> None:
+    """As keys, in sets, text, indices, by identity, in C code: what Python would give."""
+    programs: list[Callable[..., Any]] = [
+        lambda x, n: x * {4: 2, 5: 3}.get(n, 1),
+        lambda x, n: x + len({n, 5}),
+        lambda x, n: x + len(f"{n:3d}"),
+        lambda x, n: x * [1, 2, 3, 4, 5, 6, 7, 8, 9][n],
+        lambda x, n: x + 1 if n is not None else x,
+        lambda x, n: x * (n in (4, 6)),
+        lambda x, n: x + sum(range(n)),
+        lambda x, n: x * sorted([n, 5])[0],
+        lambda x, n: x * n.bit_length(),
+        lambda x, n: x * max(n, 5) + min(n, 4),
+        lambda x, n: x + (n & 3) + (n << 1) + (n ^ 1) + (n >> 1),
+        lambda x, n: x * divmod(n, 3)[1] + round(n) + abs(-n),
+        lambda x, n: x.sum(n - n) + x.transpose(0, 1)[n].sum(),
+        lambda x, n: torch.randn(n, generator=torch.Generator().manual_seed(n)).sum() * 0 + x,
+        lambda x, n: x.to(torch.float64 if n == 5 else torch.float32),
+        lambda x, n: x + bool(n) + (not n) + (n or 3) + (n and 2),
+        lambda x, n: x[n] + x[-n] + x[..., n],
+        lambda x, n: x.clamp(-n, n) + x.pow(2) * n**2,
+        lambda x, n: torch.where(x > 0, n, x) + torch.eye(n).sum(),
+        lambda x, n: x.new_full((n,), n).sum() + torch.linspace(0, 1, n).sum(),
+    ]
+    x = torch.randn(9, 9)
+    for program in programs:
+        dynamlir.reset()
+        compiled = dynamlir.compile(program)
+        with dynamlir.config.patch(on_plain="ignore"):
+            for n in (3, 4, 5, 6, 8, 4, 2, 7):
+                same(compiled(x, n), program(x, n))
+
+
+def test_integer_kinds_that_change_places() -> None:
+    """A float, a tensor, text or nothing where there was an int that varies."""
+    compiled = dynamlir.compile(lambda x, n: x * n if n is not None else x)
+    with dynamlir.config.patch(on_plain="ignore"):
+        for n in (3, 4, 0.5, 5, None, 6, torch.tensor(2.0), 7, 1.5, 2.5, -8, 0, 9):
+            same(compiled(X, n), X * n if n is not None else X)

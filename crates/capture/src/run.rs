@@ -407,6 +407,9 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
             let mut blamed: Vec<String> = session.call_method0("blamed")?.extract()?;
             blamed.extend(state.varying.blamed());
+            if found.reason == reason::MIXED_DEVICES {
+                blamed.extend(state.varying.places_of_ints());
+            }
             let sizes = state.varying.places();
             let instead = state.progress.instead.take();
             let forbids = Capture::new(py, state.clone()).forbids_breaks()?;

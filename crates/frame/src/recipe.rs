@@ -71,15 +71,13 @@ impl Measured {
             let found = object.map(|object| size_in(object, dimension)).transpose()?.flatten();
             bindings.insert(symbol, found.ok_or_else(|| PyRuntimeError::new_err("a size is not there"))?);
         }
-        match self.size.at(&bindings) {
-            Ok(value) => Ok(value.into_pyobject(py)?.into_any()),
-            // An int of the program's may be as large as it likes.
-            Err(_) => {
-                let mut ints = PythonInts { py, bindings: &bindings, raised: None };
-                let made = self.size.fold(&mut ints);
-                made.ok_or_else(|| ints.raised.unwrap_or_else(|| PyOverflowError::new_err("a size is too large")))
-            }
+        if let Ok(value) = self.size.at(&bindings) {
+            return Ok(value.into_pyobject(py)?.into_any());
         }
+        // An int of the program's may be as large as it likes.
+        let mut ints = PythonInts { py, bindings: &bindings, raised: None };
+        let made = self.size.fold(&mut ints);
+        made.ok_or_else(|| ints.raised.unwrap_or_else(|| PyOverflowError::new_err("a size is too large")))
     }
 }
 

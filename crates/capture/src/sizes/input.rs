@@ -110,6 +110,14 @@ impl Varying {
         self.places.borrow().iter().map(|(_, place)| place.clone()).collect()
     }
 
+    /// Those of ints. What stands for one is on the CPU, which a graph on another device does not take.
+    pub fn places_of_ints(&self) -> Vec<String> {
+        let ints = self.ints.borrow();
+        let extents = self.extents.borrow();
+        let found = extents.iter().filter(|(source, ..)| ints.iter().any(|(at, _)| at == source));
+        found.flat_map(|(.., size)| self.places_of(size)).collect()
+    }
+
     /// Those of the symbols of a size.
     pub fn places_of(&self, size: &Dim) -> Vec<String> {
         let symbols = size.to_expr().symbols();
