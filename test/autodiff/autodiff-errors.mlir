@@ -95,3 +95,16 @@ func.func @vjp_of_nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.req
     {grad_enabled, vjp = @nobody, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// Where sizes vary, so may the degrees of freedom: of one row there are none, and its variance has no gradient.
+func.func @freedom(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<f32> {dynamo.strides = array<i64>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>,
+                dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0, min = 1>]} {
+  // expected-error @+1 {{no derivative of aten.var.correction is known}}
+  %0 = dynamo.aten "aten.var.correction"(%x) args [#dynamo.operand<0>, [0], unit, false]
+    {grad_enabled, operand_strides = [array<i64: 1>], result_strides = [array<i64>]} : (tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

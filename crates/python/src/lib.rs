@@ -102,10 +102,11 @@ fn rust_ops() -> BTreeSet<String> {
     dynamlir_passes::decompose::lowered_schemas().map(str::to_owned).collect()
 }
 
-/// Schemas of which `dynamo-autodiff` knows the derivative.
+/// Schemas of which `dynamo-autodiff` knows the derivative; with `better_recorded`, those of which a recording of it serves better.
 #[pyfunction]
-fn rust_rules() -> BTreeSet<String> {
-    dynamlir_passes::autodiff::schemas().map(str::to_owned).collect()
+#[pyo3(signature = (better_recorded=false))]
+fn rust_rules(better_recorded: bool) -> BTreeSet<String> {
+    dynamlir_passes::autodiff::schemas(better_recorded).map(str::to_owned).collect()
 }
 
 /// Schemas that stay extern on purpose.

@@ -14,24 +14,24 @@ use crate::decompose::{Call, World};
 pub type Rule = fn(&mut At) -> Option<()>;
 
 /// An operation that a gradient has reached.
-pub struct At<'a> {
-    walk: &'a mut Walk,
+pub struct At<'a, 's> {
+    walk: &'a mut Walk<'s>,
     /// The operation.
     pub op: Op,
     /// Its arguments by their place in the schema, of an `ATen` operator. What emits is in `a`.
     call: Option<Call>,
     /// Emits at the end of the function.
-    pub a: Aten,
+    pub a: Aten<'s>,
 }
 
-impl<'a> At<'a> {
+impl<'a, 's> At<'a, 's> {
     /// Looks at an operation. None where a gradient is one of complex numbers.
-    pub fn new(walk: &'a mut Walk, op: Op, a: Aten) -> Option<Self> {
+    pub fn new(walk: &'a mut Walk<'s>, op: Op, a: Aten<'s>) -> Option<Self> {
         let is_complex = |value: &Value| value.ty().element().is_complex();
         if op.operands().iter().chain(&op.results()).any(is_complex) {
             return None;
         }
-        Some(Self { walk, op, call: Call::new(op, World::default(), Rc::default()), a })
+        Some(Self { walk, op, call: Call::new(op, World::default(), Rc::clone(a.scope)), a })
     }
     /// The arguments of an `ATen` operator.
     pub fn c(&self) -> Option<&Call> {
@@ -74,7 +74,7 @@ impl<'a> At<'a> {
     /// Gives the gradient of argument `i`, which was broadcast and promoted: summed, and in its own element type.
     pub fn give_broadcast(&mut self, i: usize, gradient: Value) -> Option<()> {
         let value = self.tensor(i)?;
-        let gradient = self.a.sum_to(gradient, &value.ty().shape());
+        let gradient = self.a.sum_to(gradient, &value.ty().dims())?;
         self.give_to(value, self.a.cast(gradient, value.ty().element()));
         Some(())
     }

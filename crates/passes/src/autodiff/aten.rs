@@ -2,11 +2,13 @@
 //!
 //! Types are computed here, for operands that have one element type already: a gradient has that of its value.
 
+use std::rc::Rc;
+
 use dynamlir_dialect::{
-    ir::{Attr, Builder, Op, Type, Value},
+    ir::{Attr, AttrValue, Builder, Op, Type, Value},
     ops::{self, AtenOp, PermuteOp},
 };
-use dynamlir_shapes::{Window, row_major};
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope, Window, row_major, row_major_in};
 
 use crate::emit::{Emit, Scalar};
 
@@ -23,8 +25,12 @@ pub enum Arg {
     Attr(Attr),
     /// A list of numbers.
     Ints(Vec<i64>),
+    /// A list of sizes.
+    Sizes(Vec<Dim>),
     /// An integer.
     Int(i64),
+    /// A size.
+    Size(Dim),
     /// A Python float.
     Float(f64),
     /// A bool.
@@ -45,7 +51,9 @@ from! {
     Attr => Arg::Attr;
     Vec<i64> => Arg::Ints;
     &[i64] => |list: &[i64]| Arg::Ints(list.to_vec());
+    Vec<Dim> => Arg::Sizes;
     i64 => Arg::Int;
+    Dim => Arg::Size;
     f64 => Arg::Float;
     bool => Arg::Bool;
     Type => |ty: Type| Arg::Attr(ty.as_attr());
@@ -59,48 +67,68 @@ macro_rules! args {
 pub(super) use args;
 
 /// A result: its type, and its strides where they are not row-major.
-pub type Made = (Type, Option<Vec<i64>>);
+pub type Made = (Type, Option<Vec<Dim>>);
 
 /// Emits at one place of a function.
 #[derive(Clone, Copy)]
-pub struct Aten {
+pub struct Aten<'s> {
     function: Op,
+    /// What is known of the symbols in sizes.
+    pub scope: &'s Rc<Scope>,
     /// The place.
     pub b: Builder,
     /// Primitives at the same place: for what only moves elements.
     pub e: Emit,
 }
 
-impl Aten {
+impl<'s> Aten<'s> {
     /// Emits into a function at a builder's place.
-    pub fn new(function: Op, b: Builder) -> Self {
-        Self { function, b, e: Emit::new(b) }
+    pub fn new(function: Op, scope: &'s Rc<Scope>, b: Builder) -> Self {
+        Self { function, scope, b, e: Emit::new(b) }
+    }
+
+    /// Whether a size compares with another so, whatever values the symbols have.
+    pub fn surely(&self, left: &Dim, relation: Relation, right: impl Into<Dim>) -> bool {
+        left.compare(relation, &right.into(), self.scope).unwrap_or(false)
+    }
+
+    /// The value in these sizes, where they are other expressions of its own. None where that is not known.
+    pub fn fitted(&self, value: Value, sizes: &[Dim]) -> Option<Value> {
+        let own = value.ty().dims();
+        if own == sizes {
+            return Some(value);
+        }
+        let is_same = |(own, size): (&Dim, &Dim)| self.surely(own, Relation::Eq, size.clone());
+        (own.len() == sizes.len() && own.iter().zip(sizes).all(is_same)).then(|| self.e.reshape(value, sizes))
     }
 
     /// The strides in which eager would have a value: as recorded, else row-major or what follows from a permutation.
-    pub fn layout(&self, value: Value) -> Vec<i64> {
-        let dense = || row_major(&value.ty().shape());
+    pub fn layout(&self, value: Value) -> Vec<Dim> {
+        let dense = || self.row_major(value.ty());
         if let Some(call) = AtenOp::defining(value) {
-            let recorded = value.result_index().and_then(|index| call.result_strides()?.get(index)?.as_i64s());
+            let recorded = value.result_index().and_then(|index| <Vec<Dim>>::read(*call.result_strides()?.get(index)?));
             return recorded.unwrap_or_else(dense);
         }
         if let Some(permute) = PermuteOp::defining(value) {
             let from = self.layout(permute.operand());
-            return permute.dims().iter().filter_map(|&dim| from.get(usize::try_from(dim).ok()?).copied()).collect();
+            return permute.dims().iter().filter_map(|&dim| from.get(usize::try_from(dim).ok()?).cloned()).collect();
         }
         if value.def().is_none() && value.arg_index().is_some() {
-            let recorded = value.arg_index().and_then(|index| ops::STRIDES.of_arg(self.function, index));
+            let recorded = value.arg_index().and_then(|index| ops::STRIDES.dims().of_arg(self.function, index));
             return recorded.unwrap_or_else(dense);
         }
         dense()
     }
 
     /// The layout of a fresh tensor like this one.
-    pub fn layout_like(&self, value: Value) -> Vec<i64> {
-        let (sizes, strides) = (value.ty().shape(), self.layout(value));
-        let window = Window { sizes: sizes.clone(), strides: strides.clone(), offset: 0 };
-        let is_dense = !window.may_repeat() && (window.is_empty() || window.end() == window.numel());
-        if is_dense { strides } else { row_major(&sizes) }
+    pub fn layout_like(&self, value: Value) -> Vec<Dim> {
+        let strides = self.layout(value);
+        if is_dense(&value.ty().dims(), &strides, self.scope) { strides } else { self.row_major(value.ty()) }
+    }
+
+    /// The strides of the elements in their order.
+    pub fn row_major(&self, ty: Type) -> Vec<Dim> {
+        strides_of(ty, self.scope)
     }
 
     /// A call with results of these types.
@@ -127,15 +155,18 @@ impl Aten {
                 }
                 Arg::Attr(attr) => *attr,
                 Arg::Ints(list) => numbers(list),
+                // A list of arguments is an array, also of sizes.
+                Arg::Sizes(list) => Attr::array(ctx, &list.iter().map(|size| Dim::write(ctx, size)).collect::<Vec<_>>()),
                 Arg::Int(number) => Attr::i64(ctx, *number),
+                Arg::Size(size) => Dim::write(ctx, size),
                 Arg::Float(number) => Attr::f64(ctx, *number),
                 Arg::Bool(truth) => Attr::bool(ctx, *truth),
                 Arg::Bools(list) => Attr::array(ctx, &list.iter().map(|&truth| Attr::bool(ctx, truth)).collect::<Vec<_>>()),
                 Arg::Tensor(None) | Arg::None => Attr::unit(ctx),
             })
             .collect();
-        let seen: Vec<Attr> = operands.iter().map(|&value| Attr::i64s(ctx, &self.layout(value))).collect();
-        let strides = |(ty, strides): &Made| Attr::i64s(ctx, &strides.clone().unwrap_or_else(|| row_major(&ty.shape())));
+        let seen: Vec<Attr> = operands.iter().map(|&value| <Vec<Dim>>::write(ctx, &self.layout(value))).collect();
+        let strides = |(ty, strides): &Made| <Vec<Dim>>::write(ctx, &strides.clone().unwrap_or_else(|| self.row_major(*ty)));
         let made: Vec<Attr> = results.iter().map(strides).collect();
         let types: Vec<Type> = results.iter().map(|(ty, _)| *ty).collect();
         let layouts = (Some(&seen[..]), Some(&made[..]));
@@ -189,7 +220,7 @@ impl Aten {
         let (ty, last) = (broadcast_type(x, y), Arg::Int(1));
         let arguments = [Arg::from(x), Arg::from(y), last];
         let count = if schema.starts_with("aten.add.") || schema.starts_with("aten.sub.") { 3 } else { 2 };
-        let wide = if ty == x.ty() { Some(x) } else { Some(y).filter(|y| y.ty().shape() == ty.shape()) };
+        let wide = if ty == x.ty() { Some(x) } else { Some(y).filter(|y| y.ty().dims() == ty.dims()) };
         self.call(schema, &arguments[..count], &[(ty, wide.map(|value| self.layout_like(value)))])[0]
     }
     /// `x + y`.
@@ -210,24 +241,22 @@ impl Aten {
     }
     /// A comparison with a number.
     pub fn compare(&self, schema: &str, x: Value, number: impl Into<Scalar>) -> Value {
-        let ty = Type::tensor(&x.ty().shape(), self.e.bool_type());
+        let ty = x.ty().with_element(self.e.bool_type());
         self.call(schema, args![x, number.into()], &[(ty, Some(self.layout_like(x)))])[0]
     }
     /// A comparison of tensors that are broadcast.
     pub fn compare_with(&self, schema: &str, x: Value, y: Value) -> Value {
-        let ty = Type::tensor(&broadcast(&x.ty().shape(), &y.ty().shape()), self.e.bool_type());
+        let ty = broadcast_type(x, y).with_element(self.e.bool_type());
         self.one(schema, args![x, y], ty)
     }
     /// One value where the condition holds, the other elsewhere; both of one element type, and broadcast.
     pub fn choose(&self, condition: Value, yes: Value, no: Value) -> Value {
-        let shape = broadcast(&condition.ty().shape(), &broadcast(&yes.ty().shape(), &no.ty().shape()));
-        self.one("aten.where.self", args![condition, yes, no], Type::tensor(&shape, yes.ty().element()))
+        let shape = broadcast(&condition.ty().dims(), &broadcast(&yes.ty().dims(), &no.ty().dims()));
+        self.one("aten.where.self", args![condition, yes, no], Type::tensor_of(&shape, yes.ty().element()))
     }
     /// Zero where the condition holds.
     pub fn zero_where(&self, x: Value, condition: Value) -> Value {
-        let shape = broadcast(&x.ty().shape(), &condition.ty().shape());
-        let ty = Type::tensor(&shape, x.ty().element());
-        self.one("aten.masked_fill.Scalar", args![x, condition, 0_i64], ty)
+        self.one("aten.masked_fill.Scalar", args![x, condition, 0_i64], broadcast_type(x, condition))
     }
     /// Zero where the condition does not hold.
     pub fn zero_unless(&self, x: Value, condition: Value) -> Value {
@@ -239,36 +268,43 @@ impl Aten {
         if x.ty().element() == element {
             return x;
         }
-        let ty = Type::tensor(&x.ty().shape(), element);
+        let ty = x.ty().with_element(element);
         let arguments = args![x, element, Arg::None, Arg::None, Arg::None, false, Arg::None];
         self.call("aten._to_copy.default", arguments, &[(ty, Some(self.layout_like(x)))])[0]
     }
     /// The sum along dimensions.
     pub fn sum(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
-        let sizes = x.ty().shape();
         if dims.is_empty() {
             return x;
         }
-        let shape = reduced(&sizes, dims, keepdim);
-        self.one("aten.sum.dim_IntList", args![x, dims, keepdim, Arg::None], Type::tensor(&shape, x.ty().element()))
+        let shape = reduced(&x.ty().dims(), dims, keepdim);
+        self.one("aten.sum.dim_IntList", args![x, dims, keepdim, Arg::None], Type::tensor_of(&shape, x.ty().element()))
     }
-    /// The gradient of what was broadcast to the shape of `x`: sums along the dimensions in which it was.
-    pub fn sum_to(&self, x: Value, shape: &[i64]) -> Value {
-        let sizes = x.ty().shape();
-        let lead = sizes.len().saturating_sub(shape.len());
-        let is_summed = |(dim, &size): (usize, &i64)| (dim < lead || (shape[dim - lead] == 1 && size != 1)).then_some(dim as i64);
-        let dims: Vec<i64> = sizes.iter().enumerate().filter_map(is_summed).collect();
-        self.e.reshape(self.sum(x, &dims, true), shape)
+    /// The gradient of what was broadcast to the shape of `x`: sums along the dimensions in which it was. None where it is not known
+    /// which these are.
+    pub fn sum_to(&self, x: Value, shape: &[Dim]) -> Option<Value> {
+        let sizes = x.ty().dims();
+        let lead = sizes.len().checked_sub(shape.len())?;
+        let mut dims: Vec<i64> = (0..lead as i64).collect();
+        for (dim, (from, to)) in sizes[lead..].iter().zip(shape).enumerate() {
+            if to.is(1) && !from.is(1) {
+                dims.push((lead + dim) as i64);
+            } else if from != to && !self.surely(from, Relation::Eq, to.clone()) {
+                return None;
+            }
+        }
+        Some(self.e.reshape(self.sum(x, &dims, true), shape))
     }
     /// `x · y` of matrices.
     pub fn mm(&self, x: Value, y: Value) -> Value {
-        let shape = [x.ty().shape()[0], y.ty().shape()[1]];
-        self.one("aten.mm.default", args![x, y], Type::tensor(&shape, x.ty().element()))
+        let shape = [x.ty().dims().swap_remove(0), y.ty().dims().swap_remove(1)];
+        self.one("aten.mm.default", args![x, y], Type::tensor_of(&shape, x.ty().element()))
     }
     /// `x · y` of matrices, for each of a batch.
     pub fn bmm(&self, x: Value, y: Value) -> Value {
-        let (left, right) = (x.ty().shape(), y.ty().shape());
-        self.one("aten.bmm.default", args![x, y], Type::tensor(&[left[0], left[1], right[2]], x.ty().element()))
+        let (left, right) = (x.ty().dims(), y.ty().dims());
+        let shape = [&left[..2], &right[2..]].concat();
+        self.one("aten.bmm.default", args![x, y], Type::tensor_of(&shape, x.ty().element()))
     }
     /// Dimensions exchanged.
     pub fn transpose(&self, x: Value, a: usize, b: usize) -> Value {
@@ -277,20 +313,40 @@ impl Aten {
 }
 
 /// The shape to which two shapes are broadcast.
-pub fn broadcast(a: &[i64], b: &[i64]) -> Vec<i64> {
+pub fn broadcast(a: &[Dim], b: &[Dim]) -> Vec<Dim> {
     let rank = a.len().max(b.len());
-    let at = |shape: &[i64], dim: usize| (dim + shape.len()).checked_sub(rank).map_or(1, |dim| shape[dim]);
-    (0..rank).map(|dim| if at(a, dim) == 1 { at(b, dim) } else { at(a, dim) }).collect()
+    let at = |shape: &[Dim], dim: usize| (dim + shape.len()).checked_sub(rank).map_or(Dim::from(1), |dim| shape[dim].clone());
+    (0..rank).map(|dim| if at(a, dim).is(1) { at(b, dim) } else { at(a, dim) }).collect()
 }
 
 /// The sizes without those along `dims`, or with 1 in their place.
-pub fn reduced(sizes: &[i64], dims: &[i64], keepdim: bool) -> Vec<i64> {
+pub fn reduced(sizes: &[Dim], dims: &[i64], keepdim: bool) -> Vec<Dim> {
     let is_reduced = |dim: usize| dims.contains(&(dim as i64));
     let kept = sizes.iter().enumerate().filter(|&(dim, _)| keepdim || !is_reduced(dim));
-    kept.map(|(dim, &size)| if is_reduced(dim) { 1 } else { size }).collect()
+    kept.map(|(dim, size)| if is_reduced(dim) { Dim::from(1) } else { size.clone() }).collect()
 }
 
 /// Of the shape that both are broadcast to, in the element type of the first.
 fn broadcast_type(x: Value, y: Value) -> Type {
-    Type::tensor(&broadcast(&x.ty().shape(), &y.ty().shape()), x.ty().element())
+    Type::tensor_of(&broadcast(&x.ty().dims(), &y.ty().dims()), x.ty().element())
+}
+
+/// The strides of the elements of a type in their order.
+///
+/// # Panics
+/// Its number of elements is no number of 64 bits for any values of the symbols.
+pub fn strides_of(ty: Type, scope: &Scope) -> Vec<Dim> {
+    match ty.numbers() {
+        Some(sizes) => row_major(&sizes).into_iter().map(Dim::from).collect(),
+        None => row_major_in(&ty.dims(), scope).expect("strides of a tensor"),
+    }
+}
+
+/// Whether strides are known to place the elements one after another, in any order, as those of a fresh tensor are.
+pub fn is_dense(sizes: &[Dim], strides: &[Dim], scope: &Scope) -> bool {
+    let window = Window { sizes: sizes.to_vec(), strides: strides.to_vec(), offset: Dim::from(0) };
+    match window.known() {
+        Some(window) => !window.may_repeat() && (window.is_empty() || window.end() == window.numel()),
+        None => window.is_dense_in(scope).unwrap_or(false),
+    }
 }

@@ -27,21 +27,23 @@
 //! (`dynamo.keys`).
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value},
+    ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value, sizes},
     ops,
     pass::{Pass, PassError, PassResult, Run, Takes},
     program::entries,
     upstream::func,
 };
-use dynamlir_shapes::row_major;
+use dynamlir_reasons::AUTOGRAD;
+use dynamlir_shapes::Scope;
 
-use super::{flow, joint};
+use super::{aten::strides_of, flow, joint};
 use crate::{
     decompose::seeds::numbered,
     partition::{
         copies::{Copies, argument_attrs, result_attrs},
         entries::needed,
         joint::Joint,
+        symbols,
     },
 };
 
@@ -79,9 +81,17 @@ pub fn take(function: Op, module: Op) -> Result<Op, PassError> {
     for &at in &operations {
         copies.copy(joint.ops[at]);
     }
-    let results: Vec<(Value, Attr)> = joint.gradients.iter().map(|&at| (joint.exit.operand(at), attrs_of_result(function, at))).collect();
+    let result = |&at: &usize| (joint.exit.operand(at), attrs_of_result(function, joint.exit.operand(at), at, &joint.scope));
+    let results: Vec<(Value, Attr)> = joint.gradients.iter().map(result).collect();
     copies.finish(new, joint.exit.loc(), &results);
     describe(&joint, new, (&arguments, keys.is_some()), results.len());
+    let (placed, missing) = symbols::found(&sizes::declared(function), types.iter().copied().enumerate());
+    if let Some(missing) = missing.first() {
+        let message = format!("none of what gradients are made of has the size {}", missing.symbol);
+        return Err(PassError::refusal(function, AUTOGRAD, message));
+    }
+    sizes::declare(new, &placed);
+    symbols::hand_on_assumed(function, new);
     function.erase();
     note_differentiable(new, module);
     Ok(new)
@@ -116,9 +126,6 @@ fn describe(joint: &Joint, new: Op, (arguments, takes_keys): (&[usize], bool), r
         .collect();
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &described));
     ops::ENTRY.set(new, ());
-    if let Some(symbols) = ops::SYMBOLS.of(old) {
-        ops::SYMBOLS.set(new, &symbols);
-    }
     let outputs: Vec<Attr> = (0..results).map(|at| Output::write(ctx, &Output::Result(at))).collect();
     ops::OUTPUTS.set(new, &outputs);
 }
@@ -139,15 +146,10 @@ fn numbers(function: Op, tangents: &[usize]) -> Vec<i64> {
 }
 
 /// The layout of a gradient.
-fn attrs_of_result(function: Op, at: usize) -> Attr {
-    let given = ops::STRIDES.of_result(function, at);
-    let strides = given.unwrap_or_else(|| row_major(&result_shape(function, at)));
-    Attr::dict(function.ctx(), &[ops::STRIDES.with(function.ctx(), &strides)])
-}
-
-fn result_shape(function: Op, at: usize) -> Vec<i64> {
-    let exit = function.body().and_then(Block::terminator);
-    exit.map(|exit| exit.operand(at).ty().shape()).unwrap_or_default()
+fn attrs_of_result(function: Op, gradient: Value, at: usize, scope: &Scope) -> Attr {
+    let given = ops::STRIDES.dims().of_result(function, at);
+    let strides = given.unwrap_or_else(|| strides_of(gradient.ty(), scope));
+    Attr::dict(function.ctx(), &[ops::STRIDES.dims().with(function.ctx(), &strides)])
 }
 
 /// Which gradients have one themselves, and because of which arguments: at a call not all of those need require one.

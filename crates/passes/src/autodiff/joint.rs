@@ -1,17 +1,24 @@
 //! The boundary of a joint function: tangents among its arguments, gradients among its results.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value},
+    ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value, sizes},
     ops,
     pass::{PassError, PassResult},
     upstream::func,
 };
 use dynamlir_reasons::AUTOGRAD;
-use dynamlir_shapes::{Window, row_major};
+use dynamlir_shapes::{Dim, Scope};
 
-use super::{flow, walk::Walk};
+use super::{
+    aten::{is_dense, strides_of},
+    flow,
+    walk::Walk,
+};
 
 /// Whether a function has tangents.
 pub fn is_joint(function: Op) -> bool {
@@ -36,14 +43,15 @@ pub fn differentiate(function: Op, functions: &[Op], again: bool) -> Result<usiz
     let seeds = if again { gradients(function, exit) } else { outputs(function, exit, &histories)? };
 
     let last = block.ops().into_iter().rev().find(|op| *op != exit);
-    let tangents = add_tangents(function, block, exit, &seeds);
-    let mut walk = Walk::new(function, exit, histories, by_name);
+    let scope = Rc::new(sizes::scope(function));
+    let tangents = add_tangents(function, block, exit, (&seeds, &scope));
+    let mut walk = Walk::new(function, &scope, exit, histories, by_name);
     for (&result, tangent) in seeds.iter().zip(tangents) {
         walk.add(exit.operand(result), tangent);
     }
     let count = walk.run()?;
     let found: Vec<(usize, Value)> = wanting.into_iter().filter_map(|i| Some((i, walk.gradient(arguments[i])?))).collect();
-    let exit = add_results(function, exit, &found);
+    let exit = add_results(function, exit, &found, &scope);
     walk.sweep(last, exit);
     Ok(count)
 }
@@ -109,17 +117,17 @@ fn gradients(function: Op, exit: Op) -> Vec<usize> {
 }
 
 /// Adds an argument for the tangent of each of these results, of its type and laid out as it is.
-fn add_tangents(function: Op, block: Block, exit: Op, results: &[usize]) -> Vec<Value> {
+fn add_tangents(function: Op, block: Block, exit: Op, (results, scope): (&[usize], &Scope)) -> Vec<Value> {
     let ctx = function.ctx();
     let mut attrs = dictionaries(function, func::ARG_ATTRS, block.args().len());
     let mut tangents = Vec::new();
     for &result in results {
         let ty = exit.operand(result).ty();
-        let strides = ops::STRIDES.of_result(function, result).unwrap_or_else(|| row_major(&ty.shape()));
+        let strides = ops::STRIDES.dims().of_result(function, result).unwrap_or_else(|| strides_of(ty, scope));
         attrs.push(Attr::dict(
             ctx,
             &[
-                ops::STRIDES.with(ctx, &strides),
+                ops::STRIDES.dims().with(ctx, &strides),
                 ops::OFFSET.with(ctx, 0),
                 ops::TANGENT.with(ctx, i64::try_from(result).unwrap_or(i64::MAX)),
             ],
@@ -132,14 +140,14 @@ fn add_tangents(function: Op, block: Block, exit: Op, results: &[usize]) -> Vec<
 }
 
 /// Returns gradients after what was returned.
-fn add_results(function: Op, exit: Op, gradients: &[(usize, Value)]) -> Op {
+fn add_results(function: Op, exit: Op, gradients: &[(usize, Value)], scope: &Scope) -> Op {
     let ctx = function.ctx();
     let mut attrs = dictionaries(function, func::RES_ATTRS, exit.num_operands());
     let mut values = exit.operands();
     for &(argument, gradient) in gradients {
-        let strides = layout_of_gradient(function, argument, gradient);
+        let strides = layout_of_gradient(function, argument, gradient, scope);
         let number = i64::try_from(argument).unwrap_or(i64::MAX);
-        attrs.push(Attr::dict(ctx, &[ops::STRIDES.with(ctx, &strides), ops::GRADIENT.with(ctx, number)]));
+        attrs.push(Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, &strides), ops::GRADIENT.with(ctx, number)]));
         values.push(gradient);
     }
     let b = Builder::before(exit);
@@ -158,12 +166,10 @@ fn add_results(function: Op, exit: Op, gradients: &[(usize, Value)]) -> Op {
 }
 
 /// As the argument lies, if that is in one piece; else row-major, as autograd accumulates it.
-fn layout_of_gradient(function: Op, argument: usize, gradient: Value) -> Vec<i64> {
-    let sizes = gradient.ty().shape();
-    let own = ops::STRIDES.of_arg(function, argument).unwrap_or_else(|| row_major(&sizes));
-    let window = Window { sizes: sizes.clone(), strides: own.clone(), offset: 0 };
-    let is_dense = !window.may_repeat() && (window.is_empty() || window.end() == window.numel());
-    if is_dense { own } else { row_major(&sizes) }
+fn layout_of_gradient(function: Op, argument: usize, gradient: Value, scope: &Scope) -> Vec<Dim> {
+    let dense = || strides_of(gradient.ty(), scope);
+    let own = ops::STRIDES.dims().of_arg(function, argument).unwrap_or_else(dense);
+    if is_dense(&gradient.ty().dims(), &own, scope) { own } else { dense() }
 }
 
 fn dictionaries(function: Op, name: &str, count: usize) -> Vec<Attr> {

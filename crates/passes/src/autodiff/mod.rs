@@ -28,13 +28,15 @@
 //! respect to what required a gradient and to the tangents. Where an entry has `dynamo.order = 2` it becomes the joint function of
 //! its gradients and of theirs ([`gradient`]), with 3 that of the second and the third, and so on.
 //!
+//! Sizes may be expressions. A rule that has to know a number, or whether two sizes are equal, and cannot, gives no derivative.
+//!
 //! Refused, with the reason `autograd`: an operator that a gradient reaches and of which nothing is known; an argument that is
 //! written and wants a gradient, or is written with a value that has one; an output that eager differentiates and this does not.
 #![expect(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own formula")]
 #![expect(clippy::cast_precision_loss, reason = "element counts, which eager makes doubles too")]
 
 mod at;
-mod aten;
+pub(crate) mod aten;
 mod flow;
 pub mod gradient;
 mod joint;
@@ -46,7 +48,7 @@ mod walk;
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
-    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes, numbers_only},
+    pass::{Options, Pass, PassError, PassResult, Run, Statistic, Takes},
     pass_options,
     program::entries,
 };
@@ -83,8 +85,6 @@ fn run(module: Op, run: &Run) -> PassResult {
     let options: AutodiffOptions = run.options()?;
     for entry in wanted {
         if options.again == joint::is_joint(entry) {
-            // Rules compute with numbers.
-            numbers_only(entry, PASS.name)?;
             run.count(&DIFFERENTIATED, differentiate(entry, module, options.again)?);
         }
     }

@@ -19,7 +19,7 @@ use dynamlir_dialect::{
 };
 
 /// Adds the gradients of the operands of a call by the function that it names.
-pub fn apply(walk: &mut Walk, call: AtenOp, emit: Aten) -> PassResult {
+pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResult {
     let op = call.op();
     let name = call.vjp().map(|symbol| symbol.name).unwrap_or_default();
     let wrong = |message: &str| PassError::at(op, format!("@{name} is not the derivative of {}: {message}", call.schema()));

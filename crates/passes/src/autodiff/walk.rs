@@ -1,19 +1,25 @@
 //! The walk from the last operation to the first, with the gradients that have been found so far.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, Op, Value},
+    ir::{Block, Builder, Loc, Op, Value},
     ops::{AtenOp, DynamoOp},
     pass::{PassError, PassResult},
 };
 use dynamlir_reasons::AUTOGRAD;
+use dynamlir_shapes::Scope;
 
 use super::{at::At, aten::Aten, primitives, rules, vjp};
 
 /// Gradients by the value that they are of.
-pub struct Walk {
+pub struct Walk<'s> {
     function: Op,
+    /// What is known of the symbols in sizes.
+    scope: &'s Rc<Scope>,
     exit: Op,
     /// The values that have a history. Gradients of others are not asked for.
     histories: HashSet<Value>,
@@ -24,10 +30,10 @@ pub struct Walk {
     wrong: Option<String>,
 }
 
-impl Walk {
+impl<'s> Walk<'s> {
     /// Of a function, with no gradients yet; what rules emit goes before its `exit`.
-    pub fn new(function: Op, exit: Op, histories: HashSet<Value>, functions: HashMap<String, Op>) -> Self {
-        Self { function, exit, histories, functions, gradients: HashMap::new(), wrong: None }
+    pub fn new(function: Op, scope: &'s Rc<Scope>, exit: Op, histories: HashSet<Value>, functions: HashMap<String, Op>) -> Self {
+        Self { function, scope, exit, histories, functions, gradients: HashMap::new(), wrong: None }
     }
 
     /// Whether a gradient of this value is asked for.
@@ -45,14 +51,14 @@ impl Walk {
         if !self.needs(value) {
             return;
         }
-        if gradient.ty() != value.ty() {
+        let emit = self.emit(location(value, self.exit));
+        let is_open = gradient.ty().is_open() || value.ty().is_open();
+        let fitted = if is_open { emit.fitted(gradient, &value.ty().dims()).unwrap_or(gradient) } else { gradient };
+        if fitted.ty() != value.ty() {
             self.wrong.get_or_insert_with(|| format!("a gradient of {} for {}", gradient.ty(), value.ty()));
             return;
         }
-        let sum = match self.gradient(value) {
-            None => gradient,
-            Some(before) => Aten::new(self.function, Builder::before(self.exit).with_loc(location(value, self.exit))).add(before, gradient),
-        };
+        let sum = self.gradient(value).map_or(fitted, |before| emit.add(before, fitted));
         self.gradients.insert(value, sum);
     }
 
@@ -84,7 +90,7 @@ impl Walk {
         if !op.operands().into_iter().any(|operand| self.needs(operand)) {
             return Ok(());
         }
-        let emit = Aten::new(self.function, Builder::before(self.exit).with_loc(op.loc()));
+        let emit = self.emit(op.loc());
         let done = match DynamoOp::of(op) {
             Some(DynamoOp::Aten(call)) if call.vjp().is_some() => return vjp::apply(self, call, emit),
             Some(DynamoOp::Aten(call)) => self.by_rule(call, emit),
@@ -92,12 +98,19 @@ impl Walk {
             None => None,
         };
         if let Some(wrong) = self.wrong.take() {
-            return Err(PassError::at(op, format!("the derivative of {} gives {wrong}", name(op))));
+            let message = format!("the derivative of {} gives {wrong}", name(op));
+            // Whether sizes are equal may depend on symbols.
+            let is_open = op.operands().iter().any(|value| value.ty().is_open());
+            return Err(if is_open { PassError::refusal(op, AUTOGRAD, message) } else { PassError::at(op, message) });
         }
         done.ok_or_else(|| PassError::refusal(op, AUTOGRAD, format!("no derivative of {} is known", name(op))))
     }
 
-    fn by_rule(&mut self, call: AtenOp, emit: Aten) -> Option<()> {
+    fn emit(&self, loc: Loc) -> Aten<'s> {
+        Aten::new(self.function, self.scope, Builder::before(self.exit).with_loc(loc))
+    }
+
+    fn by_rule(&mut self, call: AtenOp, emit: Aten<'s>) -> Option<()> {
         let row = rules::find(&call.schema())?;
         (row.rule)(&mut At::new(self, call.op(), emit)?)
     }
@@ -108,6 +121,6 @@ pub fn name(op: Op) -> String {
     AtenOp::cast(op).map_or_else(|| op.name(), AtenOp::schema)
 }
 
-fn location(value: Value, exit: Op) -> dynamlir_dialect::ir::Loc {
+fn location(value: Value, exit: Op) -> Loc {
     value.def().unwrap_or(exit).loc()
 }

@@ -146,7 +146,7 @@ fn slice(c: &Call) -> Option<Vec<Value>> {
 }
 
 /// A position that may be counted from the end; None where that depends on symbols.
-pub(super) fn from_front(c: &Call, at: Dim, size: &Dim) -> Option<Dim> {
+pub(crate) fn from_front(c: &Call, at: Dim, size: &Dim) -> Option<Dim> {
     if at.compare(Relation::Lt, &Dim::from(0), &c.scope).ok()? { at.add(size).ok() } else { Some(at) }
 }
 

@@ -194,9 +194,9 @@ fn computing(joint: &Joint, value: usize, price: Price) -> u64 {
         // Nothing is computed, or nothing that would not be computed anyway.
         return 0;
     }
-    let largest = op.operands().iter().chain(&op.results()).map(|value| value.ty().numel().unsigned_abs()).max().unwrap_or(0);
+    let largest = op.operands().iter().chain(&op.results()).map(|value| joint.elements(*value)).max().unwrap_or(0);
     match DynamoOp::of(op) {
-        _ if price.is_asked && (is_total(op) || is_anchor(op)) => KERNEL + multiplications(op) * MULTIPLICATION,
+        _ if price.is_asked && (is_total(op) || is_anchor(op)) => KERNEL + multiplications(joint, op) * MULTIPLICATION,
         _ if op.is(AtenOp::NAME) || is_anchor(op) || !op.is_pure() => INFINITE,
         // A gather is as safe as the check of its indices, which is not repeated.
         Some(DynamoOp::Scatter(_) | DynamoOp::Scan(_) | DynamoOp::ArgReduce(_) | DynamoOp::Gather(_)) => INFINITE,
@@ -212,8 +212,8 @@ fn computing(joint: &Joint, value: usize, price: Price) -> u64 {
 
 /// About how many multiplications an operator takes that is a product in some way. Of `[m, k]` and `[k, n]` the square root of what
 /// the three matrices have together is exact: `√(mk · kn · mn)`.
-fn multiplications(op: Op) -> u64 {
-    let numel = |value: &Value| u128::from(value.ty().numel().unsigned_abs());
+fn multiplications(joint: &Joint, op: Op) -> u64 {
+    let numel = |value: &Value| u128::from(joint.elements(*value));
     let mut sizes: Vec<u128> = op.operands().iter().map(numel).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let results = op.results().iter().map(numel).max().unwrap_or(0);

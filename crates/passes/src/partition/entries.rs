@@ -3,17 +3,22 @@
 use std::collections::HashSet;
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Builder, Op, Output, Symbol, Type, Value},
-    ops::{self, AtenOp, CheckRangeOp},
+    ir::{Attr, AttrValue, Builder, Op, Output, Symbol, Type, Value, sizes},
+    ops::{self, AtenOp, CheckRangeOp, FullOp},
     pass::{PassError, PassResult},
     upstream::func,
 };
-use dynamlir_shapes::row_major;
+use dynamlir_shapes::Dim;
 
 use super::{
     copies::{Copies, argument_attrs, result_attrs},
     cut::Cut,
     joint::{Joint, Side},
+    symbols,
+};
+use crate::{
+    autodiff::aten::{is_dense, strides_of},
+    emit::Scalar,
 };
 
 /// What the name of the backward ends in.
@@ -25,12 +30,15 @@ pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
     let name = function.symbol().ok_or_else(|| PassError::at(function, "a joint function has a name"))?;
     let vjp = format!("{name}{SUFFIX}");
     let saved: Vec<Saved> = cut.saved.iter().map(|&value| Saved::of(joint, value)).collect();
-    let main = forward(joint, &saved, &name, &vjp)?;
+    let symbols = sizes::declared(function);
+    let (_, missing) = symbols::found(&symbols, shown(joint, &saved));
+    let no_elements = (!missing.is_empty()).then(|| symbols::without_elements(function.ctx(), &missing));
+    let (main, kept_sizes) = forward(joint, &saved, no_elements, (&name, &vjp))?;
     let recomputed = cut.recomputed(joint).len();
     if recomputed > 0 {
         ops::RECOMPUTED.set(main, recomputed as i64);
     }
-    backward(joint, cut, &saved, &vjp);
+    backward(joint, cut, &saved, kept_sizes, &vjp);
     function.erase();
     Ok(())
 }
@@ -38,48 +46,45 @@ pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
 /// A value that is kept.
 struct Saved {
     value: usize,
-    strides: Vec<i64>,
+    strides: Vec<Dim>,
     /// Where it begins in its storage, if it is an argument.
-    offset: i64,
+    offset: Dim,
 }
 
 impl Saved {
     fn of(joint: &Joint, value: usize) -> Self {
+        let dense = || strides_of(joint.values[value].ty(), &joint.scope);
         if let Some(at) = joint.argument(value).filter(|_| joint.is_lent(value)) {
-            let strides = ops::STRIDES.of_arg(joint.function, at);
-            let offset = ops::OFFSET.of_arg(joint.function, at).unwrap_or(0);
-            return Self { value, strides: strides.unwrap_or_else(|| row_major(&joint.values[value].ty().shape())), offset };
+            let strides = ops::STRIDES.dims().of_arg(joint.function, at);
+            let offset = ops::OFFSET.dim().of_arg(joint.function, at).unwrap_or(Dim::from(0));
+            return Self { value, strides: strides.unwrap_or_else(dense), offset };
         }
-        let returned = joint.returned(value).and_then(|at| ops::STRIDES.of_result(joint.function, at));
-        let strides = returned.or_else(|| of_library(joint, value)).unwrap_or_else(|| row_major(&joint.values[value].ty().shape()));
-        Self { value, strides, offset: 0 }
+        let returned = joint.returned(value).and_then(|at| ops::STRIDES.dims().of_result(joint.function, at));
+        let strides = returned.or_else(|| of_library(joint, value)).unwrap_or_else(dense);
+        Self { value, strides, offset: Dim::from(0) }
     }
 }
 
 /// The strides in which an operator of the library gives a value, or takes it: so it need not be copied.
-fn of_library(joint: &Joint, value: usize) -> Option<Vec<i64>> {
+fn of_library(joint: &Joint, value: usize) -> Option<Vec<Dim>> {
     let value = joint.values[value];
-    let layout = |op: Op, strides: Option<Vec<Attr>>, at: usize| AtenOp::cast(op).and(strides)?.get(at)?.as_i64s();
+    let layout = |op: Op, strides: Option<Vec<Attr>>, at: usize| <Vec<Dim>>::read(*AtenOp::cast(op).and(strides)?.get(at)?);
     let call = |op: Op| AtenOp::cast(op).filter(|_| op.num_regions() == 0 || op.region(0).blocks().is_empty());
     let made = value.def().and_then(|op| layout(op, call(op)?.result_strides(), value.result_index()?));
     let taken = || value.uses().into_iter().find_map(|using| layout(using.op, call(using.op)?.operand_strides(), using.index));
-    let shape = value.ty().shape();
-    made.or_else(taken).filter(|strides| is_dense(&shape, strides))
+    made.or_else(taken).filter(|strides| is_dense(&value.ty().dims(), strides, &joint.scope))
 }
 
-/// Whether each element of memory is one of the tensor's.
-fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
-    let mut dims: Vec<(i64, i64)> = strides.iter().copied().zip(shape.iter().copied()).filter(|&(_, size)| size != 1).collect();
-    dims.sort_unstable();
-    let mut next = 1;
-    dims.into_iter().all(|(stride, size)| {
-        let is_next = stride == next;
-        next *= size;
-        is_next
-    })
+/// The arguments of backward that are there in every call, in which the values of symbols are found. Where there are several
+/// tangents, or gradients that depend on none, a tangent may be missing.
+fn shown(joint: &Joint, saved: &[Saved]) -> impl Iterator<Item = (usize, Type)> {
+    let tangents = if let [tangent] = joint.tangents[..] { Some(tangent).filter(|_| joint.all_depend_on_tangents()) } else { None };
+    let types: Vec<Type> = saved.iter().map(|saved| saved.value).chain(tangents).map(|value| joint.values[value].ty()).collect();
+    types.into_iter().enumerate()
 }
 
-fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, PassError> {
+/// The forward; with `no_elements`, it saves one more value, of this type, which is given back.
+fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, (name, vjp): (&str, &str)) -> Result<(Op, Option<Value>), PassError> {
     let (old, ctx) = (joint.function, joint.function.ctx());
     let inputs: Vec<usize> =
         (0..joint.values.len()).filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at)).collect();
@@ -108,10 +113,12 @@ fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, 
         })
         .collect();
     outputs.extend(entries);
+    let count = extra.len() + usize::from(no_elements.is_some());
+    outputs.extend(no_elements.map(|_| Output::Result(position + extra.len())));
 
     let mut results: Vec<(Value, Attr)> = kept.iter().map(|&at| (joint.exit.operand(at), result_attrs(old, at))).collect();
-    let added = extra.iter().map(|saved| (joint.values[saved.value], Attr::dict(ctx, &[ops::STRIDES.with(ctx, &saved.strides)])));
-    results.splice(position..position, added);
+    let laid_out = |strides: &[Dim]| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides)]);
+    results.splice(position..position, extra.iter().map(|saved| (joint.values[saved.value], laid_out(&saved.strides))));
     let types: Vec<Type> = inputs.iter().map(|&at| joint.values[at].ty()).collect();
     let (new, block) = Builder::before(old).func(name, &types, &[], &[]);
     let mut copies = Copies::new(block, inputs.iter().map(|&at| joint.values[at]));
@@ -119,6 +126,12 @@ fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, 
     for at in (0..joint.ops.len()).filter(|at| needed.contains(at)) {
         copies.copy(joint.ops[at]);
     }
+    let kept_sizes = no_elements.map(|ty| {
+        let zero = Scalar::Int(0).attr(ty.element());
+        FullOp::build(&Builder::at_end(block, joint.exit.loc()), zero, ty).result()
+    });
+    let place = position + extra.len();
+    results.splice(place..place, kept_sizes.map(|value| (value, laid_out(&strides_of(value.ty(), &joint.scope)))));
     for (name, attr) in old.attrs() {
         if ![func::FUNCTION_TYPE, func::RES_ATTRS, func::ARG_ATTRS, "sym_name"].contains(&name.as_str()) {
             new.set_attr(&name, attr);
@@ -126,7 +139,7 @@ fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, 
     }
     if let Some(mut versions) = ops::VERSIONS.of(old) {
         versions.resize(position, 0);
-        versions.resize(position + extra.len(), 0);
+        versions.resize(position + count, 0);
         ops::VERSIONS.set(new, &versions);
     }
     if let Some(mut bases) = ops::BASES.of(old) {
@@ -137,7 +150,7 @@ fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, 
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &inputs.iter().map(|&at| argument_attrs(old, at)).collect::<Vec<_>>()));
     let written: Vec<Attr> = outputs.iter().map(|output| Output::write(ctx, output)).collect();
     ops::OUTPUTS.set(new, &written);
-    ops::SAVED.set(new, saved.len() as i64);
+    ops::SAVED.set(new, (saved.len() + usize::from(kept_sizes.is_some())) as i64);
     if let Some(keys) = joint.keys().and_then(|keys| saved.iter().position(|saved| saved.value == keys)) {
         ops::KEPT_KEYS.set(new, keys as i64);
     }
@@ -146,13 +159,13 @@ fn forward(joint: &Joint, saved: &[Saved], name: &str, vjp: &str) -> Result<Op, 
         ops::PRIMALS.set(new, &primals);
     }
     ops::VJP.set(new, &Symbol::flat(vjp));
-    Ok(new)
+    Ok((new, kept_sizes))
 }
 
-fn backward(joint: &Joint, cut: &Cut, saved: &[Saved], name: &str) {
+fn backward(joint: &Joint, cut: &Cut, saved: &[Saved], kept_sizes: Option<Value>, name: &str) {
     let (old, ctx) = (joint.function, joint.function.ctx());
-    let inputs: Vec<Value> =
-        saved.iter().map(|saved| joint.values[saved.value]).chain(joint.tangents.iter().map(|&at| joint.values[at])).collect();
+    let tangents = joint.tangents.iter().map(|&at| joint.values[at]);
+    let inputs: Vec<Value> = saved.iter().map(|saved| joint.values[saved.value]).chain(kept_sizes).chain(tangents).collect();
     let types: Vec<Type> = inputs.iter().map(|value| value.ty()).collect();
     let (new, block) = Builder::before(old).func(name, &types, &[], &[]);
     let mut copies = Copies::new(block, inputs.iter().copied());
@@ -175,14 +188,17 @@ fn backward(joint: &Joint, cut: &Cut, saved: &[Saved], name: &str) {
         }
     }
     ops::ENTRY.set(new, ());
-    if let Some(symbols) = ops::SYMBOLS.of(old) {
-        ops::SYMBOLS.set(new, &symbols);
-    }
+    let given = inputs.iter().map(|value| value.ty()).enumerate().take(shown(joint, saved).count() + usize::from(kept_sizes.is_some()));
+    sizes::declare(new, &symbols::found(&sizes::declared(old), given).0);
+    symbols::hand_on_assumed(old, new);
     let outputs: Vec<Attr> = (0..results.len()).map(|at| Output::write(ctx, &Output::Result(at))).collect();
     copies.finish(new, joint.exit.loc(), &results);
     ops::OUTPUTS.set(new, &outputs);
-    let laid_out = |saved: &Saved| Attr::dict(ctx, &[ops::STRIDES.with(ctx, &saved.strides), ops::OFFSET.with(ctx, saved.offset)]);
-    let arguments: Vec<Attr> = saved.iter().map(laid_out).chain(joint.tangents.iter().map(|&at| argument_attrs(old, at))).collect();
+    let laid_out =
+        |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
+    let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));
+    let of_saved = saved.iter().map(|saved| laid_out(&saved.strides, &saved.offset));
+    let arguments: Vec<Attr> = of_saved.chain(of_sizes).chain(joint.tangents.iter().map(|&at| argument_attrs(old, at))).collect();
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &arguments));
 }
 

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Block, Op, Value},
+    ir::{Block, Op, Value, sizes},
     ops::{self, DynamoOp},
     pass::PassError,
     upstream::func,
 };
+use dynamlir_shapes::Scope;
 
-use crate::decompose::total::is_total;
+use crate::{decompose::total::is_total, extent::expected};
 
 /// Which side an operation is on before anything is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Joint {
     pub ops: Vec<Op>,
     /// Its return.
     pub exit: Op,
+    /// What is known of the symbols in sizes.
+    pub scope: Scope,
     /// The side of each operation.
     pub sides: Vec<Side>,
     /// All arguments and results of operations.
@@ -73,6 +76,7 @@ impl Joint {
             sides: vec![Side::Either; ops.len()],
             ops,
             exit,
+            scope: sizes::scope(function),
             values,
             uses,
             def,
@@ -126,6 +130,18 @@ impl Joint {
             }
         }
         Ok(())
+    }
+
+    /// Whether each gradient depends on some tangent: then none is computed where no tangent is there.
+    pub fn all_depend_on_tangents(&self) -> bool {
+        let mut depends = vec![false; self.values.len()];
+        self.tangents.iter().for_each(|&at| depends[at] = true);
+        for at in 0..self.ops.len() {
+            if self.uses[at].iter().any(|&value| depends[value]) {
+                self.ops[at].results().into_iter().for_each(|result| depends[self.number(result)] = true);
+            }
+        }
+        self.gradients.iter().all(|&at| depends[self.number(self.exit.operand(at))])
     }
 
     /// The keys of all its random numbers, where it draws them.
@@ -205,11 +221,18 @@ impl Joint {
         read
     }
 
-    /// Bytes of a value.
+    /// Bytes of a value; where its sizes vary, as many as are expected.
     pub fn bytes(&self, value: usize) -> u64 {
-        let ty = self.values[value].ty();
-        let width = if ty.element().is_complex() { 128 } else { ty.element().width() };
-        ty.numel().unsigned_abs() * u64::from(width.div_ceil(8))
+        let element = self.values[value].ty().element();
+        let width = if element.is_complex() { 128 } else { element.width() };
+        self.elements(self.values[value]).saturating_mul(u64::from(width.div_ceil(8)))
+    }
+
+    /// How many elements a value has; where its sizes vary, as many as are expected.
+    pub fn elements(&self, value: Value) -> u64 {
+        let ty = value.ty();
+        let elements = if ty.is_open() { ty.count().map_or(0, |count| expected(&count, &self.scope)) } else { ty.numel() };
+        elements.unsigned_abs()
     }
 }
 

@@ -24,6 +24,8 @@
 //!
 //! Of a checkpoint (`dynamo.recompute`) nothing is saved but what it is given and what it gives, and keys of random numbers.
 //!
+//! Where sizes are expressions, the cut weighs those that are expected, and each symbol is a size of what the vjp takes ([`symbols`]).
+//!
 //! A function without tangents is left alone.
 
 pub mod copies;
@@ -31,11 +33,12 @@ mod cut;
 pub mod entries;
 pub mod joint;
 mod print;
+pub mod symbols;
 
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops,
-    pass::{Options, Pass, PassResult, Run, Statistic, Takes, numbers_only},
+    pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     program::entries as entries_of,
 };
@@ -75,8 +78,6 @@ fn run(module: Op, pass: &Run) -> PassResult {
             function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op));
             continue;
         }
-        // The cut weighs bytes.
-        numbers_only(function, PASS.name)?;
         let joint = Joint::of(function)?;
         let budget = options.memory_budget.or_else(|| ops::MEMORY_BUDGET.of(module).and_then(|percent| usize::try_from(percent).ok()));
         let cut = match budget {

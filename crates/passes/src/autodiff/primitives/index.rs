@@ -14,7 +14,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
         DynamoOp::Gather(op) => {
             let from = op.operand().ty();
             let wide = if from.element().width() == 16 { Type::f32(e.ctx()) } else { from.element() };
-            let zeros = e.full(&from.shape(), wide, 0.0);
+            let zeros = e.full(&from.dims(), wide, 0.0);
             let back = e.scatter(zeros, &vec![-1; from.rank()], &op.indices(), e.convert(g, wide), Some("sum"));
             at.give_to(op.operand(), e.convert(back, from.element()));
         }
@@ -32,7 +32,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
                         at.give_to(base, e.scatter(g, &op.dims(), &indices, at.a.zeros(source), None));
                     }
                     if at.wants(source) {
-                        at.give_to(source, e.select(stays(&e, op), e.gather(g, &places(&e, op)), at.a.zeros(source)));
+                        at.give_to(source, e.select(stays(&e, op)?, e.gather(g, &places(&e, op)), at.a.zeros(source)));
                     }
                 }
                 Some(_) => return None,
@@ -45,17 +45,17 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
 
 /// Where each element of the source goes, one index for each dimension of the base.
 fn places(e: &Emit, op: ScatterOp) -> Vec<Value> {
-    let shape = op.source().ty().shape();
+    let shape = op.source().ty().dims();
     let mut given = op.indices().into_iter();
     let place = |dim: i64| usize::try_from(dim).map_or_else(|_| given.next(), |dim| Some(e.iota(&shape, dim)));
     op.dims().into_iter().filter_map(place).collect()
 }
 
 /// Which elements of the source are still there in the end: of several for one place, the last.
-fn stays(e: &Emit, op: ScatterOp) -> Value {
+fn stays(e: &Emit, op: ScatterOp) -> Option<Value> {
     let (ty, index) = (op.source().ty(), Type::int(e.ctx(), 64));
-    let own = if ty.rank() == 0 { e.scalar(index, 0_i64) } else { e.reshape(e.iota(&[ty.numel()], 0), &ty.shape()) };
-    let nobody = e.full(&op.base().ty().shape(), index, -1_i64);
+    let own = if ty.rank() == 0 { e.scalar(index, 0_i64) } else { e.reshape(e.iota(&[ty.count()?], 0), &ty.dims()) };
+    let nobody = e.full(&op.base().ty().dims(), index, -1_i64);
     let last = e.scatter(nobody, &op.dims(), &op.indices(), own, None);
-    e.eq(e.gather(last, &places(e, op)), own)
+    Some(e.eq(e.gather(last, &places(e, op)), own))
 }

@@ -5,19 +5,19 @@ use dynamlir_dialect::{
     ops::{DynamoOp, MatmulOp},
 };
 
+use dynamlir_shapes::{Dim, product as lengths};
+
 use crate::autodiff::{at::At, aten::args};
 
 /// Gives the gradients; None for another primitive.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     match op {
-        DynamoOp::Matmul(op) => {
-            matmul(op, at, g);
-            Some(())
-        }
+        DynamoOp::Matmul(op) => matmul(op, at, g),
         DynamoOp::Convolution(op) => {
             let (x, w, a) = (op.input(), op.weight(), at.a);
-            let windows = positions(&x.ty().shape()[2..], &w.ty().shape()[2..], [&op.strides(), &op.padding(), &op.dilation()]);
-            let shape = [&[x.ty().shape()[0], w.ty().shape()[0]][..], &windows].concat();
+            let (image, taps) = (x.ty().numbers()?, w.ty().numbers()?);
+            let windows = positions(&image[2..], &taps[2..], [&op.strides(), &op.padding(), &op.dilation()]);
+            let shape = [&[image[0], taps[0]][..], &windows].concat();
             if shape.iter().product::<i64>() != g.ty().numel() {
                 return None;
             }
@@ -47,8 +47,9 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
         }
         DynamoOp::MaxPool(op) => {
             let (x, a) = (op.input(), at.a);
-            let windows = positions(&x.ty().shape()[2..], &op.window(), [&op.strides(), &op.padding(), &op.dilation()]);
-            let shape = [&x.ty().shape()[..2], &windows].concat();
+            let image = x.ty().numbers()?;
+            let windows = positions(&image[2..], &op.window(), [&op.strides(), &op.padding(), &op.dilation()]);
+            let shape = [&image[..2], &windows].concat();
             if shape.iter().product::<i64>() != g.ty().numel() {
                 return None;
             }
@@ -72,21 +73,22 @@ fn positions(sizes: &[i64], window: &[i64], [strides, padding, dilation]: [&[i64
 }
 
 /// `∂lhs = g · rhsᵀ` and `∂rhs = lhsᵀ · g`, with all dimensions of one side as one.
-fn matmul(op: MatmulOp, at: &mut At, g: Value) {
+fn matmul(op: MatmulOp, at: &mut At, g: Value) -> Option<()> {
     let (lhs, rhs, e) = (op.lhs(), op.rhs(), at.a.e);
     let batch = usize::try_from(op.batch()).unwrap_or(0);
-    let (left, right) = (lhs.ty().shape(), rhs.ty().shape());
+    let (left, right) = (lhs.ty().dims(), rhs.ty().dims());
     let lead = &left[..batch];
-    let m: i64 = left[batch..left.len() - 1].iter().product();
-    let k = right[batch];
-    let n: i64 = right[batch + 1..].iter().product();
-    let as_matrix = |x: Value, rows: i64, columns: i64| e.reshape(x, &[lead, &[rows, columns]].concat());
+    let m = lengths(&left[batch..left.len() - 1]).ok()?;
+    let k = right[batch].clone();
+    let n = lengths(&right[batch + 1..]).ok()?;
+    let as_matrix = |x: Value, rows: &Dim, columns: &Dim| e.reshape(x, &[lead, &[rows.clone(), columns.clone()]].concat());
     let turned = |x: Value| e.transpose(x, batch as i64, batch as i64 + 1);
-    let (g, a, b) = (as_matrix(g, m, n), as_matrix(lhs, m, k), as_matrix(rhs, k, n));
+    let (g, a, b) = (as_matrix(g, &m, &n), as_matrix(lhs, &m, &k), as_matrix(rhs, &k, &n));
     if at.wants(lhs) {
         at.give_to(lhs, e.reshape(e.matmul(g, turned(b), batch), &left));
     }
     if at.wants(rhs) {
         at.give_to(rhs, e.reshape(e.matmul(turned(a), g, batch), &right));
     }
+    Some(())
 }

@@ -5,6 +5,8 @@ use dynamlir_dialect::{
     ops::{DynamoOp, ReduceKind},
 };
 
+use dynamlir_shapes::{Dim, product};
+
 use crate::{autodiff::at::At, emit::Emit};
 
 /// Gives the gradients; None for another primitive.
@@ -22,7 +24,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
                     let count = e.sum(is_one, &dims, false);
                     e.mul(is_one, spread(&e, e.div(g, count), x, &dims))
                 }
-                ReduceKind::Prod => e.mul(products_of_others(&e, x, &dims), spread(&e, g, x, &dims)),
+                ReduceKind::Prod => e.mul(products_of_others(&e, x, &dims)?, spread(&e, g, x, &dims)),
                 _ => return None,
             };
             at.give_to(x, back);
@@ -39,22 +41,24 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
 
 /// A result of a reduction along `dims`, in each place of what was reduced.
 fn spread(e: &Emit, reduced: Value, x: Value, dims: &[i64]) -> Value {
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     let kept: Vec<i64> = (0..shape.len() as i64).filter(|d| !dims.contains(d)).collect();
     e.broadcast(reduced, &shape, &kept)
 }
 
 /// For each element the product of the others along `dims`: of those before it and of those after it. No division, so that zeros
 /// are like any other numbers.
-fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Value {
-    let shape = x.ty().shape();
+fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Option<Value> {
+    let shape = x.ty().dims();
     let kept: Vec<i64> = (0..shape.len() as i64).filter(|d| !dims.contains(d)).collect();
     let mut listed = dims.to_vec();
     listed.sort_unstable();
     let order = [kept.clone(), listed.clone()].concat();
     let moved = e.permute(x, &order);
-    let count: i64 = listed.iter().map(|&d| shape[d as usize]).product();
-    let rows: Vec<i64> = kept.iter().map(|&d| shape[d as usize]).chain([count]).collect();
+    let sizes = |dims: &[i64]| dims.iter().map(|&d| shape[d as usize].clone()).collect::<Vec<Dim>>();
+    // What there is before and after each depends on whether there is any.
+    let count = product(&sizes(&listed)).ok()?.known()?;
+    let rows = [sizes(&kept), vec![Dim::from(count)]].concat();
     let (flat, last) = (e.reshape(moved, &rows), kept.len() as i64);
     let others =
         if count == 0 { flat } else { e.mul(before(e, flat, last), e.reverse(before(e, e.reverse(flat, &[last]), last), &[last])) };
@@ -62,14 +66,14 @@ fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Value {
     for (to, &from) in order.iter().enumerate() {
         inverse[from as usize] = to as i64;
     }
-    e.permute(e.reshape(others, &moved.ty().shape()), &inverse)
+    Some(e.permute(e.reshape(others, &moved.ty().dims()), &inverse))
 }
 
 /// The product of all elements before each.
 fn before(e: &Emit, x: Value, dim: i64) -> Value {
-    let mut shape = x.ty().shape();
-    let count = shape[dim as usize];
-    shape[dim as usize] = 1;
+    let mut shape = x.ty().dims();
+    let count = shape[dim as usize].known().unwrap_or(0);
+    shape[dim as usize] = Dim::from(1);
     let one = e.full(&shape, x.ty().element(), 1.0);
     let rest = e.slice_dim(x, dim, 0, 1, count - 1);
     if count == 1 { one } else { e.concat(&[one, e.scan("prod", rest, dim)], dim) }

@@ -1,8 +1,13 @@
 //! Sums, products, quotients and powers, which broadcast and promote.
 
+use dynamlir_dialect::ir::Value;
+
 use super::{Row, first};
 use crate::{
-    autodiff::{at::At, aten::args},
+    autodiff::{
+        at::At,
+        aten::{Arg, args},
+    },
     emit::Scalar,
 };
 
@@ -59,7 +64,7 @@ fn mul(r: &mut At) -> Option<()> {
         if r.needs(of) {
             let product = match r.tensor(other) {
                 Some(other) => r.a.mul(g, other),
-                None => r.a.scale(g, r.c()?.scalar(other)?),
+                None => times(r, g, other)?,
             };
             r.give_broadcast(of, product)?;
         }
@@ -69,7 +74,15 @@ fn mul(r: &mut At) -> Option<()> {
 
 fn mul_number(r: &mut At) -> Option<()> {
     let g = r.g()?;
-    r.give_broadcast(0, r.a.scale(g, r.c()?.scalar(1)?))
+    r.give_broadcast(0, times(r, g, 1)?)
+}
+
+/// `g` times argument `i`, a number or a size.
+fn times(r: &At, g: Value, i: usize) -> Option<Value> {
+    Some(match r.c()?.scalar(i) {
+        Some(number) => r.a.scale(g, number),
+        None => r.a.like("aten.mul.Scalar", args![g, r.c()?.size(i)?], g),
+    })
 }
 
 /// `g / other` and `-g · ((self / other) / other)`.
@@ -88,7 +101,8 @@ fn div(r: &mut At) -> Option<()> {
 
 fn div_number(r: &mut At) -> Option<()> {
     let g = r.g()?;
-    r.give_broadcast(0, r.a.scalar("aten.div.Scalar", g, r.c()?.scalar(1)?))
+    let number = r.c()?.scalar(1).map(Arg::from).or_else(|| Some(Arg::from(r.c()?.size(1)?)))?;
+    r.give_broadcast(0, r.a.like("aten.div.Scalar", args![g, number], g))
 }
 
 /// What is rounded is flat.

@@ -16,7 +16,7 @@ pub const TABLE: &[Row] = &[
 
 fn convolution(r: &mut At) -> Option<()> {
     let (g, x, w, bias) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.tensor(2));
-    let sizes = bias.map_or(Arg::None, |bias| Arg::Ints(bias.ty().shape()));
+    let sizes = bias.map_or(Arg::None, |bias| Arg::Sizes(bias.ty().dims()));
     let how = passed(r, 3..9)?;
     // Each for itself, where eager calls it once: so there is code for one, or the library, as is better for it.
     for wanted in (0..2).filter(|&i| r.needs(i)).collect::<Vec<_>>() {

@@ -24,7 +24,7 @@ fn embedding(r: &mut At) -> Option<()> {
         return None;
     }
     let (padding, scaled) = (r.c()?.arg(2)?, r.c()?.arg(3)?);
-    let rows = w.ty().shape()[0];
+    let rows = w.ty().dims().swap_remove(0);
     r.give(0, r.a.one("aten.embedding_dense_backward.default", args![g, indices, rows, padding, scaled], w.ty()))
 }
 
@@ -54,7 +54,7 @@ fn scatter_add(r: &mut At) -> Option<()> {
     }
     if r.needs(3) {
         // More may be given than is written.
-        if index.ty().shape() != source.ty().shape() {
+        if index.ty().dims() != source.ty().dims() {
             return None;
         }
         r.give(3, r.a.one("aten.gather.default", args![g, dim, index, false], source.ty()))?;

@@ -1,5 +1,7 @@
 //! Tensors put together: each gets back its part of the gradient.
 
+use dynamlir_shapes::{Dim, Dimension, Relation};
+
 use super::{Row, first, none};
 use crate::autodiff::at::At;
 
@@ -25,7 +27,7 @@ fn cat(r: &mut At) -> Option<()> {
     let g = r.g()?;
     let (rank, e) = (g.ty().rank(), r.a.e);
     let dim = r.c()?.dim(1, rank)?;
-    let mut start = 0;
+    let mut start = Dim::from(0);
     for x in r.c()?.tensors(0)? {
         // A vector of nothing goes with everything.
         if x.ty().rank() != rank {
@@ -34,12 +36,12 @@ fn cat(r: &mut At) -> Option<()> {
             }
             continue;
         }
-        let size = x.ty().shape()[usize::try_from(dim).ok()?];
+        let size = x.ty().dims().swap_remove(usize::try_from(dim).ok()?);
         if r.wants(x) {
-            let part = e.slice_dim(g, dim, start, 1, size);
+            let part = e.slice_dim(g, dim, start.clone(), 1, size.clone());
             r.give_to(x, r.a.cast(part, x.ty().element()));
         }
-        start += size;
+        start = start.add(&size).ok()?;
     }
     Some(())
 }
@@ -50,7 +52,7 @@ fn stack(r: &mut At) -> Option<()> {
     for (i, x) in r.c()?.tensors(0)?.into_iter().enumerate() {
         if r.wants(x) {
             let row = e.slice_dim(g, dim, i as i64, 1, 1);
-            r.give_to(x, r.a.cast(e.reshape(row, &x.ty().shape()), x.ty().element()));
+            r.give_to(x, r.a.cast(e.reshape(row, &x.ty().dims()), x.ty().element()));
         }
     }
     Some(())
@@ -59,13 +61,13 @@ fn stack(r: &mut At) -> Option<()> {
 /// `pad` lists what is added before and after, the last dimension first.
 fn pad(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
-    let (sizes, pad) = (x.ty().shape(), r.c()?.ints(1)?);
-    if pad.iter().any(|&n| n < 0) {
+    let (sizes, pad) = (x.ty().dims(), r.c()?.sizes(1)?);
+    if !pad.iter().all(|n| r.a.surely(n, Relation::Ge, 0)) {
         return None;
     }
-    let mut starts = vec![0; sizes.len()];
+    let mut starts = vec![Dim::from(0); sizes.len()];
     for (i, pair) in pad.chunks(2).enumerate() {
-        starts[sizes.len() - 1 - i] = pair[0];
+        starts[sizes.len() - 1 - i] = pair[0].clone();
     }
     r.give(0, r.a.e.slice(g, &starts, &vec![1; sizes.len()], &sizes))
 }

@@ -1,6 +1,7 @@
 //! Products of matrices. Their gradients are products, in the order that gives them the layout of the operand.
 
 use dynamlir_dialect::ir::Value;
+use dynamlir_shapes::{Dim, Dimension, product};
 
 use super::{Row, first};
 use crate::{
@@ -46,7 +47,7 @@ fn t(a: &Aten, x: Value) -> Value {
 
 /// Whether columns lie one after another: the gradient should, too.
 fn is_column_major(a: &Aten, x: Value) -> bool {
-    a.layout(x) == [1, x.ty().shape()[0]]
+    a.layout(x) == [Dim::from(1), x.ty().dims().swap_remove(0)]
 }
 
 fn addmm(r: &mut At) -> Option<()> {
@@ -83,11 +84,16 @@ fn baddbmm(r: &mut At) -> Option<()> {
 /// `input · weightᵀ + bias`, all dimensions of the input but the last as one.
 fn linear(r: &mut At) -> Option<()> {
     let (g, x, w, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
-    let (inputs, outputs) = (w.ty().shape()[1], w.ty().shape()[0]);
-    let rows = x.ty().numel().checked_div(inputs)?;
-    let (flat_g, flat_x) = (a.e.reshape(g, &[rows, outputs]), a.e.reshape(x, &[rows, inputs]));
+    let [outputs, inputs] = &w.ty().dims()[..] else { return None };
+    let whole = x.ty().dims();
+    if inputs.is(0) {
+        return None;
+    }
+    let rows = product(&whole[..whole.len() - 1]).ok()?;
+    let flat = |value: Value, columns: &Dim| a.e.reshape(value, &[rows.clone(), columns.clone()]);
+    let (flat_g, flat_x) = (flat(g, outputs), flat(x, inputs));
     if r.needs(0) {
-        r.give(0, a.e.reshape(a.mm(flat_g, w), &x.ty().shape()))?;
+        r.give(0, a.e.reshape(a.mm(flat_g, w), &whole))?;
     }
     if r.needs(1) {
         r.give(1, a.mm(t(&a, flat_g), flat_x))?;
@@ -113,7 +119,7 @@ fn dot(r: &mut At) -> Option<()> {
     let (g, a) = (r.g()?, r.a);
     for (of, other) in [(0, 1), (1, 0)] {
         if r.needs(of) {
-            let factor = a.e.broadcast_to(g, &r.tensor(of)?.ty().shape());
+            let factor = a.e.broadcast_to(g, &r.tensor(of)?.ty().dims());
             r.give(of, a.mul(factor, r.tensor(other)?))?;
         }
     }

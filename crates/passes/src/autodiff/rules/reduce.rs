@@ -1,6 +1,7 @@
 //! Reductions: the gradient goes to all that was combined, to each as much as it counts for.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::{Dim, Relation, product};
 
 use super::{Row, all, first};
 use crate::{
@@ -39,12 +40,12 @@ fn dims(c: &Call, at: Option<usize>, x: Value) -> Option<Vec<i64>> {
 
 /// What was reduced to `reduced`, in each place of `x` again.
 fn spread(a: &Aten, reduced: Value, x: Value, dims: &[i64]) -> Value {
-    a.e.broadcast_to(kept(a, reduced, x, dims), &x.ty().shape())
+    a.e.broadcast_to(kept(a, reduced, x, dims), &x.ty().dims())
 }
 
 /// With 1 in the place of each dimension that was reduced.
 fn kept(a: &Aten, value: Value, x: Value, dims: &[i64]) -> Value {
-    a.e.reshape(value, &reduced(&x.ty().shape(), dims, true))
+    a.e.reshape(value, &reduced(&x.ty().dims(), dims, true))
 }
 
 fn sum(r: &mut At, at: Option<usize>) -> Option<()> {
@@ -56,26 +57,49 @@ fn sum(r: &mut At, at: Option<usize>) -> Option<()> {
 fn mean(r: &mut At, at: Option<usize>) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     let dims = dims(r.c()?, at, x)?;
-    let share = r.a.scalar("aten.div.Scalar", g, count(x, &dims));
+    let share = share(&r.a, g, count(x, &dims)?);
     r.give(0, spread(&r.a, r.a.cast(share, x.ty().element()), x, &dims))
 }
 
-fn count(x: Value, dims: &[i64]) -> i64 {
-    dims.iter().map(|&d| x.ty().shape()[d as usize]).product()
+/// How many elements become one.
+fn count(x: Value, dims: &[i64]) -> Option<Dim> {
+    let sizes = x.ty().dims();
+    product(&dims.iter().map(|&d| sizes[d as usize].clone()).collect::<Vec<_>>()).ok()
+}
+
+/// The gradient of each of them, of that of their mean.
+fn share(a: &Aten, g: Value, count: Dim) -> Value {
+    a.like("aten.div.Scalar", args![g, count], g)
 }
 
 /// `2 / (n - correction) · g · (self - mean)`; None where there are no degrees of freedom.
 fn variance_gradient(r: &At, g: Value) -> Option<Value> {
     let (x, a) = (r.tensor(0)?, r.a);
     let dims = dims(r.c()?, Some(1), x)?;
-    let freedom = count(x, &dims) as f64 - if r.c()?.is_none(2) { 1.0 } else { r.c()?.float(2)? };
-    if freedom <= 0.0 {
+    let correction = if r.c()?.is_none(2) { 1.0 } else { r.c()?.float(2)? };
+    let shape = reduced(&x.ty().dims(), &dims, true);
+    let mean = a.one("aten.mean.dim", args![x, dims.clone(), true, Arg::None], Type::tensor_of(&shape, x.ty().element()));
+    let scaled = by_freedom(&a, kept(&a, g, x, &dims), &count(x, &dims)?, correction)?;
+    Some(a.mul(a.sub(x, mean), scaled))
+}
+
+/// `2 / (n - correction) · g`; None where there are no degrees of freedom, or it is not known that there are.
+fn by_freedom(a: &Aten, g: Value, count: &Dim, correction: f64) -> Option<Value> {
+    if let Some(count) = count.known() {
+        let freedom = count as f64 - correction;
+        return (freedom > 0.0).then(|| a.scale(g, 2.0 / freedom));
+    }
+    if !a.surely(count, Relation::Gt, correction.floor() as i64) {
         return None;
     }
-    let shape = reduced(&x.ty().shape(), &dims, true);
-    let mean = a.one("aten.mean.dim", args![x, dims.clone(), true, Arg::None], Type::tensor(&shape, x.ty().element()));
-    let scaled = a.scale(kept(&a, g, x, &dims), 2.0 / freedom);
-    Some(a.mul(a.sub(x, mean), scaled))
+    // In doubles, and rounded as eager rounds a number.
+    let (e, double) = (a.e, Type::tensor(&[], Type::f64(a.e.ctx())));
+    let freedom = e.sub(e.size(count, double), e.full::<i64>(&[], double.element(), correction));
+    let factor = e.div(e.full::<i64>(&[], double.element(), 2.0), freedom);
+    // A single number does not widen what it is multiplied with, and need not be as coarse.
+    let element = if g.ty().element().width() == 16 { Type::f32(e.ctx()) } else { g.ty().element() };
+    let factor = e.convert(factor, element);
+    Some(a.mul(g, factor))
 }
 
 fn variance(r: &mut At) -> Option<()> {
@@ -99,7 +123,7 @@ fn variance_and_mean(r: &mut At) -> Option<()> {
     if let Some(g) = r.gradient(1) {
         let x = r.tensor(0)?;
         let dims = dims(r.c()?, Some(1), x)?;
-        let share = r.a.scalar("aten.div.Scalar", g, count(x, &dims));
+        let share = share(&r.a, g, count(x, &dims)?);
         r.give(0, spread(&r.a, share, x, &dims))?;
     }
     Some(())
@@ -118,7 +142,7 @@ fn extremum(r: &mut At, at: Option<usize>) -> Option<()> {
 /// The gradient goes to the element of which the second result is the index.
 fn selected(r: &mut At) -> Option<()> {
     let (g, x, e) = (r.g()?, r.tensor(0)?, r.a.e);
-    let shape = x.ty().shape();
+    let shape = x.ty().dims();
     if shape.is_empty() {
         return r.give(0, g);
     }

@@ -2,6 +2,7 @@
 //! second derivative is eager's; of some torch has none.
 
 use dynamlir_dialect::ir::{Type, Value};
+use dynamlir_shapes::Dimension;
 
 use super::{Row, first};
 use crate::autodiff::{
@@ -166,7 +167,7 @@ fn nll(r: &mut At) -> Option<()> {
 /// `y = 2 · g · (self - target)`, divided by their number where the mean is taken.
 fn mse(r: &mut At) -> Option<()> {
     let (t, g, x, y, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.tensor(2)?, r.a);
-    let factor = if r.c()?.int(3)? == 1 { 2.0 / x.ty().numel() as f64 } else { 2.0 };
+    let factor = if r.c()?.int(3)? == 1 { 2.0 / x.ty().count()?.known()? as f64 } else { 2.0 };
     if r.needs(0) {
         r.give_broadcast(0, a.scale(a.mul(t, a.sub(x, y)), factor))?;
     }
@@ -198,7 +199,7 @@ fn embedding(r: &mut At) -> Option<()> {
 fn adaptive_pool(r: &mut At) -> Option<()> {
     let (t, g, x) = (r.g()?, r.tensor(0)?, r.tensor(1)?);
     if r.needs(0) {
-        let sizes = g.ty().shape();
+        let sizes = g.ty().dims();
         let last = sizes[sizes.len() - 2..].to_vec();
         r.give(0, r.a.one("aten._adaptive_avg_pool2d.default", args![t, last], g.ty()))?;
     }
@@ -233,8 +234,8 @@ fn index_put(r: &mut At) -> Option<()> {
         // What is read has the sizes of the values where these were not broadcast, as they are not in gradients of reading.
         let given: Vec<Type> = indices.iter().flatten().map(|index| index.ty()).collect();
         let rank = given.iter().map(|ty| ty.rank()).max()? + r.tensor(0)?.ty().rank() - given.len();
-        let shape = values.ty().shape();
-        if shape.len() != rank || shape.contains(&1) || given.iter().any(|ty| ty.element().is_bool()) {
+        let shape = values.ty().dims();
+        if shape.len() != rank || shape.iter().any(|size| size.is(1)) || given.iter().any(|ty| ty.element().is_bool()) {
             return None;
         }
         r.give(2, r.a.one("aten.index.Tensor", args![t, Arg::Optionals(indices)], values.ty()))?;

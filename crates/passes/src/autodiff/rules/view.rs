@@ -1,12 +1,12 @@
 //! Views, and copies that change nothing but the layout: elements move back.
 
 use dynamlir_dialect::ir::Value;
-use dynamlir_shapes::{Window, row_major};
+use dynamlir_shapes::{Dim, Dimension, Window, is_empty_in};
 
 use super::{Row, all, first, none};
 use crate::{
     autodiff::{at::At, primitives::put_back},
-    decompose::call::wrap,
+    decompose::{call::wrap, view::from_front},
 };
 
 /// The rules of this file.
@@ -42,7 +42,7 @@ pub const TABLE: &[Row] = &[
 
 fn reshape(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
-    r.give(0, r.a.e.reshape(g, &x.ty().shape()))
+    r.give(0, r.a.e.reshape(g, &x.ty().dims()))
 }
 
 fn to_copy(r: &mut At) -> Option<()> {
@@ -74,56 +74,61 @@ fn permute(r: &mut At) -> Option<()> {
 
 fn expand(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
-    r.give(0, r.a.sum_to(g, &x.ty().shape()))
+    r.give(0, r.a.sum_to(g, &x.ty().dims())?)
 }
 
 fn slice(r: &mut At) -> Option<()> {
-    let (g, x) = (r.g()?, r.tensor(0)?);
-    let sizes = x.ty().shape();
-    let dim = usize::try_from(r.c()?.dim(1, sizes.len())?).ok()?;
-    let start = r.c()?.int(2).unwrap_or(0);
-    let start = if start < 0 { (start + sizes[dim]).max(0) } else { start.min(sizes[dim]) };
-    let step = r.c()?.int(4).unwrap_or(1);
-    r.give(0, put_slice(r, g, x, (dim, start, step)))
+    let (g, x, c) = (r.g()?, r.tensor(0)?, r.c()?);
+    let sizes = x.ty().dims();
+    let dim = usize::try_from(c.dim(1, sizes.len())?).ok()?;
+    let whole = Window { sizes: vec![sizes[dim].clone()], strides: vec![Dim::from(1)], offset: Dim::from(0) };
+    let step = c.int(4).unwrap_or(1);
+    let start = whole.slice_in(0, c.size(2).as_ref(), None, 1, r.a.scope).ok()?.offset;
+    r.give(0, put_slice(r, g, x, (dim, start, step))?)
 }
 
 /// A part along one dimension, `step` apart from `start` on, among zeros.
-fn put_slice(r: &At, part: Value, whole: Value, (dim, start, step): (usize, i64, i64)) -> Value {
-    let (sizes, count) = (whole.ty().shape(), part.ty().shape()[dim]);
-    if step == 1 || count <= 1 {
-        let (mut low, mut high) = (vec![0; sizes.len()], vec![0; sizes.len()]);
+fn put_slice(r: &At, part: Value, whole: Value, (dim, start, step): (usize, Dim, i64)) -> Option<Value> {
+    let (sizes, count) = (whole.ty().dims(), part.ty().dims().swap_remove(dim));
+    if step == 1 || count.known().is_some_and(|count| count <= 1) {
+        let (mut low, mut high) = (vec![Dim::from(0); sizes.len()], vec![Dim::from(0); sizes.len()]);
         // A part of nothing may begin after the end.
-        low[dim] = start.min(sizes[dim] - count);
-        high[dim] = sizes[dim] - low[dim] - count;
-        return r.a.e.pad(part, &low, &high, 0.0);
+        let rest = sizes[dim].sub(&count).ok()?;
+        low[dim] = start.min_in(&rest, r.a.scope).ok()?;
+        high[dim] = rest.sub(&low[dim]).ok()?;
+        return Some(r.a.e.pad(part, &low, &high, 0.0));
     }
-    let mut strides = row_major(&sizes);
-    let offset = strides[dim] * start;
-    strides[dim] *= step;
-    put_back(&r.a, part, whole.ty(), &Window { sizes: part.ty().shape(), strides, offset })
+    if is_empty_in(&part.ty().dims(), r.a.scope).ok()? {
+        return Some(r.a.zeros(whole));
+    }
+    let mut strides = r.a.row_major(whole.ty());
+    let offset = strides[dim].mul(&start).ok()?;
+    strides[dim] = strides[dim].mul(&Dim::from(step)).ok()?;
+    // Each element was read once.
+    Some(r.a.e.as_strided_scatter(r.a.zeros(whole), part, &strides, offset))
 }
 
 fn select(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
-    let sizes = x.ty().shape();
+    let sizes = x.ty().dims();
     let dim = r.c()?.dim(1, sizes.len())?;
     let at = usize::try_from(dim).ok()?;
-    let index = r.c()?.int(2)?;
-    let index = if index < 0 { index + sizes[at] } else { index };
+    let index = from_front(r.c()?, r.c()?.size(2)?, &sizes[at])?;
     let row = r.a.e.unsqueeze(g, &[dim]);
-    r.give(0, put_slice(r, row, x, (at, index, 1)))
+    r.give(0, put_slice(r, row, x, (at, index, 1))?)
 }
 
 fn diagonal(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
-    let sizes = x.ty().shape();
-    let (offset, a, b) = (r.c()?.int(1)?, r.c()?.dim(2, sizes.len())?, r.c()?.dim(3, sizes.len())?);
-    let unit = row_major(&sizes);
+    let rank = x.ty().rank();
+    let (offset, a, b) = (r.c()?.int(1)?, r.c()?.dim(2, rank)?, r.c()?.dim(3, rank)?);
+    let unit = r.a.row_major(x.ty());
     let (a, b) = (usize::try_from(a).ok()?, usize::try_from(b).ok()?);
-    let mut strides: Vec<i64> = (0..sizes.len()).filter(|&d| d != a && d != b).map(|d| unit[d]).collect();
-    strides.push(unit[a] + unit[b]);
-    let start = if offset >= 0 { offset * unit[b] } else { -offset * unit[a] };
-    r.give(0, put_back(&r.a, g, x.ty(), &Window { sizes: g.ty().shape(), strides, offset: start }))
+    let mut strides: Vec<Dim> = (0..rank).filter(|&d| d != a && d != b).map(|d| unit[d].clone()).collect();
+    strides.push(unit[a].add(&unit[b]).ok()?);
+    let along = if offset >= 0 { &unit[b] } else { &unit[a] };
+    let start = along.mul(&Dim::from(offset.checked_abs()?)).ok()?;
+    r.give(0, put_back(&r.a, g, x.ty(), &Window { sizes: g.ty().dims(), strides, offset: start })?)
 }
 
 fn flip(r: &mut At) -> Option<()> {
