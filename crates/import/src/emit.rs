@@ -99,6 +99,7 @@ impl<'t> Writer<'t> {
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {
             sizes::declare(func, &trace.symbols.iter().map(|symbol| SizeSymbol { place: None, ..*symbol }).collect::<Vec<_>>());
+            sizes::set_assumed(func, &trace.assumed);
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
             if trace.inputs.iter().any(|input| input.tangent.is_some()) {
                 let tangent = |input: &Input| input.tangent.map(|result| ops::TANGENT.with(self.ctx, result));

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
-use dynamlir_runtime::{self as runtime, Differentiable, Open, OutputValue, Outputs, TensorRef};
+use dynamlir_runtime::{self as runtime, Differentiable, Graph, Instances, OutputValue, Outputs, TensorRef};
 use dynamlir_torch_abi::Meta;
 use pyo3::{
     exceptions::PyTypeError,
@@ -25,7 +25,7 @@ use crate::{
 pub struct Executable {
     inner: Arc<runtime::Executable>,
     /// The same for other sizes, where they vary.
-    instances: Option<runtime::Instances>,
+    instances: Option<Arc<Instances>>,
     /// Where gradients are wanted.
     node: Option<Node>,
     report: Arc<Report>,
@@ -83,8 +83,7 @@ impl Executable {
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
         let together = ready.into_iter().zip(nodes).zip(vjps);
-        let executable = |(((name, inner, entry, open), node), vjp): ((Ready, _), _)| {
-            let instances = open.map(|open| runtime::Instances::new(Arc::clone(&inner), open));
+        let executable = |(((name, inner, entry, instances), node), vjp): ((Ready, _), _)| {
             (name, Self { inner, instances, node, report: Arc::clone(&report), entry, vjp })
         };
         Ok(together.map(executable).collect())
@@ -107,14 +106,14 @@ impl Executable {
         known: bool,
         input: Input<'_, 'py>,
     ) -> Result<Outputs, Failed> {
-        if let Some(instances) = &self.instances {
-            let instance = instances.of(tensors).map_err(Failed::Refused)?;
-            return instance.run(tensors, calls).map_err(Failed::Refused);
-        }
         if let Some(node) = &self.node
             && node.is_wanted(calls.abi, tensors, known).map_err(Failed::Refused)?
         {
             return node.run(calls, tensors, known, input);
+        }
+        if let Some(instances) = &self.instances {
+            let instance = instances.of(tensors).map_err(Failed::Refused)?;
+            return instance.run(tensors, calls).map_err(Failed::Refused);
         }
         let outcome = if known {
             // SAFETY: as the caller promises.
@@ -152,8 +151,8 @@ impl Executable {
     }
 }
 
-/// An entry that can run, under its name, and its numbers that are expressions.
-type Ready = (String, Arc<runtime::Executable>, EntryReport, Option<Open>);
+/// An entry that can run, under its name, and the same for other sizes, where they vary.
+type Ready = (String, Arc<runtime::Executable>, EntryReport, Option<Arc<Instances>>);
 
 fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     let abi = torch::init(py)?;
@@ -170,7 +169,9 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     if open.is_some() {
         inner.share_memory();
     }
-    Ok((name, Arc::new(inner), report, open))
+    let inner = Arc::new(inner);
+    let instances = open.map(|open| Arc::new(Instances::new(Arc::clone(&inner), open)));
+    Ok((name, inner, report, instances))
 }
 
 /// The entry among all of them that computes the gradients of one.
@@ -180,11 +181,9 @@ fn vjp_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Option<&'a Read
 }
 
 /// The node of an entry, where gradients of it are computed.
-fn node(py: Python<'_>, (name, inner, _, open): &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
+fn node(py: Python<'_>, entry: &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
+    let (name, inner, ..) = entry;
     let error = |what: String| NativeError::new_err(format!("@{name}: {what}"));
-    if open.is_some() && inner.plan().training.is_some() {
-        return Err(error("gradients are computed where sizes are numbers".to_owned()));
-    }
     let Some(training) = &inner.plan().training else {
         return match runtime::computed_gradient(inner.plan()) {
             Some(output) => Err(error(format!("output {output} requires a gradient, and no dynamo.vjp computes it"))),
@@ -192,7 +191,8 @@ fn node(py: Python<'_>, (name, inner, _, open): &Ready, entries: &[Ready]) -> Py
         };
     };
     let vjp = vjp_of(inner, entries).ok_or_else(|| error(format!("@{} is no entry", training.vjp)))?;
-    let pair = Differentiable::new(torch::init(py)?, Arc::clone(inner), Arc::clone(&vjp.1)).map_err(|what| error(what.to_string()))?;
+    let graph = |(_, first, _, instances): &Ready| Graph { first: Arc::clone(first), instances: instances.clone() };
+    let pair = Differentiable::new(torch::init(py)?, graph(entry), graph(vjp)).map_err(|what| error(what.to_string()))?;
     Node::new(py, pair).map(Some)
 }
 
@@ -252,7 +252,7 @@ impl Executable {
     /// The sizes that it has been run for, the last used ones first; None where sizes are numbers.
     #[getter]
     pub fn instances(&self) -> Option<Vec<Vec<i64>>> {
-        self.instances.as_ref().map(runtime::Instances::sizes)
+        self.instances.as_ref().map(|instances| instances.sizes())
     }
 
     /// For each result of a graph that computes gradients, the inputs that give it a history, by their places here.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dynamlir_torch_abi::TensorRef;
 
-use crate::{Executable, Open, PlanError, RunError};
+use crate::{Executable, Open, PlanError, RunError, open::Varying};
 
 /// How many are kept; that which was not used for the longest time goes first.
 const MOST: usize = 16;
@@ -32,14 +32,23 @@ impl Instances {
         self.made().iter().map(|(sizes, _)| sizes.clone()).collect()
     }
 
+    /// The values that the symbols have where these are the inputs, in order. `input` gives those that are there: a symbol is a size
+    /// of one of these.
+    pub fn values<'a>(&self, input: impl Fn(usize) -> Option<TensorRef<'a>>) -> Result<Vec<i64>, RunError> {
+        let value = |varying: &Varying| {
+            let found = input(varying.input).and_then(|input| input.sizes().ok()?.get(varying.dim).copied());
+            found.ok_or_else(|| RunError::Guard(format!("input {} has no dimension {}", varying.input, varying.dim)))
+        };
+        self.open.symbols.iter().map(value).collect()
+    }
+
     /// The executable for the sizes of these inputs.
     pub fn of(&self, inputs: &[TensorRef<'_>]) -> Result<Arc<Executable>, RunError> {
-        let mut sizes = Sizes::with_capacity(self.open.symbols.len());
-        for varying in &self.open.symbols {
-            let found = inputs.get(varying.input).and_then(|input| input.sizes().ok()?.get(varying.dim).copied());
-            let missing = || RunError::Guard(format!("input {} has no dimension {}", varying.input, varying.dim));
-            sizes.push(found.ok_or_else(missing)?);
-        }
+        self.at(self.values(|at| inputs.get(at).copied())?)
+    }
+
+    /// The executable where symbols have these values.
+    pub fn at(&self, sizes: Sizes) -> Result<Arc<Executable>, RunError> {
         if let Some(known) = self.known(&sizes) {
             return Ok(known);
         }

@@ -14,6 +14,7 @@ use crate::effects::draws_keys;
 use crate::executor::{Executable, Failure, RunError};
 use crate::externs::{self, PythonCalls};
 use crate::flow;
+use crate::instances::Instances;
 use crate::layout::Layout;
 use crate::lower::PlanError;
 use crate::outputs::OutputValue;
@@ -31,9 +32,45 @@ enum Tangent {
 /// A graph that trains.
 pub struct Differentiable {
     abi: &'static TorchAbi,
-    forward: Arc<Executable>,
-    backward: Arc<Executable>,
+    forward: Graph,
+    backward: Graph,
     shape: Shape,
+}
+
+/// One of the two, which may be there for other sizes as well.
+#[derive(Clone)]
+pub struct Graph {
+    /// The one that was loaded.
+    pub first: Arc<Executable>,
+    /// The same for other sizes, where they vary.
+    pub instances: Option<Arc<Instances>>,
+}
+
+/// An executable for the sizes of a call.
+pub enum Fitting<'a> {
+    /// There is one for all.
+    Only(&'a Executable),
+    /// That for these sizes.
+    Made(Arc<Executable>),
+}
+
+impl std::ops::Deref for Fitting<'_> {
+    type Target = Executable;
+    fn deref(&self) -> &Executable {
+        match self {
+            Self::Only(executable) => executable,
+            Self::Made(executable) => executable,
+        }
+    }
+}
+
+impl Graph {
+    /// The executable for the sizes of inputs, of which `input` gives those that are there.
+    #[inline]
+    pub fn fitting<'a>(&self, input: impl Fn(usize) -> Option<TensorRef<'a>>) -> Result<Fitting<'_>, RunError> {
+        let Some(instances) = &self.instances else { return Ok(Fitting::Only(&self.first)) };
+        instances.at(instances.values(input)?).map(Fitting::Made)
+    }
 }
 
 /// How the two graphs belong together.
@@ -62,21 +99,50 @@ pub type Gradients = SmallVec<[Option<OwnedTensor>; 4]>;
 
 impl Differentiable {
     /// Holds the two against each other.
-    pub fn new(abi: &'static TorchAbi, forward: Arc<Executable>, backward: Arc<Executable>) -> Result<Self, PlanError> {
-        let shape = Shape::new(forward.plan(), backward.plan())?;
+    pub fn new(abi: &'static TorchAbi, forward: Graph, backward: Graph) -> Result<Self, PlanError> {
+        let shape = Shape::new(forward.first.plan(), backward.first.plan())?;
         Ok(Self { abi, forward, backward, shape })
     }
 
-    /// The graph.
+    /// The graph; where sizes vary, for those that it was made with.
     #[must_use]
     pub fn forward(&self) -> &Executable {
-        &self.forward
+        &self.forward.first
     }
 
-    /// The graph of its gradients.
+    /// The graph for these inputs.
+    #[inline]
+    pub fn forward_for(&self, inputs: &[TensorRef<'_>]) -> Result<Fitting<'_>, RunError> {
+        self.forward.fitting(|at| inputs.get(at).copied())
+    }
+
+    /// The graph of its gradients; where sizes vary, for those that it was made with.
     #[must_use]
     pub fn backward(&self) -> &Executable {
-        &self.backward
+        &self.backward.first
+    }
+
+    /// Whether its sizes vary.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.backward.instances.is_some()
+    }
+
+    /// The values of the symbols in a call, in the order of their declarations; empty where sizes are numbers.
+    pub fn sizes(&self, saved: &[TensorRef<'_>], tangents: &[Option<TensorRef<'_>>]) -> Result<Vec<i64>, RunError> {
+        let Some(instances) = &self.backward.instances else { return Ok(Vec::new()) };
+        instances.values(|at| self.input(at, saved, tangents))
+    }
+
+    /// An input of the graph of the gradients, if it is there.
+    fn input<'a>(&self, at: usize, saved: &[TensorRef<'a>], tangents: &[Option<TensorRef<'a>>]) -> Option<TensorRef<'a>> {
+        match at.checked_sub(self.shape.saved.len()) {
+            None => saved.get(at).copied(),
+            Some(tangent) => match self.shape.tangents.get(tangent)? {
+                Tangent::Of(output) => tangents.get(*output).copied().flatten(),
+                Tangent::Undefined => None,
+            },
+        }
     }
 
     /// The inputs of the graph that are inputs of the node, in order.
@@ -106,7 +172,7 @@ impl Differentiable {
     /// Whether torch's operators draw all its random numbers, so that the state of torch's generator before the call gives them again.
     #[must_use]
     pub fn draws_by_state(&self) -> bool {
-        let plan = self.forward.plan();
+        let plan = self.forward().plan();
         plan.random && !plan.steps.iter().any(|step| draws_keys(plan, step))
     }
 
@@ -122,10 +188,10 @@ impl Differentiable {
         &self.shape.lost
     }
 
-    /// How many bytes each saved value has.
+    /// How many bytes each saved value has; where sizes vary, with those that the graph was made with.
     pub fn saved_bytes(&self) -> impl Iterator<Item = usize> {
         let bytes = |input: &InputSpec| input.layout.window.numel() as usize * input.layout.dtype.size();
-        self.backward.plan().inputs[..self.shape.saved.len()].iter().map(bytes)
+        self.backward().plan().inputs[..self.shape.saved.len()].iter().map(bytes)
     }
 
     /// For each of the node's inputs, the result of the backward graph that is its gradient; None where that is not `needed`, or
@@ -155,20 +221,17 @@ impl Differentiable {
         if saved.len() != shape.saved.len() || tangents.len() != shape.outputs.len() {
             return Err(RunError::Guard("another number of saved values or tangents".to_owned()));
         }
-        let given = |tangent: &Tangent| match tangent {
-            Tangent::Of(output) => tangents[*output],
-            Tangent::Undefined => None,
-        };
         let wanted = self.wanted(|output| tangents[output].is_some(), needed);
         if wanted.iter().all(Option::is_none) {
             return Ok(wanted.iter().map(|_| None).collect());
         }
-        let values = saved.iter().copied().map(Some).chain(shape.tangents.iter().map(given));
-        let specs = &self.backward.plan().inputs;
+        let backward = self.backward.fitting(|at| self.input(at, saved, tangents))?;
+        let specs = &backward.plan().inputs;
+        let values = (0..specs.len()).map(|at| self.input(at, saved, tangents));
         // Tensors of another layout are copied, and live until the gradients are there.
         let mut made: SmallVec<[Option<OwnedTensor>; 8]> = SmallVec::with_capacity(specs.len());
         for (at, (spec, value)) in specs.iter().zip(values.clone()).enumerate() {
-            let device = self.backward.plan().device;
+            let device = backward.plan().device;
             made.push(match value {
                 Some(value) => fitted(self.abi, device, &spec.layout, value).map_err(|what| {
                     let who = at.checked_sub(saved.len()).map_or("a saved tensor", |_| "a tangent");
@@ -180,7 +243,7 @@ impl Differentiable {
         let inputs = made.iter().zip(values).map(|(made, value)| made.as_ref().map(OwnedTensor::as_ref).or(value));
         let lost = || RunError::Failed(Failure::plain("a tangent is missing"));
         let inputs: SmallVec<[TensorRef<'_>; 16]> = inputs.collect::<Option<_>>().ok_or_else(lost)?;
-        let mut outputs = self.backward.run(&inputs, py)?;
+        let mut outputs = backward.run(&inputs, py)?;
         let mut take = |gradient: usize| match std::mem::replace(&mut outputs[gradient], OutputValue::None) {
             OutputValue::Tensor(tensor) => Some(tensor),
             _ => None,

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dynamlir_graph::Line;
 use dynamlir_guards::LARGEST_SIZE;
-use dynamlir_shapes::{Dim, Dimension, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
+use dynamlir_shapes::{Bindings, Dim, Dimension, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 pub use self::{class::class, input::Dynamic, node::SizeNode, written::expression};
@@ -185,6 +185,18 @@ impl Sizes {
     fn holds(&self, values: Vec<i64>) -> bool {
         let bindings = values.into_iter().enumerate().map(|(at, value)| (Symbol(at as u32), value)).collect();
         self.with(|known| known.scope.admits(&bindings))
+    }
+
+    /// The values of all symbols, from those of the symbols that recorded sizes name, in order. The others are made of these.
+    fn all_values(&self, named: Vec<i64>) -> PyResult<Vec<i64>> {
+        let free = self.free();
+        if free.len() != named.len() {
+            return Err(PyValueError::new_err(format!("{} values for {} sizes", named.len(), free.len())));
+        }
+        let bindings: Bindings = free.into_iter().map(|(symbol, _)| symbol).zip(named).collect();
+        let value = |known: &Known, symbol: Symbol| Dim::from(symbol).simplify(&known.scope)?.at(&bindings);
+        let values = self.with(|known| known.scope.symbols().map(|(symbol, _)| value(known, symbol)).collect::<Shape<_>>());
+        values.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Why the capture is for nothing, if it is.

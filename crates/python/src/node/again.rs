@@ -18,7 +18,7 @@ use pyo3::{
 use smallvec::SmallVec;
 
 use super::Input;
-use crate::torch::untraced;
+use crate::torch::{self, Calls, untraced};
 
 /// What a node has beside torch's own attributes: the inputs that are lent to it, then their versions.
 const LENT: &str = "_lent";
@@ -28,7 +28,8 @@ const STATE: &str = "_state";
 
 /// Who computes them, and for whom what is lent.
 pub struct Again {
-    /// `f(inputs by number, tangents, which gradients are wanted, generator's state) -> gradients`; unset where nobody has the program.
+    /// `f(inputs by number, tangents, which gradients are wanted, generator's state, values of symbols) -> gradients`; unset where nobody
+    /// has the program.
     function: OnceLock<Py<PyAny>>,
     /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
     keeps: Option<Py<PyAny>>,
@@ -110,11 +111,11 @@ impl Again {
                      are made: compute them without create_graph=True, or run the function as plain Python"
                 )));
             }
-            let inputs = inputs(ctx, training)?;
+            let (inputs, sizes) = inputs(ctx, training, tangents)?;
             let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
-            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state)))?;
+            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes)))?;
             for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
                 *place = gradient?;
             }
@@ -123,12 +124,19 @@ impl Again {
     }
 }
 
-/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew.
-fn inputs<'py>(ctx: &Bound<'py, PyAny>, training: &Differentiable) -> PyResult<Bound<'py, PyDict>> {
+/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew. And
+/// the values of symbols.
+fn inputs<'py>(
+    ctx: &Bound<'py, PyAny>,
+    training: &Differentiable,
+    tangents: &[Bound<'py, PyAny>],
+) -> PyResult<(Bound<'py, PyDict>, Vec<i64>)> {
     let py = ctx.py();
     let found = PyDict::new(py);
+    let kept =
+        if training.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
+    let sizes = sizes(training, &kept, tangents)?;
     if !training.saved().is_empty() {
-        let kept = ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?;
         for (at, (saved, object)) in training.saved().iter().zip(kept).enumerate() {
             if training.keys() == Some(at) {
                 found.set_item(py.None(), object)?;
@@ -139,7 +147,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, training: &Differentiable) -> PyResult<B
     }
     let lent = training.lent();
     if lent.is_empty() {
-        return Ok(found);
+        return Ok((found, sizes));
     }
     let held = ctx.getattr_opt(intern!(py, LENT))?.filter(|held| !held.is_none());
     let freed = || {
@@ -163,5 +171,18 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, training: &Differentiable) -> PyResult<B
         }
         found.set_item(input, tensor)?;
     }
-    Ok(found)
+    Ok((found, sizes))
+}
+
+/// The values of symbols in the call that a node belongs to.
+fn sizes<'py>(training: &Differentiable, kept: &Bound<'py, PyTuple>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Vec<i64>> {
+    if !training.varies() {
+        return Ok(Vec::new());
+    }
+    let calls = Calls { py: kept.py(), abi: super::abi(kept.py())? };
+    let kept: Vec<Bound<'py, PyAny>> = kept.iter().collect();
+    let saved = kept.iter().map(|object| calls.unwrap(object)).collect::<PyResult<Vec<_>>>()?;
+    let given = |object| if torch::is_tensor(object)? { calls.unwrap(object).map(Some) } else { Ok(None) };
+    let tangents = tangents.iter().map(given).collect::<PyResult<Vec<_>>>()?;
+    training.sizes(&saved, &tangents).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

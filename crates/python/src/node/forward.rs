@@ -27,7 +27,7 @@ impl Forward {
     /// Runs the graph; torch has switched grad mode off.
     fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
-        let forward = self.training.forward();
+        let forward = run.forward;
         let state = self.again.state(py, &self.training)?;
         let outcome = if run.known {
             // SAFETY: whoever set the flag has compared the metadata.

@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use dynamlir_runtime::{Differentiable, Outputs, Results, RunError};
+use dynamlir_runtime::{Differentiable, Executable, Outputs, Results, RunError};
 use dynamlir_torch_abi::{TensorRef, TorchAbi, TorchError};
 use pyo3::{
     prelude::*,
@@ -125,7 +125,8 @@ impl Node {
         input: Input<'_, 'py>,
     ) -> Result<Outputs, Failed> {
         let py = calls.py;
-        let mut run = Run { tensors, input, known, outcome: None };
+        let forward = self.training.forward_for(tensors).map_err(Failed::Refused)?;
+        let mut run = Run { forward: &forward, tensors, input, known, outcome: None };
         let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(self.training.inputs().len() + 1);
         for at in self.training.inputs() {
             let lost = || RunError::Guard(format!("input {at} is missing"));
@@ -144,7 +145,7 @@ impl Node {
         };
         let applied = applied.and_then(|outputs| self.take(calls, &outputs, &mut results)).map_err(Failed::Raised);
         applied?;
-        self.training.forward().outputs(results, tensors).map_err(Failed::Refused)
+        forward.outputs(results, tensors).map_err(Failed::Refused)
     }
 
     /// Puts the node's outputs, which have a history now, among the results.
@@ -161,6 +162,8 @@ impl Node {
 
 /// A call under way, on the stack of [`Node::run`].
 struct Run<'a, 'py> {
+    /// The graph for the sizes of the inputs.
+    forward: &'a Executable,
     tensors: &'a [TensorRef<'a>],
     input: Input<'a, 'py>,
     known: bool,
