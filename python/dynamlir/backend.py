@@ -177,15 +177,14 @@ def _complete(recording: Recording, mode: FakeTensorMode, all_recorded: bool = F
     """Add what the compiler needs beside what was recorded: torch's decompositions and derivatives."""
     device.check(recording)
     _refuse_views_of_custom_results(recording)
-    if recording.varying is not None:
-        # torch's decompositions are recorded at sizes that are numbers: what has no code of ours is the library's.
-        return
     with nothing_packed():
         if recording.is_training:
             functions.check(recording)
             recording.drop_unseen_detaches()
             native.differentiator().attach(recording, mode, recording.order, all_recorded)
-        native.decomposer().attach(recording, mode)
+        # torch's decompositions are recorded at sizes that are numbers: what has no code of ours is the library's.
+        if recording.varying is None:
+            native.decomposer().attach(recording, mode)
 
 
 def written(recording: Recording, mode: FakeTensorMode) -> Builder:

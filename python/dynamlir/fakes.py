@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import contextlib
+import logging
+import threading
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +17,25 @@ from .reasons import Fallback
 from .recording import dtype_name
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+
+
+# Asked for once: `getLogger` takes a lock, which an interruption may leave taken.
+_FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+@contextlib.contextmanager
+def quiet_fakes() -> Iterator[None]:
+    """Without torch's log entries for operators that refuse fakes: what comes of it is said elsewhere."""
+    thread = threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    _FAKES_LOG.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        _FAKES_LOG.removeFilter(is_of_another)
 
 
 def check_supported(tensor: torch.Tensor) -> None:

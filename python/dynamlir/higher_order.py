@@ -7,6 +7,7 @@ is compiled with 3, and so on. Where that cannot be, torch's own operators run t
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import threading
@@ -16,12 +17,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import functions, interruptions, plain, reasons, replay, report
+from . import functions, interruptions, plain, reasons, replay, report, sizes
 from .aten.schema import draws
 from .options import Options
 from .reasons import Fallback
 from .recording import DTYPES, Recording
 from .tracing import fresh_fake_mode
+
+_NAMED = ", gradients"
+
+_MOST = 16
+"""For so many sizes the gradients that are differentiated are kept."""
 
 
 class Gradients:
@@ -45,12 +51,15 @@ class Gradients:
         again = functions.without_formulas(recording.ops)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order)
         self._settings = settings
-        self._name = name if recording.order > 1 else f"{name}, gradients"
+        self._name = name if recording.order > 1 else name + _NAMED
         self._numbers = numbers
         self._tangents = tuple(tangents)
         self._lock = threading.Lock()
         self._executable: Any = None
         self._event: reasons.Event | None = None
+        self._first = recording
+        self._sized: collections.OrderedDict[tuple[int, ...], Gradients] = collections.OrderedDict()
+        """Where sizes vary: the same for sizes that there have been."""
 
     def __call__(
         self,
@@ -58,9 +67,13 @@ class Gradients:
         tangents: list[torch.Tensor | None],
         wanted: list[bool],
         state: torch.Tensor | None = None,
+        values: Sequence[int] = (),
     ) -> list[torch.Tensor | None]:
         """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph,
-        ``state`` that of torch's generator before a call that drew by torch's operators alone."""
+        ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
+        symbols, where sizes vary."""
+        if self._first.varying is not None:
+            return self._at(tuple(self._first.varying[0].all_values(list(values))))(inputs, tangents, wanted, state)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {
@@ -88,6 +101,18 @@ class Gradients:
         if len(gradients) != len(wanted):
             raise RuntimeError(f"dynamlir: {len(gradients)} gradients of {len(wanted)} inputs")
         return [gradient if asked else None for gradient, asked in zip(gradients, wanted)]
+
+    def _at(self, values: tuple[int, ...]) -> Gradients:
+        """The gradients for given sizes: a graph that computes them takes numbers."""
+        with self._lock:
+            known = self._sized.get(values)
+            if known is None:
+                known = Gradients(sizes.at(self._first, values), self._settings, self._name.removesuffix(_NAMED))
+                self._sized[values] = known
+                if len(self._sized) > _MOST:
+                    self._sized.popitem(last=False)
+            self._sized.move_to_end(values)
+            return known
 
     def _draws_again(self, state: torch.Tensor | None) -> bool:
         """Whether the state gives the numbers that the graph drew: of those on a device it says nothing."""

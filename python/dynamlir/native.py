@@ -56,7 +56,7 @@ def differentiator() -> Differentiator:
     """The process's derivatives, for the operations that this native module has no rules for."""
     from .aten.derivatives import Differentiator
 
-    return Differentiator(module().rust_rules())
+    return Differentiator(module().rust_rules(), module().rust_rules(better_recorded=True))
 
 
 def fallback_of(error: Exception) -> Fallback | None:

@@ -80,6 +80,10 @@ NO_RESULT = TensorMeta("none", (), (), 0)
 """Stands for a result that is None."""
 
 
+Varying = tuple[Any, list[tuple[int, int]]]
+"""What is known of sizes that vary, and which size of which input each symbol is."""
+
+
 class Ref(NamedTuple):
     """A value of the recording, where an argument list holds a tensor."""
 
@@ -187,8 +191,8 @@ class Recording:
     """How many there are."""
     order: int = 1
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
-    varying: tuple[Any, list[tuple[int, int]]] | None = None
-    """What is known of sizes that vary, and which size of which input each symbol is; None where all are numbers."""
+    varying: Varying | None = None
+    """None where all sizes are numbers."""
     lengths: Sequence[int] = ()
     """Which of the arguments are ints for each of which there is an input that is so long, behind those of tensors."""
 
@@ -276,9 +280,11 @@ class Recording:
 
     def emit(self, make_builder: Callable[[str], Builder]) -> Builder:
         """Write the recording into a fresh builder."""
-        return self._emit(make_builder, {})
+        return self._emit(make_builder, {}, self.varying)
 
-    def _emit(self, make_builder: Callable[[str], Builder], made: dict[int, Builder]) -> Builder:
+    def _emit(
+        self, make_builder: Callable[[str], Builder], made: dict[int, Builder], varying: Varying | None
+    ) -> Builder:
         builder = make_builder(self.name)
         device = str(self.device or "cpu")
         if device != "cpu":
@@ -288,15 +294,15 @@ class Recording:
             builder.random()
         if self.order > 1:
             builder.order(self.order)
-        if self.varying is not None:
-            builder.symbols(*self.varying)
+        if varying is not None:
+            builder.symbols(*varying)
         for record in self.inputs:
             facts = (record.version_bumps, record.requires_grad, record.tangent)
             builder.input(record.id, record.name, record.meta, record.storage, *facts)
 
         def nested(recording: Recording | None) -> Builder | None:
             if recording is not None and id(recording) not in made:
-                made[id(recording)] = recording._emit(make_builder, made)
+                made[id(recording)] = recording._emit(make_builder, made, varying)
             return None if recording is None else made[id(recording)]
 
         for op in self.ops:

@@ -24,8 +24,6 @@ def at(recording: Recording, values: Sequence[int]) -> Recording:
 
 def check(recording: Recording, settings: Options) -> None:
     """`Fallback` where a recording is for numbers only: code that draws is, and others would draw other numbers."""
-    if recording.is_training:
-        raise Fallback("dynamic-shape", "gradients take sizes that are numbers")
     if recording.has_random and not settings.eager_random:
         raise Fallback("dynamic-shape", "random numbers take sizes that are numbers")
 

@@ -18,7 +18,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import interruptions, logs, modes
-from ..fakes import Faker
+from ..fakes import Faker, quiet_fakes
+from ..reasons import Fallback
 from ..recorder import OpRecorder
 from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
 from . import schema
@@ -30,10 +31,12 @@ class _NoFormula(Exception):
 
 
 class Differentiator:
-    """Finds, records and remembers derivatives. ``rules`` holds the schemas that the compiler has rules for."""
+    """Finds, records and remembers derivatives. ``rules`` holds the schemas that the compiler has rules for, ``others``
+    those of which a recording serves better, with torch's decomposition of the backward operator."""
 
-    def __init__(self, rules: set[str] | frozenset[str]) -> None:
+    def __init__(self, rules: set[str] | frozenset[str], others: set[str] | frozenset[str] = frozenset()) -> None:
         self.rules = frozenset(rules)
+        self.all_rules = self.rules | others
         self._cache: dict[Any, Recording | None] = {}
         self._lock = threading.Lock()
 
@@ -43,19 +46,38 @@ class Differentiator:
 
         With ``order`` 2 or more, the operations of derivatives get theirs, too, and so on.
         """
-        with _disable_current_modes():
+        varies = recording.varying is not None
+        with _disable_current_modes(), quiet_fakes():
             for op in recording.ops:
-                if op.vjp is None and self.wants(op, all_of_them):
-                    op.vjp = self._find(op, recording, mode, order)
+                if op.vjp is None and self.wants(op, all_of_them, varies):
+                    op.vjp = self._vary(op, recording, mode) if varies else self._find(op, recording, mode, order)
                 if op.vjp is not None and order > 1:
                     self.attach(op.vjp, mode, order - 1, all_of_them)
 
-    def wants(self, op: OpRecord, all_of_them: bool = False) -> bool:
-        """Whether the compiler may have to differentiate this operation and knows no rule for it."""
+    def wants(self, op: OpRecord, all_of_them: bool = False, varies: bool = False) -> bool:
+        """Whether the compiler may have to differentiate this operation and knows no rule for it, or where sizes are
+        numbers, none that serves as well as a recording."""
         if not op.needs_grad or op.raw is None or op.schema == "aten.detach.default":
             return False
         # What draws numbers into an operand has a formula that takes them from there, and not from the new value.
-        return (all_of_them or (op.functional or op.schema) not in self.rules) and not (op.random and op.functional)
+        rules = self.all_rules if varies else self.rules
+        return (all_of_them or (op.functional or op.schema) not in rules) and not (op.random and op.functional)
+
+    def _vary(self, op: OpRecord, recording: Recording, mode: FakeTensorMode) -> Recording | None:
+        """The derivative where sizes vary. It is not remembered: its sizes are this recording's."""
+        assert op.raw is not None and recording.varying is not None
+        sizes, _ = recording.varying
+        known = len(sizes.guards)
+        try:
+            found = record_vjp(op, *op.raw, recording, mode)
+        except Exception as error:
+            interruptions.pass_on(error)
+            logs.logger("decomposition").info("%s: no derivative: %s: %s", op.schema, type(error).__name__, error)
+            found = None
+        if len(sizes.guards) != known or sizes.failed is not None:
+            # Nobody asks for that in later calls.
+            raise Fallback("dynamic-shape", f"the derivative of {op.schema} depends on sizes", op.location)
+        return found
 
     def _find(self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int) -> Recording | None:
         assert op.raw is not None
@@ -89,6 +111,7 @@ def record_vjp(
     recording = Recording(f"vjp of {overload}", device=of.device)
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker)
+    recorder.memo.varies = of.varying is not None
     wanted = {op.operands[at] for at in op.needs_grad}
     operands = Operands(recorder, faker, of, lambda fake, value: fake.requires_grad_(value in wanted))
     arguments = [operands.replaced(value) for value in raw]

@@ -1,6 +1,6 @@
 """A graph whose sizes vary: one for all sizes, or where that cannot be, graphs of numbers.
 
-Gradients, and code of which sizes decide what it is, take numbers. Compiling for these takes as long as some hundred
+Code of which sizes decide what it is takes numbers. Compiling for these takes as long as some hundred
 calls. So where sizes never come back, as in a cache that grows by one at each call, plain Python is faster than a
 graph for each of them. The first sizes are compiled at once; the more there have been, the more often others have to
 be met before they are.

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import constants, logs, machinery, memo, modes, progress, reasons, scalars
 from ..aten import composites
 from ..checkpoints import Checkpoint, Grown
-from ..fakes import Faker
+from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
 from ..recording import Base, Recording
@@ -79,7 +79,7 @@ class Session:
                 stack.enter_context(_ordinary_tensors())
             stack.enter_context(machinery.deferred_hooks())
             stack.enter_context(self._state.kept())
-            stack.enter_context(_quiet_fakes())
+            stack.enter_context(quiet_fakes())
             stack.enter_context(self.mode)
             stack.enter_context(self.recorder)
             self._stack = stack.pop_all()
@@ -394,25 +394,6 @@ def tell_given_up(name: str, sizes: Sequence[str], reason: str, message: str, lo
     if (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
         event = reasons.Event(reason, message, tuple(location))
         log.info("%s: %s as a constant: %s", name, ", ".join(sizes), event)
-
-
-# Asked for once: `getLogger` takes a lock, which an interruption may leave taken.
-_FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-
-
-@contextlib.contextmanager
-def _quiet_fakes() -> Iterator[None]:
-    """Without torch's log entries for operators that refuse fakes: such a frame runs as plain Python, which says it."""
-    thread = threading.get_ident()
-
-    def is_of_another(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    _FAKES_LOG.addFilter(is_of_another)
-    try:
-        yield
-    finally:
-        _FAKES_LOG.removeFilter(is_of_another)
 
 
 _told = threading.Lock()
