@@ -224,6 +224,8 @@ def _check_version() -> None:
 
 def _specialise(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Take symbolic sizes at their value, guarded through torch; refuse sizes that the user marked dynamic."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
     context = torch._guards.TracingContext.try_get()
     contexts = getattr(context, "tensor_to_context", None)
     if contexts is not None:
@@ -236,11 +238,16 @@ def _specialise(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None
                     raise Fallback("dynamic-shape", f"an input of shape {tuple(value.shape)}")
     for node in gm.graph.find_nodes(op="placeholder"):
         example = node.meta.get("example_value")
+        numbers: Sequence[Any] = ()
         if isinstance(example, torch.SymInt):
-            int(example)
+            numbers = (example,)
         elif type(example) is FakeTensor and example.layout is torch.strided:
-            for number in (*example.shape, *example.stride(), example.storage_offset()):
+            numbers = (*example.shape, *example.stride(), example.storage_offset())
+        try:
+            for number in numbers:
                 int(number)
+        except GuardOnDataDependentSymNode as error:
+            raise Fallback("dynamic-shape", f"{node.target} has a size that mark_unbacked was used on") from error
 
 
 def _graph_name(gm: torch.fx.GraphModule) -> str:

@@ -106,7 +106,7 @@ impl<'py> Capture<'py> {
     /// Ends the capture at a tensor with sizes that must not be specialised, under the guard that it is marked so.
     pub(crate) fn refuse_dynamic(&self, tensor: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let takes_marked = self.varying.how != Dynamic::Never;
-        for name in DYNAMIC_MARKS.into_iter().filter(|name| !(takes_marked && *name == DYNAMIC_MARKS[0])) {
+        for name in DYNAMIC_MARKS.into_iter().filter(|name| !takes_marked || *name == DYNAMIC_MARKS[2]) {
             if tensor.getattr_opt(name)?.is_some() {
                 self.pin_type(tensor, source)?;
                 self.guards.present(self.guards.source(Source::Attr(source, name.into())));

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeSet, HashMap},
 };
 
-use dynamlir_guards::{Extent, LARGEST_SIZE, Relation, SizeRelation, Source, SourceId, TensorMatch};
+use dynamlir_guards::{DYNAMIC_MARKS, Extent, LARGEST_SIZE, Relation, SizeRelation, Source, SourceId, TensorMatch};
 use dynamlir_shapes::{Dim, Dimension, Interval, Predicate, Symbol};
 use pyo3::{
     exceptions::PyRuntimeError,
@@ -165,7 +165,7 @@ pub(crate) struct Sized {
 enum Mark {
     None,
     Static,
-    /// It may vary, from `mark_dynamic`: within this range, and must.
+    /// From `mark_dynamic`: it must vary, within this range. So from `mark_unbacked`, though 0 and 1 have graphs of their own.
     Dynamic(Interval),
     /// From `maybe_mark_dynamic`.
     Weak,
@@ -397,7 +397,7 @@ fn mark_of(real: &Bound<'_, PyAny>, d: usize) -> Outcome<Mark> {
         if says("_dynamo_static_indices")? {
             return Ok::<_, PyErr>(Mark::Static);
         }
-        if says("_dynamo_dynamic_indices")? {
+        if says(DYNAMIC_MARKS[0])? {
             let mut range = Interval::new(2, LARGEST_SIZE);
             if let Some(ranges) = real.getattr_opt("_dynamo_dynamic_range")? {
                 for entry in ranges.try_iter()? {
@@ -409,6 +409,9 @@ fn mark_of(real: &Bound<'_, PyAny>, d: usize) -> Outcome<Mark> {
                 }
             }
             return Ok(Mark::Dynamic(range));
+        }
+        if says(DYNAMIC_MARKS[1])? {
+            return Ok(Mark::Dynamic(Interval::new(2, LARGEST_SIZE)));
         }
         Ok(if says("_dynamo_weak_dynamic_indices")? { Mark::Weak } else { Mark::None })
     })?)
