@@ -288,6 +288,16 @@ def test_a_dynamic_size_varies(mark):
     assert any("size()[0]" in part for part in compiled._cache[0].guards.code_parts)
 
 
+@pytest.mark.parametrize("mark", DYNAMIC)
+def test_a_marked_size_may_fall_to_one_and_to_nothing(mark):
+    compiled = dynamlir.compile(lambda x: x.relu() + x.shape[0], fullgraph=True)
+    for size in (5, 1, 0, 9):
+        x = torch.randn(size, 3)
+        mark(x, 0)
+        assert torch.equal(compiled(x), x.relu() + size)
+    assert len(compiled._cache) == 3
+
+
 @pytest.mark.parametrize("mark", UNBACKED)
 def test_a_strictly_unbacked_size_is_not_specialised(mark):
     compiled = dynamlir.compile(tells)

@@ -56,6 +56,8 @@ pub(crate) struct Varying {
     sizes: OnceCell<Py<Sizes>>,
     /// Where they are found.
     extents: RefCell<Vec<(SourceId, Extent, Dim)>>,
+    /// The tensors with marks by which sizes may vary, whether they do or not: 0 and 1 are numbers.
+    marked: RefCell<Vec<SourceId>>,
     /// The symbol of each number that is no marked one.
     equal: RefCell<HashMap<i64, Symbol>>,
     /// The places of the symbols, as [`dynamlir_frame::Floats`] knows them.
@@ -183,6 +185,10 @@ impl<'py> Capture<'py> {
         if !(class.is(self.py.import("torch")?.getattr("Tensor")?) || self.torch.is_parameter_class(class.as_any())) {
             return Ok(None);
         }
+        let has = |mark: &str| real.getattr_opt(mark).map(|found| found.is_some());
+        if dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(has(DYNAMIC_MARKS[0])? || has(DYNAMIC_MARKS[1])?))? {
+            varying.marked.borrow_mut().push(source);
+        }
         let meta = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?.meta;
         let numbers = |list: &[Option<i64>]| list.iter().map(|number| number.unwrap_or(0)).collect::<Vec<_>>();
         let (sizes, strides) = (numbers(&meta.sizes), numbers(&meta.strides));
@@ -304,15 +310,12 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// A metadata guard without what varies. Where a marked size does, it need not be marked at another call.
+    /// A metadata guard without what varies. What is marked here need not be marked at another call.
     pub(crate) fn loosened(&self, mut matched: TensorMatch, source: SourceId) -> TensorMatch {
+        if self.varying.marked.borrow().contains(&source) {
+            matched.no_dynamic_indices = false;
+        }
         if self.varying.any() {
-            let is_marked = |place: &str| place.starts_with(&format!("{}.size()", self.guards.expression(source)));
-            if let Some(sizes) = self.varying.sizes()
-                && sizes.bind(self.py).get().with(|known| known.marked.iter().any(|(_, place)| is_marked(place)))
-            {
-                matched.no_dynamic_indices = false;
-            }
             for (_, extent, _) in self.varying.extents.borrow().iter().filter(|(at, ..)| *at == source) {
                 match extent {
                     Extent::Size(d) => matched.meta.sizes[*d] = None,
