@@ -32,7 +32,6 @@ from .reasons import Fallback
 from .recording import Builder, Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
 from .shape_env import Translation
-from .sizes import check
 from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
 
@@ -92,7 +91,6 @@ def _sized(
         mode = fresh_fake_mode()
         mode.cache_enabled = False  # its keys are made of torch's own symbols
         recording = record(gm, example_inputs, mode, sizes=sizes)
-        check(recording, settings)
         sizes.install_guards()
         recording.varying = sizes.sizes, sizes.bound
         first, made = compile_recording(recording, mode, settings, name, time.perf_counter() - started)
@@ -166,9 +164,9 @@ def compile_recording(
         raise reproducer.attach(failure, trace, recording, settings, name) from error
     histogram = dict(recording.histogram())
     times = executable.times(name)
-    if recording.is_training and recording.order == 1:
-        executable.differentiate_again(higher_order.Gradients(recording, settings, name))
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
+    if recording.is_training and recording.order == 1:
+        executable.differentiate_again(higher_order.Gradients(recording, settings, name, first=made))
     _log(made)
     return Variant(recording, executable), made
 

@@ -26,6 +26,8 @@ from .tracing import fresh_fake_mode
 
 _NAMED = ", gradients"
 
+_DRAWS_KEYS = "aten.randint.low"
+
 _MOST = 16
 """For so many sizes the gradients that are differentiated are kept."""
 
@@ -45,8 +47,10 @@ class Gradients:
         name: str,
         numbers: Sequence[int | None] | None = None,
         tangents: Sequence[tuple[int, ...]] = (),
+        first: report.CompileReport | None = None,
     ) -> None:
-        """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones."""
+        """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
+        ``first`` is what became of the recording itself."""
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order)
@@ -58,6 +62,8 @@ class Gradients:
         self._executable: Any = None
         self._event: reasons.Event | None = None
         self._first = recording
+        self._draws_by_torch = recording.varying is not None and first is not None and _draws_by_torch(first)
+        """Where sizes vary: whether the library drew numbers that a graph for numbers would draw itself."""
         self._sized: collections.OrderedDict[tuple[int, ...], Gradients] = collections.OrderedDict()
         """Where sizes vary: the same for sizes that there have been."""
 
@@ -73,6 +79,8 @@ class Gradients:
         ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
         symbols, where sizes vary."""
         if self._first.varying is not None:
+            if self._draws_by_torch and not self._draws_again(state):
+                raise RuntimeError(_DRAWS_OTHERS)
             return self._at(tuple(self._first.varying[0].all_values(list(values))))(inputs, tangents, wanted, state)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
@@ -154,6 +162,12 @@ class Gradients:
         innocent = {op.schema for op in self._recording.ops if not op.random}
         called = [extern.schema for part in (made, made.gradients) if part is not None for extern in part.externs]
         return next((schema for schema in called if schema not in innocent and draws(schema)), None)
+
+
+def _draws_by_torch(made: report.CompileReport) -> bool:
+    """Whether a graph calls operators that draw random numbers, but for the one that draws all keys."""
+    calls = [call for call in made.externs if draws(call.schema)]
+    return sum(call.count for call in calls) > 1 or any(call.schema != _DRAWS_KEYS for call in calls)
 
 
 @contextlib.contextmanager

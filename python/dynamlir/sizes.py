@@ -12,20 +12,12 @@ from typing import Any
 
 import torch
 
-from .options import Options
-from .reasons import Fallback
 from .recording import OpRecord, Recording, TensorMeta
 
 
 def at(recording: Recording, values: Sequence[int]) -> Recording:
     """What a recording is where the symbols have these values."""
     return _At(values).recording(recording)
-
-
-def check(recording: Recording, settings: Options) -> None:
-    """`Fallback` where a recording is for numbers only: code that draws is, and others would draw other numbers."""
-    if recording.has_random and not settings.eager_random:
-        raise Fallback("dynamic-shape", "random numbers take sizes that are numbers")
 
 
 class _At:

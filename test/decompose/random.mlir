@@ -141,3 +141,21 @@ module attributes {dynamo.device = "cuda:0"} {
     return %0 : tensor<4xf32>
   }
 }
+
+// -----
+
+// Where sizes vary, the index of an element is computed of them: the numbers are those that are drawn for these sizes as numbers.
+
+// CHECK-LABEL: func.func @sizes
+// CHECK: %[[ROW:.*]] = dynamo.iota 0 : tensor<?x?xi64, #dynamo.sizes<s0, s1>>
+// CHECK: %[[STRIDE:.*]] = dynamo.full #dynamo.expr<s1> -> tensor<?x?xi64, #dynamo.sizes<s0, s1>>
+// CHECK: %[[START:.*]] = dynamo.mul %[[ROW]], %[[STRIDE]]
+// CHECK: %[[COLUMN:.*]] = dynamo.iota 1 : tensor<?x?xi64, #dynamo.sizes<s0, s1>>
+// CHECK: %[[INDEX:.*]] = dynamo.add %[[START]], %[[COLUMN]]
+// CHECK: dynamo.random %{{.*}}, %[[INDEX]] half 0
+func.func @sizes(%x: tensor<?x?xf32, #dynamo.sizes<s0, s1>>) -> tensor<?x?xf32, #dynamo.sizes<s0, s1>> attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>, #dynamo.symbol<s1, argument = 0, dim = 1>]} {
+  %0 = dynamo.aten "aten.rand_like.default"(%x) args [#dynamo.operand<0>, unit, unit, unit, unit, unit]
+    : (tensor<?x?xf32, #dynamo.sizes<s0, s1>>) -> tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+  return %0 : tensor<?x?xf32, #dynamo.sizes<s0, s1>>
+}

@@ -223,3 +223,44 @@ class Cube(torch.autograd.Function):
 
 def test_a_function_of_a_user() -> None:
     check(lambda x: Cube.apply(x * 2).sum(0), rows(4))
+
+
+class Dropping(torch.nn.Module):
+    """Two layers with random numbers within, of masks and of noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(self.head(self.layer(x) + torch.rand_like(x)), 0.5)
+
+
+def test_random_numbers_are_those_of_a_graph_for_one_size() -> None:
+    module = Dropping().double()
+    compiled = dynamlir.compile(module)
+    for batch, length in [(2, 5), (3, 7), (4, 2), (2, 3), (5, 31), (3, 64)]:
+        x = randn(batch, length, 8)
+        static = dynamlir.compile(module, dynamic=False)
+        torch.manual_seed(length)
+        found = torch.autograd.grad(compiled(x).square().sum(), list(module.parameters()))
+        torch.manual_seed(length)
+        expected = torch.autograd.grad(static(x).square().sum(), list(module.parameters()))
+        torch.testing.assert_close(found, expected)
+    assert len(compiled._cache) == 2
+    assert compiled._cache[0].compiled.instances or compiled._cache[1].compiled.instances
+    assert not dynamlir.counters()["fallbacks"]
+
+
+def test_gradients_of_gradients_with_random_numbers() -> None:
+    """They are of the numbers that were drawn: keys are kept, sizes may be any."""
+    compiled = dynamlir.compile(lambda x: (F.dropout(x, 0.5) ** 3).sum(0))
+    for size in (5, 7, 9, 31):
+        x = randn(size, 4).requires_grad_()
+        (first,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        kept = first != 0
+        torch.testing.assert_close(first, torch.where(kept, 24 * x * x, 0.0))
+        torch.testing.assert_close(second, torch.where(kept, 48 * x, 0.0))
+        assert 0 < kept.sum() < kept.numel()

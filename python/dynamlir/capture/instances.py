@@ -1,6 +1,6 @@
 """A graph whose sizes vary: one for all sizes, or where that cannot be, graphs of numbers.
 
-Code of which sizes decide what it is takes numbers. Compiling for these takes as long as some hundred
+Some gradients that are recorded from torch take numbers. Compiling for these takes as long as some hundred
 calls. So where sizes never come back, as in a cache that grows by one at each call, plain Python is faster than a
 graph for each of them. The first sizes are compiled at once; the more there have been, the more often others have to
 be met before they are.
@@ -89,7 +89,6 @@ def _whole(captured: Captured, settings: Options) -> Runner:
     from ..backend import compile_recording
 
     session = captured.session
-    sizes.check(session.recording, settings)
     recording = dataclasses.replace(session.recording, varying=(session.sizes, session.bound))
     variant, made = compile_recording(recording, session.mode, settings, captured.name)
     report.add(made)

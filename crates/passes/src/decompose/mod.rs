@@ -104,7 +104,7 @@ pub const TABLES: &[(Takes, &[(&str, Lowering)])] = &[
     (Takes::Symbols, norm::TABLE),
     (Takes::Symbols, softmax::TABLE),
     (Takes::Symbols, nn::TABLE),
-    (Takes::Numbers, random::TABLE),
+    (Takes::Symbols, random::TABLE),
     (Takes::Numbers, max_pool::TABLE),
     (Takes::Numbers, pool::TABLE),
     (Takes::Symbols, loss::TABLE),

@@ -21,6 +21,7 @@ use dynamlir_dialect::{
     ir::{Type, Value},
     ops::AtenOp,
 };
+use dynamlir_shapes::{Dimension, Relation};
 
 use super::{
     Call, Lowering,
@@ -94,6 +95,16 @@ fn own(c: &Call, generator: usize) -> Option<()> {
     (!c.eager_random && c.is_none(generator)).then_some(())
 }
 
+/// Whether a tensor has no elements, whatever its symbols are.
+fn is_empty(ty: Type) -> bool {
+    ty.count().is_some_and(|count| count.is(0))
+}
+
+/// Goes on only with a tensor that has elements, whatever its symbols are: what is asked of all of none holds, and is not computed so.
+fn has_elements(c: &Call, value: Value) -> Option<()> {
+    c.surely(&value.ty().count()?, Relation::Gt, 0).then_some(())
+}
+
 /// What the numbers of a float result are made of, and a result of no elements at once.
 fn floats(c: &Call, make: impl FnOnce(&Bits, Type) -> Option<Value>) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
@@ -101,10 +112,10 @@ fn floats(c: &Call, make: impl FnOnce(&Bits, Type) -> Option<Value>) -> Option<V
     if c.eager_random || !element.is_float() {
         return None;
     }
-    if ty.numel() == 0 {
-        return Some(vec![c.e.full(&ty.shape(), element, 0.0)]);
+    if is_empty(ty) {
+        return Some(vec![c.e.full(&ty.dims(), element, 0.0)]);
     }
-    let value = make(&Bits::draw(c.e, &ty.shape()), element)?;
+    let value = make(&Bits::draw(c.e, &ty.dims())?, element)?;
     Some(vec![c.e.convert(value, element)])
 }
 
@@ -127,22 +138,23 @@ impl Parameter {
     fn like(&self, c: &Call, x: Value) -> Value {
         match *self {
             Self::Number(number) => c.e.full_like(x, number),
-            Self::Tensor(tensor) => c.e.broadcast_to(c.e.convert(tensor, x.ty().element()), &x.ty().shape()),
+            Self::Tensor(tensor) => c.e.broadcast_to(c.e.convert(tensor, x.ty().element()), &x.ty().dims()),
         }
     }
 }
 
 fn normal(c: &Call, mean: &Parameter, deviation: &Parameter, generator: usize) -> Option<Vec<Value>> {
     own(c, generator)?;
-    let to = c.result_shape(0);
+    let to = c.result_dims(0);
     for parameter in [mean, deviation] {
         if let Parameter::Tensor(tensor) = parameter {
-            (tensor.ty().element().is_float() && broadcasts(&tensor.ty().shape(), &to)).then_some(())?;
+            (tensor.ty().element().is_float() && broadcasts(&tensor.ty().dims(), &to)).then_some(())?;
         }
     }
     match *deviation {
         Parameter::Number(number) if number.is_nan() || number < 0.0 => return None,
-        Parameter::Tensor(tensor) if tensor.ty().numel() > 0 => {
+        Parameter::Tensor(tensor) if !is_empty(tensor.ty()) => {
+            has_elements(c, tensor)?;
             let tensor = c.e.convert(tensor, wide(tensor.ty().element()));
             demand(c, c.e.ge(tensor, c.e.full_like(tensor, 0.0)), "a standard deviation is negative");
         }
@@ -167,12 +179,13 @@ fn demand(c: &Call, condition: Value, what: &str) {
 fn bernoulli_of(c: &Call, p: Value, generator: usize) -> Option<Vec<Value>> {
     own(c, generator)?;
     let ty = c.result_type(0);
-    (p.ty().element().is_float() && p.ty().numel() > 0 && ty.numel() > 0).then_some(())?;
-    broadcasts(&p.ty().shape(), &ty.shape()).then_some(())?;
+    (p.ty().element().is_float() && !is_empty(ty)).then_some(())?;
+    has_elements(c, p)?;
+    broadcasts(&p.ty().dims(), &ty.dims()).then_some(())?;
     let p = c.e.convert(p, wide(p.ty().element()));
     demand(c, c.e.and(c.e.ge(p, c.e.full_like(p, 0.0)), c.e.le(p, c.e.full_like(p, 1.0))), "a probability is not between 0 and 1");
-    let p = c.e.broadcast_to(p, &ty.shape());
-    let hit = c.e.lt(Bits::draw(c.e, &ty.shape()).uniform(p.ty().element()), p);
+    let p = c.e.broadcast_to(p, &ty.dims());
+    let hit = c.e.lt(Bits::draw(c.e, &ty.dims())?.uniform(p.ty().element()), p);
     Some(vec![c.e.convert(hit, ty.element())])
 }
 
@@ -180,21 +193,21 @@ fn bernoulli_of(c: &Call, p: Value, generator: usize) -> Option<Vec<Value>> {
 fn bernoulli(c: &Call) -> Option<Vec<Value>> {
     own(c, 2)?;
     let (ty, p) = (c.result_type(0), c.float(1).filter(|p| (0.0..=1.0).contains(p))?);
-    if ty.numel() == 0 {
-        return Some(vec![c.e.full(&ty.shape(), ty.element(), 0)]);
+    if is_empty(ty) {
+        return Some(vec![c.e.full(&ty.dims(), ty.element(), 0)]);
     }
-    Some(vec![c.e.convert(Bits::draw(c.e, &ty.shape()).hits(p), ty.element())])
+    Some(vec![c.e.convert(Bits::draw(c.e, &ty.dims())?.hits(p), ty.element())])
 }
 
 /// In inference the operand itself and a mask of ones. A missing flag means training.
 fn dropout(c: &Call) -> Option<Vec<Value>> {
     let (x, e) = (c.tensor(0)?, c.e);
-    let (shape, element) = (x.ty().shape(), x.ty().element());
-    let given = if !c.is_none(2) && !c.bool(2)? || x.ty().numel() == 0 {
+    let (shape, element) = (x.ty().dims(), x.ty().element());
+    let given = if !c.is_none(2) && !c.bool(2)? || is_empty(x.ty()) {
         [x, e.full(&shape, e.bool_type(), true)]
     } else {
         let p = c.float(1).filter(|p| (0.0..=1.0).contains(p) && element.is_float() && !c.eager_random)?;
-        let mask = Bits::draw(c.e, &shape).hits(1.0 - p);
+        let mask = Bits::draw(c.e, &shape)?.hits(1.0 - p);
         let wide = e.convert(x, wide(element));
         let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
         let kept = e.mul(e.mul(wide, e.convert(mask, wide.ty().element())), e.full_like(wide, scale));
@@ -209,10 +222,10 @@ fn rrelu(c: &Call) -> Option<Vec<Value>> {
     let (lower, upper) = (c.float(2)?, c.float(3)?);
     let element = x.ty().element();
     let value = e.convert(x, wide(element));
-    let (out, noise) = if c.bool(4)? && x.ty().numel() > 0 {
+    let (out, noise) = if c.bool(4)? && !is_empty(x.ty()) {
         own(c, 5)?;
         (element.is_float() && lower.is_finite() && upper.is_finite() && lower <= upper).then_some(())?;
-        let uniform = Bits::draw(c.e, &x.ty().shape()).uniform(element);
+        let uniform = Bits::draw(c.e, &x.ty().dims())?.uniform(element);
         let slope = e.add(e.mul(uniform, e.full_like(uniform, upper - lower)), e.full_like(uniform, lower));
         let slope = e.convert(e.convert(slope, element), slope.ty().element());
         let below = e.le(value, e.full_like(value, 0.0));
@@ -235,10 +248,10 @@ fn integers(c: &Call, low: i64, high: i64) -> Option<Vec<Value>> {
         () => fits(Scalar::Int(value), element),
     };
     (is_exact(low) && is_exact(last)).then_some(())?;
-    if ty.numel() == 0 {
-        return Some(vec![e.full(&ty.shape(), element, 0)]);
+    if is_empty(ty) {
+        return Some(vec![e.full(&ty.dims(), element, 0)]);
     }
-    let word = Bits::draw(c.e, &ty.shape()).take(0, 0, 32);
+    let word = Bits::draw(c.e, &ty.dims())?.take(0, 0, 32);
     let value = e.shr(e.mul(word, e.full_like(word, range)), e.full_like(word, 32));
     let value = if low == 0 { value } else { e.add(value, e.full_like(value, low)) };
     Some(vec![e.convert(value, element)])
@@ -250,7 +263,7 @@ fn all_integers(c: &Call) -> Option<Vec<Value>> {
     let element = ty.element();
     match (element.is_float(), element.width()) {
         (true, 16 | 32) => integers(c, 0, (1 << digits(element)) + 1),
-        (false, 64) if ty.numel() > 0 => Some(vec![Bits::draw(c.e, &ty.shape()).take(0, 0, 63)]),
+        (false, 64) if !is_empty(ty) => Some(vec![Bits::draw(c.e, &ty.dims())?.take(0, 0, 63)]),
         (false, 1) => integers(c, 0, 2),
         (false, width @ (8 | 16 | 32)) => integers(c, 0, 1 << if element.is_unsigned() { width } else { width - 1 }),
         _ => None,

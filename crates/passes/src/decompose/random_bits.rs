@@ -6,6 +6,7 @@ use dynamlir_dialect::{
     ir::{Type, Value},
     ops::RandomOp,
 };
+use dynamlir_shapes::{Dim, Dimension, product};
 
 use super::{promote::wide, seeds};
 use crate::emit::Emit;
@@ -31,17 +32,17 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    pub(super) fn draw(e: Emit, shape: &[i64]) -> Self {
+    /// None where the number of elements is no number of 64 bits.
+    pub(super) fn draw(e: Emit, shape: &[Dim]) -> Option<Self> {
+        let strides = (0..shape.len()).map(|dim| product(&shape[dim + 1..])).collect::<Result<Vec<Dim>, _>>().ok()?;
         let key = e.broadcast_to(seeds::draw(&e.b), shape);
-        let mut stride: i64 = shape.iter().product();
         let mut counter: Option<Value> = None;
-        for (dim, &size) in shape.iter().enumerate().filter(|&(_, &size)| size > 1) {
-            stride /= size;
+        for (dim, stride) in strides.iter().enumerate().filter(|&(dim, _)| !shape[dim].is(1)) {
             let index = e.iota(shape, dim);
-            let index = if stride == 1 { index } else { e.mul(index, e.full_like(index, stride)) };
+            let index = if stride.is(1) { index } else { e.mul(index, e.size_like(index, stride)) };
             counter = Some(counter.map_or(index, |before| e.add(before, index)));
         }
-        Self { e, key, counter: counter.unwrap_or_else(|| e.full_like(key, 0)) }
+        Some(Self { e, key, counter: counter.unwrap_or_else(|| e.full_like(key, 0)) })
     }
 
     /// `count` of the bits from bit `first`, as a number that is not negative; `half` as of `dynamo.random`.

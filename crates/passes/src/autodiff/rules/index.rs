@@ -1,5 +1,7 @@
 //! Reading by index: what was read several times gets the sum of the gradients.
 
+use dynamlir_shapes::{Dim, Relation};
+
 use super::{Row, first};
 use crate::autodiff::{
     at::At,
@@ -69,6 +71,14 @@ fn index_add(r: &mut At) -> Option<()> {
     }
     if r.needs(3) {
         if source.ty().rank() == 0 || g.ty().rank() != source.ty().rank() {
+            return None;
+        }
+        // More or less may be given than is written.
+        let place = usize::try_from(r.c()?.dim(1, g.ty().rank())?).ok()?;
+        let mut read = g.ty().dims();
+        read[place] = index.ty().count()?;
+        let is_read = |(size, read): (&Dim, &Dim)| r.a.surely(size, Relation::Eq, read.clone());
+        if !source.ty().dims().iter().zip(&read).all(is_read) {
             return None;
         }
         let read = r.a.one("aten.index_select.default", args![g, dim, index], source.ty());
