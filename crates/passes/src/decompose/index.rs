@@ -110,6 +110,9 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
     let dim = c.dim(1, sizes.len())?;
     (index.ty().rank() <= 1).then_some(())?;
     let count = index.ty().count()?;
+    if sizes.is_empty() && !count.is(1) {
+        return None;
+    }
     let index = c.e.reshape(index, std::slice::from_ref(&count));
     // A 0-d table is one of a single element.
     let table = if sizes.is_empty() { c.e.reshape(table, &[1]) } else { table };
