@@ -161,6 +161,8 @@ def compile_recording(
         if failure is None:
             logs.logger("fallback").debug("%s", traceback.format_exc())
             failure = Fallback("internal-error", f"{type(error).__name__}: {error}")
+        if recording.varying is not None:
+            raise failure from error  # a graph is made for given sizes, and what fails then has a reproducer
         raise reproducer.attach(failure, trace, recording, settings, name) from error
     histogram = dict(recording.histogram())
     times = executable.times(name)
