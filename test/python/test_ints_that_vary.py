@@ -332,3 +332,9 @@ def test_integer_kinds_that_change_places() -> None:
     with dynamlir.config.patch(on_plain="ignore"):
         for n in (3, 4, 0.5, 5, None, 6, torch.tensor(2.0), 7, 1.5, 2.5, -8, 0, 9):
             same(compiled(X, n), X * n if n is not None else X)
+
+
+def test_an_int_that_is_handed_back_is_the_same_object() -> None:
+    compiled = dynamlir.compile(lambda x, n: (x * n, n))
+    for n in (3, 4, 1000, -2000, 2**40):
+        assert compiled(X, n)[1] is n

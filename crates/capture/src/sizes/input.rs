@@ -93,6 +93,16 @@ impl Varying {
         ints.iter().find(|(at, _)| *at == source).map(|(_, size)| size.bind(py).clone())
     }
 
+    /// Where the int is found for which this size stands.
+    pub(super) fn int_that_is(&self, py: Python<'_>, size: &Dim) -> PyResult<Option<SourceId>> {
+        for (source, stands) in self.ints.borrow().iter() {
+            if class::node_of(stands.bind(py))?.get().dim(py) == *size {
+                return Ok(Some(*source));
+            }
+        }
+        Ok(None)
+    }
+
     /// Says what stands for the int at a source, whose symbol is found there so.
     pub(super) fn note_int(&self, source: SourceId, extent: Extent, length: Dim, place: String, size: &Bound<'_, PyAny>) {
         if let Some(symbol) = length.as_symbol() {

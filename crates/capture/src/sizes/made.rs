@@ -41,6 +41,9 @@ impl<'py> Capture<'py> {
 
     fn measured(&self, size: &Bound<'py, PyAny>) -> Outcome<Recipe> {
         let size = node_of(size)?.get().dim(self.py);
+        if let Some(int) = self.varying.int_that_is(self.py, &size)? {
+            return Ok(Recipe::Input(self.guards.collect(int)));
+        }
         let mut symbols = Vec::new();
         for symbol in size.to_expr().symbols() {
             let Some((source, dimension)) = self.varying.binding(symbol) else {
