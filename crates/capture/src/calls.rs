@@ -312,6 +312,9 @@ impl<'py> Capture<'py> {
 
     /// A binary operator by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if let Some([left, right]) = self.as_floats(name, lhs, rhs)? {
+            return self.binary(name, &left, &right);
+        }
         if let Some(result) = self.compare_number(name, lhs, rhs)? {
             return Ok(result);
         }

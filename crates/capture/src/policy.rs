@@ -186,10 +186,7 @@ impl Policy for CapturePolicy {
     fn binary_op<'py>(&self, op: BinaryOp, in_place: bool, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(lhs.get().py());
         let name = operator_name(op, in_place);
-        if let Some([left, right]) = capture.run(capture.as_floats(name, &capture.tracked(lhs), &capture.tracked(rhs)))? {
-            return capture.give(capture.binary(name, &left, &right));
-        }
-        if !capture.concerns(lhs) && !capture.concerns(rhs) {
+        if !capture.concerns(lhs) && !capture.concerns(rhs) && !capture.makes_float(name, lhs.get(), rhs.get()) {
             capture.run(capture.refuse_numbers("an operator looks into", [rhs.get()].into_iter().filter(|_| name == "mod")))?;
             capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;

@@ -21,22 +21,25 @@ use crate::{
 const EXACT: i64 = 1 << 53;
 
 impl<'py> Capture<'py> {
-    /// The operands of an operator, by its name in `operator`, that makes a float of a size: with numbers of the graph for the sizes. None
-    /// where it makes something else.
-    pub(crate) fn as_floats(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<[Tracked<'py>; 2]>> {
-        if !self.varying.any() || !(is_size(&lhs.object) || is_size(&rhs.object)) {
-            return Ok(None);
+    /// Whether an operator, by its name in `operator`, makes a float of a size that varies.
+    pub(crate) fn makes_float(&self, name: &str, lhs: &Bound<'py, PyAny>, rhs: &Bound<'py, PyAny>) -> bool {
+        if !self.varying.any() || !(is_size(lhs) || is_size(rhs)) {
+            return false;
         }
-        let other = if is_size(&lhs.object) { rhs } else { lhs };
-        let is_float = other.object.is_exact_instance_of::<PyFloat>() || self.torch.is_number(&other.object);
-        let exact = || other.object.extract::<i64>().is_ok_and(|value| (-EXACT..=EXACT).contains(&value));
-        let makes_float = match in_place(name).unwrap_or(name) {
+        let other = if is_size(lhs) { rhs } else { lhs };
+        let is_float = other.is_exact_instance_of::<PyFloat>() || self.torch.is_number(other);
+        let exact = || other.extract::<i64>().is_ok_and(|value| (-EXACT..=EXACT).contains(&value));
+        match in_place(name).unwrap_or(name) {
             "add" | "sub" | "mul" => is_float,
-            "truediv" => is_float || is_size(&other.object) || other.object.is_exact_instance_of::<PyInt>() && exact(),
-            "pow" => is_size(&lhs.object) && rhs.object.is_exact_instance_of::<PyFloat>(),
+            "truediv" => is_float || is_size(other) || other.is_exact_instance_of::<PyInt>() && exact(),
+            "pow" => is_size(lhs) && rhs.is_exact_instance_of::<PyFloat>(),
             _ => false,
-        };
-        if !makes_float {
+        }
+    }
+
+    /// The operands of such an operator, with numbers of the graph for the sizes; None where it makes something else.
+    pub(crate) fn as_floats(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<[Tracked<'py>; 2]>> {
+        if !self.makes_float(name, &lhs.object, &rhs.object) {
             return Ok(None);
         }
         let [Some(left), Some(right)] = [self.as_number(lhs)?, self.as_number(rhs)?] else { return Ok(None) };
