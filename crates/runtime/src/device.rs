@@ -12,7 +12,7 @@ use dynamlir_torch_abi::{Device, TorchAbi};
 
 use crate::executor::Failure;
 use crate::jit::Kernel;
-use crate::lower::{Binds, Op, PlanError, Program};
+use crate::lower::{Op, PlanError, Program};
 use crate::plan::Plan;
 
 /// A plan's kernels, in order.
@@ -66,8 +66,8 @@ impl Code {
             let Op::Launch { kernel, row } = *op else { continue };
             for (place, argument) in kernels[kernel].description().arguments.iter().enumerate() {
                 let entry = row + place;
-                let bound = |binds: &Binds| binds.iter().any(|(index, _)| *index == entry);
-                let (Some(input), true) = (program.input_binds.iter().position(bound), argument.alignment > 1) else { continue };
+                let bound = program.input_binds.iter().find(|(_, (index, _))| *index == entry);
+                let (Some(&(input, _)), true) = (bound, argument.alignment > 1) else { continue };
                 found.push(Alignment { entry, input, kernel, bytes: argument.alignment.unsigned_abs() });
             }
         }

@@ -139,7 +139,8 @@ pub(crate) struct Program {
     /// Entries of the address table that are sizes, as they are.
     pub sizes: Vec<Bind>,
     pub workspace_binds: Vec<Bind>,
-    pub input_binds: Vec<Binds>,
+    /// Each with the input that it follows.
+    pub input_binds: Vec<(usize, Bind)>,
     pub slot_binds: Vec<Binds>,
     /// The layout of each slot's tensor.
     pub slots: Vec<Layout>,
@@ -186,7 +187,6 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     let registers = n + plan.steps.len();
     let places = Vec::with_capacity(registers);
     let mut l = Lowering { plan, places, handle_of: Vec::new(), slot_spans: Vec::new(), committed: false, out: Program::default() };
-    l.out.input_binds = vec![Binds::new(); n];
     l.out.input_reach = vec![None; n];
     l.out.ops.reserve(plan.steps.len());
     for (i, input) in plan.inputs.iter().enumerate() {
@@ -368,7 +368,7 @@ impl<'a> Lowering<'a> {
             let (root, bind) = (place.root, (row + i, place.first()));
             match root {
                 Root::Workspace => self.out.workspace_binds.push(bind),
-                Root::Input(i) => self.out.input_binds[i].push(bind),
+                Root::Input(i) => self.out.input_binds.push((i, bind)),
                 Root::Slot(s) => self.out.slot_binds[s].push(bind),
             }
         }

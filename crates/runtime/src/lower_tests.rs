@@ -51,7 +51,7 @@ fn addresses_follow_their_roots() {
         ..Plan::default()
     };
     let p = lower(&plan).expect("is fine");
-    assert_eq!(p.input_binds[0].as_slice(), [(0, 0), (4, 8)]);
+    assert_eq!(p.input_binds, [(0, (0, 0)), (0, (4, 8))]);
     assert_eq!(p.workspace_binds, [(1, 64), (2, 80), (3, 72)]);
     assert_eq!(p.slot_binds[0].as_slice(), [(5, 0)]);
     assert_eq!(p.ops, [Op::Allocate { slot: 0 }, Op::Launch { kernel: 0, row: 0 }]);

@@ -162,8 +162,8 @@ impl Workspace {
 
     /// Makes the verified inputs' addresses known to the launches.
     pub(crate) fn bind_inputs(&mut self, program: &Program) {
-        for (binds, &pointer) in program.input_binds.iter().zip(&self.inputs.pointers) {
-            bind(&mut self.addresses, binds, pointer);
+        for &(input, (index, bytes)) in &program.input_binds {
+            self.addresses[index] = self.inputs.pointers[input].wrapping_offset(bytes as isize).cast();
         }
     }
 
