@@ -14,6 +14,7 @@ use dynamlir_reasons::AUTOGRAD;
 use dynamlir_shapes::Scope;
 
 use super::{at::At, aten::Aten, primitives, rules, vjp};
+use crate::decompose::Call;
 
 /// Gradients by the value that they are of.
 pub struct Walk<'s> {
@@ -112,7 +113,9 @@ impl<'s> Walk<'s> {
 
     fn by_rule(&mut self, call: AtenOp, emit: Aten<'s>) -> Option<()> {
         let row = rules::find(&call.schema())?;
-        (row.rule)(&mut At::new(self, call.op(), emit)?)
+        let mut at = At::new(self, call.op(), emit)?;
+        let done = (row.rule)(&mut at);
+        done.filter(|()| !at.c().is_some_and(Call::is_misread))
     }
 }
 

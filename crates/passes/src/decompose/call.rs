@@ -1,6 +1,6 @@
 //! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Builder, Op, Type, Value},
@@ -34,13 +34,24 @@ pub struct Call {
     pub scope: Rc<Scope>,
     schema: String,
     args: Vec<Attr>,
+    /// The arguments, as bits, that are expressions and were asked for as numbers, and those that were asked for as sizes.
+    asked: [Cell<u64>; 2],
 }
 
 impl Call {
     /// Reads a `dynamo.aten` op; None for another one.
     pub fn new(op: Op, World { wide, eager_random }: World, scope: Rc<Scope>) -> Option<Self> {
         let call = AtenOp::cast(op)?;
-        Some(Self { op, e: Emit::new(Builder::before(op)), wide, eager_random, scope, schema: call.schema(), args: call.args() })
+        Some(Self {
+            op,
+            e: Emit::new(Builder::before(op)),
+            wide,
+            eager_random,
+            scope,
+            schema: call.schema(),
+            args: call.args(),
+            asked: <[Cell<u64>; 2]>::default(),
+        })
     }
     /// `aten.<op>.<overload>`.
     pub fn schema(&self) -> &str {
@@ -77,20 +88,22 @@ impl Call {
     }
     /// Argument `i`, if it is an integer.
     pub fn int(&self, i: usize) -> Option<i64> {
-        self.arg(i)?.as_i64()
+        self.as_number(i)?.as_i64()
     }
     /// Argument `i`, if it is an integer or an expression.
     pub fn size(&self, i: usize) -> Option<Dim> {
+        self.note(1, i);
         Dim::read(self.arg(i)?)
     }
     /// Argument `i`, if it is a list of integers and expressions.
     pub fn sizes(&self, i: usize) -> Option<Vec<Dim>> {
+        self.note(1, i);
         let attr = self.arg(i)?;
         Vec::<Dim>::read(attr).or_else(|| attr.as_array()?.into_iter().map(Dim::read).collect())
     }
     /// Argument `i`, if it is a list of integers.
     pub fn ints(&self, i: usize) -> Option<Vec<i64>> {
-        let attr = self.arg(i)?;
+        let attr = self.as_number(i)?;
         attr.as_i64s().or_else(|| attr.as_array()?.into_iter().map(Attr::as_i64).collect())
     }
     /// Argument `i` as a double, if it is a number.
@@ -111,7 +124,7 @@ impl Call {
     }
     /// Argument `i`, if it is a number.
     pub fn scalar(&self, i: usize) -> Option<Scalar> {
-        let attr = self.arg(i)?;
+        let attr = self.as_number(i)?;
         attr.as_bool().map(Scalar::Bool).or_else(|| attr.as_f64().map(Scalar::Float)).or_else(|| attr.as_i64().map(Scalar::Int))
     }
     /// Type of result `i`.
@@ -148,6 +161,27 @@ impl Call {
         dims.sort_unstable();
         let distinct = dims.windows(2).all(|pair| pair[0] != pair[1]);
         distinct.then_some(dims)
+    }
+
+    /// Whether an argument that is an expression was asked for as a number, and as nothing else: who did so took it for one that is
+    /// not given, and what was made of it is wrong.
+    pub fn is_misread(&self) -> bool {
+        self.asked[0].get() & !self.asked[1].get() != 0
+    }
+
+    /// Argument `i` for those who know numbers only.
+    fn as_number(&self, i: usize) -> Option<Attr> {
+        let attr = self.arg(i)?;
+        let is_open = |attr: Attr| Dim::read(attr).is_some_and(|size| size.known().is_none());
+        if is_open(attr) || Vec::<Dim>::read(attr).is_some_and(|sizes| sizes.iter().any(|size| size.known().is_none())) {
+            self.note(0, i);
+        }
+        Some(attr)
+    }
+
+    fn note(&self, how: usize, i: usize) {
+        // No schema has so many arguments.
+        self.asked[how].set(self.asked[how].get() | 1 << i.min(63));
     }
 
     fn operand(&self, attr: Attr) -> Option<Value> {

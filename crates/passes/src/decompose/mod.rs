@@ -214,11 +214,11 @@ fn decompose_block(
         mark.put_before(op);
         let values = lowering.and_then(|(_, lower)| fitted(&call, lower(&call)?));
         let emitted = mark.emitted(op);
-        let mistyped = unsure && emitted.iter().any(|&op| is_mistyped(op));
-        if mistyped {
+        let refused = call.is_misread() || (unsure && emitted.iter().any(|&op| is_mistyped(op)));
+        if refused {
             emitted.iter().rev().for_each(|op| op.erase());
         }
-        if let Some(values) = values.filter(|_| !mistyped) {
+        if let Some(values) = values.filter(|_| !refused) {
             check_types(op, call.schema(), &values)?;
             seeds::number(op, &emitted);
             pass.count(&LOWERED, 1);
