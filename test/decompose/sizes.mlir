@@ -138,3 +138,17 @@ func.func @another_form(%x: tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #
   %0 = dynamo.aten "aten.flip.default"(%x) args [#dynamo.operand<0>, [0]] : (tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
   return %0 : tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
 }
+
+// -----
+
+// An argument that is an expression where a rule knows numbers only is none that is not given: the library has the operator.
+
+// CHECK-LABEL: func.func @a_factor
+// CHECK: dynamo.aten "aten.add.Tensor"(%arg0, %arg0) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.expr<s0>]
+// CHECK-NOT: dynamo.add
+func.func @a_factor(%x: tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<s0>> attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
+  %0 = dynamo.aten "aten.add.Tensor"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.expr<s0>]
+    : (tensor<?xf32, #dynamo.sizes<s0>>, tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<s0>>
+  return %0 : tensor<?xf32, #dynamo.sizes<s0>>
+}

@@ -5,6 +5,7 @@ use dynamlir_graph::Line;
 use pyo3::{prelude::*, types::PyString};
 
 use crate::{
+    sizes::{is_size, node_of},
     state::{Capture, Tracked, Written, WrittenKind, type_name},
     written::is_set_back,
 };
@@ -89,6 +90,10 @@ impl<'py> Capture<'py> {
         }
         if let Some(source) = value.source.or_else(|| self.source_of(&value.object)) {
             return self.guards.expression(source);
+        }
+        if is_size(&value.object) {
+            // Its text would be that of a number, which it would be from then on.
+            return node_of(&value.object).map_or_else(|_| type_name(&value.object), |node| node.get().dim(self.py).to_string());
         }
         let is_short = value.object.len().map_or(true, |length| length < LONGEST);
         if self.torch.is_primitive(&value.object) && is_short {

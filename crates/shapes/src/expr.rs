@@ -260,6 +260,14 @@ impl Expr {
         self.collect_symbols(&mut found);
         found
     }
+    /// What divisions, `min` and `max` in it are taken of, however deep: each is a value on the way to its own.
+    pub fn operands(&self) -> Vec<Self> {
+        let calls = self.terms().iter().flat_map(|term| &term.monomial.0).filter_map(|atom| match atom {
+            Atom::Symbol(_) => None,
+            Atom::Call(call) => Some(call),
+        });
+        calls.flat_map(|call| &call.operands).flat_map(|operand| [vec![operand.clone()], operand.operands()].concat()).collect()
+    }
     fn collect_symbols(&self, found: &mut BTreeSet<Symbol>) {
         for atom in self.terms().iter().flat_map(|term| &term.monomial.0) {
             match atom {

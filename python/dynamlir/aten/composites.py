@@ -51,6 +51,8 @@ def _one_hot(
     largest."""
     classes = dict(zip(("self", "num_classes"), args)) | {"self" if k == "input" else k: v for k, v in kwargs.items()}
     index, count = classes.get("self"), classes.get("num_classes", -1)
+    if isinstance(count, torch.SymInt):
+        count = int(count)  # what is compared with all classes has forgotten that there are no others
     if index is not None and is_stranger(index):
         index = recorder.adopt(index)
     if (

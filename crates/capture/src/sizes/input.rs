@@ -66,6 +66,8 @@ pub(crate) struct Varying {
     seen: RefCell<Vec<(String, u64)>>,
     /// Those of the places whose numbers Python needs.
     blamed: RefCell<BTreeSet<String>>,
+    /// How much had been assumed when the guards were taken.
+    guarded: Cell<usize>,
     /// Whether all are, since something of ours does not know what to do with an expression.
     all_blamed: Cell<bool>,
     /// What stands for the ints that were found.
@@ -312,6 +314,7 @@ impl<'py> Capture<'py> {
 
     /// Notes the sizes of this call for later ones, and guards what was assumed of those that vary.
     pub(crate) fn guard_sizes(&self) {
+        self.varying.guarded.set(self.assumptions());
         if let Some(floats) = &self.floats {
             self.varying.seen.borrow().iter().for_each(|(place, value)| floats.note(place.clone(), *value));
         }
@@ -337,9 +340,16 @@ impl<'py> Capture<'py> {
         matched
     }
 
+    fn assumptions(&self) -> usize {
+        self.varying.sizes().map_or(0, |sizes| sizes.bind(self.py).get().with(|known| known.guards.len()))
+    }
+
     /// Tells the session what is known of the symbols, and which size of which of the graph's inputs each is.
     pub(crate) fn tell_sizes(&self, inputs: &[Input]) -> PyResult<()> {
         let Some(sizes) = self.varying.sizes() else { return Ok(()) };
+        if self.assumptions() != self.varying.guarded.get() {
+            return Err(PyRuntimeError::new_err("something was assumed of sizes when the guards had been taken"));
+        }
         let position = |(source, d): (SourceId, usize)| Some((inputs.iter().position(|input| input.source == source)?, d));
         let bound = self.varying.bound(self.py).into_iter().map(position).collect::<Option<Vec<_>>>();
         let bound = bound.ok_or_else(|| PyRuntimeError::new_err("a size that varies is in none of the graph's inputs"))?;

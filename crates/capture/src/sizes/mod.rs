@@ -42,6 +42,9 @@ pub struct SizeGuard {
     pub location: Vec<Line>,
 }
 
+/// What may be computed with is no larger, so that a sum of two is none that 64 bits do not hold.
+const COMPUTED: i64 = 1 << 62;
+
 /// The symbols of one capture: what is known of them, and what was assumed.
 #[pyclass(frozen, module = "dynamlir._native")]
 #[derive(Default)]
@@ -112,6 +115,19 @@ impl Sizes {
                     guard.location = location;
                 }
             });
+        }
+    }
+
+    /// Has a size be one that code may compute in 64 bits, from now on: where it is not, it is settled.
+    pub(crate) fn fit(&self, size: &Dim) {
+        let expr = size.to_expr();
+        for part in expr.operands().into_iter().chain([expr]) {
+            let part = Dim::from(part);
+            let within = [(Relation::Le, COMPUTED), (Relation::Ge, -COMPUTED)];
+            if !within.into_iter().all(|(relation, bound)| self.decide(&Predicate::new(part.clone(), relation, bound))) {
+                self.settle(size);
+                return;
+            }
         }
     }
 

@@ -279,6 +279,12 @@ impl SizeNode {
     fn bool_(&self, py: Python<'_>) -> bool {
         self.truth(py)
     }
+    /// Has the number, which a graph is to compute with, fit 64 bits.
+    fn fit(&self) {
+        if let Value::Int(size) = &self.value {
+            self.sizes.get().fit(size);
+        }
+    }
     fn guard_int(&self, py: Python<'_>, file: &Bound<'_, PyAny>, line: i64) -> i64 {
         let _ = (file, line);
         self.number(py)
