@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import constants, histories, memo, modes, overlap, scalars
+from . import constants, histories, memo, modes, overlap, scalars, sizes
 from .aten import custom, layouts, schema, table
 from .checkpoints import Counts
 from .device import device_of, is_constant
@@ -47,22 +47,6 @@ _FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
 def parse_stack(text: str | None) -> Location:
     """The frames of an fx node's stack trace, innermost first."""
     return [(file, int(line), name or "") for file, line, name in reversed(_FRAME.findall(text or ""))]
-
-
-_COMPUTED = frozenset(["number", "Optional[number]", "List[number]", "Tensor", "Optional[Tensor]"])
-"""The types of arguments whose ints are computed with: 64 bits must hold them, and what they are computed of."""
-
-
-def _fit(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Assume that no int that varies is too large to be computed with."""
-    arguments = schema.info(func).arguments
-    kinds = {argument.name: argument.type for argument in arguments}
-    given = [*zip((argument.type for argument in arguments), args), *((kinds[name], kwargs[name]) for name in kwargs)]
-    for kind, value in given:
-        if kind in _COMPUTED:
-            for number in value if type(value) in (list, tuple) else (value,):
-                if isinstance(number, torch.SymInt):
-                    number.node.fit()  # type: ignore[attr-defined]
 
 
 class OpRecorder(TorchDispatchMode):
@@ -295,7 +279,7 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if self.memo.varies:
-            _fit(func, args, kwargs)
+            sizes.fit(func, args, kwargs)
         try:
             if func is torch.ops.aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
                 if (known := constants.number(args[0])) is not None:

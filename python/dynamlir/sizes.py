@@ -1,4 +1,4 @@
-"""Recordings with sizes that vary, and the same for given sizes.
+"""Recordings with sizes that vary, the same for given sizes, and what is assumed of ints that are computed with.
 
 What varies is an expression over symbols, a ``torch.SymInt`` whose node is native. Where a recording with such cannot
 be compiled itself, `at` makes it one of numbers, which is what would be recorded of tensors with these sizes.
@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
+from .aten import schema
 from .recording import OpRecord, Recording, TensorMeta
 
 
@@ -79,3 +81,19 @@ def key(meta: TensorMeta) -> TensorMeta:
 def text(value: Any) -> Any:
     """A size, where it varies as text."""
     return str(value.node) if isinstance(value, torch.SymInt) else value
+
+
+_COMPUTED = frozenset(["number", "Optional[number]", "List[number]", "Tensor", "Optional[Tensor]"])
+"""The types of arguments whose ints are computed with: 64 bits must hold them, and what they are computed of."""
+
+
+def fit(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Assume that no int that varies is too large to be computed with."""
+    arguments = schema.info(func).arguments
+    kinds = {argument.name: argument.type for argument in arguments}
+    given = [*zip((argument.type for argument in arguments), args), *((kinds[name], kwargs[name]) for name in kwargs)]
+    for kind, value in given:
+        if kind in _COMPUTED:
+            for number in value if type(value) in (list, tuple) else (value,):
+                if isinstance(number, torch.SymInt):
+                    number.node.fit()  # type: ignore[attr-defined]
