@@ -192,3 +192,8 @@ class Faker:
             meta = torch.empty(0, dtype=dtype, device=_META)
             meta.set_(base.untyped_storage(), offset, sizes, strides)
         return made_fake(self.mode, meta, device or _CPU)
+
+
+def is_stranger(value: Any) -> bool:
+    """Whether it is a tensor that is no fake."""
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

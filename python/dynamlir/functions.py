@@ -16,8 +16,9 @@ import torch
 
 from . import modes, replay
 from .aten.replaying import fake_like
+from .fakes import is_stranger
 from .reasons import Fallback
-from .recorder import OpRecorder, is_stranger
+from .recorder import OpRecorder
 from .recording import DETACH, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
 
 SCHEMA = "dynamlir.function.default"

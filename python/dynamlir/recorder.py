@@ -23,7 +23,7 @@ from . import constants, histories, memo, modes, overlap, scalars, sizes
 from .aten import custom, layouts, schema, table
 from .checkpoints import Counts
 from .device import device_of, is_constant
-from .fakes import Faker, check_supported, made_fake
+from .fakes import Faker, check_supported, is_stranger, made_fake
 from .memory import filler, is_beyond, is_dense, share_counter
 from .reasons import Fallback, Location
 from .recording import (
@@ -596,7 +596,3 @@ class OpRecorder(TorchDispatchMode):
             raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}")
         with modes.set_aside():
             return self.capture(tensor, *self._find_tensor(tensor))
-
-
-def is_stranger(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

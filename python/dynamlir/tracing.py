@@ -25,9 +25,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from . import backwards, functions, interruptions, logs, machinery, modes, native, scalars
 from .aten import composites
 from .device import device_of
-from .fakes import Faker
+from .fakes import Faker, is_stranger
 from .reasons import Fallback
-from .recorder import OpRecorder, is_stranger, parse_stack
+from .recorder import OpRecorder, parse_stack
 from .recording import OutputRecord, Recording
 from .shape_env import Translation
 from .thread_state import ThreadState

@@ -16,8 +16,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..device import device_of
+from ..fakes import is_stranger
 from ..reasons import Fallback
-from ..recorder import OpRecorder, is_stranger
+from ..recorder import OpRecorder
 from . import varying
 
 Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
