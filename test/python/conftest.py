@@ -71,3 +71,12 @@ def clean() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """What runs plain is counted, and neither warned of nor an error."""
+    import dynamlir
+
+    with dynamlir.config.patch(on_plain="ignore"):
+        yield

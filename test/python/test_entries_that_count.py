@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    dynamlir.reset()
-    with dynamlir.config.patch(on_plain="ignore"):
-        yield
-    dynamlir.reset()
+pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
 
 
 def plain_runs() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dynamlir
@@ -11,15 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.native
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    dynamlir.reset()
-    with dynamlir.config.patch(on_plain="ignore"):
-        yield
-    dynamlir.reset()
+pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
 
 
 USED: dict[str, Callable[[torch.Tensor], Any]] = {

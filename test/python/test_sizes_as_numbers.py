@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from both import each_door
 from torch import nn
 from torch.nn import functional
 
 pytestmark = pytest.mark.native
-
-DOORS: dict[str, Callable[..., Any]] = {
-    "own capture": dynamlir.compile,
-    "torch.compile": lambda function: torch.compile(function, backend="dynamlir"),
-}
-
-
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return DOORS[request.param]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    dynamlir.reset()
-    yield
-    dynamlir.reset()
-
 
 X = torch.linspace(1, 2, 6, dtype=torch.float64)
 
@@ -45,6 +28,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
+@each_door()
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arguments_that_vary_are_not_taken_for_defaults(name: str, door: Callable[..., Any]) -> None:
     program = PROGRAMS[name]
@@ -67,6 +51,7 @@ LARGE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
+@each_door()
 @pytest.mark.parametrize("name", LARGE)
 def test_what_64_bits_do_not_hold_is_not_computed(name: str, door: Callable[..., Any]) -> None:
     def outcome(function: Callable[..., torch.Tensor], n: int) -> Any:
@@ -121,6 +106,7 @@ def test_a_counter_is_no_reason_for_plain_python() -> None:
     assert compiled.step == 12 and not dynamlir.fallbacks()
 
 
+@each_door()
 def test_classes_beyond_those_that_there_are_raise(door: Callable[..., Any]) -> None:
     compiled = door(lambda t, n: functional.one_hot(t, n))
     classes = torch.tensor([0, 2])
