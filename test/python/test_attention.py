@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from test_products import SCHEDULE, compiled, generated, planned, run_text, wide_vectors
@@ -116,6 +117,49 @@ def test_what_is_no_number(tmp_path: Path) -> None:
             args[which][0, 0, 7, 9] = number
             got, want = compiled(attend(), tmp_path / f"{name}{which}", *args), attend()(*args)
             torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("keys", [1, 7, 300, 2500])
+def test_one_query(keys: int, tmp_path: Path) -> None:
+    """A token that is generated: rows and columns in place of attention, with masks of any kind, in any layout."""
+    q, k, v = heads(2, 3, 1, 40), heads(2, 3, keys, 40), heads(2, 3, keys, 33)
+    masks = {"shared": torch.randn(1, keys), "all": torch.randn(2, 3, 1, keys)}
+    masks["nothing"] = torch.full((2, 1, 1, keys), -INF)
+    # Of a batch whose second one is masked as a whole.
+    masks["a part"] = torch.stack([torch.zeros(1, 1, keys), torch.full((1, 1, keys), -INF)])
+    below: Callable[..., Tensor] = lambda q, k, v, mask: attend()(q, k, v, mask < 0.5)  # noqa: E731
+    close(compiled(below, tmp_path / "bool", q, k, v, masks["shared"]), below, q, k, v, masks["shared"])
+    for name, args in {"none": (), **{name: (mask,) for name, mask in masks.items()}}.items():
+        for fn in (attend(), attend(scale=0.3)):
+            close(compiled(fn, tmp_path / name, q, k, v, *args), fn, q, k, v, *args)
+            assert "aten._scaled" not in (tmp_path / name / "04-planned.mlir").read_text()
+    close(compiled(attend(is_causal=True), tmp_path / "causal", q, k, v), attend(is_causal=True), q, k, v)
+    turned = torch.randn(2, 3, 40, keys).transpose(2, 3)
+    got = compiled(direct, tmp_path / "turned", q, turned, turned)
+    assert (got.double() - attend()(q.double(), turned.double(), turned.double())).abs().max() <= 4e-6
+
+
+def test_one_query_that_is_no_number(tmp_path: Path) -> None:
+    q, k, v, mask = heads(1, 2, 1, 16), heads(1, 2, 40, 16), heads(1, 2, 40, 16), torch.zeros(1, 1, 1, 40)
+    for name, number in (("nan", float("nan")), ("inf", INF), ("minus", -INF), ("far", 3e3)):
+        for which in range(4):
+            args = [x.clone() for x in (q, k, v, mask)]
+            args[which][0, 0, 0, 9] = number
+            got, want = compiled(attend(), tmp_path / f"{name}{which}", *args), attend()(*args)
+            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_one_query_to_keys_that_grow(masked: bool) -> None:
+    """One graph from the second length on, and no call of the library in it."""
+    dynamlir.reset()
+    step = dynamlir.compile(attend())
+    for keys in (1, 5, 6, 7, 64, 701, 8, 2):
+        q, k, v = heads(1, 4, 1, 64), heads(1, 4, keys, 64), heads(1, 4, keys, 64)
+        args = (torch.where(torch.arange(keys) < 3, 0.0, -1e4)[None],) if masked else ()
+        close(step(q, k, v, *args), attend(), q, k, v, *args)
+    counters = dynamlir.counters()
+    assert counters["graphs_compiled"] <= 3 and not counters["ops_extern"], counters
 
 
 def test_what_follows_is_fused(tmp_path: Path) -> None:

@@ -68,3 +68,37 @@ def test_rows_are_open_and_columns_are_numbers(name: str) -> None:
         x = torch.randn(rows, 65)
         torch.testing.assert_close(compiled(x), program(x))
     assert len(compiled._cache) == 2
+
+
+LINES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "a row and a matrix": lambda x, y: x[:, :1] @ y,
+    "a row and a turned matrix": lambda x, y: x[:, :1] @ x.mT,
+    "a matrix and a column": lambda x, y: x @ y[:, :, :1],
+    "a turned matrix and a column": lambda x, y: y.mT @ y[:, :, :1],
+    "a matrix and a vector": lambda x, y: x[0] @ y[0, :, 0],
+    "a vector and a matrix": lambda x, y: x[0, 0] @ y[0],
+    "a sum and a product": lambda x, y: torch.baddbmm(y[:, :1], x[:, :1], y),
+}
+"""Products of `x`, of rows and a depth, and of `y`, of the depth and columns, with one row or column."""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_products_with_one_line(name: str) -> None:
+    """Sums along memory or down it: no call of the library where a size is open, whichever that is."""
+    program = LINES[name]
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for batch, rows, depth, columns in ((2, 3, 5, 7), (3, 40, 129, 65), (2, 9, 1000, 8), (5, 5, 5, 5)):
+        x, y = torch.randn(batch, rows, depth), torch.randn(batch, depth, columns)
+        # The library rounds sums of a thousand more coarsely than 1e-5.
+        torch.testing.assert_close(compiled(x, y).double(), program(x.double(), y.double()), rtol=1e-4, atol=1e-4)
+        assert compiled(x, y).dtype == torch.float32
+    counters = dynamlir.counters()
+    assert len(compiled._cache) == 1 and counters["graphs_compiled"] == 1 and not counters["ops_extern"], counters
+
+
+def test_products_with_several_lines_are_the_librarys() -> None:
+    compiled = dynamlir.compile(lambda x, y: x @ y, dynamic=True, fullgraph=True)
+    for rows, depth in ((3, 5), (40, 129)):
+        x, y = torch.randn(2, rows, depth), torch.randn(2, depth, 4)
+        torch.testing.assert_close(compiled(x, y), x @ y)
+    assert dynamlir.counters()["ops_extern"] == 1

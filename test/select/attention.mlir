@@ -43,3 +43,42 @@ func.func @left_to_the_library(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x1000x64
     : (tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>, tensor<1x4x32x64xf32>) -> (tensor<1x4x32x64xf32>, tensor<1x32x4xf32>)
   return %3#1 : tensor<1x32x4xf32>
 }
+
+// One query, as a token has that is generated: scores are sums along lines of memory, the result is one down the lines, whatever the
+// number of keys. What is masked as a whole gives zeros. No vectors are needed for it to be right, nor is a decision.
+// CHECK-LABEL: func.func @one_query
+// CHECK-NOT: dynamo.attention
+// CHECK: dynamo.reduce sum %{{.*}} dims [3] : tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>
+// CHECK: dynamo.reduce max %[[SCORES:.*]] dims [2]
+// CHECK: %[[ALL:.*]] = dynamo.compare eq
+// CHECK: dynamo.select %[[ALL]]
+// CHECK: dynamo.exp
+// CHECK: %[[SUM:.*]] = dynamo.select %[[ALL]]
+// CHECK: dynamo.div
+// CHECK-NOT: dynamo.aten
+// CHECK: return
+// NONE-LABEL: func.func @one_query
+// NONE-NOT: dynamo.aten
+// NONE: return
+func.func @one_query(%q: tensor<1x4x1x64xf32>, %k: tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>, %m: tensor<1x1x1x?xf32, #dynamo.sizes<1, 1, 1, s0>>) -> tensor<1x4x1x64xf32> attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 1, dim = 2>]} {
+  %r, %s = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %k, %k, %m)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, #dynamo.operand<3>, unit]
+    : (tensor<1x4x1x64xf32>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>, tensor<1x1x1x?xf32, #dynamo.sizes<1, 1, 1, s0>>) -> (tensor<1x4x1x64xf32>, tensor<1x1x4xf32>)
+  return %r : tensor<1x4x1x64xf32>
+}
+
+// Several queries to any number of keys, and a number of keys that may be none, are the library's.
+// CHECK-LABEL: func.func @any_size
+// CHECK-COUNT-2: dynamo.aten
+// CHECK: return
+func.func @any_size(%q: tensor<1x4x8x64xf32>, %one: tensor<1x4x1x64xf32>, %k: tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>, %n: tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s1, 64>>) -> (tensor<1x4x8x64xf32>, tensor<1x4x1x64xf32>) attributes {
+    dynamo.symbols = [#dynamo.symbol<s0, argument = 2, dim = 2>, #dynamo.symbol<s1, argument = 3, dim = 2, min = 0>]} {
+  %0:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%q, %k, %k)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, unit, unit]
+    : (tensor<1x4x8x64xf32>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>) -> (tensor<1x4x8x64xf32>, tensor<1x8x4xf32>)
+  %1:2 = dynamo.aten "aten._scaled_dot_product_flash_attention_for_cpu.default"(%one, %n, %n)
+    args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.operand<2>, 0.0, false, unit, unit]
+    : (tensor<1x4x1x64xf32>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s1, 64>>, tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s1, 64>>) -> (tensor<1x4x1x64xf32>, tensor<1x1x4xf32>)
+  return %0#0, %1#0 : tensor<1x4x8x64xf32>, tensor<1x4x1x64xf32>
+}

@@ -154,6 +154,9 @@ def _known_strides(
         return _strides(first.shape, torch.contiguous_format)
     if layout is Layout.ROW_MAJOR_OR_CHANNELS_LAST:
         return _strides(first.shape, suggest_memory_format(positional[0]))
+    if layout is Layout.LINES_OF_HEADS:
+        _, heads, lines, elements = first.shape
+        return lines * heads * elements, elements, heads * elements, 1
     with _disable_current_modes():
         if layout is Layout.ROLLED and positional[2] and first.numel():
             if modes.vary([first]):

@@ -2,8 +2,9 @@
 
 use dynamlir_dialect::{
     ir::{Op, Value},
-    ops::AtenOp,
+    ops::{AtenOp, PermuteOp},
 };
+use dynamlir_shapes::Dim;
 
 use super::{Call, Lowering, activation, arith, pointwise};
 
@@ -19,7 +20,40 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// The product, for which there is code in single precision only.
 fn product(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
     let real = [lhs.ty(), rhs.ty(), c.result_type(0)].iter().all(|ty| ty.element().is_f32());
-    real.then(|| c.e.matmul(lhs, rhs, batch))
+    real.then(|| of_one_line(c, lhs, rhs, batch).unwrap_or_else(|| c.e.matmul(lhs, rhs, batch)))
+}
+
+/// A product with one row or one column, where a size is an expression: sums along lines of memory or down them, which read the
+/// other operand once as any code would. `dynamo.matmul` has code for numbers only.
+fn of_one_line(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> {
+    let (left, right) = (lhs.ty().dims(), rhs.ty().dims());
+    let is_open = lhs.ty().is_open() || rhs.ty().is_open();
+    let is_one = |size: Option<&Dim>| size.is_none_or(|size| size.known() == Some(1));
+    let (repeats, depth) = (&left[..batch], &right[batch]);
+    let result = [repeats, &left[batch..batch + 1], &right[batch + 1..]].concat();
+    // What there are many lines of, the dimension of it that is gone through, and the one line.
+    let (many, along, one) = match (is_one(Some(&left[batch])), is_one(right.get(batch + 1))) {
+        _ if !is_open => return None,
+        (_, true) => (lhs, batch + 1, rhs),
+        (true, false) => (rhs, batch, lhs),
+        (false, false) => return None,
+    };
+    let mut line = [repeats, &[Dim::from(1), Dim::from(1)]].concat();
+    // Of what was only turned, memory runs along the dimension that was last before.
+    let (many, along) = match PermuteOp::defining(many).filter(|turned| turned.dims() == exchanged(batch)) {
+        Some(turned) => (turned.op().operand(0), 2 * batch + 1 - along),
+        None => (many, along),
+    };
+    line[along] = depth.clone();
+    let line = c.e.broadcast_to(c.e.reshape(one, &line), &many.ty().dims());
+    let sums = c.e.sum(c.e.mul(many, line), &[along as i64], false);
+    Some(c.e.reshape(sums, &result))
+}
+
+/// The order of dimensions where the last two behind a batch are exchanged.
+fn exchanged(batch: usize) -> Vec<i64> {
+    let (row, column) = (batch as i64, batch as i64 + 1);
+    (0..row).chain([column, row]).collect()
 }
 
 /// Whether something point by point follows, that can be its epilogue.

@@ -17,7 +17,8 @@
 //! - Of a GPU, code goes where each of its operations has a form for threads; so a check of indices by the host, which would
 //!   have to wait for the device, is left to the library, whose kernels assert on the device as eager's do.
 //!
-//! Where a size of a product is an expression, there is no code for it, and the library computes it.
+//! Where a size of a product is an expression, there is no code for it, and the library computes it. Attention of one query, and
+//! such products with one row or column, are sums (`dynamo-decompose`), and so nothing that there is a choice for.
 //!
 //! Where nothing of this applies there is nothing to decide: the code is taken.
 
