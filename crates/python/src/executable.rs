@@ -170,7 +170,8 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
         inner.share_memory();
     }
     let inner = Arc::new(inner);
-    let instances = open.map(|open| Arc::new(Instances::new(Arc::clone(&inner), open)));
+    let instances = open.map(|open| Instances::new(Arc::clone(&inner), open)).transpose();
+    let instances = instances.map_err(|error| NativeError::new_err(format!("@{name}: {error}")))?.map(Arc::new);
     Ok((name, inner, report, instances))
 }
 

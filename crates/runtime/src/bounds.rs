@@ -27,7 +27,7 @@ pub(crate) fn inside(place: &Seen<'_>, (start, end): (i64, i64)) -> Result<Optio
 
 /// Whether a step may write there.
 pub(crate) fn writable(place: &Seen<'_>, plan: &Plan, committed: bool) -> Result<(), PlanError> {
-    if place.layout.window.may_repeat() {
+    if place.repeats.unwrap_or_else(|| place.layout.window.may_repeat()) {
         return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.window.sizes, place.layout.window.strides));
     }
     let Root::Input(i) = place.root else { return Ok(()) };

@@ -11,10 +11,11 @@ use crate::device::{Alignment, Code, Session};
 use crate::effects::{self, Around};
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::layout::Layout;
-use crate::lower::{ExternStep, Op, PlanError, Program, lower};
+use crate::lower::{ExternStep, Op, PlanError, Program, lower, lower_again};
 use crate::outputs::{self, Outputs, Results};
 use crate::plan::{InputSpec, Plan};
 use crate::profile::{self, About, Timed, Unwatched, Watch};
+use crate::reuse::{Facts, Spent};
 use crate::verify::{Inputs, accepts, verify, verify_memory};
 use crate::workspace::{Blocks, Pool, Workspace};
 
@@ -131,9 +132,17 @@ impl Executable {
     }
 
     /// The same for a plan that differs in sizes alone: with the same code and, where their arguments are the same, the same calls.
-    pub fn again(&self, plan: Plan) -> Result<Self, PlanError> {
+    /// It is made in the memory of a program that is no longer needed, and of its workspace, if there is one.
+    pub(crate) fn again(
+        &self,
+        plan: Plan,
+        facts: &Facts,
+        (spent, workspace): (Program, Option<Box<Workspace>>),
+    ) -> Result<Self, PlanError> {
         self.code.fits(&plan)?;
-        let program = lower(&plan)?;
+        let program = lower_again(&plan, facts, spent.emptied())?;
+        let pool = Pool::default();
+        workspace.and_then(|workspace| workspace.renewed(&program, plan.workspace_bytes)).into_iter().for_each(|one| pool.put(one));
         // Where an operand is found may depend on sizes, but nothing that a call was prepared for.
         let form = |step: &ExternStep| (step.call, step.operand_types.clone(), step.outs.len(), step.results.len());
         if !program.externs.iter().map(form).eq(self.program.externs.iter().map(form)) {
@@ -150,7 +159,7 @@ impl Executable {
         let (code, blocks, about) = (Arc::clone(&self.code), self.blocks.clone(), Arc::clone(&self.about));
         let alignments = code.alignments(&program);
         let Self { abi, has_surroundings, records, .. } = *self;
-        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), blocks, about })
+        Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool, blocks, about })
     }
 
     /// What it says of itself in profiles.
@@ -163,9 +172,9 @@ impl Executable {
         Arc::get_mut(&mut self.about)
     }
 
-    /// The plan it has run.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
+    /// What of it can be of use for another.
+    pub(crate) fn spent(self) -> Spent {
+        Spent { workspace: self.pool.take(), plan: self.plan, program: self.program }
     }
 
     /// The plan it runs.

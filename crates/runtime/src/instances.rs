@@ -4,7 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dynamlir_torch_abi::TensorRef;
 
-use crate::{Executable, Open, PlanError, RunError, open::Varying};
+use crate::{
+    Executable, Open, PlanError, RunError,
+    open::Varying,
+    reuse::{Facts, Spent},
+};
 
 /// How many are kept; that which was not used for the longest time goes first.
 const MOST: usize = 16;
@@ -17,14 +21,17 @@ pub struct Instances {
     /// The one for the sizes that the plan was made with.
     first: Arc<Executable>,
     open: Open,
+    /// What no size changes.
+    facts: Facts,
     /// The last used one first.
     made: Mutex<Vec<(Sizes, Arc<Executable>)>>,
 }
 
 impl Instances {
     /// Of an executable whose plan has these numbers.
-    pub fn new(first: Arc<Executable>, open: Open) -> Self {
-        Self { first, open, made: Mutex::default() }
+    pub fn new(first: Arc<Executable>, open: Open) -> Result<Self, PlanError> {
+        let facts = Facts::new(first.plan(), &open)?;
+        Ok(Self { first, open, facts, made: Mutex::default() })
     }
 
     /// The sizes that there are executables for, the last used ones first.
@@ -66,17 +73,16 @@ impl Instances {
         Ok(made)
     }
 
-    /// Reuses the plan of one that is no longer needed, unless somebody still runs it.
+    /// Reuses what one that is no longer needed consists of, unless somebody still runs it.
     fn make(&self, sizes: &[i64], gone: Option<(Sizes, Arc<Executable>)>) -> Result<Executable, PlanError> {
-        let plan = match gone.map(|(_, gone)| Arc::try_unwrap(gone)) {
+        match gone.map(|(_, gone)| Arc::try_unwrap(gone)) {
             Some(Ok(gone)) => {
-                let mut plan = gone.into_plan();
+                let Spent { mut plan, program, workspace } = gone.spent();
                 self.open.set(&mut plan, sizes)?;
-                plan
+                self.first.again(plan, &self.facts, (program, workspace))
             }
-            _ => self.open.at(self.first.plan(), sizes)?,
-        };
-        self.first.again(plan)
+            _ => self.first.again(self.open.at(self.first.plan(), sizes)?, &self.facts, Default::default()),
+        }
     }
 
     fn known(&self, sizes: &[i64]) -> Option<Arc<Executable>> {

@@ -4,12 +4,24 @@ use dynamlir_shapes::{Window, extent_in, same_strides};
 use dynamlir_torch_abi::DType;
 
 /// A window of elements of one type; its offset is from the register's base (see `plan`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Type of the elements.
     pub dtype: DType,
     /// Sizes, strides and offset, in elements.
     pub window: Window<i64>,
+}
+
+impl Clone for Layout {
+    fn clone(&self) -> Self {
+        Self { dtype: self.dtype, window: self.window.clone() }
+    }
+
+    /// In the memory that there is.
+    fn clone_from(&mut self, source: &Self) {
+        self.dtype = source.dtype;
+        self.window.clone_from(&source.window);
+    }
 }
 
 /// No memory is larger: what lies farther away is nowhere.

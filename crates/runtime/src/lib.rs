@@ -22,6 +22,7 @@ mod outputs;
 mod overlap;
 mod plan;
 mod profile;
+mod reuse;
 mod symbols;
 mod training;
 mod undefined;

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::check::Check;
 use crate::outputs::{Making, making};
 use crate::plan::{Base, Output, Plan, Reg, Step};
+use crate::reuse::{Fact, Facts};
 use crate::verify::Need;
 use crate::{DType, Device, Layout, bases, bounds, effects};
 
@@ -54,19 +55,25 @@ pub(crate) struct Seen<'p> {
     pub layout: &'p Layout,
     /// The range of bytes touched, from the root's address.
     pub span: Option<(i64, i64)>,
+    /// Whether an element may be shown twice, where that is known.
+    pub repeats: Option<bool>,
 }
 
 impl<'p> Seen<'p> {
     /// An error where the layout makes no sense.
-    pub fn new(root: Root, base: i64, layout: &'p Layout) -> Result<Self, PlanError> {
-        let span = layout.checked_span().map_err(PlanError)?;
+    pub fn new(root: Root, base: i64, layout: &'p Layout, known: Option<Fact>) -> Result<Self, PlanError> {
+        let span = match known {
+            Some(fact) => fact.span,
+            None => layout.checked_span().map_err(PlanError)?,
+        };
         let first = base + layout.first_byte();
-        Ok(Self { root, base, layout, span: span.map(|(low, high)| (first + low, first + high)) })
+        let span = span.map(|(low, high)| (first + low, first + high));
+        Ok(Self { root, base, layout, span, repeats: known.map(|fact| fact.repeats) })
     }
 
     /// The whole of a tensor: the root's address is that of its element 0.
-    fn tensor(root: Root, layout: &'p Layout) -> Result<Self, PlanError> {
-        let seen = Self::new(root, 0, layout)?;
+    fn tensor(root: Root, layout: &'p Layout, known: Option<Fact>) -> Result<Self, PlanError> {
+        let seen = Self::new(root, 0, layout, known)?;
         torchlike(layout)?;
         let first = layout.first_byte();
         Ok(Self { base: -first, span: seen.span.map(|(low, high)| (low - first, high - first)), ..seen })
@@ -168,6 +175,8 @@ pub(crate) struct Program {
 
 struct Lowering<'a> {
     plan: &'a Plan,
+    /// What is known of the layout that the step at hand defines.
+    known: Option<Fact>,
     places: Vec<Option<Seen<'a>>>,
     /// The handle that a register has; shorter than the list of registers.
     handle_of: Vec<Option<usize>>,
@@ -182,18 +191,25 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
 }
 
 pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
+    lower_again(plan, &Facts::default(), Program::default())
+}
+
+/// As [`lower`], of a plan of whose layouts these are known, in the memory of a program that was [emptied](Program::emptied).
+pub(crate) fn lower_again(plan: &Plan, facts: &Facts, spent: Program) -> Result<Program, PlanError> {
     let n = plan.inputs.len();
     // A step defines one register at most, but for calls with several results.
     let registers = n + plan.steps.len();
     let places = Vec::with_capacity(registers);
-    let mut l = Lowering { plan, places, handle_of: Vec::new(), slot_spans: Vec::new(), committed: false, out: Program::default() };
+    let mut l = Lowering { plan, known: None, places, handle_of: Vec::new(), slot_spans: Vec::new(), committed: false, out: spent };
     l.out.input_reach = vec![None; n];
     l.out.ops.reserve(plan.steps.len());
     for (i, input) in plan.inputs.iter().enumerate() {
-        let place = Seen::tensor(Root::Input(i), &input.layout).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
+        let place =
+            Seen::tensor(Root::Input(i), &input.layout, facts.input(i)).map_err(|PlanError(e)| PlanError(format!("input {i}: {e}")))?;
         l.define(i, place)?;
     }
     for (i, step) in plan.steps.iter().enumerate() {
+        l.known = facts.step(i);
         let origin = || plan.origins.get(i).cloned().unwrap_or_else(|| format!("step {i}"));
         l.step(step).map_err(|PlanError(e)| PlanError(format!("{}: {e}", origin())))?;
     }
@@ -209,6 +225,8 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     for (i, output) in plan.outputs.iter().enumerate() {
         l.output(i, output).map_err(|PlanError(e)| PlanError(format!("output {i}: {e}")))?;
     }
+    l.out.slots.truncate(l.slot_spans.len());
+    l.out.slot_binds.truncate(l.slot_spans.len());
     l.out.making = making(plan)?;
     l.out.rebased = bases::steps(plan)?;
     let mut program = l.out;
@@ -249,11 +267,17 @@ impl<'a> Lowering<'a> {
         self.places.get(reg).and_then(Option::as_ref).ok_or_else(|| PlanError(format!("register {reg} is not defined here")))
     }
 
-    fn new_slot(&mut self, reg: Reg, layout: &'a Layout) -> Result<usize, PlanError> {
-        let slot = self.out.slots.len();
-        let place = Seen::tensor(Root::Slot(slot), layout)?;
-        self.out.slots.push(layout.clone());
-        self.out.slot_binds.push(Binds::new());
+    fn new_slot(&mut self, reg: Reg, layout: &'a Layout, known: Option<Fact>) -> Result<usize, PlanError> {
+        // There may be more in the list, from before.
+        let slot = self.slot_spans.len();
+        let place = Seen::tensor(Root::Slot(slot), layout, known)?;
+        match self.out.slots.get_mut(slot) {
+            Some(before) => before.clone_from(layout),
+            None => {
+                self.out.slots.push(layout.clone());
+                self.out.slot_binds.push(Binds::new());
+            }
+        }
         self.slot_spans.push(place.span);
         self.define(reg, place)?;
         Ok(slot)
@@ -263,18 +287,18 @@ impl<'a> Lowering<'a> {
         match step {
             Step::Buffer { dst, byte_offset, layout } => {
                 let base = i64::try_from(*byte_offset).map_err(|_| PlanError("byte offset out of range".to_owned()))?;
-                let place = Seen::new(Root::Workspace, base, layout)?;
+                let place = Seen::new(Root::Workspace, base, layout, self.known)?;
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
             Step::OutputBuffer { dst, layout } => {
-                let slot = self.new_slot(*dst, layout)?;
+                let slot = self.new_slot(*dst, layout, self.known)?;
                 self.out.ops.push(Op::Allocate { slot });
                 Ok(())
             }
             Step::View { dst, src, layout } => {
                 let Seen { root, base, .. } = *self.place(*src)?;
-                let place = Seen::new(root, base, layout)?;
+                let place = Seen::new(root, base, layout, self.known)?;
                 self.check_bounds(&place)?;
                 self.define(*dst, place)
             }
@@ -401,7 +425,7 @@ impl<'a> Lowering<'a> {
         let results = results
             .iter()
             .zip(&spec.result_layouts)
-            .map(|(&reg, layout)| layout.as_ref().map(|l| self.new_slot(reg, l)).transpose())
+            .map(|(&reg, layout)| layout.as_ref().map(|l| self.new_slot(reg, l, None)).transpose())
             .collect::<Result<_, _>>()?;
         let step = self.out.externs.len();
         self.out.externs.push(ExternStep { call, operands, operand_types, outs, results });
@@ -461,13 +485,13 @@ impl<'a> Lowering<'a> {
                 let input = plan.inputs.get(*arg).ok_or_else(missing)?;
                 let start = -input.layout.first_byte();
                 let view = bounds::view(input.layout.dtype, (sizes, strides, *offset))?;
-                self.check_bounds(&Seen::new(Root::Input(*arg), start, &view)?)
+                self.check_bounds(&Seen::new(Root::Input(*arg), start, &view, None)?)
             }
             Output::ResultView { result, sizes, strides, offset } => {
                 let place = self.place(*plan.results.get(*result).ok_or_else(missing)?)?;
                 let (root, first) = (place.root, place.first());
                 let view = bounds::view(place.layout.dtype, (sizes, strides, *offset))?;
-                self.check_bounds(&Seen::new(root, first, &view)?)
+                self.check_bounds(&Seen::new(root, first, &view, None)?)
             }
             Output::Same(o) if *o >= i => Err(missing()),
             Output::Same(_) | Output::None | Output::Const(_) => Ok(()),

@@ -85,6 +85,16 @@ impl Open {
         self.numbers.push((number, at));
     }
 
+    /// Whether the layout of an input has such numbers.
+    pub(crate) fn varies_input(&self, at: usize) -> bool {
+        self.numbers.iter().any(|(number, _)| matches!(number, Number::Input(input, _) if *input == at))
+    }
+
+    /// Whether the layout in a step has such numbers.
+    pub(crate) fn varies_step(&self, at: usize) -> bool {
+        self.numbers.iter().any(|(number, _)| matches!(number, Number::Step(step, _) if *step == at))
+    }
+
     /// Whether no number depends on a symbol.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty() && self.numbers.is_empty()

@@ -118,27 +118,41 @@ fn bind(addresses: &mut [*mut c_void], binds: &[Bind], root: *mut u8) {
 
 impl Workspace {
     pub(crate) fn new(program: &Program, bytes: usize, blocks: Option<&Arc<Blocks>>) -> Result<Self, String> {
-        let mut addresses = vec![std::ptr::null_mut(); program.addresses];
-        for &(index, size) in &program.sizes {
-            addresses[index] = std::ptr::without_provenance_mut(size as usize);
-        }
         let memory = match (program.device, blocks) {
             (Device::Cpu, Some(blocks)) => Memory::Shared { blocks: Arc::clone(blocks), bytes, held: None },
-            (Device::Cpu, None) => {
-                let block = Block::new(bytes)?;
-                bind(&mut addresses, &program.workspace_binds, block.start());
-                Memory::Host(block)
-            }
+            (Device::Cpu, None) => Memory::Host(Block::new(bytes)?),
             (device @ Device::Cuda(_), _) => Memory::Device { device, bytes, held: None },
         };
-        Ok(Self {
-            handles: program.handles.iter().map(|_| None).collect(),
-            slots: program.slots.iter().map(|_| None).collect(),
-            slot_pointers: vec![std::ptr::null_mut(); program.slots.len()],
-            inputs: Inputs::default(),
-            addresses,
-            memory,
-        })
+        let (handles, slots, slot_pointers, addresses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut made = Self { handles, slots, slot_pointers, inputs: Inputs::default(), addresses, memory };
+        made.fit(program);
+        if let Memory::Host(block) = &made.memory {
+            bind(&mut made.addresses, &program.workspace_binds, block.start());
+        }
+        Ok(made)
+    }
+
+    /// Has room for this program, and nothing of another.
+    fn fit(&mut self, program: &Program) {
+        self.handles.clear();
+        self.handles.resize_with(program.handles.len(), || None);
+        self.slots.clear();
+        self.slots.resize_with(program.slots.len(), || None);
+        self.slot_pointers.clear();
+        self.slot_pointers.resize(program.slots.len(), std::ptr::null_mut());
+        self.addresses.clear();
+        self.addresses.resize(program.addresses, std::ptr::null_mut());
+        for &(index, size) in &program.sizes {
+            self.addresses[index] = std::ptr::without_provenance_mut(size as usize);
+        }
+    }
+
+    /// The same for another program, which needs this much; None where it has memory of its own.
+    pub(crate) fn renewed(mut self: Box<Self>, program: &Program, bytes: usize) -> Option<Box<Self>> {
+        let Memory::Shared { bytes: needed, .. } = &mut self.memory else { return None };
+        *needed = bytes;
+        self.fit(program);
+        Some(self)
     }
 
     /// Gets the memory, where it is a device's or shared.

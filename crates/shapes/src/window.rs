@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Element `i` lies at `offset + Σ i_k · strides_k` elements from the start of the memory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Window<D = Dim> {
     /// Number of elements per dimension.
     pub sizes: Vec<D>,
@@ -19,6 +19,19 @@ pub struct Window<D = Dim> {
     pub strides: Vec<D>,
     /// Where element 0 is.
     pub offset: D,
+}
+
+impl<D: Clone> Clone for Window<D> {
+    fn clone(&self) -> Self {
+        Self { sizes: self.sizes.clone(), strides: self.strides.clone(), offset: self.offset.clone() }
+    }
+
+    /// In the memory that there is.
+    fn clone_from(&mut self, source: &Self) {
+        self.sizes.clone_from(&source.sizes);
+        self.strides.clone_from(&source.strides);
+        self.offset.clone_from(&source.offset);
+    }
 }
 
 impl<D: Dimension> Window<D> {
