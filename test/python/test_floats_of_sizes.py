@@ -25,6 +25,11 @@ USED: dict[str, Callable[[torch.Tensor], Any]] = {
     "of whole expressions": lambda x: x / math.sqrt(x.shape[0] * x.shape[1] + 1),
     "in place": lambda x: _scaled(x.clone(), x.shape[0]),
     "in a tuple": lambda x: sum(x * part for part in (x.shape[0] / 2, x.shape[0] * 2)),
+    "torch's own": lambda x: x * torch.sym_float(x.shape[0]) + torch.sym_int(x.shape[0]),
+    "root of a float": lambda x: x * math.sqrt(float(x.shape[0])),
+    "larger and smaller": lambda x: (
+        x * torch.sym_max(x.shape[0], 5) + torch.zeros(torch.sym_min(8, x.shape[0]), 1).sum()
+    ),
     "alpha": lambda x: torch.add(x, x, alpha=x.shape[0] / 3),
     "double": lambda x: x.double() * (x.shape[0] / 3),
     "of one element": lambda x: x.sum() / (x.shape[0] / 7),

@@ -151,6 +151,10 @@ impl<'py> Capture<'py> {
             // Once torch.compile was used, each new module is noted for TorchDynamo, which is not to see it now.
             return Ok(Tracked::new(self.py.None().into_bound(self.py)));
         }
+        if let Some(made) = self.call_of_sizes(object, args, kwargs)? {
+            self.pin_leaf(object)?;
+            return Ok(made);
+        }
         match self.effects.kinds.function(object) {
             Some(Known::Opaque) => return self.call_opaque(object, args, kwargs),
             Some(Known::Data) if self.all_data(args, kwargs) => return self.call_on_data(object, args, kwargs),

@@ -53,12 +53,12 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(callable) {
             self.pin_native(&callable.object, source)?;
         }
+        if let Some(float) = self.float_of_size(&callable.object, args, kwargs)? {
+            return Ok(float);
+        }
         self.refuse_numbers_in_c(&callable.object, effect, args, kwargs)?;
         if let Some(same) = self.int_of_size(&callable.object, args, kwargs) {
             return Ok(same);
-        }
-        if let Some(float) = self.float_of_size(&callable.object, args, kwargs)? {
-            return Ok(float);
         }
         if let Some(product) = self.product_of_sizes(&callable.object, args)? {
             return Ok(product);

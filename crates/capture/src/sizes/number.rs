@@ -5,15 +5,16 @@
 //! floats of that size are then Python's, of the number that it is at the call.
 
 use dynamlir_graph::Target;
-use dynamlir_shapes::{Predicate, Relation};
+use dynamlir_shapes::{Dim, Dimension, Predicate, Relation};
 use pyo3::{
     prelude::*,
     types::{PyFloat, PyInt},
 };
 
-use super::{is_size, node_of};
+use super::{class::wrap, is_size, node_of};
 use crate::{
     calls::{Keywords, in_place},
+    kinds,
     state::{Capture, Outcome, Tracked},
 };
 
@@ -46,7 +47,7 @@ impl<'py> Capture<'py> {
         Ok(Some([left, right]))
     }
 
-    /// `math.sqrt(size)` and `float(size)`; None for another call.
+    /// `math.sqrt(size)`, also of a number that is made of sizes, and `float(size)`; None for another call.
     pub(crate) fn float_of_size(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -54,12 +55,16 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
     ) -> Outcome<Option<Tracked<'py>>> {
         let [value] = args else { return Ok(None) };
-        if !self.varying.any() || !kwargs.is_empty() || !is_size(&value.object) {
+        let is_made = self.torch.is_number(&value.object);
+        if !self.varying.any() || !kwargs.is_empty() || !is_size(&value.object) && !is_made {
             return Ok(None);
         }
         let is_conversion = callable.is(self.py.get_type::<PyFloat>());
         let root = self.py.import("math")?.getattr("sqrt")?;
-        if !is_conversion && !callable.is(&root) {
+        if !(callable.is(&root) || is_conversion && !is_made) {
+            return Ok(None);
+        }
+        if is_made && !dynamlir_interpreter::suspended(|| value.object.getattr("node")?.getattr("positive")?.is_truthy())? {
             return Ok(None);
         }
         let Some(number) = self.as_number(value)? else { return Ok(None) };
@@ -68,6 +73,49 @@ impl<'py> Capture<'py> {
         }
         let compute = self.py.import("dynamlir.scalars")?.getattr("root")?;
         self.call_shown_as(&compute, Target::new("sqrt", "math.sqrt", root.unbind()), &[number]).map(Some)
+    }
+
+    /// What torch's functions for sizes, `torch.sym_max` and its relatives, make of one that varies; None for another call.
+    pub(crate) fn call_of_sizes(
+        &self,
+        function: &Bound<'py, PyAny>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+    ) -> Outcome<Option<Tracked<'py>>> {
+        const NAMES: &[&str] = &["sym_float", "sym_int", "sym_max", "sym_min"];
+        if !self.varying.any() || !kwargs.is_empty() || !args.iter().any(|value| is_size(&value.object)) {
+            return Ok(None);
+        }
+        let is = |name: &str| kinds::is_of(function, "torch", &[name]);
+        let Some(name) = dynamlir_interpreter::suspended(|| {
+            NAMES.iter().map(|name| is(name).map(|found| found.then_some(*name))).find_map(Result::transpose).transpose()
+        })?
+        else {
+            return Ok(None);
+        };
+        match (name, args) {
+            ("sym_int", [size]) => Ok(Some(size.clone())),
+            ("sym_float", [size]) => self.as_number(size),
+            ("sym_max" | "sym_min", [left, right]) => {
+                let (Some(a), Some(b)) = (self.as_dim(left)?, self.as_dim(right)?) else { return Ok(None) };
+                let sizes = node_of(if is_size(&left.object) { &left.object } else { &right.object })?.get().sizes.bind(self.py).clone();
+                let made = if name == "sym_max" { a.max(&b) } else { a.min(&b) };
+                Ok(Some(Tracked::new(wrap(&sizes, sizes.get().made(made))?)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A size or an int as an expression.
+    fn as_dim(&self, value: &Tracked<'py>) -> Outcome<Option<Dim>> {
+        if is_size(&value.object) {
+            return Ok(Some(node_of(&value.object)?.get().dim(self.py)));
+        }
+        if !value.object.is_exact_instance_of::<PyInt>() {
+            return Ok(None);
+        }
+        self.guard_value(value)?;
+        Ok(value.object.extract::<i64>().ok().map(Dim::from))
     }
 
     /// A number of the graph for a size, any other value as it is; None where floats of the size are Python's.
