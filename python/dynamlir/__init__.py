@@ -9,7 +9,8 @@ To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `
 To see how long each kernel takes when it runs: `profile`.
 To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
 `decompile`.
-To have a whole program that can be saved: `export`, whose `ExportedProgram`s `load` reads.
+To have a whole program that can be saved: `export`, whose `ExportedProgram`s `load` reads; for sizes of it that vary
+`Dim`, which is torch.export's.
 To run a stage that was dumped: `load`, too.
 """
 
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from . import requirement  # noqa: F401 (before all that imports torch)
 
 # isort: split
+from torch.export import Dim
+
 from . import autotune, config, logs, native, parsing, plain, reasons, report
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
@@ -163,6 +166,7 @@ def _load(
 __all__ = [
     "CompileReport",
     "Compiled",
+    "Dim",
     "ExportedProgram",
     "PlainRunWarning",
     "Profile",

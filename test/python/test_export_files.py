@@ -275,7 +275,7 @@ HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
         "before it is made",
     ),
     "no output": (lambda written: written["graph"].pop(), "does not end with its one output"),
-    "version": (lambda written: written.update(version=2), "version 2"),
+    "version": (lambda written: written.update(version=3), "version 3"),
     "torch": (lambda written: written.update(torch="9.1.0"), "of torch 9.1.0"),
     "tree": (
         lambda written: written["signature"].update(out_spec={"registered": ["os.system", None, []]}),

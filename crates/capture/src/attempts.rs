@@ -26,6 +26,10 @@ pub(crate) fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usiz
         }
         return numbered(tables, subject, attempts - 1);
     }
+    if subject.sizes == Dynamic::Declared {
+        // What was declared to vary is no number.
+        return Ok(first);
+    }
     if !sizes.is_empty() {
         let second = numbered(tables, Subject { sizes: Dynamic::Never, ..subject }, attempts)?;
         if second.is_ok() {

@@ -26,7 +26,7 @@ use crate::{
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
-    sizes::{self, Dynamic, Varying, follow},
+    sizes::{self, Declared, Dynamic, Varying, follow},
     state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
     torch::Torch,
 };
@@ -161,6 +161,8 @@ pub struct Subject<'a, 'py> {
     pub reads: bool,
     /// Which sizes may vary; none without `floats`.
     pub sizes: Dynamic,
+    /// What is declared of them, if that is which.
+    pub declared: Option<&'a Rc<Declared>>,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
@@ -190,6 +192,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             floats: None,
             reads: true,
             sizes: Dynamic::Never,
+            declared: None,
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
@@ -339,7 +342,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         tables.torch.clone(),
         steps.is_some(),
         floats.cloned(),
-        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }),
+        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }, subject.declared.cloned()),
         manner.copies_containers,
         Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;

@@ -105,7 +105,7 @@ impl<'py> Capture<'py> {
 
     /// Ends the capture at a tensor with sizes that must not be specialised, under the guard that it is marked so.
     pub(crate) fn refuse_dynamic(&self, tensor: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let takes_marked = self.varying.how != Dynamic::Never;
+        let takes_marked = !matches!(self.varying.how, Dynamic::Never | Dynamic::Declared);
         for name in DYNAMIC_MARKS.into_iter().filter(|name| !takes_marked || *name == DYNAMIC_MARKS[2]) {
             if tensor.getattr_opt(name)?.is_some() {
                 self.pin_type(tensor, source)?;

@@ -54,6 +54,13 @@ impl Floats {
         });
     }
 
+    /// Somebody knows that the number at a place changes.
+    pub fn expect_change(&self, place: String) {
+        self.with(|known| {
+            known.entry(place).or_insert(Seen::Number);
+        });
+    }
+
     /// Python looks at the float at a place.
     pub fn specialize(&self, place: String) {
         self.with(|known| known.insert(place, Seen::Constant));
@@ -83,6 +90,14 @@ mod tests {
         floats.specialize("L['lr']".into());
         floats.note("L['lr']".into(), f64::to_bits(0.2));
         assert!(!floats.is_number("L['lr']", f64::to_bits(0.3)));
+    }
+
+    #[test]
+    fn one_that_is_expected_to_change_is_a_number_at_once() {
+        let floats = Floats::default();
+        floats.expect_change("L['lr']".into());
+        floats.note("L['lr']".into(), f64::to_bits(0.1));
+        assert!(floats.is_number("L['lr']", f64::to_bits(0.1)));
     }
 
     #[test]

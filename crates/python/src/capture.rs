@@ -1,5 +1,7 @@
 //! Captures from Python: a frame's graph, guards and everything a backend needs.
 
+use std::rc::Rc;
+
 use dynamlir_capture::{
     Subject, Tables, WholeFrame,
     effects::{
@@ -8,7 +10,7 @@ use dynamlir_capture::{
         claims,
     },
     graph_break::GraphBreak,
-    sizes::Dynamic,
+    sizes::{Declared, Dynamic},
 };
 use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Kind, Line};
@@ -39,9 +41,9 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
 #[pyclass(frozen)]
 pub struct CapturedFrame(WholeFrame);
 
-/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`; with `dynamic`, all sizes vary that may. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
+/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`; with `dynamic`, all sizes vary that may, with `declared` (see `Declared`) those. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
 #[pyfunction]
-#[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false, dynamic=false))]
+#[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false, dynamic=false, declared=None))]
 pub fn capture<'py>(
     function: &Bound<'py, PyAny>,
     args: Option<&Bound<'py, PyTuple>>,
@@ -49,15 +51,17 @@ pub fn capture<'py>(
     steps: Option<Py<PyAny>>,
     shows: bool,
     dynamic: bool,
+    declared: Option<&Bound<'py, PyTuple>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     guards::prepare(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
-    let floats = dynamic.then(Default::default);
-    let sizes = Dynamic::of(Some(dynamic));
-    let subject =
-        Subject { steps: steps.as_ref(), shows, floats: floats.as_ref(), sizes, ..Subject::new(function, args.unwrap_or(&empty), kwargs) };
+    let declared = declared.map(Declared::of).transpose()?.map(Rc::new);
+    let floats = (dynamic || declared.is_some()).then(Default::default);
+    let sizes = if declared.is_some() { Dynamic::Declared } else { Dynamic::of(Some(dynamic)) };
+    let call = Subject::new(function, args.unwrap_or(&empty), kwargs);
+    let subject = Subject { steps: steps.as_ref(), shows, floats: floats.as_ref(), sizes, declared: declared.as_ref(), ..call };
     match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
         Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),

@@ -292,6 +292,15 @@ pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize) {
     settings::set(refuses_plain, Limits { entries, accumulated });
 }
 
+/// Says of which numbers, by their places, it is known that they change, before there is an entry: until the entries are forgotten.
+#[pyfunction]
+pub fn expect_changes(compiled: &Bound<'_, PyAny>, places: Vec<String>) -> PyResult<()> {
+    let callable = of(compiled)?;
+    let known = callable.cache().floats(callable.key());
+    places.into_iter().for_each(|place| known.expect_change(place));
+    Ok(())
+}
+
 /// Forgets the entries of all compiled functions.
 #[pyfunction]
 pub fn forget_entries() {

@@ -176,6 +176,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entries::FailedGuard>()?;
     module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
+    module.add_function(wrap_pyfunction!(compiled::expect_changes, module)?)?;
     module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;
     module.add_class::<graph::NativeGraph>()?;
     module.add_class::<sized::SizedGraph>()?;

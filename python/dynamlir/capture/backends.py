@@ -54,8 +54,10 @@ class Captured:
     def module(self) -> torch.fx.GraphModule:
         """The graph for torch's tools, with Dynamo's names and order of inputs."""
         fakes = [self.session.faker.known(real) for real in self.inputs]
-        kinds = [type(real) for real in self.inputs]
-        return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, self.frame.stores())
+        lengths = self.session.lengths
+        kinds = [int if id(real) in lengths else type(real) for real in self.inputs]
+        bound = self.session.bound
+        return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, self.frame.stores(), bound)
 
     @functools.cached_property
     def nodes(self) -> list[fx.GraphNode]:

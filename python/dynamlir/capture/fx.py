@@ -15,7 +15,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import places
+from .. import expressions, places
 
 
 class Ref(int):
@@ -46,11 +46,13 @@ def export(
     kinds: Sequence[type] = (),
     order: Sequence[int] = (),
     stores: Sequence[tuple[int, int, str]] = (),
+    bound: Sequence[tuple[int, int]] = (),
 ) -> torch.fx.GraphModule:
     """Build the module; ``examples`` are the placeholders' fakes, as the nodes have them.
 
     ``names`` are what the placeholders are called, ``kinds`` what types they have, ``order`` says which comes where.
-    ``stores`` are the program's, as (node, how many nodes came before, variable).
+    ``stores`` are the program's, as (node, how many nodes came before, variable). ``bound`` says which placeholder,
+    and which size of that, each symbol is; a placeholder of the kind `int` is the symbol itself.
     """
     graph = torch.fx.Graph()
     root = torch.nn.Module()
@@ -64,6 +66,10 @@ def export(
             return type(argument)(value(item) for item in argument)
         if type(argument) is dict:
             return {key: value(item) for key, item in argument.items()}
+        if isinstance(argument, torch.SymInt):
+            return spelled(argument)
+        if type(argument) is torch.Size and any(isinstance(item, torch.SymInt) for item in argument):
+            return tuple(map(value, argument))
         if type(argument) is slice:
             return slice(value(argument.start), value(argument.stop), value(argument.step))
         if not isinstance(argument, _PRINTED):
@@ -87,6 +93,8 @@ def export(
     for at in order or range(len(examples)):
         made[at] = graph.placeholder(names[at] if names else f"L_{nodes[at].base}_", kinds[at] if kinds else None)
         made[at].meta["example_value"] = examples[at]
+    sizes = _Sizes(graph, [(made[at], kinds[at] if kinds else None, dim) for at, dim in bound])
+    spelled = sizes.spelled
     variables = _Variables(stores, made)
     for position, node in enumerate(nodes):
         variables.name_until(position)
@@ -118,6 +126,34 @@ def export(
             graph.erase_node(new)
     graph.lint()
     return torch.fx.GraphModule(root, graph, name)
+
+
+class _Sizes:
+    """Sizes that vary as what the graph computes of its inputs, each once."""
+
+    def __init__(self, graph: torch.fx.Graph, bound: Sequence[tuple[torch.fx.Node, type | None, int]]) -> None:
+        self._tracer = torch.fx.proxy.GraphAppendingTracer(graph)
+        self._bound = bound
+        self._symbols: dict[str, torch.fx.Proxy] = {}
+        self._made: dict[str, torch.fx.Node] = {}
+
+    def spelled(self, size: torch.SymInt) -> torch.fx.Node:
+        """The node that computes a size."""
+        text = expressions.of_native(str(size.node))
+        if text not in self._made:
+            values = {name: self._symbol(name) for name in sorted(expressions.names_in(text))}
+            self._made[text] = expressions.at(text, values, _EXTREMES).node
+        return self._made[text]
+
+    def _symbol(self, name: str) -> torch.fx.Proxy:
+        if name not in self._symbols:
+            node, kind, dim = self._bound[int(name[1:])]
+            proxy = torch.fx.Proxy(node, self._tracer)
+            self._symbols[name] = proxy if kind is int else proxy.size(dim)
+        return self._symbols[name]
+
+
+_EXTREMES = {"min": torch.sym_min, "max": torch.sym_max}
 
 
 class _Variables:

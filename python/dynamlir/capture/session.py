@@ -61,6 +61,8 @@ class Session:
         """Where the frame has found them."""
         self.bound: list[tuple[int, int]] = []
         """Which input of the graph, and which size of that, each symbol is."""
+        self.lengths: dict[int, str] = {}
+        """The inputs, by their addresses, that are as long as an int says, with where the frame has found that."""
         self.sets: list[tensor_writes.Set] = []
         """What the frame has set of tensors, on which later operations depend."""
         self._state = ThreadState()
@@ -131,6 +133,7 @@ class Session:
         with modes.set_aside():
             memory = torch.zeros(1, dtype=torch.int64, device="cpu").untyped_storage()
             real = torch.empty(0, dtype=torch.int64, device="cpu").set_(memory, 0, (value,), (0,))
+            self.lengths[id(real)] = place
             return real, self._add_input(real, place, sized)
 
     def may_read(self, fake: torch.Tensor) -> bool:

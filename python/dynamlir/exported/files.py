@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 
+from .. import expressions
 from ..recording import DTYPE_NAMES, DTYPES
 from . import encoding
+from .declared import LEAST, MOST, RESERVED
 from .encoding import Unreadable
 from .program import ExportedProgram
-from .signature import Signature, Source, TensorFacts, UserInput
+from .signature import Signature, Size, Source, TensorFacts, UserInput
 
 FORMAT = "dynamlir.export"
-VERSION = 1
+VERSION = 2
 PROGRAM, TEXT, TENSORS = "program.json", "00-aten.mlir", "tensors.safetensors"
 
 
@@ -187,12 +189,13 @@ def _read_tensors(program: ExportedProgram, rows: Any, file: str) -> None:
 
 def _laid_out(tensor: torch.Tensor, facts: TensorFacts) -> torch.Tensor:
     """The tensor with the strides that it had."""
-    if tuple(tensor.stride()) == facts.strides:
+    strides = _numbers(list(facts.strides))
+    if tuple(tensor.stride()) == strides:
         return tensor
-    size = 1 + sum((size - 1) * stride for size, stride in zip(facts.shape, facts.strides))
-    fits = len(facts.strides) == len(facts.shape) and min(facts.strides, default=1) > 0
-    _expect(fits and size <= 64 * max(1, tensor.numel()), f"{list(facts.strides)} are no strides of a tensor")
-    return torch.empty_strided(facts.shape, facts.strides, dtype=facts.dtype).copy_(tensor)
+    size = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides))
+    fits = len(strides) == tensor.dim() and min(strides, default=1) > 0
+    _expect(fits and size <= 64 * max(1, tensor.numel()), f"{list(strides)} are no strides of a tensor")
+    return torch.empty_strided(tensor.shape, strides, dtype=facts.dtype).copy_(tensor)
 
 
 def _check(program: ExportedProgram) -> None:
@@ -200,7 +203,7 @@ def _check(program: ExportedProgram) -> None:
     signature = program.signature
     placeholders = [str(node.target) for node in program.graph_module.graph.find_nodes(op="placeholder")]
     _expect(placeholders == list(signature.graph_inputs), "the graph takes other inputs than the signature says")
-    given = {one.graph_input for one in signature.user_inputs if one.tensor is not None}
+    given = {one.graph_input for one in signature.user_inputs if one.tensor is not None or one.size is not None}
     for name in (*signature.graph_inputs, *signature.entry_inputs):
         known = name in given or (signature.state_of(name) or name) in program.state
         _expect(known, f"nothing is known of the input {name}")
@@ -210,6 +213,7 @@ def _check(program: ExportedProgram) -> None:
     fits = type(args_and_kwargs) is tuple and list(map(type, args_and_kwargs)) == [tuple, dict]
     _expect(fits and all(type(name) is str for name in args_and_kwargs[1]), "the arguments are no arguments")
     _expect(signature.out_spec.num_leaves == len(signature.outputs), "the result has another number of leaves")
+    _check_sizes(signature)
     (output,) = program.graph_module.graph.find_nodes(op="output")
     for source in (*signature.outputs, *signature.assigned.values()):
         if source.kind == "result":
@@ -218,7 +222,37 @@ def _check(program: ExportedProgram) -> None:
             _expect(0 <= source.at < len(signature.user_inputs), f"there is no argument {source.at}")
         elif source.kind == "state":
             _expect(source.name in program.state, f"there is no tensor {source.name!r}")
+        elif source.kind == "size":
+            _check_expressions(source.value if type(source.value) is tuple else (source.value,), signature)
     _expect(all(name in program.state for name in signature.assigned), "a buffer is set that there is not")
+
+
+def _check_sizes(signature: Signature) -> None:
+    """That sizes that vary are read where there are some, and that what is said over their names is said so."""
+    names = [one.name for one in signature.sizes]
+    fits = all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name not in RESERVED for name in names)
+    _expect(fits and len({*names}) == len(names), "its sizes have no names")
+    for one in signature.sizes:
+        _expect(0 <= one.input < len(signature.user_inputs), f"there is no argument that {one.name} is read from")
+        wanted = signature.user_inputs[one.input]
+        rank = None if wanted.tensor is None else len(wanted.tensor.shape)
+        is_there = wanted.size == one.name if rank is None else one.dim is not None and 0 <= one.dim < rank
+        _expect(is_there and (rank is not None or one.dim is None), f"{one.name} is read where there is no size")
+        within = one.factor >= 1 and one.line.of(one.least) >= LEAST and one.least <= one.most <= MOST
+        _expect(within, f"{one.name} is of no range that sizes have")
+    for one_ in signature.user_inputs:
+        _expect(one_.size is None or one_.size in names, f"nothing is known of the size {one_.size}")
+        if one_.tensor is not None:
+            _check_expressions((*one_.tensor.shape, *one_.tensor.strides), signature)
+    for rule in signature.assumed:
+        expressions.check(rule, frozenset(names), relation=True)
+
+
+def _check_expressions(given: Any, signature: Signature) -> None:
+    names = frozenset(one.name for one in signature.sizes)
+    for one in given:
+        if type(one) is not int and one is not None:
+            expressions.check(one, names)
 
 
 def _hash(tensor: torch.Tensor) -> str:
@@ -241,8 +275,8 @@ def _facts(facts: TensorFacts) -> dict[str, Any]:
     }
 
 
-def _read_facts(row: Any) -> TensorFacts:
-    shape, strides = _numbers(row["shape"]), _numbers(row["strides"])
+def _read_facts(row: Any, *, is_state: bool = True) -> TensorFacts:
+    shape, strides = ((_numbers if is_state else _sizes)(row[name]) for name in ("shape", "strides"))
     _expect(type(row["requires_grad"]) is bool and row["dtype"] in DTYPES, "that is no tensor")
     return TensorFacts(DTYPES[row["dtype"]], shape, strides, torch.device(row["device"]), row["requires_grad"])
 
@@ -252,10 +286,21 @@ def _numbers(given: Any) -> tuple[int, ...]:
     return tuple(given)
 
 
+def _sizes(given: Any) -> tuple[Any, ...]:
+    """Numbers, expressions and what is not looked at; what expressions are over is known later."""
+    fits = type(given) is list and all(
+        one is None or type(one) is str or (type(one) is int and one >= 0) for one in given
+    )
+    _expect(fits, f"{given!r} are no sizes")
+    return tuple(given)
+
+
 def _signature(signature: Signature) -> dict[str, Any]:
     inputs = []
     for one in signature.user_inputs:
         what = {"constant": encoding.constant(one.value)} if one.tensor is None else {"tensor": _facts(one.tensor)}
+        if one.size is not None:
+            what = {"size": one.size}
         inputs.append({"place": one.place, **what, "same_as": one.same_as, "graph_input": one.graph_input})
     own = {field.name: getattr(signature, field.name) for field in dataclasses.fields(signature)}
     return {
@@ -265,6 +310,7 @@ def _signature(signature: Signature) -> dict[str, Any]:
         "outputs": [_source(source) for source in signature.outputs],
         "out_spec": encoding.tree(signature.out_spec),
         "assigned": [[name, _source(source)] for name, source in signature.assigned.items()],
+        "sizes": [dataclasses.asdict(one) for one in signature.sizes],
     }
 
 
@@ -277,13 +323,15 @@ def _read_signature(given: Any) -> Signature:
     _expect(set(given) == {field.name for field in dataclasses.fields(Signature)}, "its signature has other parts")
     inputs: list[UserInput] = []
     for row in given["user_inputs"]:
-        facts = _read_facts(row["tensor"]) if "tensor" in row else None
-        value = None if "tensor" in row else encoding.read_constant(row["constant"])
+        facts = _read_facts(row["tensor"], is_state=False) if "tensor" in row else None
+        size = row.get("size")
+        _expect(size is None or (type(size) is str and facts is None), "an int is no size")
+        value = None if "tensor" in row or size is not None else encoding.read_constant(row["constant"])
         same_as = row["same_as"]
         _expect(same_as is None or (type(same_as) is int and 0 <= same_as < len(inputs)), "an argument is another")
         _expect(row["graph_input"] is None or type(row["graph_input"]) is str, "an argument has no name")
-        inputs.append(UserInput(str(row["place"]), facts, value, same_as, row["graph_input"]))
-    for name in ("graph_inputs", "entry_inputs", "mutated_state"):
+        inputs.append(UserInput(str(row["place"]), facts, value, size, same_as, row["graph_input"]))
+    for name in ("graph_inputs", "entry_inputs", "mutated_state", "assumed"):
         _expect(type(given[name]) is list and all(type(one) is str for one in given[name]), f"{name} are no names")
     for name in ("parameters", "buffers", "constants"):
         group = given[name]
@@ -308,10 +356,20 @@ def _read_signature(given: Any) -> Signature:
         grad_enabled=given["grad_enabled"],
         autocast=given["autocast"],
         training=given["training"],
+        sizes=tuple(_read_size(row) for row in given["sizes"]),
+        assumed=tuple(given["assumed"]),
     )
 
 
+def _read_size(row: Any) -> Size:
+    fields = {"name": str, "symbol": str} | dict.fromkeys(("input", "factor", "offset", "least", "most"), int)
+    _expect(type(row) is dict and set(row) == {*fields, "dim"}, "a size is none")
+    fits = all(type(row[name]) is kind for name, kind in fields.items()) and type(row["dim"]) in (int, type(None))
+    _expect(fits, "a size is none")
+    return Size(**row)
+
+
 def _read_source(row: Any) -> Source:
-    fits = row["kind"] in ("result", "input", "state", "constant")
+    fits = row["kind"] in ("result", "input", "state", "constant", "size")
     _expect(fits and type(row["at"]) is int and type(row["name"]) is str, "a result comes from nowhere")
     return Source(row["kind"], row["at"], row["name"], encoding.read_constant(row["value"]))

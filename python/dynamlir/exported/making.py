@@ -16,19 +16,28 @@ from ..capture import sharing
 from ..capture.api import entry_point, forward_of, name_of
 from ..capture.backends import Captured
 from ..plain import Unsupported
-from ..reasons import Fallback
+from ..reasons import Fallback, Location
+from ..recording import Recording
+from .binding import Arguments
+from .declared import Declaration
+from .judged import Judged
 from .program import ExportedProgram
 from .signature import CONSTANTS, Signature, Source, UserInput, autocast, flatten, leaf_places, places
 from .state import copied
 
 
-def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ExportedProgram:
+def export(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> ExportedProgram:
     """Capture ``fn(*args, **kwargs)`` whole, as a program that can be saved and called without ``fn``.
 
     ``fn`` is a function, method or module. What would break the graph raises `Unsupported`, as ``fullgraph=True`` does,
     and so does an effect that a program cannot have: on anything but tensors and buffers. The call itself is not run.
 
-    Sizes, and arguments that are no tensors, are the ones that it was made with; other ones are refused. What Python
+    Sizes, and arguments that are no tensors, are the ones that it was made with; other ones are refused. So it is but
+    for what ``dynamic_shapes`` says, in the forms of `torch.export.export`: ``{"x": {0: Dim("batch", max=512)}}`` by
+    the names of parameters or a tuple by their order, nested as the arguments are; for each size a ``Dim``, one derived
+    from it (``2*batch + 1``), ``Dim.DYNAMIC``, ``Dim.AUTO``, ``Dim.STATIC``, a number or None. An int may be one, too.
+    Such sizes are at least 2. Calls are held against it. Where the program assumes more of a ``Dim`` than was declared,
+    or takes one for a number, torch's ``ConstraintViolationError`` says at which line, and what to declare. What Python
     decided on the way – a mode, a global, whether gradients were on – stays decided. Parameters are shared with the
     module; what the program writes, such as a buffer, is the program's own copy.
     """
@@ -36,16 +45,22 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ExportedProg
     function = entry or sharing.caller()
     leaves, in_spec = flatten((args, kwargs))
     user_inputs = leaf_places(leaves, places(in_spec))
+    declared = None
+    if dynamic_shapes is not None:
+        where = [one.place for one in user_inputs]
+        arguments = Arguments(fn, function, len(bound), args, kwargs, leaves, where)
+        declared = Declaration(dynamic_shapes, fn, arguments)
     try:
         if (active := machinery.active()) is not None:
             raise active
-        frame = native.module().capture(function, (*bound, *args), kwargs, shows=True)
+        frame = _captured(function, (*bound, *args), kwargs, declared)
         if isinstance(frame, tuple):
-            raise Fallback(*frame)
+            reason, message, location = frame
+            raise _ended(reason, message, location, declared)
         forward = forward_of(fn) if isinstance(fn, torch.nn.Module) else None
-        making = _Making(fn, Captured.of(name_of(fn), frame, forward), leaves, user_inputs)
+        making = _Making(fn, Captured.of(name_of(fn), frame, forward), leaves, user_inputs, declared)
         signature = making.signature(in_spec)
-        trace = written(making.captured.session.recording, making.captured.session.mode)
+        trace = written(making.recording(), making.captured.session.mode)
         program = ExportedProgram(making.captured.module, trace.text(), signature)
     except Fallback as failure:
         raise _unsupported(function, failure) from None
@@ -60,12 +75,43 @@ def _unsupported(function: types.FunctionType, failure: Fallback) -> Unsupported
     return Unsupported(str(reasons.note(failure.reason, failure.message, location)))
 
 
+def _captured(
+    function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], declared: Declaration | None
+) -> Any:
+    """The captured frame, or why there is none. What the frame does not read says nothing about sizes."""
+    for _ in range(3):
+        told = None if declared is None else declared.native()
+        frame = native.module().capture(function, args, kwargs, shows=True, declared=told)
+        if declared is None or isinstance(frame, tuple) or not declared.read_from(declared.met(frame.session)):
+            break
+    return frame
+
+
+def _ended(reason: str, message: str, location: Location, declared: Declaration | None) -> Fallback:
+    """Why there is no graph, with what was declared where that is about sizes."""
+    if reason == "dynamic-shape" and declared is not None and declared.numbers:
+        names = ", ".join(declared.numbers)
+        message = f"{message} (what varies: {names}). Dim.STATIC or Dim.AUTO has it be one number"
+    return Fallback(reason, message, location)
+
+
 class _Making:
     """What is known of the program: which tensor of the capture is which of the user's."""
 
-    def __init__(self, fn: Any, captured: Captured, leaves: list[Any], user_inputs: list[UserInput]) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        captured: Captured,
+        leaves: list[Any],
+        user_inputs: list[UserInput],
+        declared: Declaration | None,
+    ) -> None:
         self.captured = captured
-        self.user_inputs = user_inputs
+        self.declared = declared
+        self.judged = None
+        if declared is not None:
+            self.judged = Judged(declared, captured.session, [one.place for one in user_inputs])
+        self.user_inputs, self.leaves = user_inputs, leaves
         owner = fn.__self__ if isinstance(fn, types.MethodType) else fn
         self.root = getattr(owner, "_orig_mod", owner) if isinstance(owner, torch.nn.Module) else None
         self.leaf_of = {id(leaf): at for at, leaf in reversed([*enumerate(leaves)]) if isinstance(leaf, torch.Tensor)}
@@ -85,9 +131,12 @@ class _Making:
         returned, results, effects = captured.frame.ends
         groups: dict[str, dict[str, str]] = {"parameters": {}, "buffers": {}, "constants": {}}
         at_leaf: dict[int, str] = {}
+        ints = self._ints()
         for at in captured.order:
             real, name = captured.inputs[at], captured.names[at]
-            if id(real) in self.leaf_of:
+            if at in ints:
+                at_leaf[ints[at]] = name
+            elif id(real) in self.leaf_of:
                 at_leaf[self.leaf_of[id(real)]] = name
             else:
                 kind, own = self._state(real, name)
@@ -103,7 +152,10 @@ class _Making:
         outputs = tuple(self._source(leaf, results_at) for leaf in tree)
         written_to = self._written()
         return Signature(
-            tuple(dataclasses.replace(one, graph_input=at_leaf.get(at)) for at, one in enumerate(self.user_inputs)),
+            tuple(
+                dataclasses.replace(self._varied(at, one), graph_input=at_leaf.get(at))
+                for at, one in enumerate(self.user_inputs)
+            ),
             in_spec,
             **groups,
             outputs=outputs,
@@ -116,7 +168,33 @@ class _Making:
             grad_enabled=torch.is_grad_enabled(),
             autocast=autocast(),
             training=None if self.root is None else self.root.training,
+            sizes=() if self.judged is None else self.judged.numbers,
+            assumed=() if self.judged is None else self.judged.assumed,
         )
+
+    def recording(self) -> Recording:
+        """What was recorded, with what is known of its sizes."""
+        session = self.captured.session
+        varying = None if session.sizes is None or not session.sizes.declared else (session.sizes, session.bound)
+        return dataclasses.replace(session.recording, varying=varying)
+
+    def _ints(self) -> dict[int, int]:
+        """The leaves that are ints which vary, by the inputs of the capture that stand for them."""
+        if self.declared is None:
+            return {}
+        sources = self.declared.ints()
+        return {at: sources[where] for at, where in enumerate(self.captured.frame.sources) if where in sources}
+
+    def _varied(self, at: int, one: UserInput) -> UserInput:
+        """An input with names for what varies of it."""
+        if self.declared is None or self.judged is None or not (lines := self.declared.lines(at)):
+            return one
+        if one.tensor is None:
+            return dataclasses.replace(one, value=None, size=lines[None].name)
+        shape = tuple(str(lines[d]) if d in lines else size for d, size in enumerate(one.tensor.shape))
+        fake = self.captured.session.faker.known(self.leaves[at])
+        strides = [None] * len(shape) if fake is None else [self.judged.text(stride) for stride in fake.stride()]
+        return dataclasses.replace(one, tensor=one.tensor._replace(shape=shape, strides=tuple(strides)))
 
     def fill(self, program: ExportedProgram) -> None:
         """Give the program its tensors."""
@@ -169,6 +247,10 @@ class _Making:
                 return Source("result", at=results[id(leaf)])
             # It existed before, and perhaps nothing computes with it.
             return Source("state", name=self._name(real, f"_returned_{len(self.names)}"))
+        if isinstance(leaf, torch.SymInt) and self.judged is not None:
+            return Source("size", value=self.judged.text(leaf))
+        if type(leaf) is torch.Size and self.judged is not None and any(isinstance(one, torch.SymInt) for one in leaf):
+            return Source("size", value=tuple(map(self.judged.text, leaf)))
         if isinstance(leaf, CONSTANTS):
             return Source("constant", value=leaf)
         raise Fallback("output", f"a {type(leaf).__qualname__} in the result, which is no tensor, constant or pytree")
@@ -204,7 +286,8 @@ class _Making:
             if name is None or name not in self.buffers:
                 raise Fallback("side-effect", f"{told}, which an exported program cannot do", location)
             now = self.buffers[name]
-            if (value.shape, value.dtype, value.device) != (now.shape, now.dtype, now.device):
+            varies = any(isinstance(size, torch.SymInt) for size in value.shape)
+            if varies or (value.shape, value.dtype, value.device) != (now.shape, now.dtype, now.device):
                 raise Fallback("side-effect", f"{told}, a buffer of another shape or type in each call", location)
             found.append((name, self._source(value, results)))
         return found

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import native
 from ..capture.api import compile as compile_
+from ..shape_env import of_length
 from .signature import Signature, Source
 from .state import ProgramModule, State
 
@@ -43,7 +45,9 @@ class ExportedProgram:
 
     @functools.cached_property
     def _run(self) -> Any:
-        return compile_(self.graph_module.forward)
+        compiled = compile_(self.graph_module.forward)
+        native.module().expect_changes(compiled, self.signature.varying_places())
+        return compiled
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program, compiled, on arguments like those that it was made with.
@@ -52,6 +56,7 @@ class ExportedProgram:
         """
         signature = self.signature
         leaves = signature.match(args, kwargs)
+        values = signature.values(leaves)
         given = self.state.now()
         if torch.is_grad_enabled() and not signature.grad_enabled:
             self._refuse_gradients([*leaves, *given.values()])
@@ -62,6 +67,8 @@ class ExportedProgram:
                 return results[source.at]
             if source.kind == "input":
                 return leaves[source.at]
+            if source.kind == "size":
+                return signature.size(source.value, values)
             return given[source.name] if source.kind == "state" else source.value
 
         for name, source in signature.assigned.items():
@@ -71,9 +78,12 @@ class ExportedProgram:
     def entry_arguments(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The tensors that ``@main`` of `mlir` takes for these arguments, in its order."""
         leaves = self.signature.match(args, kwargs)
-        return self._inputs(self.signature.entry_inputs, leaves, self.state.now())
+        inputs = self._inputs(self.signature.entry_inputs, leaves, self.state.now())
+        element = torch.zeros(1, dtype=torch.int64, device="cpu")
+        # Of an int it is told by a tensor that is as long.
+        return [value if isinstance(value, torch.Tensor) else of_length(element, value) for value in inputs]
 
-    def _inputs(self, names: tuple[str, ...], leaves: list[Any], given: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    def _inputs(self, names: tuple[str, ...], leaves: list[Any], given: dict[str, torch.Tensor]) -> list[Any]:
         inputs = {one.graph_input: leaf for one, leaf in zip(self.signature.user_inputs, leaves) if one.graph_input}
         found = []
         for name in names:

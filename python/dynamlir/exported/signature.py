@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
+
+from .. import expressions
+from .binding import is_size, told
+from .declared import Line, in_words
 
 CONSTANTS = (
     *(type(None), bool, int, float, complex, str),
@@ -20,8 +24,10 @@ class TensorFacts(NamedTuple):
     """All that a program relies on of a tensor."""
 
     dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[int | str, ...]
+    """Numbers, and of sizes that vary expressions over the names in `Signature.sizes`."""
+    strides: tuple[int | str | None, ...]
+    """The same; None where the program does not look."""
     device: torch.device
     requires_grad: bool
 
@@ -32,12 +38,18 @@ class TensorFacts(NamedTuple):
             tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.device, tensor.requires_grad
         )
 
-    @property
-    def stepped(self) -> list[tuple[int, int]]:
-        """Sizes and strides of the dimensions that have several elements: the strides of others mean nothing."""
+    def at(self, values: Mapping[str, int]) -> TensorFacts:
+        """The same for given sizes."""
+        shape = tuple(expressions.at(size, values) for size in self.shape)
+        strides = tuple(None if stride is None else expressions.at(stride, values) for stride in self.strides)
+        return self._replace(shape=shape, strides=strides)
+
+    def is_laid_out(self, strides: Sequence[int]) -> bool:
+        """Whether strides are these, where they mean something: in dimensions that have several elements."""
         if 0 in self.shape:
-            return []
-        return [(size, stride) for size, stride in zip(self.shape, self.strides) if size > 1]
+            return True
+        wanted = zip(self.shape, self.strides, strides)
+        return all((type(size) is int and size <= 1) or stride in (None, other) for size, stride, other in wanted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +62,8 @@ class UserInput:
     """What the tensor is like that has to be there; None where there is a constant."""
     value: Any = None
     """The constant: the program is made for this one."""
+    size: str | None = None
+    """Of an int that may vary: its name in `Signature.sizes`."""
     same_as: int | None = None
     """The earlier leaf that is the same tensor."""
     graph_input: str | None = None
@@ -60,14 +74,40 @@ class UserInput:
 class Source:
     """Where a leaf of the result, or what a buffer is set to, comes from."""
 
-    kind: Literal["result", "input", "state", "constant"]
-    """A result of the graph, a leaf of the arguments, a tensor of the state, or a constant."""
+    kind: Literal["result", "input", "state", "constant", "size"]
+    """A result of the graph, a leaf of the arguments, a tensor of the state, a constant, or computed of sizes."""
     at: int = 0
     """Which result or leaf."""
     name: str = ""
     """Of the state: the name."""
     value: Any = None
-    """The constant."""
+    """The constant; the expression, or a tuple of such and of ints for a `torch.Size`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A number that may vary from call to call, and is read from one of the arguments."""
+
+    name: str
+    """That of the ``Dim``; of ``Dim.AUTO`` and ``Dim.DYNAMIC`` it is made of the place."""
+    input: int
+    """The leaf of the arguments where it is read."""
+    dim: int | None
+    """Which of the sizes of that tensor; None of an int."""
+    factor: int
+    """There it is ``factor*name + offset``."""
+    offset: int
+    least: int
+    """The least that it may be."""
+    most: int
+    """The most."""
+    symbol: str
+    """What the text of stage 00 calls what is read there; empty where it does not need it."""
+
+    @property
+    def line(self) -> Line:
+        """What is read, over the number."""
+        return Line(self.name, self.factor, self.offset)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +144,10 @@ class Signature:
     """The element types of autocast, for each kind of device that it was on for."""
     training: bool | None
     """Of a module: whether it was in training mode."""
+    sizes: tuple[Size, ...] = ()
+    """What may vary."""
+    assumed: tuple[str, ...] = ()
+    """What a call has to keep to beside the ranges of these, as relations over their names."""
 
     def state_of(self, placeholder: str) -> str | None:
         """The name of the parameter, buffer or constant that a placeholder stands for."""
@@ -124,9 +168,10 @@ class Signature:
             raise TypeError(
                 f"the program takes {described(self.in_spec)}, and was given {described(spec)} (a * is a leaf)"
             )
+        values = self.values(leaves)
         tensors: dict[int, int] = {}
         for at, (leaf, wanted) in enumerate(zip(leaves, self.user_inputs, strict=True)):
-            _check(leaf, wanted, self.grad_enabled)
+            self._check(leaf, wanted, values)
             if wanted.tensor is None:
                 continue
             first = tensors.setdefault(id(leaf), at)
@@ -135,17 +180,91 @@ class Signature:
                 same, other = self.user_inputs[min(first, same_as)].place, wanted.place
                 apart = "two tensors" if wanted.same_as is None else "one tensor"
                 raise ValueError(f"the program was made for {same} and {other} being {apart}")
+        for rule in self.assumed:
+            if not expressions.at(rule, values):
+                raise ValueError(f"the program is right only where {rule}{self._read(rule, values)}")
         return leaves
+
+    def values(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """What the sizes are that may vary; `TypeError` or `ValueError` where an argument has none, or others."""
+        found: dict[str, int] = {}
+        for one in self.sizes:
+            leaf, wanted = leaves[one.input], self.user_inputs[one.input]
+            _check_kind(leaf, wanted)
+            size = leaf if one.dim is None else leaf.shape[one.dim]
+            number, where = one.line.number(size), told(wanted.place, one.dim)
+            if number is None or not one.least <= number <= one.most:
+                takes = in_words(one.line.of(one.least), one.line.of(one.most))
+                raise ValueError(
+                    f"{where} is {size}, and the program takes {one.line} there: {takes}"
+                    + (f" for a whole {one.name}" if one.factor > 1 else "")
+                )
+            found[one.name] = number
+        return found
+
+    def varying_places(self) -> list[str]:
+        """Where the frame of the graph has what may vary."""
+        found: list[str] = []
+        for one in self.user_inputs:
+            place = f"L[{one.graph_input!r}]"
+            if one.graph_input is not None and one.size is not None:
+                found.append(place)
+            elif one.graph_input is not None and one.tensor is not None:
+                found += [f"{place}.size()[{d}]" for d, size in enumerate(one.tensor.shape) if type(size) is str]
+        return found
+
+    def size(self, told: str | tuple[int | str, ...], values: dict[str, int]) -> int | torch.Size:
+        """What is computed of sizes."""
+        if isinstance(told, tuple):
+            return torch.Size([expressions.at(one, values) for one in told])
+        found: int = expressions.at(told, values)
+        return found
+
+    def _read(self, text: int | str, values: dict[str, int]) -> str:
+        """Where the names in an expression were read, in words."""
+        names = expressions.names_in(text)
+        read = [
+            f"{one.name} is {values[one.name]} by {told(self.user_inputs[one.input].place, one.dim)}"
+            for one in self.sizes
+            if one.name in names
+        ]
+        return f": {', '.join(read)}" if read else ""
+
+    def _check(self, leaf: Any, wanted: UserInput, values: dict[str, int]) -> None:
+        _check_kind(leaf, wanted)
+        place, facts = wanted.place, wanted.tensor
+        if facts is None:
+            return
+        found, now = TensorFacts.of(leaf), facts.at(values)
+        if found.shape != now.shape:
+            if now is facts or not self.sizes:
+                raise ValueError(f"{place} has the shape {found.shape}, and the program takes {facts.shape}")
+            dim = next(at for at, sizes in enumerate(zip(found.shape, now.shape)) if sizes[0] != sizes[1])
+            takes, size = facts.shape[dim], now.shape[dim]
+            told_ = f"{takes}, which is {size}{self._read(takes, values)}" if type(takes) is str else f"{size}"
+            raise ValueError(f"{told(place, dim)} is {found.shape[dim]}, and the program takes {told_}")
+        if found.device != facts.device:
+            raise ValueError(f"{place} is on {found.device}, and the program takes {facts.device}")
+        if not now.is_laid_out(found.strides):  # type: ignore[arg-type]
+            raise ValueError(f"{place} has the strides {found.strides}, and the program takes {now.strides}")
+        if found.requires_grad and not facts.requires_grad and self.grad_enabled and torch.is_grad_enabled():
+            raise ValueError(f"{place} requires a gradient, and did not where the program was made")
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         for at, one in enumerate(self.user_inputs):
-            what = f"constant {one.value!r}" if one.tensor is None else _shown(one.tensor)
+            constant = f"constant {one.value!r}" if one.size is None else f"int {one.size}"
+            what = constant if one.tensor is None else _shown(one.tensor)
             name = f" as {one.graph_input}" if one.graph_input else ""
             written = ", written in place" if at in self.mutated_inputs else ""
             yield f"input {one.place}: {what}{name}{written}"
+        for size in self.sizes:
+            read = "" if size.line == Line(size.name) else f", by {told(self.user_inputs[size.input].place, size.dim)}"
+            yield f"size {size.name}: {in_words(size.least, size.most)}{read}{size.symbol and f' as {size.symbol}'}"
+        for rule in self.assumed:
+            yield f"rule {rule}"
         for kind, group in (("parameter", self.parameters), ("buffer", self.buffers), ("constant", self.constants)):
             for placeholder, name in group.items():
                 written = ", written in place" if name in self.mutated_state else ""
@@ -164,7 +283,7 @@ def autocast() -> dict[str, str]:
 
 def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
     """The leaves of a tree, and how they are nested. A `torch.Size` is one: torch would give a tuple back for it."""
-    return pytree.tree_flatten(tree, is_leaf=lambda node: type(node) is torch.Size)
+    return pytree.tree_flatten(tree, is_leaf=is_size)
 
 
 def places(spec: pytree.TreeSpec, name: str = "") -> list[str]:
@@ -196,29 +315,28 @@ def is_same_constant(left: Any, right: Any) -> bool:
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def _check(leaf: Any, wanted: UserInput, grad_enabled: bool) -> None:
+def _check_kind(leaf: Any, wanted: UserInput) -> None:
+    """Whether a leaf is a constant, an int or a tensor as is wanted, of as many dimensions."""
     place, facts = wanted.place, wanted.tensor
+    if wanted.size is not None:
+        if type(leaf) is not int:
+            raise TypeError(f"{place} is a {type(leaf).__name__}, and the program takes an int")
+        return
     if facts is None:
         if not is_same_constant(leaf, wanted.value):
             raise ValueError(f"{place} is {leaf!r}, and the program was made for the constant {wanted.value!r}")
         return
     if not isinstance(leaf, torch.Tensor):
         raise TypeError(f"{place} is a {type(leaf).__name__}, and the program takes a tensor: {_shown(facts)}")
-    found = TensorFacts.of(leaf)
-    if found.dtype != facts.dtype:
-        raise TypeError(f"{place} is of {found.dtype}, and the program takes {facts.dtype}")
-    if found.shape != facts.shape:
-        raise ValueError(f"{place} has the shape {found.shape}, and the program takes {facts.shape}")
-    if found.device != facts.device:
-        raise ValueError(f"{place} is on {found.device}, and the program takes {facts.device}")
-    if found.stepped != facts.stepped:
-        raise ValueError(f"{place} has the strides {found.strides}, and the program takes {facts.strides}")
-    if found.requires_grad and not facts.requires_grad and grad_enabled and torch.is_grad_enabled():
-        raise ValueError(f"{place} requires a gradient, and did not where the program was made")
+    if leaf.dtype != facts.dtype:
+        raise TypeError(f"{place} is of {leaf.dtype}, and the program takes {facts.dtype}")
+    if leaf.dim() != len(facts.shape):
+        shape = ", ".join(map(str, facts.shape))
+        raise ValueError(f"{place} has the shape {tuple(leaf.shape)}, and the program takes ({shape})")
 
 
 def _shown(facts: TensorFacts) -> str:
-    return f"{str(facts.dtype).removeprefix('torch.')}{list(facts.shape)}"
+    return f"{str(facts.dtype).removeprefix('torch.')}[{', '.join(map(str, facts.shape))}]"
 
 
 def _told(source: Source, signature: Signature) -> str:
@@ -226,6 +344,8 @@ def _told(source: Source, signature: Signature) -> str:
         return f"result {source.at} of the graph"
     if source.kind == "input":
         return f"the input {signature.user_inputs[source.at].place}"
+    if source.kind == "size":
+        return f"size {source.value}" if type(source.value) is str else f"sizes ({', '.join(map(str, source.value))})"
     return source.name if source.kind == "state" else f"constant {source.value!r}"
 
 

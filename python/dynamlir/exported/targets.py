@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import types
 from collections.abc import Callable, Iterator
@@ -49,6 +50,8 @@ _ELSEWHERE: dict[str, Callable[..., Any]] = {
     "torch._C._set_grad_enabled": torch._C._set_grad_enabled,
     "torch.autograd.grad": torch.autograd.grad,
     "builtins.getattr": getattr,
+    "math.sqrt": math.sqrt,
+    **{f"torch.{name}": getattr(torch, name) for name in ("sym_float", "sym_max", "sym_min")},
     "torch.nn.functional._canonical_mask": torch.nn.functional._canonical_mask,
     "torch.nn.functional._none_or_dtype": torch.nn.functional._none_or_dtype,
     "torch.amp.autocast_mode._enter_autocast": torch.amp.autocast_mode._enter_autocast,

@@ -8,6 +8,7 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeSet, HashMap},
+    rc::Rc,
 };
 
 use dynamlir_guards::{DYNAMIC_MARKS, Extent, LARGEST_SIZE, Relation, SizeRelation, Source, SourceId, TensorMatch};
@@ -18,7 +19,7 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use super::{SizeGuard, Sizes, class};
+use super::{Declared, SizeGuard, Sizes, class, declared::Line};
 use crate::{
     graph_break::{GraphBreak, reason},
     state::{Capture, Input, Outcome},
@@ -30,6 +31,8 @@ pub enum Dynamic {
     /// None.
     #[default]
     Never,
+    /// Those that are declared.
+    Declared,
     /// Those that were another number before, and those that are marked.
     Changed,
     /// All.
@@ -52,6 +55,8 @@ impl Dynamic {
 #[derive(Default)]
 pub(crate) struct Varying {
     pub how: Dynamic,
+    /// What is declared of them, if that is how.
+    declared: Option<Rc<Declared>>,
     /// Made with the first symbol.
     sizes: OnceCell<Py<Sizes>>,
     /// Where they are found.
@@ -75,8 +80,19 @@ pub(crate) struct Varying {
 }
 
 impl Varying {
-    pub fn new(how: Dynamic) -> Self {
-        Self { how, ..Self::default() }
+    pub fn new(how: Dynamic, declared: Option<Rc<Declared>>) -> Self {
+        Self { how, declared, ..Self::default() }
+    }
+
+    /// The number that the int is which an expression reaches, if that is declared to vary.
+    pub(super) fn declared_int(&self, expression: &str) -> Option<Line> {
+        self.declared.as_ref()?.int(expression)
+    }
+
+    /// A line over a declared number as an expression.
+    pub(super) fn declared_size(&self, py: Python<'_>, line: Line) -> Option<Dim> {
+        let sizes = self.known(py).bind(py).get();
+        Some(sizes.made(self.declared.as_ref()?.expression(line, sizes)))
     }
 
     /// What is known of the symbols, if there is one.
@@ -213,8 +229,19 @@ impl<'py> Capture<'py> {
                 }
                 continue;
             }
-            let mark = mark_of(real, d)?;
             let place = place(expression, d);
+            if let Some(line) = varying.declared.as_ref().and_then(|declared| declared.size(real, d)) {
+                if self.may_vary(&place)
+                    && let Some(size) = varying.declared_size(self.py, line)
+                {
+                    let symbols_of = size.to_expr().symbols().into_iter().map(|symbol| (symbol, place.clone()));
+                    varying.places.borrow_mut().extend(symbols_of);
+                    varying.extents.borrow_mut().push((source, Extent::Size(d), size.clone()));
+                    symbols[d] = size;
+                }
+                continue;
+            }
+            let mark = if varying.how == Dynamic::Declared { Mark::Static } else { mark_of(real, d)? };
             let range = match mark {
                 Mark::Static => None,
                 // Outside of what the mark allows it is a number.
@@ -296,7 +323,7 @@ impl<'py> Capture<'py> {
 
     fn varies(&self, place: &str, size: i64) -> bool {
         match self.varying.how {
-            Dynamic::Never => false,
+            Dynamic::Never | Dynamic::Declared => false,
             Dynamic::Changed => self.floats.as_ref().is_some_and(|known| known.is_number(place, size.cast_unsigned())),
             Dynamic::All => self.may_vary(place),
         }

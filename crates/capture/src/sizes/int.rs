@@ -20,6 +20,8 @@ impl<'py> Capture<'py> {
     pub(crate) fn int_at(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyAny>>> {
         let (Some(floats), Ok(int)) = (&self.floats, object.cast_exact::<PyInt>()) else { return Ok(None) };
         // What Python has put into a frame between two graphs is Python's once it changes.
+        let declared =
+            if self.varying.how == Dynamic::Declared { self.varying.declared_int(&self.guards.expression(source)) } else { None };
         if self.varying.how == Dynamic::Never || self.progress.is_resumed() && self.is_variable(source) {
             return Ok(None);
         }
@@ -32,14 +34,15 @@ impl<'py> Capture<'py> {
         }
         let expression = self.guards.expression(source);
         let place = format!("{expression} as a size");
-        if !floats.may_be_number(&place) || !floats.is_number(&expression, value.cast_unsigned()) {
+        if !floats.may_be_number(&place) || declared.is_none() && !floats.is_number(&expression, value.cast_unsigned()) {
             return Ok(None);
         }
         if let Some(known) = self.varying.int_of(self.py, source) {
             return Ok(Some(known));
         }
         let sizes = self.varying.known(self.py).bind(self.py).clone();
-        let length_now = Dim::from(sizes.get().declare(length, range));
+        let symbol = || Dim::from(sizes.get().declare(length, range));
+        let length_now = declared.and_then(|line| self.varying.declared_size(self.py, line)).unwrap_or_else(symbol);
         let sized = Sized { sizes: vec![length_now.clone()], strides: vec![Dim::from(0)] };
         let made = self.ask("length", (length, &expression, self.as_lists(sized)?)).or_else(|error| self.refused_input(error))?;
         let (real, fake): (Bound<'py, PyAny>, Bound<'py, PyAny>) = made.extract()?;

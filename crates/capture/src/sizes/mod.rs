@@ -8,6 +8,7 @@
 //! the kind "unless it is known" are guarded as well: what is recorded is what would be recorded for these sizes as numbers.
 
 mod class;
+mod declared;
 mod float;
 mod input;
 mod int;
@@ -26,7 +27,7 @@ use dynamlir_guards::LARGEST_SIZE;
 use dynamlir_shapes::{Bindings, Dim, Dimension, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-pub use self::{class::class, input::Dynamic, node::SizeNode, written::expression};
+pub use self::{class::class, declared::Declared, input::Dynamic, node::SizeNode, written::expression};
 pub(crate) use self::{
     class::{as_program, is_size, node_of},
     input::Varying,
@@ -61,6 +62,10 @@ pub(crate) struct Known {
     pub failed: Option<String>,
     /// The symbols that must not turn out to be one number, with words for the size.
     pub marked: Vec<(Symbol, String)>,
+    /// The symbols of declared numbers, by the places of those.
+    pub declared: Vec<(usize, Symbol)>,
+    /// Which of the guards were declared to hold.
+    pub promised: Vec<usize>,
 }
 
 impl Sizes {
@@ -195,6 +200,26 @@ impl Sizes {
     #[getter]
     fn guards(&self) -> Vec<(String, Vec<Line>)> {
         self.with(|known| known.guards.iter().map(|guard| (guard.predicate.to_string(), guard.location.clone())).collect())
+    }
+
+    /// Of what was declared and met: its place, its symbol, and what that has turned out to be.
+    #[getter]
+    fn declared(&self) -> Vec<(usize, String, String)> {
+        self.declared_in_words()
+    }
+
+    /// Which of the guards were declared to hold.
+    #[getter]
+    fn promised(&self) -> Vec<usize> {
+        self.with(|known| known.promised.clone())
+    }
+
+    /// Whether a guard, by its position, is about nothing but what 64 bits hold.
+    fn is_about_range(&self, at: usize) -> bool {
+        self.with(|known| {
+            let bound = known.guards.get(at).and_then(|guard| guard.predicate.right.known().or(guard.predicate.left.known()));
+            bound.is_some_and(|bound| bound.unsigned_abs() >= COMPUTED.unsigned_abs())
+        })
     }
 
     /// Whether all that was assumed holds where the symbols have these values.
