@@ -108,3 +108,28 @@ func.func @freedom(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64
     {grad_enabled, operand_strides = [array<i64: 1>], result_strides = [array<i64>]} : (tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+// Whatever s0 is, the first stride is 2^62 * 8 * s0: of such a value nothing can be said about where its elements are.
+// expected-error @+1 {{64 bits do not hold the strides of tensor<2x?x8xf32}}
+func.func @huge(%x: tensor<2x?x8xf32, #dynamo.sizes<2, s0*4611686018427387904, 8>>,
+                %y: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<?xf32, #dynamo.sizes<s0>> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>,
+                dynamo.symbols = [#dynamo.symbol<s0, argument = 1, dim = 0>]} {
+  %0 = dynamo.exp %y : tensor<?xf32, #dynamo.sizes<s0>>
+  return %0 : tensor<?xf32, #dynamo.sizes<s0>>
+}
+
+// -----
+
+func.func @huge_within(%y: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<?xf32, #dynamo.sizes<s0>> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>,
+                dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
+  // expected-error @+1 {{64 bits do not hold the strides of tensor<2x?x8xf32}}
+  %0 = dynamo.full 0.0 : f32 -> tensor<2x?x8xf32, #dynamo.sizes<2, s0*4611686018427387904, 8>>
+  %1 = dynamo.exp %y : tensor<?xf32, #dynamo.sizes<s0>>
+  return %1 : tensor<?xf32, #dynamo.sizes<s0>>
+}

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Builder, Op, Type, Value},
     ops::{self, AtenOp, PermuteOp},
+    pass::{PassError, PassResult},
 };
+use dynamlir_reasons::DYNAMIC_SHAPE;
 use dynamlir_shapes::{Dim, Dimension, Relation, Scope, Window, row_major, row_major_in};
 
 use crate::emit::{Emit, Scalar};
@@ -340,6 +342,18 @@ pub fn strides_of(ty: Type, scope: &Scope) -> Vec<Dim> {
         Some(sizes) => row_major(&sizes).into_iter().map(Dim::from).collect(),
         None => row_major_in(&ty.dims(), scope).expect("strides of a tensor"),
     }
+}
+
+/// Refuses values whose strides are no numbers of 64 bits, whatever values the symbols have: no memory holds one, and nothing can be
+/// computed of where its elements are.
+pub fn refuse_huge(function: Op, values: &[Value], scope: &Scope) -> PassResult {
+    for value in values {
+        if value.ty().sizes().is_some_and(|sizes| row_major_in(&sizes, scope).is_err()) {
+            let message = format!("64 bits do not hold the strides of {}", value.ty());
+            return Err(PassError::refusal(value.def().unwrap_or(function), DYNAMIC_SHAPE, message));
+        }
+    }
+    Ok(())
 }
 
 /// Whether strides are known to place the elements one after another, in any order, as those of a fresh tensor are.

@@ -15,7 +15,7 @@ use dynamlir_reasons::AUTOGRAD;
 use dynamlir_shapes::{Dim, Scope};
 
 use super::{
-    aten::{is_dense, strides_of},
+    aten::{is_dense, refuse_huge, strides_of},
     flow,
     walk::Walk,
 };
@@ -44,6 +44,8 @@ pub fn differentiate(function: Op, functions: &[Op], again: bool) -> Result<usiz
 
     let last = block.ops().into_iter().rev().find(|op| *op != exit);
     let scope = Rc::new(sizes::scope(function));
+    let values: Vec<Value> = arguments.iter().copied().chain(block.ops().into_iter().flat_map(|op| op.results())).collect();
+    refuse_huge(function, &values, &scope)?;
     let tangents = add_tangents(function, block, exit, (&seeds, &scope));
     let mut walk = Walk::new(function, &scope, exit, histories, by_name);
     for (&result, tangent) in seeds.iter().zip(tangents) {

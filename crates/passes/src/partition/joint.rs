@@ -10,7 +10,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::Scope;
 
-use crate::{decompose::total::is_total, extent::expected};
+use crate::{autodiff::aten::refuse_huge, decompose::total::is_total, extent::expected};
 
 /// Which side an operation is on before anything is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,7 @@ impl Joint {
             gradients,
             number,
         };
+        refuse_huge(function, &joint.values, &joint.scope)?;
         joint.find_sides()?;
         Ok(joint)
     }
