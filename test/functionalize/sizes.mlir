@@ -82,3 +82,20 @@ func.func @main(%cache: !dynamo.tensor<128x4xf32, [4, 1]>, %x: !dynamo.tensor<[s
     : (!dynamo.tensor<[s0, 4]xf32, [4, 1]>, !dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<[s0, 4]xf32, [4, 1]>
   return
 }
+
+// -----
+
+// All rows but two are written, which may be none: then it does not matter where they would lie.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[X:.*]]: tensor<?x4xf32, #dynamo.sizes<s0, 4>>
+// CHECK: %[[ZERO:.*]] = dynamo.full 0.000000e+00 : f32 -> tensor<?x4xf32, #dynamo.sizes<s0 - 2, 4>>
+// CHECK: dynamo.as_strided_scatter %[[X]], %[[ZERO]] strides [4, 1] offset 8
+func.func @main(%x: !dynamo.tensor<[s0, 4]xf32, [4, 1]>) attributes {
+    dynamo.entry, dynamo.outputs = [], dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
+  %rest = dynamo.aten "aten.slice.Tensor"(%x) args [#dynamo.operand<0>, 0, 2, 9223372036854775807, 1] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<[s0 - 2, 4]xf32, [4, 1], 8>
+  %new = dynamo.aten "aten.zero_.default"(%rest) args [#dynamo.operand<0>] {aliases = array<i64: 0>, functional = "aten.zero.default", mutates = array<i64: 0>}
+    : (!dynamo.tensor<[s0 - 2, 4]xf32, [4, 1], 8>) -> !dynamo.tensor<[s0 - 2, 4]xf32, [4, 1], 8>
+  return
+}

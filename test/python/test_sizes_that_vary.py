@@ -345,6 +345,29 @@ def test_one_graph_is_for_all_sizes() -> None:
     assert dynamlir.counters()["graphs"] == 2 and not dynamlir.counters()["fallbacks"]
 
 
+WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "all but two": lambda x: (x[2:].zero_(), x + 1),
+    "columns": lambda x: (x[:, 1:].mul_(2), x.sum(0)),
+    "a half": lambda x: (x[x.shape[0] // 2 :].add_(3), x * 2),
+    "within": lambda x: (x[2:-1].fill_(7), x + 1),
+    "of all elements": lambda x: (x.view(-1)[3:].add_(1), x + 1),
+    "twice": lambda x: (x[1:].add_(1), x[:-1].mul_(2), x + 1),
+    "of a copy": lambda x: (y := x * 2, y[2:].copy_(y[:-2] * 3)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_to_a_part_are_one_graph(name: str) -> None:
+    """Also where it may be of no element."""
+    compiled = dynamlir.compile(WRITES[name])
+    for length in (5, 6, 7, 97, 8, 64, 16, 2, 3):
+        ours, theirs = (torch.arange(length * 4.0).reshape(length, 4) for _ in range(2))
+        torch.testing.assert_close(compiled(ours), WRITES[name](theirs))
+        torch.testing.assert_close(ours, theirs)
+    # One for numbers, one for all others, and some more where the least sizes take another way.
+    assert dynamlir.counters()["graphs"] <= 4 and not dynamlir.counters()["fallbacks"]
+
+
 def learned(length: int) -> torch.Tensor:
     return torch.ones(length, 4, requires_grad=True)
 

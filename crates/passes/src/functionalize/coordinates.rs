@@ -3,8 +3,10 @@
 //! Sizes may be expressions. What lies where is decided by what is declared of their symbols; what cannot be decided is not found,
 //! and windows of numbers alone are found in more ways than others.
 
+use std::borrow::Cow;
+
 use dynamlir_dialect::ir::Type;
-use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
+use dynamlir_shapes::{Dim, Dimension, Predicate, Relation, Scope};
 
 /// Sizes, strides and storage offset of one tensor, in elements.
 pub type Window = dynamlir_shapes::Window;
@@ -44,6 +46,7 @@ impl Coordinates {
         if is_empty(&window) {
             return Some(window);
         }
+        let scope = &*with_elements(&window, scope);
         match self {
             Self::Stretch { offset, len } => {
                 let holds = |a: &Dim, b: &Dim| a.compare(Relation::Le, b, scope).unwrap_or(false);
@@ -58,6 +61,19 @@ impl Coordinates {
             Self::Of(root) => window.known()?.within(&root.known()?).map(Window::from),
         }
     }
+}
+
+/// What is known of the symbols where a window shows something: an empty one lies anywhere.
+fn with_elements<'s>(window: &Window, scope: &'s Scope) -> Cow<'s, Scope> {
+    let mut known = Cow::Borrowed(scope);
+    for size in &window.sizes {
+        let has_some = Predicate::new(size.clone(), Relation::Ge, 1);
+        // What contradicts all else is true of no window that shows something.
+        if known.decide(&has_some).is_none() && known.to_mut().assume(&has_some).is_err() {
+            return Cow::Borrowed(scope);
+        }
+    }
+    known
 }
 
 #[cfg(test)]
@@ -85,6 +101,10 @@ mod tests {
         assert_eq!(stretch.locate(&last, &scope), Some(last.clone()));
         // There may be fewer than three rows.
         assert_eq!(stretch.locate(&Window { offset: 8.into(), ..last }, &scope), None);
+        // There may be no more than two: what is shown behind them may be nothing.
+        let rest = Window { sizes: vec![dim("s0 - 2"), 4.into()], strides: vec![4.into(), 1.into()], offset: 8.into() };
+        assert_eq!(stretch.locate(&rest, &scope), Some(rest.clone()));
+        assert_eq!(stretch.locate(&Window { offset: 9.into(), ..rest }, &scope), None);
         let turned = whole.transpose(0, 1).expect("two dimensions");
         assert_eq!(Coordinates::Of(turned.clone()).locate(&turned, &scope).map(|at| at.strides), Some(vec![rows, 1.into()]));
     }
