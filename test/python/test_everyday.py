@@ -40,6 +40,12 @@ class Pair(NamedTuple):
     right: int
 
 
+def _named(x: torch.Tensor) -> tuple[Any, ...]:
+    made = collections.namedtuple("made", ["left", "right"], defaults=[3])
+    pair = made(x)._replace(left=x + 1)
+    return pair.left * pair.right, len(made._fields), pair._asdict(), callable(made._make)
+
+
 FILLED = Lazy(3)
 assert FILLED.twice == 6
 
@@ -60,6 +66,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a cached property of what is made": lambda x: x * Lazy(4).twice,
     "a namespace": lambda x: types.SimpleNamespace(a=x + 1, b=2),
     "a named tuple": lambda x: Pair(x + 1, 2),
+    "a class of named tuples that is made": lambda x: _named(x),
     "a partial's keywords": lambda x: x * functools.partial(torch.add, alpha=2).keywords["alpha"],
     "groups of a match": lambda x: x * len(re.match(r"(?P<a>.)(?P<b>.)", "ab").groupdict()),  # type: ignore[union-attr]
     "str.maketrans": lambda x: x * len("ab".translate(str.maketrans({"a": "xx"}))),

@@ -63,6 +63,7 @@ const OPAQUE: &[(&str, &str)] = &[("inspect", "signature"), ("inspect", "getfull
 const DATA: &[(&str, &[&str])] = &[
     ("re", &["compile", "escape", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"]),
     ("json", &["dumps", "loads"]),
+    ("collections", &["namedtuple"]),
 ];
 
 /// The types and functions of this process, looked up once. They live as long as it does.
