@@ -30,6 +30,9 @@ class Misaligned(RunError):
     """Inputs do not lie in memory as the code for a GPU counts on."""
 
 class Unfit(RunError):
+    """An input is not like the one that the graph was compiled for."""
+
+class Overlapping(RunError):
     """Inputs overlap otherwise than those that the graph was compiled for."""
 
 class WrittenError(RuntimeError):

@@ -100,7 +100,7 @@ def run_failure(error: BaseException) -> str:
     """The reason that is counted for a run that failed before anything was written."""
     if isinstance(error, Fallback):
         return error.reason  # there is no graph for these sizes
-    for name, reason in (("Misaligned", "misaligned"), ("Unfit", "input-overlap")):
+    for name, reason in (("Misaligned", "misaligned"), ("Overlapping", "input-overlap"), ("Unfit", "input-unfit")):
         kind = getattr(module(), name, None)
         if kind is not None and isinstance(error, kind):
             return reason

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from dynamlir import native
 from harness import check
 from torch import Tensor
 
@@ -89,3 +91,19 @@ def test_inputs_that_come_to_overlap() -> None:
     assert torch.equal(seen, function(others[:4], others[2:6])) and torch.equal(mine, others)
     assert dynamlir.counters()["fallbacks"] == {"input-overlap": 1}
     assert "report" not in dynamlir.fallbacks()[-1].hint
+
+
+def test_only_what_overlaps_is_said_to_overlap(tmp_path: Path) -> None:
+    """Of an input that is otherwise unlike, the reason is another one."""
+    program = dynamlir.export(lambda x, y: (x.add_(1), x + y)[1], torch.ones(4), torch.ones(4))
+    (tmp_path / "text.mlir").write_text(program.mlir)
+    graph: Any = dynamlir.load(tmp_path / "text.mlir")
+    memory = torch.ones(8)
+    for inputs, reason, words in [
+        ((memory[:4], memory[2:6]), "input-overlap", "is written and overlaps"),
+        ((memory[:4], memory), "input-unfit", "sizes .* expected"),
+        ((memory[:4], memory.double()[:4]), "input-unfit", "element type"),
+    ]:
+        with pytest.raises(native.module().RunError, match=words) as raised:
+            graph(*inputs)
+        assert native.run_failure(raised.value) == reason

@@ -19,7 +19,8 @@ create_exception!(dynamlir._native, NativeError, PyException, "Anything the nati
 create_exception!(dynamlir._native, Unsupported, NativeError, "The graph cannot be compiled: (reason_id, message, location).");
 create_exception!(dynamlir._native, RunError, NativeError, "A call failed before anything of the caller's was written.");
 create_exception!(dynamlir._native, Misaligned, RunError, "Inputs do not lie in memory as the code for a GPU counts on.");
-create_exception!(dynamlir._native, Unfit, RunError, "Inputs overlap otherwise than those that the graph was compiled for.");
+create_exception!(dynamlir._native, Unfit, RunError, "An input is not like the one that the graph was compiled for.");
+create_exception!(dynamlir._native, Overlapping, RunError, "Inputs overlap otherwise than those that the graph was compiled for.");
 create_exception!(dynamlir._native, WrittenError, PyRuntimeError, "A call failed after something of the caller's was written.");
 
 thread_local! {
@@ -69,6 +70,7 @@ pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
 pub fn raise_run(refused: &Refused) -> PyErr {
     match refused {
         Refused::Failed(failure) if failure.misaligned => Misaligned::new_err(failure.message.clone()),
+        Refused::Guard(unfit) if unfit.overlaps => Overlapping::new_err(refused.to_string()),
         Refused::Guard(_) => Unfit::new_err(refused.to_string()),
         Refused::Failed(_) => RunError::new_err(refused.to_string()),
         Refused::AfterCommit(_) => WrittenError::new_err(refused.to_string()),

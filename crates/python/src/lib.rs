@@ -25,7 +25,9 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use std::collections::BTreeSet;
 
 use crate::{
-    errors::{Misaligned, NativeError, RunError, Unfit, Unsupported, WrittenError, guarded, interrupted, raise, raise_bad_text},
+    errors::{
+        Misaligned, NativeError, Overlapping, RunError, Unfit, Unsupported, WrittenError, guarded, interrupted, raise, raise_bad_text,
+    },
     executable::{Executable, options},
     trace::TraceBuilder,
 };
@@ -148,6 +150,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RunError", py.get_type::<RunError>())?;
     module.add("Misaligned", py.get_type::<Misaligned>())?;
     module.add("Unfit", py.get_type::<Unfit>())?;
+    module.add("Overlapping", py.get_type::<Overlapping>())?;
     module.add("WrittenError", py.get_type::<WrittenError>())?;
     module.add_class::<TraceBuilder>()?;
     module.add_class::<Executable>()?;

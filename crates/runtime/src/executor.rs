@@ -16,7 +16,7 @@ use crate::outputs::{self, Outputs, Results};
 use crate::plan::{InputSpec, Plan};
 use crate::profile::{self, About, Timed, Unwatched, Watch};
 use crate::reuse::{Facts, Spent};
-use crate::verify::{Inputs, accepts, verify, verify_memory};
+use crate::verify::{Inputs, Unfit, accepts, verify, verify_memory};
 use crate::workspace::{Blocks, Pool, Workspace};
 
 /// What went wrong inside a run.
@@ -36,7 +36,7 @@ pub struct Failure {
 /// Why a run gave no outputs.
 pub enum RunError {
     /// The inputs are not those the plan was made for; nothing happened.
-    Guard(String),
+    Guard(Unfit),
     /// It failed before the commit: inputs are untouched and eager can run instead.
     Failed(Failure),
     /// It failed after the commit: inputs may be partly written.
@@ -46,7 +46,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, failure) = match self {
-            Self::Guard(reason) => return write!(f, "inputs do not fit: {reason}"),
+            Self::Guard(unfit) => return write!(f, "inputs do not fit: {}", unfit.what),
             Self::Failed(failure) => ("failed", failure),
             Self::AfterCommit(failure) => ("failed after inputs were written", failure),
         };
@@ -83,7 +83,7 @@ impl From<TorchError> for Failure {
 }
 
 /// Looks at the inputs and notes where their elements are.
-type Verify = fn(&[InputSpec], &Program, &[TensorRef<'_>], &mut Inputs) -> Result<(), String>;
+type Verify = fn(&[InputSpec], &Program, &[TensorRef<'_>], &mut Inputs) -> Result<(), Unfit>;
 
 /// Makes what a run gives.
 type Make<T> = fn(&Executable, &mut Workspace, &[TensorRef<'_>]) -> Result<T, TorchError>;

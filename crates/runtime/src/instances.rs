@@ -44,7 +44,7 @@ impl Instances {
     pub fn values<'a>(&self, input: impl Fn(usize) -> Option<TensorRef<'a>>) -> Result<Vec<i64>, RunError> {
         let value = |varying: &Varying| {
             let found = input(varying.input).and_then(|input| input.sizes().ok()?.get(varying.dim).copied());
-            found.ok_or_else(|| RunError::Guard(format!("input {} has no dimension {}", varying.input, varying.dim)))
+            found.ok_or_else(|| RunError::Guard(format!("input {} has no dimension {}", varying.input, varying.dim).into()))
         };
         self.open.symbols.iter().map(value).collect()
     }
@@ -63,7 +63,7 @@ impl Instances {
             let mut all = self.made();
             if all.len() < MOST { None } else { all.pop() }
         };
-        let made = self.make(&sizes, gone).map_err(|error| RunError::Guard(error.to_string()))?;
+        let made = self.make(&sizes, gone).map_err(|error| RunError::Guard(error.to_string().into()))?;
         // Another thread may have made the same meanwhile.
         if let Some(known) = self.known(&sizes) {
             return Ok(known);

@@ -42,3 +42,4 @@ pub use outputs::{OutputValue, Outputs, Results};
 pub use plan::{Base, Const, Derivative, ExternCall, InputSpec, KernelSpec, Output, Plan, Reg, Saved, Step, Training};
 pub use profile::{About, Measured, Profile, Tally, Timed};
 pub use training::{Differentiable, Fitting, Gradients, Graph, computed_gradient};
+pub use verify::Unfit;

@@ -219,7 +219,7 @@ impl Differentiable {
     ) -> Result<Gradients, RunError> {
         let shape = &self.shape;
         if saved.len() != shape.saved.len() || tangents.len() != shape.outputs.len() {
-            return Err(RunError::Guard("another number of saved values or tangents".to_owned()));
+            return Err(RunError::Guard("another number of saved values or tangents".to_owned().into()));
         }
         let wanted = self.wanted(|output| tangents[output].is_some(), needed);
         if wanted.iter().all(Option::is_none) {
@@ -235,7 +235,7 @@ impl Differentiable {
             made.push(match value {
                 Some(value) => fitted(self.abi, device, &spec.layout, value).map_err(|what| {
                     let who = at.checked_sub(saved.len()).map_or("a saved tensor", |_| "a tangent");
-                    RunError::Guard(format!("{who} {what}"))
+                    RunError::Guard(format!("{who} {what}").into())
                 })?,
                 None => Some(zeros(self.abi, device, &spec.layout).map_err(|error| RunError::Failed(error.into()))?),
             });

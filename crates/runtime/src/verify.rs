@@ -15,9 +15,9 @@ pub(crate) struct Inputs {
 }
 
 /// Checks every input against its spec; the error says which one differs and how.
-pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), String> {
+pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), Unfit> {
     if specs.len() != inputs.len() {
-        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()));
+        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()).into());
     }
     out.pointers.clear();
     for (i, ((spec, reach), &tensor)) in specs.iter().zip(&program.input_reach).zip(inputs).enumerate() {
@@ -27,10 +27,25 @@ pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef
     together(specs, program, out)
 }
 
+/// Why inputs are not those that a plan was made for.
+#[derive(Debug)]
+pub struct Unfit {
+    /// In words.
+    pub what: String,
+    /// Whether each of them is, and they lie in memory otherwise beside each other.
+    pub overlaps: bool,
+}
+
+impl From<String> for Unfit {
+    fn from(what: String) -> Self {
+        Self { what, overlaps: false }
+    }
+}
+
 /// As [`verify`], for inputs of which [`accepts`] approved the metadata: only memory is looked at.
-pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), String> {
+pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), Unfit> {
     if specs.len() != inputs.len() {
-        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()));
+        return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()).into());
     }
     out.pointers.clear();
     for (i, (&tensor, need)) in inputs.iter().zip(&program.input_needs).enumerate() {
@@ -48,12 +63,13 @@ pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[Te
 }
 
 /// How inputs lie in memory beside each other.
-fn together(specs: &[InputSpec], program: &Program, out: &mut Inputs) -> Result<(), String> {
+fn together(specs: &[InputSpec], program: &Program, out: &mut Inputs) -> Result<(), Unfit> {
+    let overlaps = |what| Unfit { what, overlaps: true };
     if program.grouped {
-        groups(specs, &out.pointers)?;
+        groups(specs, &out.pointers).map_err(overlaps)?;
     }
     if program.mutates {
-        disjoint(specs, &program.input_reach, out)?;
+        disjoint(specs, &program.input_reach, out).map_err(overlaps)?;
     }
     Ok(())
 }

@@ -184,7 +184,7 @@ fn guards_fail_before_anything_happens() {
     let exe = Executable::new(abi, chain(), kernel(), &mut py).expect("loads");
     let (x, w) = (floats(&[0.0; 4], &[2, 2]), floats(&[0.0; 4], &[2, 2]));
     let mut reason = |inputs: &[TensorRef<'_>]| match exe.run(inputs, &mut py) {
-        Err(RunError::Guard(reason)) => reason,
+        Err(RunError::Guard(unfit)) => unfit.what,
         other => panic!("expected a guard, got {:?}", other.map(|o| o.len())),
     };
     assert!(reason(&[x.as_ref()]).contains("2 tensors"));

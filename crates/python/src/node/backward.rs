@@ -147,8 +147,8 @@ fn tensor<'a, 'py>(calls: &Calls<'py>, object: &'a Bound<'py, PyAny>, what: &str
 /// The exception for gradients that could not be computed: Python's own, or in torch's words, with the line that it is about.
 fn raise(py: Python<'_>, error: RunError) -> PyErr {
     let Failure { message, schema, location, payload, .. } = match error {
-        RunError::Guard(reason) => {
-            return PyRuntimeError::new_err(format!("the gradients of a compiled graph cannot be computed: {reason}"));
+        RunError::Guard(unfit) => {
+            return PyRuntimeError::new_err(format!("the gradients of a compiled graph cannot be computed: {}", unfit.what));
         }
         RunError::Failed(failure) | RunError::AfterCommit(failure) => failure,
     };

@@ -88,7 +88,7 @@ impl Node {
     /// graph has not: nothing would say that it is missing.
     #[inline]
     pub fn is_wanted(&self, abi: &TorchAbi, tensors: &[TensorRef<'_>], known: bool) -> Result<bool, RunError> {
-        let guard = |error: TorchError| RunError::Guard(error.message().to_owned());
+        let guard = |error: TorchError| RunError::Guard(error.message().to_owned().into());
         if !abi.is_grad_enabled().map_err(guard)? {
             return Ok(false);
         }
@@ -109,7 +109,7 @@ impl Node {
                 return Err(RunError::Guard(format!(
                     "input {at} requires a gradient, and the graph was compiled for one that does not: a tensor of sizes {sizes:?}, where \
                      inputs {declared:?} are declared to require gradients"
-                )));
+                ).into()));
             }
             is_wanted |= self.training.inputs().contains(&at);
         }
@@ -129,7 +129,7 @@ impl Node {
         let mut run = Run { forward: &forward, tensors, input, known, outcome: None };
         let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(self.training.inputs().len() + 1);
         for at in self.training.inputs() {
-            let lost = || RunError::Guard(format!("input {at} is missing"));
+            let lost = || RunError::Guard(format!("input {at} is missing").into());
             arguments.push(input(*at).ok_or_else(lost).map_err(Failed::Refused)?);
         }
         let call = Bound::new(py, Call { run: AtomicPtr::new((&raw mut run).cast()) }).map_err(Failed::Raised)?;
