@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dynamlir
@@ -10,15 +10,6 @@ import pytest
 import torch
 
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    dynamlir.reset()
-    yield
-    torch._dynamo.reset()
-    dynamlir.reset()
 
 
 def sizes_as_values(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:

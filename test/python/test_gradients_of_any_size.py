@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dynamlir
@@ -11,21 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
 
 SIZES = [5, 7, 2, 1, 0, 3, 64, 13, 31, 7]
 """All but three are met in one graph: the first, before it is known that the size varies, 0 and 1 have their own."""
 
 Case = tuple[Callable[..., Any], Callable[[int], list[torch.Tensor]]]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    dynamlir.reset()
-    with dynamlir.config.patch(on_plain="ignore"):
-        yield
-    dynamlir.reset()
-    torch.compiler.reset()
 
 
 def randn(*shape: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dynamlir
@@ -14,15 +14,6 @@ pytestmark = pytest.mark.native
 
 VALUES = [3, 4, 5, 7, 11, 13, 16, 17, 2, 31, 32, 6, 9, 10, 12, 14, 15, 18, 19, 20]
 HUGE = [2**31, 2**40 + 1, 2**53 + 1, 2**62, 2**70]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    dynamlir.reset()
-    yield
-    torch._dynamo.reset()
-    dynamlir.reset()
 
 
 X = torch.randn(40, 6)
