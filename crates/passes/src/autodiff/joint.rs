@@ -44,7 +44,7 @@ pub fn differentiate(function: Op, functions: &[Op], again: bool) -> Result<usiz
 
     let last = block.ops().into_iter().rev().find(|op| *op != exit);
     let scope = Rc::new(sizes::scope(function));
-    let values: Vec<Value> = arguments.iter().copied().chain(block.ops().into_iter().flat_map(|op| op.results())).collect();
+    let values: Vec<Value> = arguments.iter().copied().chain(block.ops().into_iter().flat_map(Op::results)).collect();
     refuse_huge(function, &values, &scope)?;
     let tangents = add_tangents(function, block, exit, (&seeds, &scope));
     let mut walk = Walk::new(function, &scope, exit, histories, by_name);
