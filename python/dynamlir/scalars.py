@@ -270,17 +270,22 @@ def _call(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
     if name.startswith("aten._foreach_"):
         return _each(recorder, func, full)
     base, _, overload = name.removeprefix("aten.").partition(".")
+    if base in _MAKERS and overload != "out":
+        return _made(recorder, name, base, full)
     inplace = base.endswith("_")
     rewrite = _REWRITES.get(base.removesuffix("_"))
     if rewrite is None or overload == "out":
         raise Fallback("data-dependent", f"{name} takes a number that is known at the call only")
-    tensors = [value for value in full if isinstance(value, torch.Tensor)]
+    masks = 1 if base.startswith("masked_fill") else 0
+    tensors = [value for value in full if isinstance(value, torch.Tensor)][: -masks or None]
     dtype = tensors[0].dtype
     if dtype not in _FLOATS or any(tensor.dtype != dtype for tensor in tensors):
         raise Fallback("data-dependent", f"{name} of {dtype} takes a number that is known at the call only")
 
     def rounded(value: Any) -> Any:
-        return value.node.rounded(dtype) if _is_number(value) else value
+        if not _is_number(value):
+            return value
+        return _fitting(value, dtype) if base.removesuffix("_") in _FITTING else value.node.rounded(dtype)
 
     with recorder:
         out = rewrite(*(rounded(value) for value in full))
@@ -312,6 +317,30 @@ def _power(base: Any, exponent: Any) -> Any:
     return aten.pow.Tensor_Tensor(base, exponent)
 
 
+def _clamp(x: Any, least: Any = None, most: Any = None) -> Any:
+    """Eager rounds both to the type of what is bounded. Of bounds that are tensors, gradients are others."""
+    if x.requires_grad and torch.is_grad_enabled():
+        raise Fallback("data-dependent", "a gradient of bounds that are known at the call only")
+
+    def bound(value: Any) -> Any:
+        is_constant = value is not None and not isinstance(value, torch.Tensor)
+        return aten.full.default([], value, dtype=x.dtype, device=x.device) if is_constant else value
+
+    return aten.clamp.Tensor(x, bound(least), bound(most))
+
+
+def _fitting(number: Number, dtype: torch.dtype) -> torch.Tensor:
+    """A number rounded by an operator that raises where it is finite, and too large for the type."""
+    value, rounded = number.node.value, number.node.rounded(dtype)
+    if dtype != torch.float64:
+        is_finite = (aten.lt.Scalar(aten.abs.default(one), float("inf")) for one in (rounded, value))
+        first, second = is_finite
+        aten._assert_async.default(aten.logical_or.default(first, aten.logical_not.default(second)))
+    return rounded
+
+
+_FITTING = frozenset(["clamp", "clamp_min", "clamp_max", "fill", "masked_fill"])
+
 _REWRITES: dict[str, Callable[..., Any]] = {
     "add": _add_alpha,
     "sub": _sub_alpha,
@@ -322,9 +351,36 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "pow": _power,
+    "clamp": _clamp,
+    "clamp_min": lambda x, least: _clamp(x, least),
+    "clamp_max": lambda x, most: _clamp(x, None, most),
+    "fill": aten.fill.Tensor,
+    "masked_fill": aten.masked_fill.Tensor,
 }
 """How each operator is recorded once its numbers are tensors of the other operands' type. All arguments are given, in
 schema order."""
+
+
+_MAKERS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
+    "full": (lambda size, *options: aten.empty.memory_format(size, **_options(options)), 1),
+    "full_like": (lambda like, *options: aten.empty_like.default(like, **_options(options, "memory_format")), 1),
+    "new_full": (lambda like, size, *options: aten.new_empty.default(like, size, **_options(options)), 2),
+}
+"""Operators that fill what they make with a number: how it is made, and which argument the number is."""
+
+
+def _options(given: Sequence[Any], *more: str) -> dict[str, Any]:
+    return dict(zip(("dtype", "layout", "device", "pin_memory", *more), given))
+
+
+def _made(recorder: OpRecorder, name: str, base: str, full: list[Any]) -> torch.Tensor:
+    """What is made and then filled with a number, as eager does it."""
+    make, place = _MAKERS[base]
+    with recorder:
+        made = make(*full[:place], *full[place + 1 :])
+        if made.dtype not in _FLOATS or not _is_number(full[place]):
+            raise Fallback("data-dependent", f"{name} of {made.dtype} takes a number that is known at the call only")
+        return aten.fill.Tensor(made, _fitting(full[place], made.dtype))
 
 
 def _each(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
 
 
+SCALE = torch.tensor(2.0, requires_grad=True)
+
 USED: dict[str, Callable[[torch.Tensor], Any]] = {
     "scale of attention": lambda x: torch.softmax(x.t() @ x / math.sqrt(x.size(0)), -1) @ x.t(),
     "power": lambda x: x * x.shape[0] ** -0.5 + x.shape[0] ** 0.25,
@@ -30,6 +32,21 @@ USED: dict[str, Callable[[torch.Tensor], Any]] = {
     "larger and smaller": lambda x: (
         x * torch.sym_max(x.shape[0], 5) + torch.zeros(torch.sym_min(8, x.shape[0]), 1).sum()
     ),
+    "filled": lambda x: torch.full((3, 1), x.shape[0] / 2) + x[0],
+    "filled alike": lambda x: torch.full_like(x, x.shape[0] / 3) + x.new_full((2, 1), x.shape[0] / 7).sum(),
+    "filled double": lambda x: torch.full((3,), x.shape[0] / 7, dtype=torch.float64, requires_grad=False).sum() + x,
+    "filled in place": lambda x: torch.empty_like(x).fill_(x.shape[0] / 3) * x,
+    "bounded": lambda x: x.clamp(max=x.shape[0] / 100),
+    "bounded from both sides": lambda x: x.clamp(0, x.shape[0] / 30) + torch.clip(x, -1 / x.shape[0], 0.5),
+    "bounded from below": lambda x: x.clamp_min(x.shape[0] / 100) + x.clamp(x.shape[0] / 9, x.shape[0] / 30),
+    "bounded in place": lambda x: x.clone().clamp_(-0.5, x.shape[0] / 50),
+    "filled by a mask": lambda x: x.masked_fill(x > 0, x.shape[0] / 7),
+    "scale of torch's attention": lambda x: F.scaled_dot_product_attention(
+        *[x[None, None]] * 3, scale=x.shape[0] ** -0.5
+    ),
+    "scale by position": lambda x: F.scaled_dot_product_attention(
+        x[None, None], x[None, None], x[None, None], None, 0.0, True, scale=1 / x.shape[0]
+    ),
     "alpha": lambda x: torch.add(x, x, alpha=x.shape[0] / 3),
     "double": lambda x: x.double() * (x.shape[0] / 3),
     "of one element": lambda x: x.sum() / (x.shape[0] / 7),
@@ -41,8 +58,8 @@ NEEDED: dict[str, Callable[[torch.Tensor], Any]] = {
     "compared": lambda x: x * 2 if x.shape[0] / 2 > 3 else x + 1,
     "rounded": lambda x: x * round(x.shape[0] / 3),
     "text": lambda x: x * len(f"{x.shape[0] / 3}"),
-    "filled": lambda x: torch.full((3, 1), x.shape[0] / 2) + x[0],
-    "bounded": lambda x: x.clamp(max=x.shape[0] / 100),
+    "bounded with a gradient": lambda x: (x * SCALE).clamp(max=x.shape[0] / 100),
+    "filled with whole numbers": lambda x: torch.full((3,), x.shape[0] / 2, dtype=torch.int64),
     "of whole numbers": lambda x: (x * 8).long() * (x.shape[0] / 2),
     "of half": lambda x: x.half() * (x.shape[0] / 3),
     "given to code": lambda x: F.leaky_relu(x, 1 / x.shape[0]),
@@ -94,6 +111,20 @@ def test_what_python_needs_is_of_the_call(name: str) -> None:
         same(compiled(x), program(x))
     assert len(compiled._cache) <= 5
     assert not dynamlir.counters()["fallbacks"]
+
+
+def test_floats_that_a_type_does_not_hold_raise() -> None:
+    for program in (
+        lambda x, v: x.clamp(max=v),
+        lambda x, v: torch.full((3,), v) + x,
+        lambda x, v: x.masked_fill(x > 0, v),
+    ):
+        compiled, x = dynamlir.compile(program), torch.randn(4, 3)
+        for value in (0.5, 0.25, math.inf, -math.inf, 1e-45, 3e38):
+            same(compiled(x, value), program(x, value))
+        assert len(compiled._cache) == 2
+        with pytest.raises(RuntimeError, match="without overflow"):
+            compiled(x, 1e300)
 
 
 def test_division_by_what_may_be_zero_raises() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .. import scalars
 from ..device import device_of
 from ..fakes import is_stranger
 from ..reasons import Fallback
@@ -94,6 +95,18 @@ def _matrix_rank(
     return result
 
 
+def _attention(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Of a scale that is known at the call only, torch's function wants the value: so the queries are scaled."""
+    scale = kwargs.get("scale")
+    if not scalars.has_any([scale]):
+        return target(*args, **kwargs)
+    given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args)) | kwargs
+    query = given.pop("query") * scale
+    return target(**{**given, "query": query, "scale": 1.0})
+
+
 def _set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
@@ -102,6 +115,7 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch._C._nn.one_hot, _one_hot),
     (torch.ops.aten.one_hot, _one_hot),
     (torch.ops.aten.one_hot.default, _one_hot),
+    (torch._C._nn.scaled_dot_product_attention, _attention),
     (torch.max_pool1d, _max_pool1d),
     (torch.nn.functional.max_pool1d, _max_pool1d),
     (torch.ops.aten.max_pool1d, _max_pool1d),
