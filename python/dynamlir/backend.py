@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Builder, Recording
 from .runtime import CompiledGraph, PlainGraph, Variant
+from .segmented import Segmented, Whole
 from .shape_env import Translation
 from .thread_state import nothing_packed
 from .tracing import fresh_fake_mode, record
@@ -58,7 +60,7 @@ def dynamlir_backend(
     name = name or _graph_name(gm)
     try:
         _check_version()
-        whole = _sized(gm, example_inputs, settings, name)
+        whole = _told_late(gm, example_inputs, settings, name) or _sized(gm, example_inputs, settings, name)
         if whole is not None:
             return whole
         _specialise(gm, example_inputs)
@@ -100,6 +102,34 @@ def _sized(
     compiled = CompiledGraph(gm, example_inputs, first, lambda inputs: compile_graph(gm, inputs, settings, name)[0])
     report.add(made)
     return compiled
+
+
+def _told_late(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str
+) -> CompiledGraph | None:
+    """Compile a graph with sizes that only running tells, in parts. None where there are none, or it cannot be cut."""
+    torchs: Any = sys.modules.get("torch._dynamo.config")
+    if torchs is None or not (torchs.capture_dynamic_output_shape_ops or torchs.capture_scalar_outputs):
+        return None
+    may_tell = bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs)
+    sizes = Translation(gm, example_inputs)
+    try:
+        mode = fresh_fake_mode()
+        mode.cache_enabled = not sizes.any
+        recording = record(gm, example_inputs, mode, sizes=sizes, may_tell=may_tell)
+        if recording.cut is None:
+            return None
+        sizes.install_guards()
+        plan, layouts = recording.cut
+        bound = [*sizes.bound, *[None] * (len(sizes.sizes) - len(sizes.bound))]
+        whole = Whole(name, recording, plan, sizes.sizes, bound, layouts, strict=False)
+        parts = Segmented(whole, mode, settings)
+    except Fallback as failure:
+        logs.logger("recompiles").info("%s: not in parts, since %s", name, failure.message)
+        return None
+    return CompiledGraph(
+        gm, example_inputs, Variant(recording, parts), lambda inputs: compile_graph(gm, inputs, settings, name)[0]
+    )
 
 
 def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str) -> CompiledGraph:
@@ -252,7 +282,7 @@ def _specialise(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None
 
 def _graph_name(gm: torch.fx.GraphModule) -> str:
     """Where the graph comes from: the Python line of its first operation."""
-    from .recorder import parse_stack
+    from .places import parse_stack
 
     for node in gm.graph.nodes:
         frames = parse_stack(node.stack_trace) if node.op not in ("placeholder", "output", "get_attr") else []

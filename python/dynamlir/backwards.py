@@ -15,7 +15,7 @@ import torch
 import torch.fx
 from torch._functorch.autograd_function import autograd_function_apply
 
-from .recorder import parse_stack
+from .places import parse_stack
 
 _SWITCHES = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|\w*[Cc]heckpoint\w*|apply)\b")
 

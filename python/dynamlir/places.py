@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
@@ -71,3 +72,12 @@ def described(location: Sequence[Line], called_from: Line | None = None) -> str:
     if own is None:
         return f" at {show(location[0])}" + ("" if called_from is None else f", called at {show(called_from)}")
     return f" at {show(own)}" + ("" if own == location[0] else f" (within {show(location[0])})")
+
+
+_FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_stack(text: str | None) -> list[Line]:
+    """The frames of an fx node's stack trace, innermost first."""
+    return [(file, int(line), name or "") for file, line, name in reversed(_FRAME.findall(text or ""))]

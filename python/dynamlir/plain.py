@@ -52,7 +52,7 @@ class Subject:
     @staticmethod
     def of_graph(gm: torch.fx.GraphModule) -> Subject:
         """The function that a graph of torch.compile's comes from, as its nodes tell."""
-        from .recorder import parse_stack
+        from .places import parse_stack
 
         stacks = (parse_stack(node.stack_trace) for node in gm.graph.nodes if node.stack_trace)
         file, line, function = next((frames[-1] for frames in stacks if frames), ("", 0, ""))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import constants, histories, memo, modes, overlap, scalars, sizes
-from .aten import custom, layouts, schema, table
+from .aten import custom, layouts, schema, table, unbacked
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
@@ -39,14 +37,6 @@ from .recording import (
     result_leaves,
     tensors_of,
 )
-
-_FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
-
-
-@functools.lru_cache(maxsize=4096)
-def parse_stack(text: str | None) -> Location:
-    """The frames of an fx node's stack trace, innermost first."""
-    return [(file, int(line), name or "") for file, line, name in reversed(_FRAME.findall(text or ""))]
 
 
 class OpRecorder(TorchDispatchMode):
@@ -83,6 +73,8 @@ class OpRecorder(TorchDispatchMode):
         """Whether grad mode was on when the recording began."""
         self.takes_numbers = self.has_numbers = False
         """Whether numbers may be read from contents, to be known when the graph is called; whether there is one."""
+        self.sources: unbacked.Sources | None = None
+        """Where sizes come from that only running tells; None where there must be none."""
         self._below_functions: list[histories.Met] = []
         self.blamed: set[str] = set()
         """Where the floats come from that were taken for numbers, and whose values Python needs."""
@@ -174,6 +166,11 @@ class OpRecorder(TorchDispatchMode):
             torch._C._autograd._unsafe_set_version_counter((out,), (version,))
             self._record(func, schema.full_arguments(func, args, {}), [out], [])
         return out
+
+    def record_made(self, func: OpOverload, full: list[Any], results: list[Any]) -> OpRecord:
+        """Record a call of an operator that was not run, whose results, new tensors, are given."""
+        self._record(func, full, results, [])
+        return self.recording.ops[-1]
 
     def show(self, fake: torch.Tensor) -> None:
         """Say that a value without a fake shows the memory of this one."""
@@ -284,11 +281,15 @@ class OpRecorder(TorchDispatchMode):
             if func is torch.ops.aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
                 if (known := constants.number(args[0])) is not None:
                     return known
+                if (number := unbacked.call(self, func, args, kwargs)) is not NotImplemented:
+                    return number
                 if self.takes_numbers:
                     self.has_numbers = True
                     return scalars.read(self, args[0])
             if self.has_numbers and func.namespace != "prims" and scalars.has_any((*args, *kwargs.values())):
                 return scalars.call(self, func, schema.full_arguments(func, args, kwargs))
+            if self.sources is not None and (made := unbacked.call(self, func, args, kwargs)) is not NotImplemented:
+                return made
             call = self.memo.call(func, args, kwargs, self._is_temporary)
             template = self.memo.known(call) if call else None
             if call is not None and template is not None and not memo.Use.checks:

@@ -9,12 +9,16 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
 from . import native, places
 from .reasons import Fallback, Location
+
+if TYPE_CHECKING:
+    from .segments import Plan
+    from .sizes import Layouts
 
 # As in crates/torch-abi/src/dtype.rs; a test holds the two against each other.
 DTYPE_NAMES: dict[torch.dtype, str] = {
@@ -80,8 +84,8 @@ NO_RESULT = TensorMeta("none", (), (), 0)
 """Stands for a result that is None."""
 
 
-Varying = tuple[Any, list[tuple[int, int]]]
-"""What is known of sizes that vary, and which size of which input each symbol is."""
+Varying = tuple[Any, Sequence[tuple[int, int] | None]]
+"""What is known of sizes that vary, and which size of which input each symbol is; None for those of other graphs."""
 
 
 class Ref(NamedTuple):
@@ -193,6 +197,8 @@ class Recording:
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
     varying: Varying | None = None
     """None where all sizes are numbers."""
+    cut: tuple[Plan, Layouts] | None = None
+    """How it is run in parts, where it has sizes that only running tells, and how values are laid out for some."""
     lengths: Sequence[int] = ()
     """Which of the arguments are ints for each of which there is an input that is so long, behind those of tensors."""
 
@@ -348,7 +354,7 @@ class Builder(Protocol):
 
     def random(self) -> None: ...
     def order(self, order: int) -> None: ...
-    def symbols(self, sizes: Any, bound: Sequence[tuple[int, int]]) -> None: ...
+    def symbols(self, sizes: Any, bound: Sequence[tuple[int, int] | None]) -> None: ...
 
     def input(
         self,

@@ -32,6 +32,8 @@ class Variant:
         consts = enumerate(output.const for output in recording.outputs)
         self._sizes: list[tuple[int, Any]] = [(at, size) for at, size in consts if isinstance(size, torch.SymInt)]
         """The outputs that are sizes which vary."""
+        if recording.cut is not None:
+            self._sizes = []  # which are known within
         self._bound = [] if recording.varying is None else recording.varying[1]
         self.lengths = [(at, torch.zeros(1, dtype=torch.int64, device="cpu")) for at in recording.lengths]
         """Which arguments are ints as long as which the graph is given a tensor, and of which element that is made."""
@@ -42,7 +44,7 @@ class Variant:
             tensors = [*tensors, *(fetch() for fetch in self._captures)]
         outputs = self.executable(*tensors)
         if self._sizes:
-            values = [tensors[at].shape[dim] for at, dim in self._bound]
+            values = [0 if place is None else tensors[place[0]].shape[place[1]] for place in self._bound]
             for at, size in self._sizes:
                 outputs[at] = size.node.at(values)
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
@@ -90,7 +92,7 @@ class CompiledGraph:
         self._all_tensors = len(self._positions) == len(example_inputs)
         recording = first.recording
         # Sizes that vary are those of tensors, and other numbers are guarded by Dynamo.
-        varies = recording.varying is not None
+        varies = recording.varying is not None or recording.cut is not None
         self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not varies]
         storages = [record.storage for record in recording.inputs]
         self._keyed = (

@@ -7,7 +7,7 @@ be compiled itself, `at` makes it one of numbers, which is what would be recorde
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,42 +16,59 @@ from torch._ops import OpOverload
 from .aten import schema
 from .recording import OpRecord, Recording, TensorMeta
 
+Layouts = Mapping[int, Sequence[tuple[Mapping[int, int], TensorMeta]]]
+"""Values that are laid out otherwise where symbols, by their numbers, have some values; the last that fits counts."""
 
-def at(recording: Recording, values: Sequence[int]) -> Recording:
+
+def at(recording: Recording, values: Sequence[int], layouts: Layouts | None = None) -> Recording:
     """What a recording is where the symbols have these values."""
-    return _At(values).recording(recording)
+    return _At(values, layouts or {}).recording(recording)
 
 
 class _At:
     """Makes recordings numeric. What is used twice stays one."""
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int], layouts: Layouts) -> None:
         self.values = list(values)
+        self._layouts: dict[int, TensorMeta] = {}
+        """Of the values of the outermost recording."""
+        self._depth = 0
+        for value, noted in layouts.items():
+            for case, meta in noted:
+                if all(self.values[symbol] == number for symbol, number in case.items()):
+                    self._layouts[value] = meta
         self._metas: dict[int, tuple[TensorMeta, TensorMeta]] = {}
         self._recordings: dict[int, Recording] = {}
 
     def recording(self, symbolic: Recording) -> Recording:
         known = self._recordings.get(id(symbolic))
         if known is None:
+            self._depth += 1
             known = self._recordings[id(symbolic)] = dataclasses.replace(
                 symbolic,
                 varying=None,
-                inputs=[dataclasses.replace(record, meta=self._meta(record.meta)) for record in symbolic.inputs],
+                inputs=[
+                    dataclasses.replace(record, meta=self._of(record.id, record.meta)) for record in symbolic.inputs
+                ],
                 ops=[self._op(op) for op in symbolic.ops],
                 outputs=[dataclasses.replace(output) for output in symbolic.outputs],
-                metas={value: self._meta(meta) for value, meta in symbolic.metas.items()},
+                metas={value: self._of(value, meta) for value, meta in symbolic.metas.items()},
             )
+            self._depth -= 1
         return known
 
     def _op(self, op: OpRecord) -> OpRecord:
         return dataclasses.replace(
             op,
             args=self._value(op.args),
-            results=[self._meta(meta) for meta in op.results],
+            results=[self._of(value, meta) for value, meta in zip(op.result_ids, op.results)],
             raw=None if op.raw is None else (op.raw[0], self._value(op.raw[1])),
             decomposition=None if op.decomposition is None else self.recording(op.decomposition),
             vjp=None if op.vjp is None else self.recording(op.vjp),
         )
+
+    def _of(self, value: int, meta: TensorMeta) -> TensorMeta:
+        return self._meta(self._layouts.get(value, meta) if self._depth == 1 else meta)
 
     def _meta(self, meta: TensorMeta) -> TensorMeta:
         known = self._metas.get(id(meta))

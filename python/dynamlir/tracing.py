@@ -22,12 +22,13 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import backwards, functions, interruptions, logs, machinery, modes, native, scalars
+from . import backwards, functions, interruptions, logs, machinery, modes, native, presumed, scalars, segments
 from .aten import composites
 from .device import device_of
 from .fakes import Faker, is_stranger
+from .places import parse_stack
 from .reasons import Fallback
-from .recorder import OpRecorder, parse_stack
+from .recorder import OpRecorder
 from .recording import OutputRecord, Recording
 from .shape_env import Translation
 from .thread_state import ThreadState
@@ -43,6 +44,8 @@ class _Runner(torch.fx.Interpreter):
         super().__init__(module)
         self._recorder = recorder
         self.autocasts: list[Any] = []
+        self.calls: presumed.Calls | None = None
+        """The calls of torch's functions, where there may be sizes that only running tells."""
 
     def run_node(self, n: torch.fx.Node) -> Any:
         self._recorder.location = parse_stack(n.stack_trace)
@@ -90,13 +93,17 @@ class _Runner(torch.fx.Interpreter):
 
     def _inner(self, module: torch.fx.GraphModule) -> _Runner:
         inner = _Runner(module, self._recorder)
-        inner.autocasts = self.autocasts
+        inner.autocasts, inner.calls = self.autocasts, self.calls
         return inner
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self.calls is not None:
+            return self.calls.run(target, args, kwargs)
         return composites.run(self._recorder, target, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self.calls is not None:
+            return self.calls.run(getattr(args[0], target), args[1:], kwargs)
         self._recorder.builtin = composites.builtin_name(getattr(torch.Tensor, str(target), None))
         return super().call_method(target, args, kwargs)
 
@@ -115,9 +122,11 @@ def record(
     mode: FakeTensorMode | None = None,
     name: str = "main",
     sizes: Translation | None = None,
+    may_tell: tuple[bool, bool] = (False, False),
 ) -> Recording:
     """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers), of whose ``sizes`` some may vary;
-    `Fallback` when it cannot be."""
+    `Fallback` when it cannot be. ``may_tell`` says whether it may have sizes that only running tells, and numbers that
+    are read from tensors of ints: where there are such, the recording is `Recording.cut`."""
     backwards.free(module)
     recording = Recording(name)
     mode = mode or fresh_fake_mode()
@@ -126,6 +135,8 @@ def record(
     recorder.memo.varies = sizes is not None
     recorder.takes_numbers = True  # Dynamo hands over a float that changes as a tensor, and reads that
     runner = _Runner(module, recorder)
+    if sizes is not None and any(may_tell):
+        runner.calls = presumed.Calls(recorder, sizes.sizes, *may_tell)
     with _disable_current_modes(), modes.set_aside(), machinery.deferred_hooks(), preserved_state(runner):
         arguments = [_argument(at, value, faker, sizes) for at, value in enumerate(example_inputs)]
         names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
@@ -153,6 +164,9 @@ def record(
         for output, base, without_grad in facts:
             output.base, output.without_grad = base, without_grad
         recorder.note_bumps()
+        if runner.calls is not None and runner.calls.births:
+            cut = segments.plan(recording, runner.calls.births, recorder.fakes(), recorder.grad_enabled)
+            recording.cut = cut, runner.calls.layouts
     logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
     return recording
 

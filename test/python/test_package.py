@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import FAKE
 from dynamlir import config, logs, options, reasons, report
-from dynamlir.recorder import parse_stack
+from dynamlir.places import parse_stack
 from dynamlir.recording import Recording
 from dynamlir.tracing import record
 from torch import Tensor, fx

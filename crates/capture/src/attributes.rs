@@ -10,7 +10,7 @@ use pyo3::{
     exceptions::PyAttributeError,
     intern,
     prelude::*,
-    types::{PyDict, PyFloat, PyFunction, PyInt, PyModule, PyString, PySuper, PyType},
+    types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyModule, PyString, PySuper, PyType},
 };
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     changed::Item,
     graph_break::{GraphBreak, reason},
     lookups::{is_generic, is_immutable},
-    sizes::is_size,
+    sizes::{is_asked, is_size},
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
 };
@@ -343,6 +343,9 @@ impl<'py> Capture<'py> {
     pub fn class_of(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_number(&value.object) {
             return Ok(Tracked::new(self.py.get_type::<PyFloat>().into_any()));
+        }
+        if is_asked(&value.object) {
+            return Ok(Tracked::new(self.py.get_type::<PyBool>().into_any()));
         }
         if is_size(&value.object) {
             return Ok(Tracked::new(self.py.get_type::<PyInt>().into_any()));

@@ -92,6 +92,8 @@ pub enum Special {
     Len,
     /// `sum(xs)`
     Sum,
+    /// `torch._check_with`, beneath `torch._check` and its relatives
+    Expected,
     /// `vars(x)`
     Vars,
     /// `globals()`

@@ -3,7 +3,7 @@
 use dynamlir_cpython_abi::kind;
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyFunction, PyList, PySlice, PyString, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -230,10 +230,20 @@ impl<'py> Capture<'py> {
             if self.torch.is_number(&args[0].object) {
                 return Ok(args[0].clone());
             }
-            if self.may_be_read(&args[0].object)? {
+            if self.may_be_read(&args[0].object, "__float__")? {
                 self.tensor_slot(&args[0].object, "__float__")?;
                 return self.method("item", args);
             }
+        }
+        if object.is(self.py.get_type::<PyInt>())
+            && let ([value], true) = (args, kwargs.is_empty())
+            && self.torch.is_fake(&value.object)
+            && !self.torch.is_number(&value.object)
+            && self.known_contents(&value.object, "__int__")?.is_none()
+            && self.may_be_read(&value.object, "__int__")?
+        {
+            self.tensor_slot(&value.object, "__int__")?;
+            return self.method("item", args);
         }
         if let (true, [value], "int" | "float" | "bool" | "complex") =
             (object.is_instance_of::<PyType>() && kwargs.is_empty(), args, &*name)

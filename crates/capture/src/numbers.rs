@@ -104,15 +104,15 @@ impl<'py> Capture<'py> {
         if fine { Ok(()) } else { self.needs_value(number, "C code is given") }
     }
 
+    /// Whether a number may be read from a tensor by one of its methods.
+    pub(crate) fn may_be_read(&self, fake: &Bound<'py, PyAny>, method: &str) -> Outcome<bool> {
+        Ok(self.ask("may_read", (fake, method))?.is_truthy()?)
+    }
+
     /// Whether this is `float(value)` of a number, or of a tensor that one may be read from.
     pub(crate) fn converts(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
         let float = self.py.get_type::<PyFloat>();
         callable.is(&float) && args.len() == 1 && kwargs.is_empty() && self.torch.is_fake(&args[0].object)
-    }
-
-    /// Whether a number may be read from a tensor.
-    pub(crate) fn may_be_read(&self, fake: &Bound<'py, PyAny>) -> Outcome<bool> {
-        Ok(self.ask("may_read", (fake,))?.is_truthy()?)
     }
 
     /// What a method of this name gives of a tensor that was made of Python's values, such as `torch.tensor(2)`: those were guarded

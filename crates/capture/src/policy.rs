@@ -191,7 +191,7 @@ impl Policy for CapturePolicy {
             capture.run(capture.guard_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             capture.run(capture.refuse_changed_beneath(rhs.get()))?;
-            let made = semantics::binary_op(op, in_place, lhs.get(), rhs.get())?;
+            let made = capture.run(semantics::binary_op(op, in_place, lhs.get(), rhs.get()).map_err(Halt::from))?;
             if made.is_exact_instance_of::<PyDict>() {
                 capture.note_new(&made);
             }
@@ -219,7 +219,7 @@ impl Policy for CapturePolicy {
             capture.run(capture.guard_inside([lhs.get(), rhs.get()], consulted::COMPARED))?;
             capture.run(capture.compared([lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
-            return Ok(semantics::compare(op, lhs.get(), rhs.get())?.into());
+            return Ok(capture.run(semantics::compare(op, lhs.get(), rhs.get()).map_err(Halt::from))?.into());
         }
         capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
     }

@@ -18,6 +18,12 @@ impl Capture<'_> {
     pub(crate) fn unwind(&self, halt: Halt) -> Unwind {
         match halt {
             Halt::Raise(_) if self.graph_break.borrow().is_some() => abort(),
+            Halt::Raise(error) if self.undecided_size().is_some() => {
+                // Said by whoever was asked: no handler of the frame's may see it.
+                suspended(|| drop(error));
+                self.graph_break.borrow_mut().get_or_insert_with(|| self.undecided_size().unwrap_or_else(|| unreachable!("asked above")));
+                abort()
+            }
             Halt::Raise(error) => match self.interruption(&error).or_else(|| self.too_deep(&error)) {
                 Some(halt) => self.unwind(halt),
                 None => Unwind::Raise(error),

@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::HashSet, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::{AfterGraph, Epilogue, Floats, settings};
+use dynamlir_frame::{AfterGraph, Epilogue, Floats};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::Standing;
@@ -16,7 +16,7 @@ use pyo3::{
 };
 
 use crate::{
-    attempts::{MOST_ATTEMPTS, numbered},
+    attempts::in_pieces,
     callbacks,
     effects::Effects,
     effects_told::SeenEffect,
@@ -163,6 +163,8 @@ pub struct Subject<'a, 'py> {
     pub sizes: Dynamic,
     /// What is declared of them, if that is which.
     pub declared: Option<&'a Rc<Declared>>,
+    /// Whether the graph may have sizes that only running tells, and numbers that are read from tensors of ints.
+    pub unbacked: (bool, bool),
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
@@ -193,6 +195,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             reads: true,
             sizes: Dynamic::Never,
             declared: None,
+            unbacked: (false, false),
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
@@ -256,61 +259,6 @@ impl From<PyErr> for Ended {
     }
 }
 
-/// How often a frame is captured again to be left to Python earlier.
-const MOST_RESTARTS: usize = 6;
-
-/// Where a frame cannot be captured to its end, it is captured up to the instruction that ends it, or to the one that makes what cannot
-/// be carried on from there.
-///
-/// A loop in which it stands is captured to its end if its graph does not end within: else each iteration is a piece, as the one was in which
-/// it was left.
-fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
-    let in_loops = subject.from.is_some_and(|from| from.iter().any(|standing| !standing.made.is_empty()));
-    if in_loops && let Ok(captured) = one_piece(tables, Subject { unrolls: true, ..subject })? {
-        return Ok(Ok(captured));
-    }
-    one_piece(tables, subject)
-}
-
-fn one_piece(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
-    let every = subject.every.filter(|_| subject.breaks != Breaks::Never);
-    let asked = || GraphBreak { reason: reason::ASKED, message: "asked for by break_every".to_owned(), location: Vec::new() };
-    let first = match numbered(tables, Subject { every, ..subject }, MOST_ATTEMPTS)? {
-        Ok(mut captured) => {
-            if captured.epilogue.suspends().is_some() {
-                captured.graph_break = Some(asked());
-            }
-            return Ok(Ok(captured));
-        }
-        Err(broken) if every.is_some() && broken.graph_break.reason == reason::RESUMED => Broken { graph_break: asked(), ..broken },
-        Err(broken) => broken,
-    };
-    let forbids = || first.forbids.unwrap_or_else(|| settings::breaks_are_errors(subject.function.py()));
-    let only_regions = subject.before == Before::Regions;
-    let (is_region, is_resumed) = (first.graph_break.reason == reason::REGION, first.graph_break.reason == reason::RESUMED);
-    // What has begun with a region goes on.
-    let is_whole = is_region || is_resumed && subject.from.is_some();
-    let forbidden = if only_regions { !is_whole } else { !is_region && !is_resumed && forbids() };
-    let may_break = subject.breaks != Breaks::Never && !forbidden;
-    let in_pieces = may_break && !first.unrolling && first.graph_break.kind() != reason::Kind::Refuse;
-    let mut stop = first.step.filter(|_| in_pieces);
-    for _ in 0..MOST_RESTARTS {
-        let Some(step) = stop else { break };
-        // Where it has to be left earlier, another instruction is next.
-        let instead = first.instead.as_ref().filter(|_| Some(step) == first.step);
-        match numbered(tables, Subject { stop: Some(step), every: None, instead, ..subject }, MOST_ATTEMPTS)? {
-            Ok(captured) => {
-                let allowed = first.forbids == Some(false) || is_region || only_regions;
-                return Ok(Ok(Captured { graph_break: Some(first.graph_break), allowed, ..captured }));
-            }
-            // Before a region there is nothing to be left to Python.
-            Err(broken) if is_region && (only_regions || forbids()) => return Ok(Err(broken)),
-            Err(broken) => stop = broken.step.filter(|earlier| *earlier < step),
-        }
-    }
-    Ok(Err(first))
-}
-
 /// How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Manner {
@@ -331,7 +279,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     if manner.interprets_all {
         session.setattr("repeats", false)?;
     }
-    if subject.sizes != Dynamic::Never {
+    if subject.sizes != Dynamic::Never || subject.unbacked != (false, false) {
         // Its making runs Python code, which is not to be captured.
         sizes::class(py)?;
     }
@@ -349,6 +297,9 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
     let reports = Reports::listen(py)?;
     let mut step = None;
+    if subject.unbacked != (false, false) {
+        session.call_method1("take_unbacked", (state.varying.known(py), subject.unbacked.0, subject.unbacked.1))?;
+    }
     follow(&state);
     let outcome = attempt(py, &state, subject, &mut step);
     Capture::new(py, state.clone()).settle_compared();
@@ -558,7 +509,7 @@ fn named_inputs(state: &State) -> Vec<usize> {
     }
     let bound = Python::attach(|py| state.varying.bound(py));
     let inputs = state.tensors.inputs.borrow();
-    let wanted = |input: &Input| named.contains(&input.node) || bound.iter().any(|(source, _)| *source == input.source);
+    let wanted = |input: &Input| named.contains(&input.node) || bound.iter().flatten().any(|(source, _)| *source == input.source);
     inputs.iter().enumerate().filter(|(_, input)| wanted(input)).map(|(at, _)| at).collect()
 }
 

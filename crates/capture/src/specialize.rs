@@ -62,6 +62,12 @@ pub trait Backend {
     /// What the call raises.
     fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool, Dynamic)>;
 
+    /// Whether its graphs may have sizes that only running tells, and numbers that are read from tensors of ints.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<(bool, bool)>;
+
     /// Compiles a frame.
     ///
     /// # Errors
@@ -139,6 +145,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         floats: floats.as_ref(),
         reads,
         sizes,
+        unbacked: backend.takes_unbacked(py)?,
         from: miss.from,
         breaks: match breaks {
             false => Breaks::Never,

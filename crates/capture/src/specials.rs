@@ -183,6 +183,11 @@ impl<'py> Capture<'py> {
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             // Another's graph would raise in words of its own, and after it has written; and it takes no numbers.
+            (Special::Expected, [_, asked, _]) if self.expected(asked)? => Ok(Tracked::new(py.None().into_bound(py))),
+            (Special::Expected, _) => {
+                self.settle_defaults(callable, args.len(), kwargs)?;
+                self.enter(&callable.object, args, kwargs)
+            }
             (Special::Reading(..), _) if !self.session().getattr("reads_numbers")?.is_truthy()? => {
                 self.settle_defaults(callable, args.len(), kwargs)?;
                 self.enter(&callable.object, args, kwargs)
@@ -340,6 +345,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Gradients(_)
             | Special::Region(_)
             | Special::Reading(..)
+            | Special::Expected
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

@@ -232,7 +232,8 @@ impl<'py> Capture<'py> {
         {
             return Ok(known);
         }
-        if CONTENTS.contains(&name) && !(matches!(name, "item" | "__float__") && args.len() == 1 && self.may_be_read(&args[0].object)?) {
+        let reads = matches!(name, "item" | "__float__" | "__int__") && args.len() == 1 && self.may_be_read(&args[0].object, name)?;
+        if CONTENTS.contains(&name) && !reads {
             return self.break_graph(reason::DATA_DEPENDENT, format!("Tensor.{name}"));
         }
         if name == "requires_grad_"
@@ -243,8 +244,8 @@ impl<'py> Capture<'py> {
         if ESCAPES.contains(&name) && name != "cpu" {
             return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
         }
-        // What Python's method gives is a float, and nothing else.
-        let name = if name == "__float__" { "item" } else { name };
+        // What Python's method gives is a float, or an int, and nothing else.
+        let name = if matches!(name, "__float__" | "__int__") { "item" } else { name };
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
         self.node_call(&method, target, args, kwargs, Form::Method)
@@ -307,6 +308,9 @@ impl<'py> Capture<'py> {
             Ok(result) => self.as_program(result)?,
             Err(error) => return Err(self.refused_by_torch(error)),
         };
+        if self.has_more_unbacked() {
+            self.layers.note_unrepeatable();
+        }
         let writes =
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
         if !self.torch.any_fake(&result) && !writes && !matches!(form, Form::State | Form::Whole) {

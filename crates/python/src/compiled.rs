@@ -43,8 +43,10 @@ struct PythonCompiler {
     unseen: AtomicU32,
 }
 
+/// Whether nothing was written: a graph has refused, or there is none for these sizes.
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<RunError>(py)
+    let fallback = || py.import("dynamlir.reasons")?.getattr("Fallback");
+    error.is_instance_of::<RunError>(py) || fallback().is_ok_and(|class| error.get_type(py).is(&class))
 }
 
 impl PythonCompiler {
@@ -94,6 +96,10 @@ impl Backend for PythonCompiler {
     fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool, Dynamic)> {
         let (reads, changes, dynamic) = self.object.bind(py).call_method0("takes_numbers")?.extract()?;
         Ok((reads, changes, Dynamic::of(dynamic)))
+    }
+
+    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
+        self.object.bind(py).call_method0("takes_unbacked")?.extract()
     }
 
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {

@@ -103,15 +103,17 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).order = order;
     }
 
-    /// Says which sizes vary: of these, the symbols, each with the input and the dimension whose size it is.
-    fn symbols(&mut self, sizes: &Bound<'_, Sizes>, bound: Vec<(usize, usize)>) {
+    /// Says which sizes vary: of these, the symbols, each with the input and the dimension whose size it is. Those without are in another
+    /// graph.
+    fn symbols(&mut self, sizes: &Bound<'_, Sizes>, bound: Vec<Option<(usize, usize)>>) {
         let declared = |(symbol, info): (Symbol, _)| {
-            let place = bound.get(symbol.0 as usize).map(|&(argument, dim)| Place::Size { argument, dim });
-            SizeSymbol { symbol, place, info }
+            let (argument, dim) = bound.get(symbol.0 as usize).copied().flatten()?;
+            Some(SizeSymbol { symbol, place: Some(Place::Size { argument, dim }), info })
         };
         let (sizes, trace) = (sizes.get(), Arc::make_mut(&mut self.trace));
-        trace.symbols = sizes.free().into_iter().map(declared).collect();
-        trace.assumed = sizes.assumed();
+        trace.symbols = sizes.free().into_iter().filter_map(declared).collect();
+        let is_here = |size: &Dim| size.to_expr().symbols().iter().all(|named| trace.symbols.iter().any(|here| here.symbol == *named));
+        trace.assumed = sizes.assumed().into_iter().filter(|assumed| is_here(&assumed.left) && is_here(&assumed.right)).collect();
     }
 
     /// Says that the graph draws random numbers.

@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 import os
+import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -111,6 +112,17 @@ class Compiler:
         sizes vary: all of them, none, or those that are seen to (None)."""
         own = self.backend is backends.BACKENDS["dynamlir"]
         return own, own and self.dynamic is not False, self.dynamic if own else False
+
+    def takes_unbacked(self) -> tuple[bool, bool]:
+        """Whether graphs may have sizes that only running tells, and ints that are read from tensors."""
+        if self.backend is not backends.BACKENDS["dynamlir"] or self.dynamic is False:
+            return False, False
+        if self.dynamic:
+            return True, True
+        torchs: Any = sys.modules.get("torch._dynamo.config")
+        if torchs is None:
+            return False, False
+        return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs)
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""
@@ -373,11 +385,14 @@ def compile(
     is met again; until then plain Python runs. ``dynamic=True`` does so for all sizes
     at once, but 0 and 1; ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they
     have changed, but for those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one
-    size; other backends get numbers. torch's modes are two behaviours under four names: ``default``
-    and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure how products are
-    computed fastest; there are no CUDA graphs in any. Torch's own switches – `torch.compiler.set_stance`,
-    ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` – mean here what they mean to
-    torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
+    size; other backends get numbers. With ``dynamic=True``, or where torch's ``capture_dynamic_output_shape_ops`` and
+    ``capture_scalar_outputs`` say so, sizes that only running tells (``nonzero``, a mask) and ints that are read from
+    tensors are captured too; `torch._check` promises what is to be counted on of them. torch's modes are two
+    behaviours under four names: ``default`` and ``reduce-overhead`` compile alike, ``max-autotune`` and
+    ``max-autotune-no-cudagraphs`` measure how products are computed fastest; there are no CUDA graphs in any.
+    Torch's own switches – `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``,
+    ``substitute_in_graph`` – mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module
+    in it is compiled.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import functions, interruptions, logs, report
+from .. import functions, interruptions, logs, report, segmented, segments
 from ..options import Options
 from ..reasons import Fallback
 from . import fx, instances, naming
@@ -93,6 +93,8 @@ def _native(captured: Captured, settings: Options) -> Runner:
 
     session = captured.session
     try:
+        if session.segments is not None:
+            return _segmented(captured, session.segments, settings)
         if session.sizes is not None:
             return instances.sized(captured, settings)
         variant, made = compile_recording(session.recording, session.mode, settings, captured.name)
@@ -105,6 +107,16 @@ def _native(captured: Captured, settings: Options) -> Runner:
         raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
     report.add(made)
     return runner
+
+
+def _segmented(captured: Captured, plan: segments.Plan, settings: Options) -> Runner:
+    """The graph in parts, between which sizes come to be known."""
+    session = captured.session
+    assert session.calls is not None
+    sizes, layouts = session.calls.sizes, session.calls.layouts
+    whole = segmented.Whole(captured.name, session.recording, plan, sizes, session.bound, layouts, captured.whole)
+    constants = [fetch() for fetch in session.recording.captures]
+    return segmented.Segmented(whole, session.mode, settings, constants)
 
 
 def _python(captured: Captured, settings: Options) -> Runner:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import logs, native, report, sizes
 from ..options import Options
 from ..reasons import Fallback, Location
+from ..recording import Recording
 from ..tracing import fresh_fake_mode
 
 if TYPE_CHECKING:
@@ -35,9 +36,12 @@ _REMEMBERED = 1024
 class Instances:
     """Makes the graph for given sizes, or raises `Fallback`, which leaves the call to plain Python."""
 
-    def __init__(self, captured: Captured, settings: Options) -> None:
-        self._recording, self._name = captured.session.recording, captured.name
-        self._settings, self._whole = settings, captured.whole
+    def __init__(
+        self, recording: Recording, name: str, settings: Options, whole: bool, layouts: sizes.Layouts | None = None
+    ) -> None:
+        """``whole`` says that a call must not run as plain Python."""
+        self._recording, self._name, self._layouts = recording, name, layouts
+        self._settings, self._whole = settings, whole
         self._made = 0
         self._met: collections.OrderedDict[Sizes, int] = collections.OrderedDict()
         self._failed: collections.OrderedDict[Sizes, tuple[str, str, Location]] = collections.OrderedDict()
@@ -68,7 +72,7 @@ class Instances:
         from ..backend import compile_recording
 
         logs.logger("recompiles").info("%s: the graph for sizes %s", self._name, values)
-        recording = sizes.at(self._recording, values)
+        recording = sizes.at(self._recording, values, self._layouts)
         variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         report.add(made)
         return variant.native()
@@ -80,7 +84,8 @@ def sized(captured: Captured, settings: Options) -> Runner:
         return _whole(captured, settings)
     except Fallback as failure:
         logs.logger("recompiles").info("%s: a graph for each size, since %s", captured.name, failure.message)
-    make, bound = Instances(captured, settings), captured.session.bound
+    make = Instances(captured.session.recording, captured.name, settings, captured.whole)
+    bound = [place for place in captured.session.bound if place is not None]
     now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
     return native.module().SizedGraph(bound, make, now, make(now))
 

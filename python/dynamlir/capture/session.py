@@ -17,8 +17,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import constants, logs, machinery, memo, modes, progress, reasons, scalars
-from ..aten import composites
+from .. import constants, logs, machinery, memo, modes, presumed, progress, reasons, scalars, segments
+from ..aten import composites, unbacked
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback, Location
@@ -59,8 +59,16 @@ class Session:
         """What is known of the sizes that vary, if some do."""
         self.varying: list[str] = []
         """Where the frame has found them."""
-        self.bound: list[tuple[int, int]] = []
-        """Which input of the graph, and which size of that, each symbol is."""
+        self.bound: list[tuple[int, int] | None] = []
+        """Which input of the graph, and which size of that, each symbol is; None where only running tells."""
+        self.calls: presumed.Calls | None = None
+        """The calls of torch's functions, where there may be sizes that only running tells."""
+        self.births: list[unbacked.Birth] = []
+        """The operations that tell them."""
+        self.layouts: dict[int, presumed.Layouts] = {}
+        """Of `calls`."""
+        self.segments: segments.Plan | None = None
+        """How the recording is cut where there are."""
         self.lengths: dict[int, str] = {}
         """The inputs, by their addresses, that are as long as an int says, with where the frame has found that."""
         self.sets: list[tensor_writes.Set] = []
@@ -136,9 +144,16 @@ class Session:
             self.lengths[id(real)] = place
             return real, self._add_input(real, place, sized)
 
-    def may_read(self, fake: torch.Tensor) -> bool:
-        """Whether a number may be read from a tensor."""
-        return self.reads_numbers and scalars.may_read(fake)
+    def take_unbacked(self, sizes: Any, makes_sizes: bool, reads_numbers: bool) -> None:
+        """Say that the graph may have sizes that only running tells, or numbers that are read from tensors of ints."""
+        self.calls = presumed.Calls(self.recorder, sizes, makes_sizes, reads_numbers)
+        self.births, self.layouts = self.calls.births, self.calls.layouts
+
+    def may_read(self, fake: torch.Tensor, method: str) -> bool:
+        """Whether a number may be read from a tensor by a method."""
+        if method != "__float__" and unbacked.may_read(self.recorder.sources, fake):
+            return True
+        return method != "__int__" and self.reads_numbers and scalars.may_read(fake)
 
     def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds that was made of Python's values; see `constants.contents`."""
@@ -152,7 +167,7 @@ class Session:
         """Where the floats come from whose values Python needs."""
         return sorted(self.recorder.blamed)
 
-    def note_sizes(self, sizes: Any, bound: Sequence[tuple[int, int]], places: Sequence[str]) -> None:
+    def note_sizes(self, sizes: Any, bound: Sequence[tuple[int, int] | None], places: Sequence[str]) -> None:
         """Say which sizes vary, and where they were found: each symbol is this size of that input of the graph."""
         self.sizes, self.bound, self.varying = sizes, list(bound), list(places)
 
@@ -176,7 +191,9 @@ class Session:
 
     def checkpoint(self) -> tuple[Grown, Checkpoint]:
         """How far the capture is, for `roll_back`."""
-        own = Grown.of(self, ["inputs", "repeated", "sets"], ["foreign", "frees", "autocast_cache", "_setter"])
+        own = Grown.of(
+            self, ["inputs", "repeated", "sets", "births", "layouts"], ["foreign", "frees", "autocast_cache", "_setter"]
+        )
         return own, Checkpoint.of(self.recorder)
 
     def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
@@ -199,7 +216,10 @@ class Session:
             self.frees |= gradients.frees(*args, **kwargs)
         self.recorder.expected = True
         try:
-            out = composites.run(self.recorder, target, args, kwargs)
+            if self.calls is not None:
+                out = self.calls.run(target, args, kwargs)
+            else:
+                out = composites.run(self.recorder, target, args, kwargs)
             if not self.recorder.has_numbers:
                 return out
             out = scalars.as_number(out)
@@ -367,6 +387,10 @@ class Session:
         for output, base, off in zip(self.recording.outputs, bases, without_grad, strict=True):
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
             output.without_grad = off
+        if self.births:
+            self.segments = segments.plan(
+                self.recording, self.births, self.recorder.fakes(), self.recorder.grad_enabled
+            )
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
 
 

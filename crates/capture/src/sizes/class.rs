@@ -4,6 +4,7 @@ use dynamlir_cpython_abi::{
     function::bindable,
     number::{BinaryOp, binary},
 };
+use dynamlir_reasons as reason;
 use dynamlir_shapes::{Dim, Dimension, Predicate, Relation, Result as Shape};
 use pyo3::{
     prelude::*,
@@ -11,7 +12,7 @@ use pyo3::{
     types::{PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple, PyType},
 };
 
-use super::{SizeNode, Sizes, node::Value};
+use super::{SizeNode, Sizes, asked, node::Value, question::Question};
 
 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static SYMBOLIC: PyOnceLock<[Py<PyType>; 2]> = PyOnceLock::new();
@@ -24,8 +25,13 @@ pub fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.get_or_try_init(py, || make(py)).map(|class| class.bind(py))
 }
 
-/// Whether a value is a size that varies. Before there was one the class does not exist.
+/// Whether a value is a size that varies, or a comparison of such. Before there was one the class does not exist.
 pub(crate) fn is_size(value: &Bound<'_, PyAny>) -> bool {
+    is_number(value) || asked::is_asked(value)
+}
+
+/// Whether it is a size itself.
+pub(super) fn is_number(value: &Bound<'_, PyAny>) -> bool {
     CLASS.get(value.py()).is_some_and(|class| value.get_type().is(class))
 }
 
@@ -139,7 +145,20 @@ fn computed(sizes: &Sizes, op: BinaryOp, a: &Dim, b: &Dim) -> Option<Shape<Dim>>
 
 /// The number that a size is, from now on.
 pub(crate) fn settled<'py>(size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    node_of(size)?.get().number(size.py()).into_pyobject(size.py()).map(Bound::into_any).map_err(Into::into)
+    if asked::is_asked(size) {
+        return asked::told(size);
+    }
+    let node = node_of(size)?;
+    let number = node.get().number(size.py());
+    decided(node.get().sizes.get(), size.py())?;
+    number.into_pyobject(size.py()).map(Bound::into_any).map_err(Into::into)
+}
+
+/// An error where something could not be decided: what the program has asked has no answer.
+pub(super) fn decided(sizes: &Sizes, py: Python<'_>) -> PyResult<()> {
+    let Some((message, _)) = sizes.undecided() else { return Ok(()) };
+    let fallback = py.import("dynamlir.reasons")?.getattr("Fallback")?;
+    Err(PyErr::from_value(fallback.call1((reason::DATA_DEPENDENT, message))?))
 }
 
 fn operator<'py>(op: BinaryOp, reflected: bool, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -156,6 +175,7 @@ fn operator<'py>(op: BinaryOp, reflected: bool, args: Args<'_, 'py>) -> PyResult
             if args.len() == 2
                 && let Some(made) = computed(sizes.get(), op, a, b)
             {
+                decided(sizes.get(), py)?;
                 return wrap(sizes, sizes.get().made(made));
             }
         }
@@ -176,7 +196,11 @@ fn comparison<'py>(relation: Relation, name: &str, args: Args<'_, 'py>) -> PyRes
         Other::Unknown => py.NotImplemented().into_bound(py),
         Other::Number => py.import("operator")?.call_method1(name, (settled(&this)?, &beside))?,
         Other::Size(size) => {
-            let holds = node.get().sizes.get().decide(&Predicate::new(node.get().dim(py), relation, size));
+            let (sizes, predicate) = (node.get().sizes.bind(py), Predicate::new(node.get().dim(py), relation, size));
+            if sizes.get().is_open(&predicate) {
+                return asked::wrap(sizes, Question::Is(predicate));
+            }
+            let holds = sizes.get().decide(&predicate);
             holds.into_pyobject(py)?.to_owned().into_any()
         }
     })
@@ -260,9 +284,12 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     })?;
     add(&namespace, "__bool__", |args| {
         let node = node_of(&args.get_item(0)?)?;
-        Ok(node.get().truth(args.py()).into_pyobject(args.py())?.to_owned().into_any())
+        let truth = node.get().truth(args.py());
+        decided(node.get().sizes.get(), args.py())?;
+        Ok(truth.into_pyobject(args.py())?.to_owned().into_any())
     })?;
     let made = py.get_type::<PyType>().call1(("Size", (&symbolic,), namespace))?.cast_into::<PyType>()?;
+    asked::prepare(py)?;
     SYMBOLIC.get_or_init(py, || [symbolic.unbind(), asked.unbind()]);
     Ok(made.unbind())
 }
@@ -271,11 +298,12 @@ fn of_one<'py>(args: Args<'_, 'py>, compute: fn(&Sizes, &Dim) -> Shape<Dim>) -> 
     let node = node_of(&args.get_item(0)?)?;
     let sizes = node.get().sizes.bind(args.py());
     let made = compute(sizes.get(), &node.get().dim(args.py()));
+    decided(sizes.get(), args.py())?;
     wrap(sizes, sizes.get().made(made))
 }
 
 /// Adds a method that is a C function.
-fn add(
+pub(super) fn add(
     namespace: &Bound<'_, PyDict>,
     name: &str,
     body: impl for<'a, 'py> Fn(Args<'a, 'py>) -> PyResult<Bound<'py, PyAny>> + Send + Sync + 'static,

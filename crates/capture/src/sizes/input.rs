@@ -77,6 +77,8 @@ pub(crate) struct Varying {
     all_blamed: Cell<bool>,
     /// What stands for the ints that were found.
     ints: RefCell<Vec<(SourceId, Py<PyAny>)>>,
+    /// How many symbols that only running tells there were when that was asked.
+    pub(super) unbacked: Cell<usize>,
 }
 
 impl Varying {
@@ -101,7 +103,7 @@ impl Varying {
     }
 
     /// The same, made with the first symbol.
-    pub(super) fn known(&self, py: Python<'_>) -> &Py<Sizes> {
+    pub(crate) fn known(&self, py: Python<'_>) -> &Py<Sizes> {
         self.sizes.get_or_init(|| Py::new(py, Sizes::default()).unwrap_or_else(|_| unreachable!("a class of ours can be made")))
     }
 
@@ -132,7 +134,7 @@ impl Varying {
 
     /// Whether a size varies.
     pub fn any(&self) -> bool {
-        self.sizes.get().is_some()
+        self.sizes.get().is_some_and(|sizes| sizes.get().any())
     }
 
     /// The places of the symbols.
@@ -168,18 +170,23 @@ impl Varying {
         })
     }
 
-    /// Where the symbols are bound, by their numbers.
-    pub fn bound(&self, py: Python<'_>) -> Vec<(SourceId, usize)> {
+    /// Where the symbols are bound, by their numbers; None for those that only running tells.
+    pub fn bound(&self, py: Python<'_>) -> Vec<Option<(SourceId, usize)>> {
         let Some(sizes) = self.sizes() else { return Vec::new() };
         let symbols: Vec<_> = sizes.bind(py).get().with(|known| known.scope.symbols().map(|(symbol, _)| symbol).collect());
-        symbols.into_iter().filter_map(|symbol| self.binding(symbol)).collect()
+        symbols.into_iter().map(|symbol| self.binding(symbol)).collect()
+    }
+
+    /// Whether a size that varies is one of what the call is given.
+    fn is_found(&self) -> bool {
+        !self.extents.borrow().is_empty()
     }
 
     /// What must hold of the sizes.
     pub fn relation(&self, py: Python<'_>) -> Option<Relation> {
         let (ranges, assumed) = self.sizes()?.bind(py).get().with(|known| {
             let declared = known.ranges.clone();
-            (declared, known.guards.iter().map(|guard| guard.predicate.clone()).collect())
+            (declared, Sizes::early(known).map(|(_, guard)| guard.predicate.clone()).collect())
         });
         Some(Relation::Sizes(SizeRelation { extents: self.extents.borrow().clone(), ranges, assumed }))
     }
@@ -345,7 +352,7 @@ impl<'py> Capture<'py> {
         if let Some(floats) = &self.floats {
             self.varying.seen.borrow().iter().for_each(|(place, value)| floats.note(place.clone(), *value));
         }
-        if let Some(relation) = self.varying.relation(self.py) {
+        if let Some(relation) = self.varying.relation(self.py).filter(|_| self.varying.is_found()) {
             self.guards.relate(relation);
         }
     }
@@ -373,11 +380,14 @@ impl<'py> Capture<'py> {
 
     /// Tells the session what is known of the symbols, and which size of which of the graph's inputs each is.
     pub(crate) fn tell_sizes(&self, inputs: &[Input]) -> PyResult<()> {
-        let Some(sizes) = self.varying.sizes() else { return Ok(()) };
+        let Some(sizes) = self.varying.sizes().filter(|_| self.varying.any()) else { return Ok(()) };
         if self.assumptions() != self.varying.guarded.get() {
             return Err(PyRuntimeError::new_err("something was assumed of sizes when the guards had been taken"));
         }
-        let position = |(source, d): (SourceId, usize)| Some((inputs.iter().position(|input| input.source == source)?, d));
+        let position = |place: Option<(SourceId, usize)>| {
+            let Some((source, d)) = place else { return Some(None) };
+            Some(Some((inputs.iter().position(|input| input.source == source)?, d)))
+        };
         let bound = self.varying.bound(self.py).into_iter().map(position).collect::<Option<Vec<_>>>();
         let bound = bound.ok_or_else(|| PyRuntimeError::new_err("a size that varies is in none of the graph's inputs"))?;
         self.session().call_method1("note_sizes", (sizes, bound, self.varying.places()))?;
@@ -396,6 +406,9 @@ impl<'py> Capture<'py> {
 
     /// Why the capture is for nothing, as far as sizes are concerned: an expression that cannot be said.
     pub(crate) fn failed_size(&self) -> Option<GraphBreak> {
+        if let Some(found) = self.undecided_size() {
+            return Some(found);
+        }
         let message = self.varying.sizes()?.bind(self.py).get().with(|known| known.failed.clone())?;
         self.varying.all_blamed.set(true);
         Some(GraphBreak { reason: reason::DYNAMIC_SHAPE, message, location: Vec::new() })

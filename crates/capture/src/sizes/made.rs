@@ -10,7 +10,7 @@ use super::{is_size, node_of};
 use crate::{
     graph_break::reason,
     outputs::Outputs,
-    state::{Capture, Outcome, Tracked},
+    state::{Capture, Halt, Outcome, Tracked},
 };
 
 impl<'py> Capture<'py> {
@@ -20,7 +20,7 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         if is_size(object) {
-            return self.measured(object).map(Some);
+            return self.measured(object, outputs).map(Some);
         }
         let parts: Vec<_> = if object.is_exact_instance_of::<PySlice>() {
             ["start", "stop", "step"].into_iter().map(|name| object.getattr(name)).collect::<PyResult<_>>()?
@@ -39,10 +39,21 @@ impl<'py> Capture<'py> {
         Ok(Some(Made::new(object.get_type().into_any().unbind(), given).into()))
     }
 
-    fn measured(&self, size: &Bound<'py, PyAny>) -> Outcome<Recipe> {
-        let size = node_of(size)?.get().dim(self.py);
+    fn measured(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
+        let size = node_of(object)?.get().dim(self.py);
+        if let Some(found) = self.undecided_size() {
+            return Err(Halt::Break(found));
+        }
         if let Some(int) = self.varying.int_that_is(self.py, &size)? {
             return Ok(Recipe::Input(self.guards.collect(int)));
+        }
+        if self.varying.sizes().is_some_and(|sizes| sizes.bind(self.py).get().is_unbacked(&size)) {
+            // The graph returns it.
+            let known = outputs.fakes.iter().position(|known| known.is(object));
+            return Ok(Recipe::Output(known.unwrap_or_else(|| {
+                outputs.fakes.push(object.clone());
+                outputs.fakes.len() - 1
+            })));
         }
         let mut symbols = Vec::new();
         for symbol in size.to_expr().symbols() {

@@ -7,6 +7,7 @@
 //! Torch's own code has the same nodes within `torch.SymInt`, and asks what it asks of `torch.fx.experimental.sym_node.SymNode`. Answers of
 //! the kind "unless it is known" are guarded as well: what is recorded is what would be recorded for these sizes as numbers.
 
+mod asked;
 mod class;
 mod declared;
 mod float;
@@ -18,6 +19,7 @@ mod node;
 mod number;
 mod policy;
 mod question;
+mod unbacked;
 mod written;
 
 use std::sync::{Mutex, PoisonError};
@@ -27,12 +29,13 @@ use dynamlir_guards::LARGEST_SIZE;
 use dynamlir_shapes::{Bindings, Dim, Dimension, Interval, Predicate, Relation, Result as Shape, Scope, ShapeError, Symbol, SymbolInfo};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-pub use self::{class::class, declared::Declared, input::Dynamic, node::SizeNode, written::expression};
 pub(crate) use self::{
+    asked::is_asked,
     class::{as_program, is_size, node_of},
     input::Varying,
     policy::follow,
 };
+pub use self::{class::class, declared::Declared, input::Dynamic, node::SizeNode, written::expression};
 
 /// What a question about sizes was answered by.
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Known {
     pub guards: Vec<SizeGuard>,
     /// What cannot be said with expressions: the capture is for nothing then.
     pub failed: Option<String>,
+    /// Those that only running tells.
+    pub unbacked: unbacked::Unbacked,
     /// The symbols that must not turn out to be one number, with words for the size.
     pub marked: Vec<(Symbol, String)>,
     /// The symbols of declared numbers, by the places of those.
@@ -85,16 +90,23 @@ impl Sizes {
     pub(crate) fn decide(&self, predicate: &Predicate) -> bool {
         let answered = self.with(|known| {
             if let Some(answer) = known.scope.decide(predicate) {
-                return Ok(answer);
+                return Ok(Some(answer));
+            }
+            if known.unbacked.concerns(predicate) {
+                return Ok(known.unbacked.presume(predicate, &known.scope));
             }
             let answer = question::holds_now(predicate, &known.scope).ok_or(ShapeError::Overflow)?;
             let held = if answer { predicate.clone() } else { predicate.negated() };
             known.scope.assume(&held)?;
             known.guards.push(SizeGuard { predicate: held, location: Vec::new() });
-            Ok(answer)
+            Ok(Some(answer))
         });
         match answered {
-            Ok(answer) => {
+            Ok(None) => {
+                self.leave_undecided(&format!("whether {predicate}"));
+                false
+            }
+            Ok(Some(answer)) => {
                 self.locate();
                 answer
             }
@@ -140,6 +152,14 @@ impl Sizes {
     pub(crate) fn settle(&self, size: &Dim) -> i64 {
         if let Some(value) = size.known() {
             return value;
+        }
+        let size = &self.made(Ok(size.clone()));
+        if let Some(value) = size.known() {
+            return value;
+        }
+        if self.is_unbacked(size) {
+            self.leave_undecided(&format!("the number that {size} is"));
+            return self.with(|known| size.hint(&known.scope)).unwrap_or_default();
         }
         let hint = self.with(|known| known.scope.simplify(&size.to_expr()).ok().and_then(|size| known.scope.hint(&size)));
         let Some(hint) = hint else {
@@ -199,7 +219,7 @@ impl Sizes {
     /// What was assumed, each as text and where, innermost frame first.
     #[getter]
     fn guards(&self) -> Vec<(String, Vec<Line>)> {
-        self.with(|known| known.guards.iter().map(|guard| (guard.predicate.to_string(), guard.location.clone())).collect())
+        self.with(|known| Self::early(known).map(|(_, guard)| (guard.predicate.to_string(), guard.location.clone())).collect())
     }
 
     /// Of what was declared and met: its place, its symbol, and what that has turned out to be.
@@ -211,13 +231,16 @@ impl Sizes {
     /// Which of the guards were declared to hold.
     #[getter]
     fn promised(&self) -> Vec<usize> {
-        self.with(|known| known.promised.clone())
+        self.with(|known| {
+            let early = Self::early(known).enumerate();
+            early.filter(|(_, (at, _))| known.promised.contains(at)).map(|(place, _)| place).collect()
+        })
     }
 
     /// Whether a guard, by its position, is about nothing but what 64 bits hold.
     fn is_about_range(&self, at: usize) -> bool {
         self.with(|known| {
-            let bound = known.guards.get(at).and_then(|guard| guard.predicate.right.known().or(guard.predicate.left.known()));
+            let bound = Self::early(known).nth(at).and_then(|(_, guard)| guard.predicate.right.known().or(guard.predicate.left.known()));
             bound.is_some_and(|bound| bound.unsigned_abs() >= COMPUTED.unsigned_abs())
         })
     }
@@ -267,5 +290,86 @@ impl Sizes {
     fn evaluate_sym_node(&self, node: &Bound<'_, SizeNode>, size_oblivious: bool, fallback_value: Option<bool>) -> bool {
         let _ = (size_oblivious, fallback_value);
         node.get().truth(node.py())
+    }
+
+    /// A size that only running tells, at least `min`. The hint is for choices that any value allows.
+    #[pyo3(signature = (min=0, max=None))]
+    fn unbacked<'py>(slf: &Bound<'py, Self>, min: i64, max: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        // No two are taken for the same, nor for another size.
+        const HINTS: &[i64] = &[11, 13, 17, 19, 23, 29, 31, 37];
+        let this = slf.get();
+        let hint = HINTS[this.unbacked_count() % HINTS.len()];
+        let symbol = this.declare(hint, Interval::new(min, max.unwrap_or(LARGEST_SIZE)));
+        this.with(|known| known.unbacked.symbols.insert(symbol));
+        class::wrap(slf, Dim::from(symbol))
+    }
+
+    /// The symbol with this number, as a size.
+    fn symbol<'py>(slf: &Bound<'py, Self>, number: u32) -> PyResult<Bound<'py, PyAny>> {
+        class::wrap(slf, Dim::from(Symbol(number)))
+    }
+
+    /// Says whether what only running tells may be presumed to be 2 or more. Returns the numbers of the symbols of which something was
+    /// presumed since the last time.
+    fn presume(&self, may: bool) -> Vec<u32> {
+        self.with(|known| {
+            known.unbacked.presumes = may;
+            std::mem::take(&mut known.unbacked.presumed).into_iter().map(|symbol| symbol.0).collect()
+        })
+    }
+
+    /// What could not be decided, as text.
+    #[getter(undecided)]
+    fn undecided_text(&self) -> Option<String> {
+        self.undecided().map(|(message, _)| message)
+    }
+
+    /// Whether symbols, by their numbers, can have these values at once, as far as that is known.
+    fn can_be(&self, values: Vec<(u32, i64)>) -> bool {
+        let mut scope = self.with(|known| known.scope.clone());
+        let is = |(number, value)| Predicate::new(Dim::from(Symbol(number)), Relation::Eq, value);
+        values.into_iter().all(|value| scope.assume(&is(value)).is_ok())
+    }
+
+    /// A size where some symbols, by their numbers, have these values: a number, or an expression of the others.
+    fn where_they_are<'py>(slf: &Bound<'py, Self>, size: &Bound<'py, PyAny>, values: Vec<(u32, i64)>) -> PyResult<Bound<'py, PyAny>> {
+        let node = class::node_of(size)?;
+        let failed = |error: ShapeError| PyValueError::new_err(error.to_string());
+        let mut scope = slf.get().with(|known| known.scope.clone());
+        for (number, value) in values {
+            scope.assume(&Predicate::new(Dim::from(Symbol(number)), Relation::Eq, value)).map_err(failed)?;
+        }
+        class::wrap(slf, node.get().dim(slf.py()).simplify(&scope).map_err(failed)?)
+    }
+
+    /// What does not hold of values of the symbols, of which some are not known yet; None where all does that can be told.
+    fn violated(&self, values: Vec<Option<i64>>) -> Option<String> {
+        let known = values.into_iter().enumerate().filter_map(|(at, value)| Some((Symbol(at as u32), value?)));
+        let bindings: Bindings = known.collect();
+        self.with(|known| {
+            for (at, (least, most)) in known.ranges.iter().enumerate() {
+                let symbol = Symbol(at as u32);
+                if bindings.get(symbol).is_some_and(|value| value < *least || value > *most) {
+                    return Some(format!("{symbol} is out of its range"));
+                }
+            }
+            let broken = |guard: &&SizeGuard| guard.predicate.holds(&bindings) == Ok(false);
+            known.guards.iter().find(broken).map(|guard| guard.predicate.to_string())
+        })
+    }
+
+    /// Takes all that only running tells for 2 or more, once nothing more is recorded: what is compiled is for such.
+    fn take_for_many(&self) {
+        self.with(|known| {
+            for symbol in known.unbacked.symbols.clone() {
+                // What is less for sure is a number.
+                let _known = known.scope.assume(&Predicate::new(Dim::from(symbol), Relation::Ge, 2));
+                if let Some(info) = known.scope.info(symbol).copied()
+                    && info.hint.is_some_and(|hint| !info.range.contains(hint))
+                {
+                    known.scope.declare(symbol, SymbolInfo { hint: info.range.lower(), ..info });
+                }
+            }
+        });
     }
 }

@@ -299,12 +299,17 @@ impl SizeNode {
     }
     #[pyo3(signature = (_file=None, _line=0))]
     fn expect_true(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
-        self.truth(py)
+        self.promised(py)
+    }
+    /// The symbols in it, by their numbers.
+    #[getter]
+    fn symbols(&self) -> Vec<u32> {
+        self.named()
     }
     #[pyo3(signature = (_file=None, _line=0))]
     fn expect_size(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
         let size = self.dim(py);
-        self.sizes.get().decide(&Predicate::new(size, Relation::Ge, 0))
+        self.sizes.get().count_on(&Predicate::new(size, Relation::Ge, 0))
     }
     #[pyo3(signature = (_file=None, _line=0))]
     fn guard_size_oblivious(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {

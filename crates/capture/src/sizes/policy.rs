@@ -11,15 +11,18 @@ use dynamlir_shapes::Dim;
 use pyo3::{
     intern,
     prelude::*,
-    types::{PyInt, PySlice, PyTuple, PyType},
+    types::{PyBool, PyInt, PySlice, PyTuple, PyType},
 };
 
-use super::class::{self, is_size, node_of, settled};
+use super::{
+    asked::is_asked,
+    class::{self, is_number, is_size, node_of, settled},
+};
 use crate::{
     calls::{Keywords, receiver},
     effects::Effect,
-    graph_break::reason,
-    state::{Capture, Outcome, State, Tracked},
+    graph_break::{GraphBreak, reason},
+    state::{Capture, Halt, Outcome, State, Tracked},
 };
 
 thread_local! {
@@ -139,7 +142,7 @@ impl<'py> Capture<'py> {
     /// `int(size)`, which is the size itself; None for another call.
     pub(crate) fn int_of_size(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Option<Tracked<'py>> {
         let [value] = args else { return None };
-        let same = self.varying.any() && kwargs.is_empty() && is_size(&value.object) && callable.is(self.py.get_type::<PyInt>());
+        let same = self.varying.any() && kwargs.is_empty() && is_number(&value.object) && callable.is(self.py.get_type::<PyInt>());
         same.then(|| value.clone())
     }
 
@@ -169,6 +172,9 @@ impl<'py> Capture<'py> {
         if !self.varying.any() || !is_size(&value.object) {
             return Ok(value.clone());
         }
+        if is_asked(&value.object) && dynamlir_interpreter::suspended(|| self.goes_by_type(classes))? {
+            return Ok(Tracked::new(PyBool::new(self.py, false).to_owned().into_any()));
+        }
         if dynamlir_interpreter::suspended(|| self.goes_by_type(classes))? {
             Ok(Tracked::new(PyInt::new(self.py, 0).into_any()))
         } else {
@@ -193,6 +199,30 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether what `torch._check` is given is a comparison that only running tells: it is true from now on, and checked then.
+    pub(crate) fn expected(&self, asked: &Tracked<'py>) -> Outcome<bool> {
+        if !is_asked(&asked.object) {
+            return Ok(false);
+        }
+        let holds = node_of(&asked.object)?.get().promised(self.py);
+        match self.undecided_size() {
+            Some(found) => Err(Halt::Break(found)),
+            None => Ok(holds),
+        }
+    }
+
+    /// Why the capture ends where something was asked of a size that only running tells.
+    pub(crate) fn undecided_size(&self) -> Option<GraphBreak> {
+        let (message, location) = self.varying.sizes()?.bind(self.py).get().undecided()?;
+        Some(GraphBreak { reason: reason::DATA_DEPENDENT, message, location })
+    }
+
+    /// Whether there are more sizes that only running tells than when this was asked last: what makes them is not made twice by one call.
+    pub(crate) fn has_more_unbacked(&self) -> bool {
+        let count = self.varying.sizes().map_or(0, |sizes| sizes.bind(self.py).get().unbacked_count());
+        self.varying.unbacked.replace(count) != count
     }
 
     /// What torch's code has returned, as the program has it.

@@ -1,0 +1,108 @@
+//! `Asked`, what the program has for a comparison that only running tells: a `torch.SymBool` that nobody has asked yet.
+//!
+//! `torch._check` is given such. Everything else asks, and that ends the capture: where a truth value is needed, there is none. So this
+//! has the methods of a `bool`, each of which asks first.
+
+use pyo3::{
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyDict, PyType},
+};
+
+use super::{
+    SizeNode, Sizes,
+    class::{self, add, node_of},
+    node::Value,
+    question::Question,
+};
+
+static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Whether a value is such a comparison.
+pub(crate) fn is_asked(value: &Bound<'_, PyAny>) -> bool {
+    CLASS.get(value.py()).is_some_and(|class| value.get_type().is(class))
+}
+
+/// Makes the class.
+pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
+    CLASS.get_or_try_init(py, || make(py)).map(|_| ())
+}
+
+/// What the program gets for a question.
+pub(super) fn wrap<'py>(sizes: &Bound<'py, Sizes>, question: Question) -> PyResult<Bound<'py, PyAny>> {
+    let py = sizes.py();
+    let class = CLASS.get_or_try_init(py, || make(py))?.bind(py);
+    let made = class.call_method1(pyo3::intern!(py, "__new__"), (class,))?;
+    made.setattr(pyo3::intern!(py, "node"), Py::new(py, SizeNode::new(sizes.clone().unbind(), Value::Asked(question)))?)?;
+    Ok(made)
+}
+
+/// The truth, which is an error where it cannot be told.
+pub(super) fn told<'py>(asked: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let node = node_of(asked)?;
+    let answer = node.get().concrete(asked.py())?;
+    class::decided(node.get().sizes.get(), asked.py())?;
+    Ok(answer)
+}
+
+/// What Python and torch call of a `bool`.
+const METHODS: &[&str] = &[
+    "__abs__",
+    "__add__",
+    "__and__",
+    "__bool__",
+    "__ceil__",
+    "__eq__",
+    "__float__",
+    "__floor__",
+    "__floordiv__",
+    "__format__",
+    "__ge__",
+    "__gt__",
+    "__hash__",
+    "__index__",
+    "__int__",
+    "__invert__",
+    "__le__",
+    "__lt__",
+    "__lshift__",
+    "__mod__",
+    "__mul__",
+    "__ne__",
+    "__neg__",
+    "__or__",
+    "__pos__",
+    "__pow__",
+    "__radd__",
+    "__rand__",
+    "__reduce_ex__",
+    "__repr__",
+    "__rfloordiv__",
+    "__rlshift__",
+    "__rmod__",
+    "__rmul__",
+    "__ror__",
+    "__round__",
+    "__rpow__",
+    "__rrshift__",
+    "__rshift__",
+    "__rsub__",
+    "__rtruediv__",
+    "__rxor__",
+    "__str__",
+    "__sub__",
+    "__truediv__",
+    "__trunc__",
+    "__xor__",
+];
+
+fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
+    let symbolic = py.import("torch")?.getattr("SymBool")?;
+    let namespace = PyDict::new(py);
+    namespace.set_item("__module__", "dynamlir")?;
+    namespace.set_item("__doc__", "A comparison that only running tells. To the program it is a bool.")?;
+    for name in METHODS {
+        add(&namespace, name, move |args| told(&args.get_item(0)?)?.call_method1(*name, args.get_slice(1, args.len())))?;
+    }
+    Ok(py.get_type::<PyType>().call1(("Asked", (symbolic,), namespace))?.cast_into::<PyType>()?.unbind())
+}

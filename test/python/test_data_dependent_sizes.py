@@ -1,0 +1,407 @@
+"""Sizes that only running tells: captured in one entry where that was asked for, a graph break where it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+import torch._dynamo
+from dynamlir import report
+
+pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+
+LENGTH = 24
+COUNTS = (3, 0, 1, 2, LENGTH, 5, 7)
+Program = Callable[..., Any]
+
+
+def ones(count: int) -> torch.Tensor:
+    """As many elements above zero as are counted, here and there."""
+    found = torch.zeros(LENGTH)
+    found[torch.randperm(LENGTH, generator=torch.Generator().manual_seed(count))[:count]] = 1.0
+    return found * torch.linspace(0.5, 2.5, LENGTH)
+
+
+def count(x: torch.Tensor) -> torch.Tensor:
+    return (x > 0).sum()
+
+
+def promised(x: torch.Tensor) -> int:
+    """How many there are, which is known to be a part of all."""
+    n = int(count(x))
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return n
+
+
+def chain(x: torch.Tensor) -> Any:
+    found = (x > 0).nonzero()
+    taken = x[found[:, 0]] * 2
+    total = taken.sum()
+    return taken + total, (taken > 2).nonzero() + 1, total
+
+
+def matrix(x: torch.Tensor) -> Any:
+    rows = torch.arange(5.0 * LENGTH).reshape(LENGTH, 5)[x > 0]
+    return rows @ torch.ones(5, 3), rows.sum(0), torch.softmax(rows, -1), rows.mean(1, keepdim=True) * rows
+
+
+def views(x: torch.Tensor) -> Any:
+    halves = (x * 3).view(2, -1)
+    taken = halves.reshape(-1)[x > 0]
+    return halves[1], taken.view(-1, 1), x[2:] + 1, taken.unsqueeze(0)[0]
+
+
+def beside(x: torch.Tensor) -> Any:
+    some, others = x[x > 0], x[x <= 0]
+    return torch.cat([some, others]) * 2, some.sum() + others.numel(), some.shape[0] + 2 * others.shape[0]
+
+
+PROGRAMS: dict[str, Program] = {
+    "nonzero": lambda x: (x > 0).nonzero() * 2,
+    "nonzero of two dimensions": lambda x: (x.view(4, -1) > 0).nonzero() + 1,
+    "nonzero as a tuple": lambda x: x[torch.where(x > 0)] + 1,
+    "argwhere": lambda x: torch.argwhere(x > 0) + 1,
+    "masked_select": lambda x: torch.masked_select(x * 3, x > 0).exp(),
+    "a mask": lambda x: (x[x > 0] * 2).relu().cumsum(0),
+    "a mask of two dimensions": lambda x: x.view(4, -1)[x.view(4, -1) > 0] + 1,
+    "a mask among indices": lambda x: x.view(-1, 2)[x.view(-1, 2)[:, 0] > 0].sum(1),
+    "unique": lambda x: torch.unique(x) * 2,
+    "unique, and where": lambda x: torch.unique((x * 2).round(), return_inverse=True, return_counts=True),
+    "unique, one after the other": lambda x: torch.unique_consecutive(x > 0, return_counts=True),
+    "repeat_interleave": lambda x: torch.repeat_interleave(x + 1, (x * 2).long()) * 2,
+    "a chain": chain,
+    "rows of a matrix": matrix,
+    "views": views,
+    "two sizes": beside,
+    "the size": lambda x: ((x > 0).nonzero().shape[0], x + 1),
+    "computed with sizes": lambda x: (x[x > 0].numel() * 2 + 1, x.mean()),
+    "an int as a number": lambda x: (x * count(x).item() + count(x).item(), count(x).item()),
+    "an int as a size": lambda x: torch.zeros(int(count(x))) + 1,
+    "an int in a range": lambda x: torch.arange(count(x).item()) * 2,
+    "an int in a slice": lambda x: x[: promised(x)] * 2,
+    "an int among sizes": lambda x: x[:1].expand(promised(x)) + x.new_ones(promised(x)),
+    "a float": lambda x: x * x.sum().item(),
+}
+
+
+def same(found: Any, wanted: Any) -> None:
+    """The same values, layouts and types."""
+    if isinstance(wanted, (tuple, list)):
+        assert type(found) is type(wanted) and len(found) == len(wanted)
+        for one, other in zip(found, wanted):
+            same(one, other)
+    elif isinstance(wanted, torch.Tensor):
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+        assert (found.stride(), found._is_view()) == (wanted.stride(), wanted._is_view())
+    else:
+        assert type(found) is type(wanted) and found == wanted
+
+
+def repeated() -> int:
+    """How many calls were run again as plain Python; they are forgotten."""
+    count = report.counters().get("calls_repeated_eagerly", 0)
+    report.reset()
+    return count
+
+
+@pytest.fixture(autouse=True)
+def none_repeated() -> Iterator[None]:
+    """No call is run again as plain Python, but where a test says so."""
+    dynamlir.reset()
+    yield
+    assert repeated() == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_entry_for_all_counts(name: str) -> None:
+    program = PROGRAMS[name]
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        same(compiled(ones(number)), program(ones(number)))
+    assert len(compiled._cache) == 1
+
+
+@pytest.mark.parametrize("name", ["a mask", "a chain", "an int as a size"])
+def test_twenty_counts_are_no_reason_to_capture_again(name: str) -> None:
+    compiled = dynamlir.compile(PROGRAMS[name], dynamic=True, fullgraph=True)
+    compiled(ones(5))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for number in range(20):
+            same(compiled(ones(number)), PROGRAMS[name](ones(number)))
+
+
+@pytest.mark.parametrize(
+    "name", ["a mask", "masked_select", "unique", "an int as a size", "an int as a number", "nonzero"]
+)
+def test_behind_torch_compile(name: str) -> None:
+    program = PROGRAMS[name]
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(program, backend="dynamlir", fullgraph=True)
+        for number in COUNTS:
+            found, wanted = compiled(ones(number)), program(ones(number))
+            torch.testing.assert_close(found, wanted)
+    assert not dynamlir.fallbacks()
+
+
+@pytest.mark.parametrize("name", ["a mask", "unique", "an int as a number", "repeat_interleave"])
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_a_static_graph_breaks(name: str, dynamic: bool | None) -> None:
+    program = PROGRAMS[name]
+    compiled = dynamlir.compile(program, dynamic=dynamic)
+    for number in COUNTS[:3]:
+        same(compiled(ones(number)), program(ones(number)))
+    with pytest.raises(dynamlir.Unsupported, match="data-dependent"):
+        dynamlir.compile(program, dynamic=dynamic, fullgraph=True)(ones(3))
+
+
+def test_the_switches_of_torch_are_those() -> None:
+    masked, number = PROGRAMS["a mask"], PROGRAMS["an int as a number"]
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        same(dynamlir.compile(number, fullgraph=True)(ones(3)), number(ones(3)))
+        with pytest.raises(dynamlir.Unsupported, match="data-dependent-size"):
+            dynamlir.compile(masked, fullgraph=True)(ones(3))
+    dynamlir.reset()  # entries are kept for what is compiled once more
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        same(dynamlir.compile(masked, fullgraph=True)(ones(3)), masked(ones(3)))
+        with pytest.raises(dynamlir.Unsupported, match="data-dependent"):
+            dynamlir.compile(number, fullgraph=True)(ones(3))
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    n = count(x).item()
+    y = x + 1
+    if n > 3:
+        return y * 2
+    return y * 3
+
+
+def caught(x: torch.Tensor) -> torch.Tensor:
+    n = count(x).item()
+    try:
+        return x + 1 if n == 3 else x - 1
+    except Exception:
+        return x * 100
+
+
+def loops(x: torch.Tensor) -> torch.Tensor:
+    for step in range(count(x).item()):
+        x = x + step
+    return x
+
+
+def tells(x: torch.Tensor) -> Any:
+    n = count(x).item()
+    return f"{n}", {n: 1}, n == 3, (n > 2) + 1, isinstance(n > 2, bool), str(n > 1), min(n, 4), x + n
+
+
+def broadcasts(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0] + x[x > 0.0001]
+
+
+def transposes(x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(5.0 * LENGTH).reshape(LENGTH, 5)[x > 0].t().contiguous() + 1
+
+
+NEEDED = {
+    "a branch": branches,
+    "a branch in a handler": caught,
+    "a loop": loops,
+    "values": tells,
+    "a copy that is none without elements": transposes,
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_python_has_to_know_breaks_the_graph(name: str) -> None:
+    program = NEEDED[name]
+    compiled = dynamlir.compile(program, dynamic=True)
+    for number in COUNTS:
+        same(compiled(ones(number)), program(ones(number)))
+    with pytest.raises(dynamlir.Unsupported, match=r"data-dependent at .*torch\._check can promise"):
+        dynamlir.compile(program, dynamic=True, fullgraph=True)(ones(3))
+
+
+def test_equal_sizes_are_counted_on() -> None:
+    compiled = dynamlir.compile(broadcasts, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        same(compiled(ones(number)), broadcasts(ones(number)))
+    assert len(compiled._cache) == 1
+
+
+@pytest.mark.parametrize("kind", [torch._check, torch._check_value, torch._check_index, torch._check_is_size])
+def test_checks_raise_what_eager_raises(kind: Any) -> None:
+    def program(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+        log.append("before")
+        n = count(x).item()
+        if kind is torch._check_is_size:
+            kind(n, max=4)
+        else:
+            kind(n < 5, lambda: "too many of them")
+        log.append("after")
+        return torch.ones(n) * 2
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in (3, 4, 7, 0, 2, 1):
+        ours: list[str] = []
+        theirs: list[str] = []
+        outcomes = []
+        for function, log in ((compiled, ours), (program, theirs)):
+            try:
+                outcomes.append(function(ones(number), log).tolist())
+            except (RuntimeError, ValueError, IndexError) as error:
+                outcomes.append((type(error), str(error)))
+        assert outcomes[0] == outcomes[1] and ours == theirs
+    assert len(compiled._cache) == 1
+    assert repeated() == 1
+
+
+def test_numbers_may_be_negative() -> None:
+    def program(x: torch.Tensor, t: torch.Tensor) -> Any:
+        n = t.item()
+        return x * n + n, x.clamp(max=n), n + 1
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in (5, 0, 1, -1, -7, 2, 1 << 40):
+        x, t = torch.arange(6), torch.tensor(number)
+        same(compiled(x, t), program(x, t))
+    assert len(compiled._cache) == 1
+
+
+def test_training() -> None:
+    def selected(x: torch.Tensor, w: torch.Tensor) -> Any:
+        h = torch.tanh(x * w)
+        return (torch.masked_select(h, x > 0) ** 2).sum() + h.sum()
+
+    def indexed(x: torch.Tensor, w: torch.Tensor) -> Any:
+        return ((x * w)[x > 0] ** 2).sum() * w.sum()
+
+    def viewed(x: torch.Tensor, w: torch.Tensor) -> Any:
+        h = (x * w).view(2, -1)
+        return h.reshape(-1)[(x > 0).nonzero()[:, 0]].sum() * h.exp().mean()
+
+    def returned(x: torch.Tensor, w: torch.Tensor) -> Any:
+        return (w * 2)[x > 0].sin()
+
+    for program in (selected, indexed, viewed, returned):
+        compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+        for number in COUNTS:
+            ours = torch.linspace(-1, 1, LENGTH).requires_grad_()
+            theirs = ours.detach().clone().requires_grad_()
+            found, wanted = compiled(ones(number), ours), program(ones(number), theirs)
+            torch.testing.assert_close(found, wanted)
+            assert found.requires_grad
+            found.sum().backward()
+            wanted.sum().backward()
+            torch.testing.assert_close(ours.grad, theirs.grad)
+        assert len(compiled._cache) == 1
+
+
+def test_a_step_of_training_within() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        loss = (torch.masked_select(x * w, x > 0) ** 2).sum()
+        loss.backward()
+        return loss.detach()
+
+    compiled = dynamlir.compile(program, dynamic=True)
+    for number in COUNTS:
+        ours = torch.linspace(-1, 1, LENGTH).requires_grad_()
+        theirs = ours.detach().clone().requires_grad_()
+        torch.testing.assert_close(compiled(ones(number), ours), program(ones(number), theirs))
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+class Box:
+    """Something to write to."""
+
+
+def test_writes_come_in_order() -> None:
+    def program(x: torch.Tensor, box: Any) -> torch.Tensor:
+        box.first = x + 1
+        x.add_(1)
+        taken = x[x > 1]
+        box.count = int((x > 1).sum())
+        x.mul_(2)
+        taken.mul_(3)
+        box.last = taken
+        return taken + box.count
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        ours, theirs = ones(number), ones(number)
+        mine, other = Box(), Box()
+        same(compiled(ours, mine), program(theirs, other))
+        same(ours, theirs)
+        assert ours._version == theirs._version
+        for name in ("first", "count", "last"):
+            same(getattr(mine, name), getattr(other, name))
+    assert len(compiled._cache) == 1
+
+
+def test_nothing_is_written_where_a_check_fails_later() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        n = (x > 1).sum().item()
+        torch._check(n != 5)
+        x.mul_(2)
+        return x * n
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in (3, 5, 2):
+        ours, theirs = ones(number), ones(number)
+        if number == 5:
+            with pytest.raises(RuntimeError):
+                compiled(ours)
+            with pytest.raises(RuntimeError):
+                program(theirs)
+        else:
+            same(compiled(ours), program(theirs))
+        same(ours, theirs)
+        assert ours._version == theirs._version
+    assert repeated() == 1
+
+
+def test_random_numbers_are_drawn_in_order() -> None:
+    def program(x: torch.Tensor) -> Any:
+        before = torch.rand(4)
+        taken = x[x > 0]
+        return before, taken + torch.rand(1), torch.rand(3)
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True, options={"eager_random": True})
+    for number in COUNTS:
+        torch.manual_seed(number)
+        found = compiled(ones(number))
+        torch.manual_seed(number)
+        same(found, program(ones(number)))
+
+
+def test_modules_with_such_sizes_are_not_repeated() -> None:
+    class Selects(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(LENGTH))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[x * self.weight > 0].sum() + x
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(Selects() for _ in range(3)))
+    compiled = dynamlir.compile(model, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        torch.testing.assert_close(compiled(ones(number)), model(ones(number)))
+
+
+def test_sizes_of_inputs_vary_beside() -> None:
+    def program(x: torch.Tensor) -> Any:
+        taken = x[x > 0]
+        return taken.sum() + x, torch.cat([taken, x]), taken.shape[0] + x.shape[0]
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for length in (5, 8, 3, 12):
+        for number in (0, 1, 2, length):
+            x = torch.tensor([1.0] * number + [0.0] * (length - number))
+            same(compiled(x), program(x))
+    assert len(compiled._cache) == 1
