@@ -271,12 +271,11 @@ impl<'a> Lowering<'a> {
         // There may be more in the list, from before.
         let slot = self.slot_spans.len();
         let place = Seen::tensor(Root::Slot(slot), layout, known)?;
-        match self.out.slots.get_mut(slot) {
-            Some(before) => before.clone_from(layout),
-            None => {
-                self.out.slots.push(layout.clone());
-                self.out.slot_binds.push(Binds::new());
-            }
+        if let Some(before) = self.out.slots.get_mut(slot) {
+            before.clone_from(layout);
+        } else {
+            self.out.slots.push(layout.clone());
+            self.out.slot_binds.push(Binds::new());
         }
         self.slot_spans.push(place.span);
         self.define(reg, place)?;

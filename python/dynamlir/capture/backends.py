@@ -56,7 +56,8 @@ class Captured:
         fakes = [self.session.faker.known(real) for real in self.inputs]
         lengths = self.session.lengths
         kinds = [int if id(real) in lengths else type(real) for real in self.inputs]
-        bound = self.session.bound
+        # Sizes that only running tells are in no graph for others.
+        bound = [place for place in self.session.bound if place is not None]
         return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, self.frame.stores(), bound)
 
     @functools.cached_property

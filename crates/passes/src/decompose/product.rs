@@ -30,7 +30,7 @@ fn of_one_line(c: &Call, lhs: Value, rhs: Value, batch: usize) -> Option<Value> 
     let is_open = lhs.ty().is_open() || rhs.ty().is_open();
     let is_one = |size: Option<&Dim>| size.is_none_or(|size| size.known() == Some(1));
     let (repeats, depth) = (&left[..batch], &right[batch]);
-    let result = [repeats, &left[batch..batch + 1], &right[batch + 1..]].concat();
+    let result = [repeats, &left[batch..=batch], &right[batch + 1..]].concat();
     // What there are many lines of, the dimension of it that is gone through, and the one line.
     let (many, along, one) = match (is_one(Some(&left[batch])), is_one(right.get(batch + 1))) {
         _ if !is_open => return None,
