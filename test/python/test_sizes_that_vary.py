@@ -55,6 +55,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "larger": lambda x: F.interpolate(x[None, None], scale_factor=(1.5, 2), mode="bilinear"),
     "as large": lambda x: F.interpolate(x[None, None, :2], size=x.shape, mode="bicubic", align_corners=True),
     "a size as a tensor": lambda x: x + torch.tensor(x.shape[0]),
+    "sizes as a tensor": lambda x: x + torch._shape_as_tensor(x)[0] * torch._shape_as_tensor(x).sum(),
     "columns of windows": lambda x: F.unfold(x[None, None], 2),
     "rolled": lambda x: torch.roll(x, 1, 0),
     "a number of elements": lambda x: x.reshape(x.shape.numel()) + x[:, :2].shape.numel(),
@@ -309,6 +310,21 @@ def test_marked_sizes_must_not_be_one_number() -> None:
     torch._dynamo.mark_dynamic(x, 0)
     with pytest.raises(Exception, match=r"Constraints violated \(L\['x'\].size\(\)\[0\]\).*s0 == 4 at .*test_sizes"):
         dynamlir.compile(program)(x)
+
+
+def test_marked_sizes_around_a_graph_break() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        return y * 2 if y.sum().item() < 1e9 else y
+
+    compiled = dynamlir.compile(program)
+    with dynamlir.config.patch(on_plain="ignore"):
+        for length in (5, 6, 7, 9):
+            x = torch.ones(length, 4)
+            torch._dynamo.mark_dynamic(x, 0)
+            torch.testing.assert_close(compiled(x), program(x))
+    assert set(dynamlir.counters()["fallbacks"]) == {"data-dependent"}
+    assert len(compiled._cache) == 1
 
 
 def test_other_marks() -> None:

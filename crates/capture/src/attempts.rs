@@ -101,12 +101,17 @@ fn numbered(tables: &Tables, subject: Subject<'_, '_>, attempts: usize) -> Resul
     }
     if !sizes.is_empty() {
         let second = numbered(tables, Subject { sizes: Dynamic::Never, ..subject }, attempts)?;
-        if second.is_ok() {
-            for place in sizes {
-                floats.specialize(place.clone());
+        return Ok(match &second {
+            Ok(_) => {
+                for place in sizes {
+                    floats.specialize(place.clone());
+                }
+                second
             }
-        }
-        return Ok(second);
+            // A marked size is taken for no number: what ends the capture is something else.
+            Err(broken) if broken.graph_break.reason == reason::DYNAMIC_SHAPE => first,
+            Err(_) => second,
+        });
     }
     match whole(tables, Subject { floats: None, ..subject }, Manner::default())? {
         Ok(captured) => {

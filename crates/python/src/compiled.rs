@@ -303,7 +303,9 @@ pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize) {
 pub fn expect_changes(compiled: &Bound<'_, PyAny>, places: Vec<String>) -> PyResult<()> {
     let callable = of(compiled)?;
     let known = callable.cache().floats(callable.key());
-    places.into_iter().for_each(|place| known.expect_change(place));
+    for place in places {
+        known.expect_change(place);
+    }
     Ok(())
 }
 

@@ -107,6 +107,16 @@ def _attention(
     return target(**{**given, "query": query, "scale": 1.0})
 
 
+def _shape_as_tensor(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Fakes have no memory for it."""
+    (of,) = (*args, *kwargs.values())
+    if not isinstance(of, torch.Tensor) or not of.dim():
+        return target(*args, **kwargs)
+    return torch.stack([torch.full((), size, dtype=torch.int64, device="cpu") for size in of.shape])
+
+
 def _set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
@@ -121,5 +131,6 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch.ops.aten.max_pool1d, _max_pool1d),
     (torch.ops.aten.max_pool1d.default, _max_pool1d),
     (torch.linalg.matrix_rank, _matrix_rank),
+    (torch._shape_as_tensor, _shape_as_tensor),
 ]
 _SPECIAL: dict[int, Run] = {id(function): special for function, special in _FUNCTIONS}
