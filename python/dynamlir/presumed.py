@@ -9,6 +9,7 @@ others where they say nothing of memory: those are noted for these numbers (`Lay
 from __future__ import annotations
 
 import itertools
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -81,7 +82,14 @@ def _look_again(
         if list(case) == many or not calls.sizes.can_be(list(values.items())):
             continue
         again = _Again(calls, values, seen)
-        if again.is_same(target, args, kwargs):
+        try:
+            same = again.is_same(target, args, kwargs)
+        except _Raises:
+            # As eager does: where it is so, the call is left to that.
+            if len(values) == 1 and all(calls.sizes.never(*pair) for pair in values.items()):
+                continue
+            same = False
+        if same:
             for value, meta in again.otherwise.items():
                 calls.layouts.setdefault(value, []).append((values, meta))
         else:
@@ -92,6 +100,10 @@ def _look_again(
                 f"{name}, which is another operation where {told}, which only running tells;"
                 " torch._check can promise that it is not",
             )
+
+
+class _Raises(Exception):
+    """A call raises for these numbers."""
 
 
 def _noted(calls: Calls, args: Any, kwargs: Any, target: Any) -> set[int]:
@@ -142,8 +154,8 @@ class _Again:
                     returned = composites.run(self.recorder, target, args, kwargs)
         except Fallback:
             raise
-        except Exception:
-            return False  # as eager does of such a size
+        except Exception as error:
+            raise _Raises from error
         if self.recorder.failure is not None:
             raise self.recorder.failure
         ops = self.recorder.recording.ops
@@ -250,6 +262,8 @@ class _Again:
             return number is not None and self.ids.get(number) == self.calls.recorder.id_of(one)
         if isinstance(one, torch.SymInt) or isinstance(other, torch.SymInt):
             return _same_size(self.number(one), other)
+        if isinstance(one, (types.BuiltinMethodType, types.MethodType)):
+            return isinstance(other, type(one)) and one.__name__ == other.__name__  # of the tensor that was asked
         return type(one) is type(other) and (one is other or bool(one == other))
 
 

@@ -290,7 +290,8 @@ class OpRecorder(TorchDispatchMode):
                 return scalars.call(self, func, schema.full_arguments(func, args, kwargs))
             if self.sources is not None and (made := unbacked.call(self, func, args, kwargs)) is not NotImplemented:
                 return made
-            call = self.memo.call(func, args, kwargs, self._is_temporary)
+            asked_each_time = self.sources is not None and self.sources.births
+            call = None if asked_each_time else self.memo.call(func, args, kwargs, self._is_temporary)
             template = self.memo.known(call) if call else None
             if call is not None and template is not None and not memo.Use.checks:
                 numbers = [operand.number for operand in call.operands]

@@ -18,7 +18,7 @@ import torch
 
 from .aten.unbacked import Birth
 from .reasons import Fallback
-from .recording import Base, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
+from .recording import Base, InputRecord, OpRecord, OutputRecord, Recording
 
 
 @dataclasses.dataclass
@@ -81,11 +81,10 @@ class _Cutter:
     def plan(self) -> Plan:
         copied = self._copied()
         steps: list[Segment | Call] = []
-        for at, (ops, call) in enumerate(self.parts):
+        for at, (ops, calls) in enumerate(self.parts):
             if (segment := self._segment(at, ops)) is not None:
                 steps.append(segment)
-            if call is not None:
-                steps.append(Call(call, self.births[id(call)]))
+            steps += [Call(op, self.births[id(op)]) for op in calls]
         return Plan(
             steps,
             [record.id for record in self.recording.inputs],
@@ -94,16 +93,37 @@ class _Cutter:
             self.recording.has_random,
         )
 
-    def _parts(self) -> Iterator[tuple[list[OpRecord], OpRecord | None]]:
-        """Operations, and what the host calls after them; the last are what is left."""
-        ops: list[OpRecord] = []
+    def _parts(self) -> Iterator[tuple[list[OpRecord], list[OpRecord]]]:
+        """Operations, and what the host calls after them; the last are what is left.
+
+        What does not depend on what the host is called for comes before: so several calls are made at once.
+        """
+        before: list[OpRecord] = []
+        calls: list[OpRecord] = []
+        after: list[OpRecord] = []
+        late: set[int] = set()  # values that are known after the calls
+        symbols: set[int] = set()  # and symbols
         for op in self.recording.ops:
-            if id(op) in self.births:
-                yield ops, op
-                ops = []
+            births = self.births.get(id(op))
+            depends = not late.isdisjoint(op.operands) or not symbols.isdisjoint(_symbols_in(op))
+            # What is written is seen by what comes after, and numbers are drawn in order.
+            moves = not (depends or op.mutates or op.random or any(other.mutates for other in after))
+            if births is not None:
+                if calls and not moves:
+                    yield before, calls
+                    before, calls, after, late, symbols = after, [], [], set(), set()
+                calls.append(op)
+                late.update(op.result_ids)
+                symbols.update(birth.symbol for birth in births)
+            elif not calls or moves:
+                before.append(op)
             else:
-                ops.append(op)
-        yield ops, None
+                after.append(op)
+                late.update(op.result_ids)
+        if calls:
+            yield before, calls
+            before = after
+        yield before, []
 
     def root(self, value: int) -> int:
         """The value whose memory another one shows."""
@@ -142,8 +162,8 @@ class _Cutter:
         return copied
 
     def _made(self, at: int) -> set[int]:
-        ops, call = self.parts[at]
-        return {value for op in (*ops, *([] if call is None else [call])) for value in op.result_ids}
+        ops, calls = self.parts[at]
+        return {value for op in (*ops, *calls) for value in op.result_ids}
 
     def _refused(self, message: str) -> Fallback:
         return Fallback("data-dependent-size", message)
@@ -163,12 +183,11 @@ class _Cutter:
     def _wanted(self, at: int, made: set[int]) -> list[int]:
         """What a part gives: the roots of it that later ones need, what the host is given next, and at last results."""
         later: dict[int, None] = {}
-        call = self.parts[at][1]
-        if call is not None:
+        for op in self.parts[at][1]:
             # The host is given the views themselves, whether they are made here or again.
-            later.update((value, None) for value in call.operands if value in made or self._is_view(value))
-        for ops, after in self.parts[at + 1 :]:
-            for op in (*ops, *([] if after is None else [after])):
+            later.update((value, None) for value in op.operands if value in made or self._is_view(value))
+        for ops, calls in self.parts[at + 1 :]:
+            for op in (*ops, *calls):
                 later.update((self.root(value), None) for value in op.operands if self.root(value) in made)
         for value in self.returned:
             if self.root(value) in made:
@@ -261,22 +280,19 @@ class _Cutter:
 def _symbols_of(recording: Recording) -> set[int]:
     """The symbols in a recording, by their numbers."""
     found: set[int] = set()
-
-    def look(value: Any) -> None:
-        if isinstance(value, torch.SymInt):
-            node: Any = value.node
-            found.update(node.symbols)
-        elif isinstance(value, (list, tuple)):
-            for element in value:
-                look(element)
-
-    def look_at(meta: TensorMeta) -> None:
-        look((meta.sizes, meta.strides, meta.offset))
-
     for record in recording.inputs:
-        look_at(record.meta)
+        found |= _symbols(record.meta)
     for op in recording.ops:
-        look(op.args)
-        for meta in op.results:
-            look_at(meta)
+        found |= _symbols_in(op)
     return found
+
+
+def _symbols_in(op: OpRecord) -> set[int]:
+    return _symbols((op.args, *op.results))
+
+
+def _symbols(value: Any) -> set[int]:
+    if isinstance(value, torch.SymInt):
+        node: Any = value.node
+        return set(node.symbols)
+    return set().union(*map(_symbols, value)) if isinstance(value, (list, tuple)) else set()

@@ -84,6 +84,8 @@ PROGRAMS: dict[str, Program] = {
     "an int in a range": lambda x: torch.arange(count(x).item()) * 2,
     "an int in a slice": lambda x: x[: promised(x)] * 2,
     "an int among sizes": lambda x: x[:1].expand(promised(x)) + x.new_ones(promised(x)),
+    "a list of ints": lambda x: (torch.stack([count(x), count(x) * 2]).tolist(), count(x).tolist(), x + 1),
+    "a list of sizes": lambda x: torch.zeros([n + 1 for n in torch.stack([count(x), count(x) * 2]).tolist()]),
     "a float": lambda x: x * x.sum().item(),
 }
 

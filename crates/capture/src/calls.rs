@@ -43,6 +43,12 @@ impl<'py> Capture<'py> {
                         }
                         return Ok(known);
                     }
+                    if args.is_empty()
+                        && kwargs.is_empty()
+                        && let Some(listed) = self.listed(&all[0])?
+                    {
+                        return Ok(listed);
+                    }
                     // Fakes have one in Python, which would read each element.
                     return self.break_graph(reason::DATA_DEPENDENT, "Tensor.tolist");
                 }

@@ -94,6 +94,8 @@ pub enum Special {
     Sum,
     /// `torch._check_with`, beneath `torch._check` and its relatives
     Expected,
+    /// `torch._check_is_size`
+    IsSize,
     /// `vars(x)`
     Vars,
     /// `globals()`

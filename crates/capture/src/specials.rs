@@ -184,7 +184,12 @@ impl<'py> Capture<'py> {
             }
             // Another's graph would raise in words of its own, and after it has written; and it takes no numbers.
             (Special::Expected, [_, asked, _]) if self.expected(asked)? => Ok(Tracked::new(py.None().into_bound(py))),
-            (Special::Expected, _) => {
+            (Special::IsSize, [size, ..]) if self.is_unbacked(size)? => {
+                // Torch's own warns of itself.
+                let instead = py.import("dynamlir.capture.assertions")?.getattr("is_size")?;
+                self.call(&Tracked::new(instead), args, kwargs)
+            }
+            (Special::Expected | Special::IsSize, _) => {
                 self.settle_defaults(callable, args.len(), kwargs)?;
                 self.enter(&callable.object, args, kwargs)
             }
@@ -346,6 +351,7 @@ fn takes_keywords(special: Special) -> bool {
             | Special::Region(_)
             | Special::Reading(..)
             | Special::Expected
+            | Special::IsSize
             | Special::InferenceMode
             | Special::IsInference
             | Special::ContextVarGet

@@ -308,7 +308,7 @@ impl<'py> Capture<'py> {
             Ok(result) => self.as_program(result)?,
             Err(error) => return Err(self.refused_by_torch(error)),
         };
-        if self.has_more_unbacked() {
+        if self.has_unbacked() {
             self.layers.note_unrepeatable();
         }
         let writes =

@@ -65,6 +65,7 @@ class Sources:
 
 
 _LARGEST = 1 << 48
+_MOST_LISTED = 16
 
 
 def call(recorder: OpRecorder, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -114,9 +115,19 @@ def _assert(holds: Any, message: str) -> Any:
 
 def may_read(sources: Sources | None, tensor: torch.Tensor) -> bool:
     """Whether the int that a tensor holds may be read, to be known when the graph runs."""
-    if sources is None or not sources.reads_numbers or tensor.dtype not in _INTS:
-        return False
-    return device_of(tensor).type == "cpu" and all(type(size) is int and size == 1 for size in tensor.shape)
+    return _has_ints(sources, tensor) and all(type(size) is int and size == 1 for size in tensor.shape)
+
+
+def may_list(sources: Sources | None, tensor: torch.Tensor) -> int | None:
+    """How many ints are read of a tensor with at most one dimension; None where they may not."""
+    if not _has_ints(sources, tensor) or tensor.dim() > 1:
+        return None
+    count: Any = tensor.shape[0] if tensor.dim() else 1
+    return count if type(count) is int and count <= _MOST_LISTED else None
+
+
+def _has_ints(sources: Sources | None, tensor: torch.Tensor) -> bool:
+    return sources is not None and sources.reads_numbers and tensor.dtype in _INTS and device_of(tensor).type == "cpu"
 
 
 def _host_op(recorder: OpRecorder, func: OpOverload, raw: list[Any], operands: list[int]) -> OpRecord:

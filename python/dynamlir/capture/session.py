@@ -155,6 +155,10 @@ class Session:
             return True
         return method != "__int__" and self.reads_numbers and scalars.may_read(fake)
 
+    def may_list(self, fake: torch.Tensor) -> int | None:
+        """How many ints `tolist` reads of a tensor that are to be known when the graph runs; None if it may not."""
+        return unbacked.may_list(self.recorder.sources, fake)
+
     def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds that was made of Python's values; see `constants.contents`."""
         return constants.contents(fake)

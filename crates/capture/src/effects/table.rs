@@ -152,7 +152,7 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._higher_order_ops.while_loop", "while_loop", Special::Region("while_loop")),
     ("torch.autograd", "backward", Special::Gradients("backward")),
     ("torch", "_check_with", Special::Expected),
-    ("torch", "_check_is_size", Special::Reading("assertions", "is_size")),
+    ("torch", "_check_is_size", Special::IsSize),
     ("torch.distributions.distribution", "_all_true_or_runtime_assert", Special::Reading("assertions", "all_true")),
     ("torch.optim.optimizer", "_get_value", Special::Reading("optimizers", "get_value")),
     ("torch.optim.optimizer", "_stack_if_compiling", Special::Reading("optimizers", "as_listed")),

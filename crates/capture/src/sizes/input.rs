@@ -77,8 +77,6 @@ pub(crate) struct Varying {
     all_blamed: Cell<bool>,
     /// What stands for the ints that were found.
     ints: RefCell<Vec<(SourceId, Py<PyAny>)>>,
-    /// How many symbols that only running tells there were when that was asked.
-    pub(super) unbacked: Cell<usize>,
 }
 
 impl Varying {

@@ -331,6 +331,11 @@ impl Sizes {
         values.into_iter().all(|value| scope.assume(&is(value)).is_ok())
     }
 
+    /// Has a symbol not have a value, which is checked when it is known.
+    fn never(&self, number: u32, value: i64) -> bool {
+        self.count_on(&Predicate::new(Dim::from(Symbol(number)), Relation::Ne, value))
+    }
+
     /// A size where some symbols, by their numbers, have these values: a number, or an expression of the others.
     fn where_they_are<'py>(slf: &Bound<'py, Self>, size: &Bound<'py, PyAny>, values: Vec<(u32, i64)>) -> PyResult<Bound<'py, PyAny>> {
         let node = class::node_of(size)?;

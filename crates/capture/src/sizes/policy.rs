@@ -11,7 +11,7 @@ use dynamlir_shapes::Dim;
 use pyo3::{
     intern,
     prelude::*,
-    types::{PyBool, PyInt, PySlice, PyTuple, PyType},
+    types::{PyBool, PyInt, PyList, PySlice, PyTuple, PyType},
 };
 
 use super::{
@@ -219,10 +219,35 @@ impl<'py> Capture<'py> {
         Some(GraphBreak { reason: reason::DATA_DEPENDENT, message, location })
     }
 
-    /// Whether there are more sizes that only running tells than when this was asked last: what makes them is not made twice by one call.
-    pub(crate) fn has_more_unbacked(&self) -> bool {
-        let count = self.varying.sizes().map_or(0, |sizes| sizes.bind(self.py).get().unbacked_count());
-        self.varying.unbacked.replace(count) != count
+    /// Whether there are sizes that only running tells. What is computed with such is looked at each time.
+    pub(crate) fn has_unbacked(&self) -> bool {
+        self.varying.sizes().is_some_and(|sizes| sizes.bind(self.py).get().unbacked_count() > 0)
+    }
+
+    /// Whether a value is computed from a size that only running tells.
+    pub(crate) fn is_unbacked(&self, value: &Tracked<'py>) -> Outcome<bool> {
+        if !self.has_unbacked() || !is_number(&value.object) {
+            return Ok(false);
+        }
+        let node = node_of(&value.object)?;
+        Ok(node.get().sizes.get().is_unbacked(&node.get().dim(self.py)))
+    }
+
+    /// What `tolist` gives of a tensor of ints, each to be known when the graph runs; None where it is to be read by Python.
+    pub(crate) fn listed(&self, fake: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
+        let count: Option<usize> = self.ask("may_list", (&fake.object,))?.extract()?;
+        let Some(count) = count else { return Ok(None) };
+        if fake.object.getattr("ndim")?.eq(0)? {
+            return self.method("item", std::slice::from_ref(fake)).map(Some);
+        }
+        let list = PyList::empty(self.py);
+        for at in 0..count {
+            let at = Tracked::new(PyInt::new(self.py, at).into_any());
+            let element = self.operator("getitem", &[fake.clone(), at])?;
+            list.append(self.method("item", &[element])?.object)?;
+        }
+        self.note_new(list.as_any());
+        Ok(Some(Tracked::new(list.into_any())))
     }
 
     /// What torch's code has returned, as the program has it.
