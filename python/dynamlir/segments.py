@@ -153,12 +153,10 @@ class _Cutter:
                 )
             if any(self.root(value) == root and value != root for value in self.returned):
                 raise self._refused(f"a view of {record.name} is returned, which is written before a size is known")
+        trained = {self.root(value) for value, fake in self.fakes.items() if fake.requires_grad}
         for at, bumps in enumerate(self.bumps):
-            for root in bumps:
-                fake = self.fakes.get(root)
-                earlier = any(root in self._made(before) for before in range(at))
-                if fake is not None and fake.requires_grad and earlier:
-                    raise self._refused("what requires a gradient is written after a size has become known")
+            if any(root in self._made(before) for root in trained.intersection(bumps) for before in range(at)):
+                raise self._refused("what requires a gradient is written after a size has become known")
         return copied
 
     def _made(self, at: int) -> set[int]:
@@ -265,15 +263,17 @@ class _Cutter:
                 base = Base("output", wanted.index(root))
             else:
                 base = Base("hidden", next(n for n, other in enumerate(wanted) if self.root(other) == root))
+        earlier, later = (
+            sum(bumps.get(root, 0) for bumps in part) for part in (self.bumps[: at + 1], self.bumps[at + 1 :])
+        )
         if final is not None:
-            later = sum(bumps.get(root, 0) for bumps in self.bumps[at + 1 :])
             return dataclasses.replace(final, base=base, version=max(final.version - later, 0))
-        later = sum(bumps.get(root, 0) for bumps in self.bumps[at + 1 :])
         maker = self.makers[value]
         without = self.grad_enabled and not maker.grad_enabled and is_view
         if fake.requires_grad and fake.is_leaf:
             raise self._refused("a tensor that is made to require a gradient is needed after a size has become known")
-        version = max(fake._version - later, 0)
+        # What is made may have a version; a tensor that is detached at once has not the counter that is written.
+        version = max(fake._version - earlier - later, 0) + earlier
         return OutputRecord("value", value, version, base, requires_grad=fake.requires_grad, without_grad=without)
 
 

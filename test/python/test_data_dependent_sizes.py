@@ -316,6 +316,68 @@ def test_a_step_of_training_within() -> None:
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+def later(x: torch.Tensor) -> Any:
+    t = torch.zeros(LENGTH)
+    u = t[2:4]
+    t[0] = 1
+    taken = x[x > 0]
+    u.add_(taken.sum())
+    return t, u, taken
+
+
+def earlier(x: torch.Tensor) -> Any:
+    v = (x * 2).view(2, -1)
+    v[0] += 1
+    n = count(x).item()
+    return v.mul_(n), x, x[1:]
+
+
+def inputs(x: torch.Tensor) -> Any:
+    v = x.view(2, -1)
+    total = x[x > 0].sum()
+    v[0] = 5
+    return total, x * 1
+
+
+def detached(x: torch.Tensor) -> Any:
+    t = (x * 2).detach()
+    a, b = (x * 3).split(LENGTH // 2)
+    return t, t[x > 0].detach(), a, b + 1
+
+
+def within(x: torch.Tensor) -> Any:
+    some = x[x > 0]
+    more = some[some > 1]
+    return some, some, more, more[more > 2].nonzero(), (more * 2).sum()
+
+
+@pytest.mark.parametrize("program", [later, earlier, inputs, detached, within])
+def test_memory_that_is_shared_and_written(program: Program) -> None:
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        ours, theirs = ones(number), ones(number)
+        found, wanted = compiled(ours), program(theirs)
+        same(found, wanted)
+        same(ours, theirs)
+        assert [each._version for each in (ours, *found)] == [each._version for each in (theirs, *wanted)]
+        assert [each is found[0] for each in found] == [each is wanted[0] for each in wanted]
+
+
+def test_inputs_that_share_memory() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        taken = x[x > 1]
+        return taken.sum() + y
+
+    compiled = dynamlir.compile(program, dynamic=True)
+    for number in COUNTS[:3]:
+        ours, theirs = ones(number), ones(number)
+        same(compiled(ours, ours[2:]), program(theirs, theirs[2:]))
+        same(compiled(ours, ours.clone()), program(theirs, theirs.clone()))
+        same(ours, theirs)
+    repeated()
+
+
 class Box:
     """Something to write to."""
 
