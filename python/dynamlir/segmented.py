@@ -15,10 +15,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import interruptions, logs, native, report
-from .aten.replaying import map_refs, split_arguments
+from .aten.replaying import split_arguments
 from .options import Options
 from .reasons import Fallback
-from .recording import InputRecord, Recording, TensorMeta
+from .recording import InputRecord, Recording, Ref, TensorMeta
 from .segments import Call, Plan, Segment
 from .shape_env import of_length
 from .sizes import Layouts
@@ -95,11 +95,9 @@ class Part:
 
     def __call__(self, values: Sequence[int], tensors: Sequence[Any]) -> Sequence[Any]:
         """Run it where the symbols have these values."""
-        sizes = tuple(values[symbol] for symbol in self.segment.symbols)
-        if self._for_many is not None and all(size >= 2 for size in sizes):
-            element = torch.zeros(1, dtype=torch.int64, device="cpu") if self.lengths else None
-            lengths = [of_length(element, values[symbol]) for symbol in self.lengths if element is not None]
-            return self._for_many(*tensors, *lengths)
+        sizes = tuple([values[symbol] for symbol in self.segment.symbols])
+        if self._for_many is not None and (not sizes or min(sizes) >= 2):
+            return self._for_many(*tensors, *[values[symbol] for symbol in self.lengths])
         graph = self._numeric.get(sizes)
         if graph is None:
             graph = self._numeric[sizes] = self._make(tuple(values))
@@ -118,34 +116,105 @@ def _place(records: Sequence[InputRecord], symbol: int) -> tuple[int, int] | Non
     return None
 
 
+class Host:
+    """An operator that is called as eager does, and tells sizes."""
+
+    def __init__(self, call: Call) -> None:
+        assert call.op.raw is not None
+        overload, raw = call.op.raw
+        positional, self._keywords = split_arguments(overload, raw)
+        self._function = _DIRECT.get(overload, overload)
+        self._arguments = [
+            (isinstance(value, Ref), value.id if isinstance(value, Ref) else value) for value in positional
+        ]
+        self._with_grad = call.op.grad_enabled
+        self._births = [(birth.symbol, birth.dim) for birth in call.births]
+        self._results = list(zip(call.op.result_ids, (_Layout(meta) for meta in call.op.results)))
+
+    def __call__(self, values: dict[int, Any], sizes: list[int | None], now: list[int]) -> None:
+        """Add its results to the values, and what is known now to the sizes, which are 0 in ``now`` until then."""
+        arguments = [values[value] if is_value else value for is_value, value in self._arguments]
+        if self._with_grad or not torch.is_grad_enabled():
+            results = self._function(*arguments, **self._keywords)
+        else:
+            with torch.no_grad():
+                results = self._function(*arguments, **self._keywords)
+        listed = results if isinstance(results, (tuple, list)) else (results,)
+        for symbol, dim in self._births:
+            sizes[symbol] = now[symbol] = listed[0] if dim is None else listed[0].shape[dim]
+        for (value, layout), result in zip(self._results, listed):
+            if not layout.is_of(result, now):
+                raise native.module().RunError(f"{tuple(result.shape)} with strides {result.stride()} is not expected")
+            values[value] = result
+
+
+_DIRECT: dict[Any, Any] = {
+    torch.ops.aten._local_scalar_dense.default: torch.Tensor.item,
+    torch.ops.aten.nonzero.default: torch.nonzero,
+    torch.ops.aten.masked_select.default: torch.masked_select,
+}
+"""The same operators by torch's own functions, which are found in less time."""
+
+
+class _Layout:
+    """What a tensor looks like."""
+
+    def __init__(self, meta: TensorMeta) -> None:
+        self._sizes, self._strides = ([_Number(size) for size in sizes] for sizes in (meta.sizes, meta.strides))
+
+    def is_of(self, tensor: torch.Tensor, values: Sequence[int]) -> bool:
+        """Whether a tensor does, where the symbols have these values."""
+        sizes, strides = (tuple([number.at(values) for number in numbers]) for numbers in (self._sizes, self._strides))
+        return tensor.shape == sizes and tensor.stride() == strides
+
+
+class _Number:
+    """A number, or one that is computed from symbols."""
+
+    def __init__(self, value: Any) -> None:
+        node: Any = value.node if isinstance(value, torch.SymInt) else None
+        text = "" if node is None else node.str()
+        self._known = value if node is None else None
+        self._symbol = int(text[1:]) if text[1:].isdigit() else None
+        self._node = node
+
+    def at(self, values: Sequence[int]) -> Any:
+        """What it is where the symbols have these values."""
+        if self._node is None:
+            return self._known
+        return self._node.at(values) if self._symbol is None else values[self._symbol]
+
+
 class Segmented:
     """A graph in parts, which is called with its inputs and returns its outputs."""
 
     def __init__(self, whole: Whole, mode: FakeTensorMode, settings: Options, constants: Sequence[Any] = ()) -> None:
         """``constants`` are given to the graph after its inputs."""
-        self._plan, self._sizes, self._bound = whole.plan, whole.sizes, whole.bound
+        self._plan, self._sizes = whole.plan, whole.sizes
+        self._bound = [(symbol, *place) for symbol, place in enumerate(whole.bound) if place is not None]
+        self._count = len(whole.sizes)
         self._constants = constants
         self._sizes.take_for_many()
-        self._steps: list[Part | Call] = [
-            Part(step, whole, mode, settings) if isinstance(step, Segment) else step for step in self._plan.steps
+        self._steps: list[Part | Host] = [
+            Part(step, whole, mode, settings) if isinstance(step, Segment) else Host(step) for step in self._plan.steps
         ]
-        self._failure = native.module().RunError
+        self._outputs: list[tuple[bool, Any]] = [
+            (output.kind == "value", output.id if output.kind == "value" else _Number(output.const))
+            for output in self._plan.outputs
+        ]
+        self._refused, self._written = native.module().RunError, native.module().WrittenError
 
     def __call__(self, *inputs: Any) -> list[Any]:
         state = torch.get_rng_state() if self._plan.random else None
         try:
             return self._run([*map(_tensor, inputs), *self._constants])
-        except (native.module().WrittenError, Fallback):
-            if state is not None:
-                torch.set_rng_state(state)
-            raise
         except Exception as error:
             interruptions.pass_on(error)
             if state is not None:
                 torch.set_rng_state(state)
-            if isinstance(error, self._failure):
+            if isinstance(error, (self._refused, self._written, Fallback)):
                 raise
-            raise self._failure(f"{type(error).__name__}: {error}") from error
+            raise self._refused(f"{type(error).__name__}: {error}") from error
 
     def _run(self, inputs: list[torch.Tensor]) -> list[Any]:
         plan = self._plan
@@ -153,53 +222,34 @@ class Segmented:
         originals = {value: values[value] for value in plan.copied}
         if originals:
             self._check_memory(list(originals.values()), inputs)
-        values.update((value, _copied(tensor)) for value, tensor in originals.items())
-        sizes: list[int | None] = [None] * len(self._sizes)
-        for symbol, place in enumerate(self._bound):
-            if place is not None:
-                sizes[symbol] = int(inputs[place[0]].shape[place[1]])
-        self._check(sizes)
-        for step in self._steps:
-            if isinstance(step, Part):
-                segment = step.segment
-                now = [0 if size is None else size for size in sizes]
+            values.update((value, _copied(tensor)) for value, tensor in originals.items())
+        sizes: list[int | None] = [None] * self._count
+        now = [0] * self._count
+        for symbol, at, dim in self._bound:
+            sizes[symbol] = now[symbol] = inputs[at].shape[dim]
+        for at, step in enumerate(self._steps):
+            if isinstance(step, Host):
+                step(values, sizes, now)
+                if (broken := self._sizes.violated(sizes)) is not None:
+                    raise self._refused(f"{broken} does not hold")
+                continue
+            segment = step.segment
+            try:
                 results = step(now, [values[value] for value in segment.inputs])
-                values.update(zip(segment.outputs, results))
-            else:
-                self._call(step, values, sizes)
+            except self._written as error:
+                if at == len(self._steps) - 1:
+                    raise
+                raise self._refused(str(error)) from error  # nobody has seen what was written
+            values.update(zip(segment.outputs, results))
         if originals:
             self._write_back(originals, values)
-        return self._returned({**values, **originals}, sizes)
+        return [values[what] if is_value else what.at(now) for is_value, what in self._outputs]
 
     def _check_memory(self, written: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
         """What is copied must not be seen through another input."""
         storages = [tensor.untyped_storage()._cdata for tensor in inputs]
         if any(storages.count(tensor.untyped_storage()._cdata) > 1 for tensor in written):
             raise native.module().Unfit("an input that is written shares its memory with another one")
-
-    def _check(self, sizes: Sequence[int | None]) -> None:
-        broken = self._sizes.violated(sizes)
-        if broken is not None:
-            raise self._failure(f"{broken} does not hold")
-
-    def _call(self, call: Call, values: dict[int, Any], sizes: list[int | None]) -> None:
-        """Call an operator as eager does, and look what sizes it gives."""
-        assert call.op.raw is not None
-        overload, raw = call.op.raw
-        positional, keywords = split_arguments(overload, [map_refs(value, lambda ref: values[ref.id]) for value in raw])
-        with torch.set_grad_enabled(call.op.grad_enabled and torch.is_grad_enabled()):
-            results = overload(*positional, **keywords)
-        listed = results if isinstance(results, (tuple, list)) else [results]
-        for birth in call.births:
-            found = int(listed[0]) if birth.dim is None else listed[0].shape[birth.dim]
-            sizes[birth.symbol] = found
-        self._check(sizes)
-        now = [0 if size is None else size for size in sizes]
-        for value, meta, result in zip(call.op.result_ids, call.op.results, listed):
-            expected = tuple(_number(size, now) for size in (*meta.sizes, *meta.strides))
-            if expected != (*result.shape, *result.stride()):
-                raise self._failure(f"{overload} gives {tuple(result.shape)} with strides {result.stride()}")
-            values[value] = result
 
     def _write_back(self, originals: dict[int, torch.Tensor], values: dict[int, Any]) -> None:
         for value, tensor in originals.items():
@@ -208,16 +258,7 @@ class Segmented:
                 tensor.copy_(values[value])
             if version is not None:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version + self._plan.copied[value],))
-
-    def _returned(self, values: dict[int, Any], sizes: Sequence[int | None]) -> list[Any]:
-        now = [0 if size is None else size for size in sizes]
-        made: list[Any] = []
-        for output in self._plan.outputs:
-            if output.kind == "value":
-                made.append(values[output.id])
-            else:
-                made.append(_number(output.const, now) if output.kind == "const" else None)
-        return made
+        values.update(originals)
 
 
 def _tensor(value: Any) -> torch.Tensor:
@@ -234,8 +275,3 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(
             tensor
         )
-
-
-def _number(size: Any, values: Sequence[int]) -> Any:
-    node: Any = size.node if isinstance(size, torch.SymInt) else None
-    return size if node is None else node.at(values)
