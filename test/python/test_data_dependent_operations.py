@@ -136,3 +136,102 @@ def test_gradients(name: str) -> None:
         wanted.backward()
         torch.testing.assert_close(ours.grad, theirs.grad, equal_nan=True)
     assert len(compiled._cache) == 1
+
+
+class Experts(torch.nn.Module):
+    """Rows go to one of several networks, as many as choose it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = torch.nn.Linear(6, 3)
+        self.experts = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 6)) for _ in range(3)
+        )
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for at, expert in enumerate(self.experts):
+            index = (chosen == at).nonzero().squeeze(1)
+            out = out.index_add(0, index, expert(x[index]))
+        return out
+
+
+def best_boxes(boxes: torch.Tensor, scores: torch.Tensor) -> Any:
+    """Boxes that no better one covers."""
+    keep = scores > 0.5
+    order = scores[keep].argsort(descending=True)
+    b, s = boxes[keep][order], scores[keep][order]
+    area = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
+    low = torch.maximum(b[:, None, :2], b[None, :, :2])
+    high = torch.minimum(b[:, None, 2:], b[None, :, 2:])
+    both = (high - low).clamp(min=0).prod(2)
+    shared = both / (area[:, None] + area[None] - both)
+    chosen = (shared.triu(diagonal=1) < 0.4).all(0)
+    return b[chosen], s[chosen]
+
+
+def test_experts_that_rows_choose() -> None:
+    torch.manual_seed(0)
+    model = Experts()
+    compiled = dynamlir.compile(model, dynamic=True, fullgraph=True)
+    for count in (16, 5, 2, 9):
+        x = torch.randn(count, 6)
+        gradients = []
+        for run in (compiled, model):
+            model.zero_grad()
+            out = run(x)
+            (out * out).sum().backward()
+            gradients.append([out, *(parameter.grad for parameter in model.parameters())])
+        for found, wanted in zip(*gradients):
+            assert (found is None) == (wanted is None)
+            if wanted is not None:
+                torch.testing.assert_close(found, wanted)
+    assert model.calls == 8
+
+
+def test_boxes() -> None:
+    compiled = dynamlir.compile(best_boxes, dynamic=True, fullgraph=True)
+    for shift in (0.0, 0.3, 0.9, 2.0, 0.6):
+        torch.manual_seed(3)
+        boxes, scores = torch.rand(12, 4).sort(1)[0], torch.rand(12) + 0.5 - shift / 2
+        same(compiled(boxes, scores), best_boxes(boxes, scores))
+    assert len(compiled._cache) == 1
+
+
+def test_inference_mode_and_autocast() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = rows(x)
+        return y @ torch.ones(5, 3), y.sum()
+
+    for context in (torch.inference_mode(), torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16)):
+        compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+        with context:
+            for count in COUNTS:
+                found, wanted = compiled(mask(count)), program(mask(count))
+                torch.testing.assert_close(found, wanted)
+                assert [each.is_inference() for each in found] == [each.is_inference() for each in wanted]
+
+
+def test_random_numbers_are_drawn_again_where_a_check_fails() -> None:
+    def program(x: torch.Tensor, drawn: list[torch.Tensor]) -> torch.Tensor:
+        drawn.append(torch.rand(3))
+        n = (x > 0).sum().item()
+        torch._check(n != 2)
+        return torch.rand(3) * n
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True, options={"eager_random": True})
+    for count in (3, 2, 5):
+        seen: list[Any] = []
+        for run in (compiled, program):
+            torch.manual_seed(count)
+            drawn: list[torch.Tensor] = []
+            if count == 2:
+                with pytest.raises(RuntimeError):
+                    run(mask(count), drawn)
+                seen.append([*drawn, torch.rand(2)])
+            else:
+                seen.append([run(mask(count), drawn), *drawn, torch.rand(2)])
+        same(seen[0], seen[1])
