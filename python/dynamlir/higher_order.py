@@ -81,7 +81,8 @@ class Gradients:
         if self._first.varying is not None:
             if self._draws_by_torch and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
-            return self._at(tuple(self._first.varying[0].all_values(list(values))))(inputs, tangents, wanted, state)
+            symbols, bound = self._first.varying
+            return self._at(tuple(symbols.all_values(list(values), bound)))(inputs, tangents, wanted, state)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {

@@ -316,6 +316,22 @@ def test_a_step_of_training_within() -> None:
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+def test_gradients_of_gradients() -> None:
+    """The graph of a part is differentiated again, whose sizes are some of those of the whole."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(w**3)[x > 0], torch.masked_select(w.exp(), x > 1)])
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in COUNTS:
+        w = torch.linspace(-1, 1, LENGTH).requires_grad_()
+        second = []
+        for fn in (compiled, program):
+            (first,) = torch.autograd.grad(fn(ones(number), w).sum(), w, create_graph=True)
+            second.append(torch.autograd.grad((first * w).sum(), w)[0])
+        torch.testing.assert_close(*second)
+
+
 def later(x: torch.Tensor) -> Any:
     t = torch.zeros(LENGTH)
     u = t[2:4]

@@ -251,13 +251,16 @@ impl Sizes {
         self.with(|known| known.scope.admits(&bindings))
     }
 
-    /// The values of all symbols, from those of the symbols that recorded sizes name, in order. The others are made of these.
-    fn all_values(&self, named: Vec<i64>) -> PyResult<Vec<i64>> {
-        let free = self.free();
-        if free.len() != named.len() {
-            return Err(PyValueError::new_err(format!("{} values for {} sizes", named.len(), free.len())));
+    /// The values of all symbols, from those of the symbols that recorded sizes name and inputs of the graph have, in order. The others are
+    /// made of these; what no input has is in another part of the recording, and any number does for it.
+    fn all_values(&self, named: Vec<i64>, bound: Vec<Option<(usize, usize)>>) -> PyResult<Vec<i64>> {
+        let is_bound = |symbol: &Symbol| bound.get(symbol.0 as usize).is_some_and(Option::is_some);
+        let (here, elsewhere): (Vec<Symbol>, Vec<Symbol>) = self.free().into_iter().map(|(symbol, _)| symbol).partition(is_bound);
+        if here.len() != named.len() {
+            return Err(PyValueError::new_err(format!("{} values for {} sizes", named.len(), here.len())));
         }
-        let bindings: Bindings = free.into_iter().map(|(symbol, _)| symbol).zip(named).collect();
+        let any = elsewhere.into_iter().map(|symbol| (symbol, 2));
+        let bindings: Bindings = here.into_iter().zip(named).chain(any).collect();
         let value = |known: &Known, symbol: Symbol| Dim::from(symbol).simplify(&known.scope)?.at(&bindings);
         let values = self.with(|known| known.scope.symbols().map(|(symbol, _)| value(known, symbol)).collect::<Shape<_>>());
         values.map_err(|error| PyValueError::new_err(error.to_string()))
