@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import constants, histories, memo, modes, overlap, scalars, sizes
-from .aten import custom, layouts, schema, table, unbacked
+from .aten import custom, layouts, schema, table, unbacked, varying
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
@@ -400,7 +400,8 @@ class OpRecorder(TorchDispatchMode):
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         self.versions += [(tensor, tensor._version) for tensor in written]
-        out = layouts.as_eager(func, positional, keywords, func(*positional, **keywords))
+        run = functools.partial(varying.operator, func) if self.memo.varies else func
+        out = layouts.as_eager(func, positional, keywords, run(*positional, **keywords))
         bump = int(schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
             right = version + bump * any(tensor is other for other in written)

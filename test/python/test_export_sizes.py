@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import dynamlir
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
@@ -90,6 +91,8 @@ def gap(x: torch.Tensor) -> torch.Tensor:
     return x * 2 + x.chunk(2, 1)[0].sum()
 
 
+WEIGHT = rows(4, 3, 2, 2)
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], Any]] = {
     "views": (views, lambda n: (rows(n, 6),), {"x": {0: S}}),
     "two numbers": (scores, lambda n: (rows(2, n, 8), rows(2, n + 3, 8)), {"q": {1: S}, "k": (None, T, 8)}),
@@ -106,6 +109,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], 
         lambda n: (rows(3 * n + 1), rows(n + 2)),
         ({0: 3 * S + 1}, {0: S + 2}),
     ),
+    "a convolution": (lambda x: F.conv2d(x, WEIGHT).relu(), lambda n: (rows(n % 41, 3, 5, 7),), ({0: S},)),
     "not used": (lambda x, y: x * 2, lambda n: (rows(n), rows(n + 1, 2)), {"x": {0: S}, "y": {0: T}}),
     "an int": (lambda x, n: x[:n] * n, lambda n: (rows(1100), n), (None, Dim.DYNAMIC)),
     "an int with a name": (lambda x, n: x.view(n, -1) + n / 2, lambda n: (rows(n, 6), n), {"x": {0: S}, "n": S}),

@@ -312,6 +312,22 @@ def test_marked_sizes_must_not_be_one_number() -> None:
         dynamlir.compile(program)(x)
 
 
+def test_convolutions_have_one_graph_for_all_batches() -> None:
+    """Which of torch's routines computes one depends on the batch, and nothing that the graph shows does."""
+    weight, bias = torch.randn(4, 3, 3, 3), torch.randn(4)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        dynamlir.reset()
+        compiled = dynamlir.compile(lambda x: F.conv2d(x, weight, bias, padding=1).relu())
+        for batch in (3, 4, 15, 16, 17, 64, 2):
+            x = torch.randn(batch, 3, 6, 5).to(memory_format=layout)
+            found, expected = compiled(x), F.conv2d(x, weight, bias, padding=1).relu()
+            torch.testing.assert_close(found, expected)
+            assert found.stride() == expected.stride()
+        assert len(compiled._cache) == (2 if layout is torch.contiguous_format else 3)
+    with pytest.raises(RuntimeError, match="expected input"):
+        compiled(torch.randn(5, 2, 6, 5))
+
+
 def test_marked_sizes_around_a_graph_break() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         y = x + 1

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._ops import OpOverload
 
 from .. import modes
+from . import iteration
 
 aten = torch.ops.aten
 
@@ -40,6 +42,21 @@ def call(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         if result is not NotImplemented:
             return result
     return target(*args, **kwargs)
+
+
+def operator(func: OpOverload, /, *args: Any, **kwargs: Any) -> Any:
+    """Call an operator on fakes of which sizes vary.
+
+    Which of its routines computes a convolution depends on the batch, and the result is row-major by any of them where
+    the operands are: so this is asked of the batch that there is now, and nothing is assumed of it.
+    """
+    if func is aten.convolution.default:
+        x, weight = args[:2]
+        batch = x.shape[0]
+        if isinstance(batch, torch.SymInt) and x.is_contiguous() and weight.is_contiguous():
+            result = func(x.new_empty((iteration.now(batch), *x.shape[1:])), *args[1:], **kwargs)
+            return result.new_empty((batch, *result.shape[1:]))
+    return func(*args, **kwargs)
 
 
 def _interpolate(*args: Any, **kwargs: Any) -> Any:
