@@ -400,8 +400,8 @@ class OpRecorder(TorchDispatchMode):
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         self.versions += [(tensor, tensor._version) for tensor in written]
-        run = functools.partial(varying.operator, func) if self.memo.varies else func
-        out = layouts.as_eager(func, positional, keywords, run(*positional, **keywords))
+        out = varying.operator(func, *positional, **keywords) if self.memo.varies else func(*positional, **keywords)
+        out = layouts.as_eager(func, positional, keywords, out)
         bump = int(schema.counts_by_itself(func))
         for tensor, version in zip(tensors, versions):
             right = version + bump * any(tensor is other for other in written)
