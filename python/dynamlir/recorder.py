@@ -394,8 +394,7 @@ class OpRecorder(TorchDispatchMode):
                 drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:
                     return drawn
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        if deterministic and facts.nondeterministic:
+        if facts.nondeterministic and torch.are_deterministic_algorithms_enabled():
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
