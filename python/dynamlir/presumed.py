@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from . import modes
+from . import interruptions, modes
 from .aten import composites
 from .aten.unbacked import Birth, Sources
 from .device import device_of
@@ -155,6 +155,7 @@ class _Again:
         except Fallback:
             raise
         except Exception as error:
+            interruptions.pass_on(error)
             raise _Raises from error
         if self.recorder.failure is not None:
             raise self.recorder.failure

@@ -7,6 +7,7 @@ and noted as a `Birth`: the graph is cut after it, and the host calls it between
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +153,20 @@ def _made(recorder: OpRecorder, sizes: Sequence[Any], dtype: torch.dtype, like: 
         return made_fake(recorder.faker.mode, torch.empty(tuple(sizes), dtype=dtype, device="meta"), device_of(like))
 
 
-def _made_by_columns(recorder: OpRecorder, rows: Any, columns: int, like: torch.Tensor) -> torch.Tensor:
-    """A new matrix of positions, one column after the other."""
+def _positions(recorder: OpRecorder, rows: Any, columns: int, like: torch.Tensor) -> torch.Tensor:
+    """A new matrix of positions, as this torch lays it out."""
+    if not _is_by_columns():
+        return _made(recorder, (rows, columns), torch.int64, like)
     with modes.set_aside():
         meta = torch.empty_strided((rows, columns), (1, rows), dtype=torch.int64, device="meta")
         return made_fake(recorder.faker.mode, meta, device_of(like))
+
+
+@functools.lru_cache(maxsize=1)
+def _is_by_columns() -> bool:
+    """Whether ``nonzero`` gives one column after the other."""
+    with modes.set_aside():
+        return torch.ones(3, 2, device="cpu").nonzero().stride()[0] == 1
 
 
 def _check_device(func: OpOverload, tensor: torch.Tensor) -> None:
@@ -168,7 +178,7 @@ def _nonzero(recorder: OpRecorder, sources: Sources, func: OpOverload, full: lis
     (tensor,) = full
     _check_device(func, tensor)
     size = sources.size()
-    out = _made_by_columns(recorder, size, tensor.dim(), tensor)
+    out = _positions(recorder, size, tensor.dim(), tensor)
     sources.born(recorder.record_made(func, full, [out]), size, 0)
     return out
 

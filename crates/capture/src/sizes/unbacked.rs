@@ -5,7 +5,7 @@
 //! enough the capture ends, and the question says where.
 //!
 //! Torch's own functions ask whether a size is 0 or 1 wherever they broadcast or look at strides. While one of them runs, a size that is
-//! not negative is *presumed* to be 2 or more; whoever lets it presume has to run it again for 0 and for 1 (`capture/presumed.py`), and
+//! not negative is *presumed* to be 2 or more; whoever lets it presume has to run it again for 0 and for 1 (`python/dynamlir/presumed.py`), and
 //! to end the capture where that is not the same.
 
 use std::collections::BTreeSet;
