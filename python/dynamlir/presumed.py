@@ -29,7 +29,7 @@ from .recording import OpRecord, Recording, Ref, TensorMeta
 Layouts = list[tuple[dict[int, int], TensorMeta]]
 """What a value looks like where symbols, by their numbers, have these values; the last one that fits counts."""
 
-_MOST = 2
+_MOST = 4
 """Of how many sizes at once something may be presumed: each has three cases."""
 
 

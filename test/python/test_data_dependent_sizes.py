@@ -77,6 +77,7 @@ PROGRAMS: dict[str, Program] = {
     "rows of a matrix": matrix,
     "views": views,
     "two sizes": beside,
+    "four sizes": lambda x: torch.cat([x[x > bound] for bound in (0.0, 1.0, 1.5, 2.0)]) * 2,
     "the size": lambda x: ((x > 0).nonzero().shape[0], x + 1),
     "computed with sizes": lambda x: (x[x > 0].numel() * 2 + 1, x.mean()),
     "an int as a number": lambda x: (x * count(x).item() + count(x).item(), count(x).item()),
