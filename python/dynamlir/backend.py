@@ -111,6 +111,8 @@ def _told_late(
     torchs: Any = sys.modules.get("torch._dynamo.config")
     if torchs is None or not (torchs.capture_dynamic_output_shape_ops or torchs.capture_scalar_outputs):
         return None
+    if not _tells_sizes(gm):
+        return None
     may_tell = bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs)
     sizes = Translation(gm, example_inputs)
     try:
@@ -129,6 +131,18 @@ def _told_late(
         return None
     return CompiledGraph(
         gm, example_inputs, Variant(recording, parts), lambda inputs: compile_graph(gm, inputs, settings, name)[0]
+    )
+
+
+def _tells_sizes(gm: torch.fx.GraphModule) -> bool:
+    """Whether Dynamo may have made a symbol of something that only running tells."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    values = [node.meta.get("example_value") for node in gm.graph.nodes if node.op != "placeholder"]
+    # What it reads from a number that is an input is a symbol like others to it.
+    return any(
+        isinstance(value, torch.SymInt) or (isinstance(value, torch.Tensor) and bool(free_unbacked_symbols(value)))
+        for value in values
     )
 
 

@@ -150,6 +150,20 @@ def test_behind_torch_compile(name: str) -> None:
     assert not dynamlir.fallbacks()
 
 
+def test_a_number_that_is_given_behind_torch_compile() -> None:
+    def program(x: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+        n = number.item()
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        return x[:n] * 2
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(program, backend="dynamlir", fullgraph=True)
+        for number in (3, 0, 1, 2, LENGTH):
+            same(compiled(ones(5), torch.tensor(number)), program(ones(5), torch.tensor(number)))
+    assert not dynamlir.fallbacks()
+
+
 @pytest.mark.parametrize("name", ["a mask", "unique", "an int as a number", "repeat_interleave"])
 @pytest.mark.parametrize("dynamic", [None, False])
 def test_a_static_graph_breaks(name: str, dynamic: bool | None) -> None:
