@@ -5,8 +5,8 @@
 //! enough the capture ends, and the question says where.
 //!
 //! Torch's own functions ask whether a size is 0 or 1 wherever they broadcast or look at strides. While one of them runs, a size that is
-//! not negative is *presumed* to be 2 or more; whoever lets it presume has to run it again for 0 and for 1 (`python/dynamlir/presumed.py`), and
-//! to end the capture where that is not the same.
+//! not negative is *presumed* to be 2 or more; whoever lets it presume (`python/dynamlir/presumed.py`) has to run it again for 0 and for 1,
+//! and to end the capture where that is not the same.
 
 use std::collections::BTreeSet;
 
