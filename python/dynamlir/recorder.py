@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -394,7 +393,8 @@ class OpRecorder(TorchDispatchMode):
                 drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:
                     return drawn
-        if facts.nondeterministic and torch.are_deterministic_algorithms_enabled():
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        if deterministic and facts.nondeterministic:
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
