@@ -208,13 +208,10 @@ class Segmented:
         state = torch.get_rng_state() if self._plan.random else None
         try:
             return self._run([*map(_tensor, inputs), *self._constants])
-        except Exception as error:
-            interruptions.pass_on(error)
+        except (self._refused, self._written, Fallback):
             if state is not None:
                 torch.set_rng_state(state)
-            if isinstance(error, (self._refused, self._written, Fallback)):
-                raise
-            raise self._refused(f"{type(error).__name__}: {error}") from error
+            raise
 
     def _run(self, inputs: list[torch.Tensor]) -> list[Any]:
         plan = self._plan
@@ -229,7 +226,7 @@ class Segmented:
             sizes[symbol] = now[symbol] = inputs[at].shape[dim]
         for at, step in enumerate(self._steps):
             if isinstance(step, Host):
-                step(values, sizes, now)
+                self._ask(step, values, sizes, now)
                 if (broken := self._sizes.violated(sizes)) is not None:
                     raise self._refused(f"{broken} does not hold")
                 continue
@@ -244,6 +241,16 @@ class Segmented:
         if originals:
             self._write_back(originals, values)
         return [values[what] if is_value else what.at(now) for is_value, what in self._outputs]
+
+    def _ask(self, step: Host, values: dict[int, Any], sizes: list[int | None], now: list[int]) -> None:
+        """Have the host call its operator; what raises is eager's to raise. What a part raises comes from a hook."""
+        try:
+            step(values, sizes, now)
+        except self._refused:
+            raise
+        except Exception as error:
+            interruptions.pass_on(error)
+            raise self._refused(f"{type(error).__name__}: {error}") from error
 
     def _check_memory(self, written: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
         """What is copied must not be seen through another input."""

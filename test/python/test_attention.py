@@ -139,6 +139,21 @@ def test_one_query(keys: int, tmp_path: Path) -> None:
     assert (got.double() - attend()(q.double(), turned.double(), turned.double())).abs().max() <= 4e-6
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_one_query_of_heads_that_share_keys(masked: bool) -> None:
+    """As most models have it: of heads that follow each other, up to four; more are the library's."""
+    dynamlir.reset()
+    fn = attend(enable_gqa=True)
+    for queries, shared in ((4, 2), (4, 1), (6, 2), (9, 1)):
+        step = dynamlir.compile(attend(enable_gqa=True))
+        for keys in (1, 7, 8, 65, 300, 2):
+            q, k, v = heads(2, queries, 1, 32), heads(2, shared, keys, 32), heads(2, shared, keys, 32)
+            args = (torch.randn(2, queries, 1, keys),) if masked else ()
+            close(step(q, k, v, *args), fn, q, k, v, *args)
+        assert len(step._cache) <= 3
+    assert dynamlir.counters()["ops_extern"] <= 3, dynamlir.counters()
+
+
 def test_one_query_that_is_no_number(tmp_path: Path) -> None:
     q, k, v, mask = heads(1, 2, 1, 16), heads(1, 2, 40, 16), heads(1, 2, 40, 16), torch.zeros(1, 1, 1, 40)
     for name, number in (("nan", float("nan")), ("inf", INF), ("minus", -INF), ("far", 3e3)):

@@ -9,6 +9,7 @@ import dynamlir
 import pytest
 import torch
 import torch._dynamo
+import torch.utils.checkpoint
 from dynamlir import report
 
 pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
@@ -345,6 +346,32 @@ def test_gradients_of_gradients() -> None:
             (first,) = torch.autograd.grad(fn(ones(number), w).sum(), w, create_graph=True)
             second.append(torch.autograd.grad((first * w).sum(), w)[0])
         torch.testing.assert_close(*second)
+
+
+def test_hooks_that_raise() -> None:
+    """What a hook raises is the caller's: torch ends the second run of a checkpointed region so."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.sin(w)[x > 0]
+
+    compiled = dynamlir.compile(program, dynamic=True, fullgraph=True)
+    for number in (3, 5):
+        gradients = []
+        for fn in (compiled, program):
+            w = torch.linspace(-1, 1, LENGTH).requires_grad_()
+            torch.utils.checkpoint.checkpoint(fn, ones(number), w, use_reentrant=False).sum().backward()
+            gradients.append(w.grad)
+        torch.testing.assert_close(*gradients)
+
+    calls = []
+
+    def pack(saved: torch.Tensor) -> torch.Tensor:
+        calls.append(saved)
+        raise KeyError("packed")
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved), pytest.raises(KeyError, match="packed"):
+        compiled(ones(3), torch.linspace(-1, 1, LENGTH).requires_grad_())
+    assert len(calls) == 1
 
 
 def later(x: torch.Tensor) -> Any:

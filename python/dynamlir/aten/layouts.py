@@ -154,9 +154,8 @@ def _known_strides(
         return _strides(first.shape, torch.contiguous_format)
     if layout is Layout.ROW_MAJOR_OR_CHANNELS_LAST:
         return _strides(first.shape, suggest_memory_format(positional[0]))
-    if layout is Layout.LINES_OF_HEADS:
-        _, heads, lines, elements = first.shape
-        return lines * heads * elements, elements, heads * elements, 1
+    if layout is Layout.LIKE_FIRST:
+        return _like_first(positional[0], first)
     with _disable_current_modes():
         if layout is Layout.ROLLED and positional[2] and first.numel():
             if modes.vary([first]):
@@ -172,6 +171,15 @@ def _known_strides(
         if _meets_number(func, positional, out):
             return torch.add(_meta(positional[0]), torch.empty((), device="meta")).stride()
     return None
+
+
+def _like_first(x: torch.Tensor, made: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of ``x`` where ``made`` has them as well, but for dimensions of one element."""
+    is_one = [type(size) is int and size == 1 for size in made.shape]
+    if x.dim() != made.dim() or not any(is_one):
+        return None
+    same = all(one or mine == its for one, mine, its in zip(is_one, made.stride(), x.stride()))
+    return x.stride() if same else None
 
 
 def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torch.Tensor:

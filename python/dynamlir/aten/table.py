@@ -26,7 +26,8 @@ class Layout(enum.Enum):
     LIKE_SUM = "pointwise, but its fake is written in Python and meets operands of several layouts in another manner"
     LIKE_PRODUCT = "as the product with a tensor of the second operand's shape"
     ROLLED = "as the parts that it puts together"
-    LINES_OF_HEADS = "by batch, line, head and element, whatever the order of its dimensions is"
+    LIKE_FIRST = """as `empty_like` makes it of the first operand. Fakes know it, but for dimensions of one element, of
+    which it has the operand's strides where that is dense"""
 
 
 class Draws(enum.Enum):
@@ -203,7 +204,7 @@ ROWS: tuple[Row, ...] = (
         Facts(layout=Layout.LIKE_SUM),
     ),
     Row("ldexp.Tensor", Facts(layout=Layout.LIKE_PRODUCT)),
-    Row("_scaled_dot_product_flash_attention_for_cpu.default", Facts(layout=Layout.LINES_OF_HEADS)),
+    Row("_scaled_dot_product_flash_attention_for_cpu.default", Facts(layout=Layout.LIKE_FIRST)),
 )
 
 _NOTHING = Facts()

@@ -287,12 +287,15 @@ impl<'py> Capture<'py> {
                 continue;
             }
             made[d] = if strides[d] == now {
-                expected
+                expected.clone()
             } else {
                 self.over_gap(&format!("{expression}.stride()[{d}]"), strides[d], now, &expected)
             };
-            now = strides[d].saturating_mul(sizes[d]);
-            expected = made[d].mul(&symbols[d]).unwrap_or_else(|_| Dim::from(now));
+            // The stride of one element says nothing of what lies farther out: heads within a line, of which there is one.
+            if sizes[d] != 1 {
+                now = strides[d].saturating_mul(sizes[d]);
+                expected = made[d].mul(&symbols[d]).unwrap_or_else(|_| Dim::from(now));
+            }
         }
         made
     }

@@ -253,6 +253,7 @@ impl Sizes {
 
     /// The values of all symbols, from those of the symbols that recorded sizes name and inputs of the graph have, in order. The others are
     /// made of these; what no input has is in another part of the recording, and any number does for it.
+    #[expect(clippy::needless_pass_by_value, reason = "of Python")]
     fn all_values(&self, named: Vec<i64>, bound: Vec<Option<(usize, usize)>>) -> PyResult<Vec<i64>> {
         let is_bound = |symbol: &Symbol| bound.get(symbol.0 as usize).is_some_and(Option::is_some);
         let (here, elsewhere): (Vec<Symbol>, Vec<Symbol>) = self.free().into_iter().map(|(symbol, _)| symbol).partition(is_bound);
