@@ -119,7 +119,7 @@ def test_what_is_no_number(tmp_path: Path) -> None:
             torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize("keys", [1, 7, 300, 2500])
+@pytest.mark.parametrize("keys", [1, 300])
 def test_one_query(keys: int, tmp_path: Path) -> None:
     """A token that is generated: rows and columns in place of attention, with masks of any kind, in any layout."""
     q, k, v = heads(2, 3, 1, 40), heads(2, 3, keys, 40), heads(2, 3, keys, 33)
@@ -130,7 +130,7 @@ def test_one_query(keys: int, tmp_path: Path) -> None:
     below: Callable[..., Tensor] = lambda q, k, v, mask: attend()(q, k, v, mask < 0.5)  # noqa: E731
     close(compiled(below, tmp_path / "bool", q, k, v, masks["shared"]), below, q, k, v, masks["shared"])
     for name, args in {"none": (), **{name: (mask,) for name, mask in masks.items()}}.items():
-        for fn in (attend(), attend(scale=0.3)):
+        for fn in (attend(), attend(scale=0.3)) if name == "all" else (attend(),):
             close(compiled(fn, tmp_path / name, q, k, v, *args), fn, q, k, v, *args)
             assert "aten._scaled" not in (tmp_path / name / "04-planned.mlir").read_text()
     close(compiled(attend(is_causal=True), tmp_path / "causal", q, k, v), attend(is_causal=True), q, k, v)
