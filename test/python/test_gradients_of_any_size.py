@@ -69,6 +69,8 @@ def rows(*more: int) -> Callable[[int], list[torch.Tensor]]:
     return lambda size: [randn(size, *more)]
 
 
+WEIGHTS = torch.rand(5, dtype=torch.float64)
+
 ONE_GRAPH: dict[str, Case] = {
     "sum": (lambda x: x.sum(), rows(4)),
     "sum of squares": (lambda x: (x * x).sum(1), rows(4)),
@@ -103,9 +105,14 @@ ONE_GRAPH: dict[str, Case] = {
     "read": (lambda x, i: x[i], lambda n: [randn(9, 4), torch.randint(0, 9, (n,))]),
     "embedding": (lambda w, i: F.embedding(i, w), lambda n: [randn(9, 4), torch.randint(0, 9, (2, n))]),
     "cross entropy": (F.cross_entropy, lambda n: [randn(n, 5), labels(n)]),
+    "logits": (
+        lambda x: F.binary_cross_entropy_with_logits(x, x.detach().sin(), weight=WEIGHTS, pos_weight=WEIGHTS),
+        rows(5),
+    ),
     "mean squares": (F.mse_loss, lambda n: [randn(n, 5), randn(n, 5)]),
     "images": (lambda x, w: F.conv2d(x, w, padding=1), lambda n: [randn(n, 3, 6, 6), randn(4, 3, 3, 3)]),
     "pooled": (lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), rows(3, 6, 6)),
+    "resampled": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda n: [randn(2, 3, n + 2, n + 1)]),
     "in place": (lambda x: (x * 2).add_(1).mul_(x), rows(4)),
     "detached": (lambda x: x * x.detach(), rows(4)),
 }

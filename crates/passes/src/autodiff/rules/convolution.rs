@@ -1,4 +1,4 @@
-//! Convolutions and pooling, whose backward operators torch has.
+//! Convolutions, pooling and interpolation, whose backward operators torch has.
 
 use super::{Row, first};
 use crate::autodiff::{
@@ -12,6 +12,10 @@ pub const TABLE: &[Row] = &[
     first("aten.max_pool2d_with_indices.default", max_pool),
     first("aten.avg_pool2d.default", avg_pool),
     first("aten._adaptive_avg_pool2d.default", adaptive_pool),
+    first("aten.upsample_linear1d.default", |r| upsample(r, "aten.upsample_linear1d_backward.default")).better_recorded(),
+    first("aten.upsample_bilinear2d.default", |r| upsample(r, "aten.upsample_bilinear2d_backward.default")).better_recorded(),
+    first("aten.upsample_bicubic2d.default", |r| upsample(r, "aten.upsample_bicubic2d_backward.default")).better_recorded(),
+    first("aten.upsample_trilinear3d.default", |r| upsample(r, "aten.upsample_trilinear3d_backward.default")).better_recorded(),
 ];
 
 fn convolution(r: &mut At) -> Option<()> {
@@ -55,4 +59,17 @@ fn avg_pool(r: &mut At) -> Option<()> {
 fn adaptive_pool(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     r.give(0, r.a.like("aten._adaptive_avg_pool2d_backward.default", args![g, x], x))
+}
+
+/// `backward(g, sizes of the result, sizes of self, whether corners are aligned, a scale for each dimension)`. It lies as `g`
+/// does.
+fn upsample(r: &mut At, backward: &str) -> Option<()> {
+    let (g, x) = (r.g()?, r.tensor(0)?);
+    if r.a.layout(g) != r.a.row_major(g.ty()) {
+        return None;
+    }
+    let (made, own) = (g.ty().dims().split_off(2), x.ty().dims());
+    let scales = own.len() - 2;
+    let all = [args![g, made, own], &passed(r, 2..3 + scales)?[..]].concat();
+    r.give(0, r.a.one(backward, &all, x.ty()))
 }

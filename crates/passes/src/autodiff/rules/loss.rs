@@ -1,9 +1,12 @@
 //! Losses, dropout, and the activation with a random slope.
 
+use dynamlir_dialect::ir::Value;
+use dynamlir_shapes::product;
+
 use super::{Row, first};
 use crate::autodiff::{
     at::At,
-    aten::{Arg, args},
+    aten::{Arg, args, broadcast},
 };
 
 /// The rules of this file.
@@ -14,6 +17,7 @@ pub const TABLE: &[Row] = &[
     first("aten.smooth_l1_loss.default", |r| both(r, "aten.smooth_l1_loss_backward.default", 2..4)).better_recorded(),
     first("aten.huber_loss.default", |r| both(r, "aten.huber_loss_backward.default", 2..4)).better_recorded(),
     first("aten.binary_cross_entropy.default", cross_entropy).better_recorded(),
+    first("aten.binary_cross_entropy_with_logits.default", cross_entropy_with_logits).better_recorded(),
     first("aten.native_dropout.default", dropout),
     first("aten.rrelu_with_noise_functional.default", rrelu),
 ];
@@ -49,6 +53,32 @@ fn cross_entropy(r: &mut At) -> Option<()> {
         return None;
     }
     r.give(0, r.a.like("aten.binary_cross_entropy_backward.default", args![g, x, target, weight, reduction], x))
+}
+
+/// `(sigmoid(self) - target) · g`; with a weight of positives, `t` times the target, `((t + 1 - target) · sigmoid(self) - t) · g`.
+/// That times the weight, and where the mean is taken, divided by the number of elements.
+fn cross_entropy_with_logits(r: &mut At) -> Option<()> {
+    let (g, x, target, reduction, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.c()?.int(4)?, r.a);
+    let (weight, positives) = (r.tensor(2), r.tensor(3));
+    let fits = |y: Value| y.ty().element() == x.ty().element() && broadcast(&x.ty().dims(), &y.ty().dims()) == x.ty().dims();
+    if x.ty() != target.ty() || (1..4).any(|i| r.needs(i)) || ![weight, positives].into_iter().flatten().all(fits) {
+        return None;
+    }
+    let y = a.unary("aten.sigmoid.default", x);
+    let slope = match positives {
+        Some(positives) => {
+            let t = a.mul(positives, target);
+            a.sub(a.mul(a.sub(a.scalar_add(t, 1.0), target), y), t)
+        }
+        None => a.sub(y, target),
+    };
+    let slope = a.mul(slope, g);
+    let slope = weight.map_or(slope, |weight| a.mul(slope, weight));
+    let gradient = match reduction {
+        1 => a.like("aten.div.Scalar", args![slope, product(&x.ty().dims()).ok()?], slope),
+        _ => slope,
+    };
+    r.give(0, gradient)
 }
 
 fn dropout(r: &mut At) -> Option<()> {
