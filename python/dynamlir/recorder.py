@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import constants, histories, memo, modes, overlap, scalars, sizes
-from .aten import custom, layouts, schema, table, unbacked, varying
+from .aten import conversions, custom, layouts, schema, table, unbacked, varying
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
@@ -401,9 +401,9 @@ class OpRecorder(TorchDispatchMode):
         self.versions += [(tensor, tensor._version) for tensor in written]
         out = varying.operator(func, *positional, **keywords) if self.memo.varies else func(*positional, **keywords)
         out = layouts.as_eager(func, positional, keywords, out)
-        bump = int(schema.counts_by_itself(func))
+        conversions.check(func, full, out)
         for tensor, version in zip(tensors, versions):
-            right = version + bump * any(tensor is other for other in written)
+            right = version + schema.counts_by_itself(func) * any(tensor is other for other in written)
             if tensor._version != right:  # the fake implementation's own writes are not eager's
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (right,))
         for tensor, old in zip(written, before):

@@ -93,6 +93,14 @@ class Facts(NamedTuple):
     statistics: bool = False
     """Its second and third result, by which it normalizes, are single floats on the CPU where a parameter is and the
     operand is of a smaller type, as under autocast. Fakes have them in the operand's type."""
+    casts_back: bool = False
+    """Raises where the common type of its operands cannot be cast to that of the first, which it writes."""
+    bounds: bool = False
+    """Its numbers need not fit a type of ints: one beyond it bounds nothing."""
+    refuses_bools: bool = False
+    """Has no kernel for bools."""
+    strictly_unsigned: bool = False
+    """Takes no number below zero for a type without a sign, where others wrap it around."""
     stepwise: bool = False
     """Its kernel computes step by step in the operand's own type, its decomposition in single floats."""
 
@@ -105,6 +113,13 @@ class Row(NamedTuple):
 
 
 ROWS: tuple[Row, ...] = (
+    # -- what eager refuses, and fakes do not
+    Row("mul_", Facts(casts_back=True)),
+    Row("addcmul_", Facts(casts_back=True)),
+    Row("addcdiv_", Facts(casts_back=True)),
+    Row("constant_pad_nd", Facts(strictly_unsigned=True)),
+    Row("abs abs_ arange", Facts(refuses_bools=True)),
+    Row("clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_", Facts(bounds=True, refuses_bools=True)),
     # -- zeros without memory, which formulas make
     Row("_efficientzerotensor.default", Facts(instead="zeros")),
     # -- batch norms write running statistics in training

@@ -1,0 +1,81 @@
+"""Numbers that eager's kernels refuse for the element type that they compute in, which fakes let pass.
+
+``x.fill_(1e30)`` of ints raises, as does ``torch.add(x, y, alpha=200)`` of ``int8``: a kernel converts what its schema
+calls a ``Scalar`` to the type of its result, and that fails where the type has no such number. Code that was generated
+would write whatever the conversion gives. So such a call is plain Python's, which raises.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+from ..reasons import Fallback
+from . import schema
+
+
+def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
+    """Raise `Fallback` where eager may refuse a number among the arguments. ``result`` is what fakes gave."""
+    facts = schema.info(func).facts
+    if facts.refuses_bools and isinstance(result, torch.Tensor) and result.dtype == torch.bool:
+        raise Fallback("raised", f"{func} of bools")
+    for at in _scalars(func):
+        if (number := full[at]) is not None and isinstance(result, torch.Tensor):
+            _check(func, schema.info(func).arguments[at].name, number, result.dtype)
+    if facts.casts_back:
+        operands = [value for value in full if isinstance(value, (torch.Tensor, bool, int, float))]
+        _, common = elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
+        if not torch.can_cast(common, full[0].dtype):
+            raise Fallback("raised", f"{func}: {common} cannot be cast to {full[0].dtype}")
+
+
+@functools.cache
+def _scalars(func: OpOverload) -> tuple[int, ...]:
+    """Which arguments are numbers that kernels convert."""
+    arguments = schema.info(func).arguments
+    return tuple(at for at, argument in enumerate(arguments) if argument.type in ("number", "Optional[number]"))
+
+
+def _check(func: OpOverload, name: str, number: Any, dtype: torch.dtype) -> None:
+    if name == "alpha":
+        # Of sums: a bool for bools only, no fraction for ints.
+        is_fraction = isinstance(number, (float, torch.SymFloat))
+        if (type(number) is bool and dtype != torch.bool) or (is_fraction and _is_integral(dtype)):
+            raise Fallback("raised", f"{func}: alpha={number} for {dtype}")
+    if dtype == torch.bool or dtype.is_complex:
+        return  # everything is true or false
+    if isinstance(number, torch.SymInt) and dtype not in _HOLD_ALL_INTS:
+        number = int(number)
+    elif isinstance(number, torch.SymFloat) and dtype not in (torch.float32, torch.float64):
+        number = float(number)
+    facts = schema.info(func).facts
+    if facts.bounds and _is_integral(dtype):
+        return
+    if isinstance(number, (int, float)) and not fits(number, dtype, facts.strictly_unsigned):
+        raise Fallback("raised", f"{func}: {name}={number} does not fit {dtype}")
+
+
+_HOLD_ALL_INTS = (torch.int64, torch.bfloat16, torch.float32, torch.float64)
+
+
+def _is_integral(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def fits(number: int | float, dtype: torch.dtype, strictly: bool = False) -> bool:
+    """Whether c10's checked conversion takes a number, rounding it or not.
+
+    Floats have infinities and NaN. Ints below zero wrap around in an unsigned type, unless ``strictly``.
+    """
+    if dtype.is_floating_point:
+        limit = torch.finfo(dtype).max
+        return number != number or number in (float("inf"), float("-inf")) or -limit <= number <= limit
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    if isinstance(number, int) and least == 0 and not strictly:
+        least = -most
+    return least <= number <= most
