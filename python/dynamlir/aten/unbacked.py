@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -196,12 +197,13 @@ def _masked_select(recorder: OpRecorder, sources: Sources, func: OpOverload, ful
 
 
 def _unique(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
-    """``_unique2`` and ``unique_consecutive`` of all elements."""
+    """``_unique2`` and ``unique_consecutive`` of all elements, or with ``unique_dim`` of those along a dimension."""
     tensor, with_inverse, with_counts = full[0], full[-2], full[-1]
+    dim = full[1] if func is aten.unique_dim.default else None
     if func is aten.unique_consecutive.default:
         with_inverse, with_counts, dim = full[1:]
-        if dim is not None:
-            return NotImplemented
+    if dim is not None:
+        return _unique_along(recorder, sources, func, full, dim)
     _check_device(func, tensor)
     size = sources.size()
     out = _made(recorder, (size,), tensor.dtype, tensor)
@@ -209,6 +211,38 @@ def _unique(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list
     counts = _made(recorder, (size,) if with_counts else (0,), torch.int64, tensor)
     sources.born(recorder.record_made(func, full, [out, inverse, counts]), size, 0)
     return out, inverse, counts
+
+
+def _unique_along(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any], dim: int) -> Any:
+    """What is distinct comes first, and is moved to where it was. Inverse and counts are made whether asked or not."""
+    tensor = full[0]
+    _check_device(func, tensor)
+    if tensor.dim() == 0:
+        return NotImplemented
+    dim %= tensor.dim()
+    size = sources.size()
+    rest = [*tensor.shape[:dim], *tensor.shape[dim + 1 :]]
+    strides = [math.prod(rest[at + 1 :]) for at in range(len(rest))]
+    with modes.set_aside():
+        sizes, steps = [*tensor.shape], [*strides[:dim], math.prod(rest), *strides[dim:]]
+        sizes[dim] = size
+        meta = torch.empty_strided(sizes, steps, dtype=tensor.dtype, device="meta")
+        out = made_fake(recorder.faker.mode, meta, device_of(tensor))
+    inverse = _made(recorder, (tensor.shape[dim],), torch.int64, tensor)
+    counts = _made(recorder, (size,), torch.int64, tensor)
+    sources.born(recorder.record_made(func, full, [out, inverse, counts]), size, dim)
+    return out, inverse, counts
+
+
+def _bincount(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
+    tensor, weights, least = full
+    if weights is not None or type(least) is not int or tensor.dim() != 1:
+        return NotImplemented  # of nothing, weights are counted as ints
+    _check_device(func, tensor)
+    size = sources.size()
+    out = _made(recorder, (size,), torch.int64, tensor)
+    sources.born(recorder.record_made(func, full, [out]), size, 0)
+    return out
 
 
 def _repeat_interleave(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
@@ -250,6 +284,8 @@ _MAKERS: dict[OpOverload, Callable[[Any, Sources, OpOverload, list[Any]], Any]] 
     aten.masked_select.default: _masked_select,
     aten._unique2.default: _unique,
     aten.unique_consecutive.default: _unique,
+    aten.unique_dim.default: _unique,
+    aten.bincount.default: _bincount,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,
 }
