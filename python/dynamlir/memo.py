@@ -150,6 +150,8 @@ class Memo:
         self._templates: dict[tuple[Any, ...], Template] = {}
         self.varies = False
         """Whether sizes may be expressions."""
+        self.assumes = True
+        """Whether something may be assumed of these that faster code needs."""
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
         """Say what value a fake is, which the recorder keeps alive."""

@@ -127,7 +127,7 @@ class _Again:
         self.expected = calls.recorder.recording.ops[ops:]
         mode = calls.recorder.faker.mode
         self.recorder = OpRecorder(Recording("again"), Faker(mode))
-        self.recorder.memo.varies = True
+        self.recorder.memo.varies, self.recorder.memo.assumes = True, False
         self.recorder.sources = _Numbers(self, sources, births)
         self.twins: dict[int, torch.Tensor] = {}
         self.storages: dict[int, torch.Tensor] = {}

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import constants, histories, memo, modes, overlap, scalars, sizes
-from .aten import conversions, custom, layouts, schema, table, unbacked, varying
+from .aten import conversions, custom, layouts, rows, schema, table, unbacked, varying
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
@@ -396,6 +396,8 @@ class OpRecorder(TorchDispatchMode):
         deterministic = torch.are_deterministic_algorithms_enabled()
         if deterministic and facts.nondeterministic:
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
+        if self.memo.varies and self.memo.assumes:
+            rows.assume_short(func, full)
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         self.versions += [(tensor, tensor._version) for tensor in written]
@@ -411,9 +413,7 @@ class OpRecorder(TorchDispatchMode):
                 raise Fallback("metadata-mutation", f"{func} resizes its output")
         if facts.absolute_offset and is_beyond(out):
             raise Fallback("tracing-error", "as_strided beyond the memory")
-        leaves = result_leaves(out)
-        if facts.results is not None:
-            leaves[facts.results :] = [None] * (len(leaves) - facts.results)
+        leaves = result_leaves(out, facts.results)
         if facts.counting_factory and self.builtin not in (None, func._schema.name.split("::")[-1]) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         if facts.is_question and not written:

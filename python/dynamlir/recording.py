@@ -423,10 +423,11 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
     raise Fallback("opaque-argument", type(value).__name__)
 
 
-def result_leaves(out: Any) -> list[Any]:
-    """What an operator returns, lists in it opened."""
+def result_leaves(out: Any, count: int | None = None) -> list[Any]:
+    """What an operator returns, lists in it opened; None in the place of what comes after ``count``."""
     if isinstance(out, (list, tuple)):
-        return [leaf for element in out for leaf in result_leaves(element)]
+        leaves = [leaf for element in out for leaf in result_leaves(element)]
+        return leaves if count is None else [*leaves[:count], *[None] * (len(leaves) - count)]
     return [out]
 
 

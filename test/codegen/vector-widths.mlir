@@ -48,6 +48,14 @@ func.func @double(%x: memref<f32>, %out: memref<f64>, %n: index) attributes {dyn
   }
   scf.for %i = %c0 to %n step %c1 {
     %a = memref.load %row[%i] : memref<?xf32>
+    %b = arith.mulf %a, %a : f32
+    %w = arith.extf %b : f32 to f64
+    %s = memref.load %out[] : memref<f64>
+    %t = arith.addf %s, %w : f64
+    memref.store %t, %out[] : memref<f64>
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %row[%i] : memref<?xf32>
     %w = arith.extf %a : f32 to f64
     %s = memref.load %out[] : memref<f64>
     %t = arith.addf %s, %w : f64

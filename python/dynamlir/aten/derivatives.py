@@ -111,7 +111,7 @@ def record_vjp(
     recording = Recording(f"vjp of {overload}", device=of.device)
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker)
-    recorder.memo.varies = of.varying is not None
+    recorder.memo.varies, recorder.memo.assumes = of.varying is not None, False
     wanted = {op.operands[at] for at in op.needs_grad}
     operands = Operands(recorder, faker, of, lambda fake, value: fake.requires_grad_(value in wanted))
     arguments = [operands.replaced(value) for value in raw]

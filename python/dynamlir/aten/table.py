@@ -93,6 +93,9 @@ class Facts(NamedTuple):
     statistics: bool = False
     """Its second and third result, by which it normalizes, are single floats on the CPU where a parameter is and the
     operand is of a smaller type, as under autocast. Fakes have them in the operand's type."""
+    sums: str | None = None
+    """The argument that says along which dimensions its first operand is summed, or the dimension, or the argument that
+    has the lines which are summed for each of its rows; see `rows`."""
     casts_back: bool = False
     """Raises where the common type of its operands cannot be cast to that of the first, which it writes."""
     bounds: bool = False
@@ -113,6 +116,11 @@ class Row(NamedTuple):
 
 
 ROWS: tuple[Row, ...] = (
+    # -- sums
+    Row("sum mean var std var_mean logsumexp linalg_vector_norm _softmax _log_softmax", Facts(sums="dim")),
+    Row("native_layer_norm _fused_rms_norm", Facts(sums="normalized_shape")),
+    Row("mv dot", Facts(sums="-1")),
+    Row("_scaled_dot_product_flash_attention_for_cpu", Facts(sums="key")),
     # -- what eager refuses, and fakes do not
     Row("mul_", Facts(casts_back=True)),
     Row("addcmul_", Facts(casts_back=True)),

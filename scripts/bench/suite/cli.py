@@ -31,6 +31,7 @@ PARTS = {
     "optimizers": "time per step of an optimizer",
     "generate": "tokens per second of models of transformers, with a cache that grows and a static one",
     "plain": "what of small models is not compiled, by reason",
+    "sizes": "kernels of one size against kernels of all sizes, and what a new size costs",
     "gpu": "single kernels on a CUDA device, and its bandwidth",
 }
 
@@ -86,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         profile,
         record,
         second,
+        sizes,
         steps,
         targets,
         training,
@@ -123,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         "generate": lambda: generate.run(output, field, options.only, seconds),
         "plain": lambda: plain.run(output, options.only),
+        "sizes": lambda: sizes.run(output, options.only, options.threads, seconds),
         "gpu": lambda: gpu.run(output, field, options.only, seconds),
     }
     for part in runs if "all" in options.part else options.part:

@@ -117,6 +117,26 @@ impl Sizes {
         }
     }
 
+    /// Assumes that a size is at most a number, for the sake of faster code: where it is so now, and where neither the program's declarations
+    /// nor what only running tells speak of it.
+    pub(crate) fn expect_at_most(&self, size: &Dim, most: i64) {
+        let predicate = Predicate::new(size.clone(), Relation::Le, most);
+        let may = self.with(|known| {
+            let is_free = |symbol: Symbol| {
+                let info = known.scope.info(symbol);
+                info.is_some_and(|info| info.range.upper().is_none_or(|upper| upper >= LARGEST_SIZE))
+            };
+            known.declared.is_empty()
+                && !known.unbacked.concerns(&predicate)
+                && known.scope.decide(&predicate).is_none()
+                && size.to_expr().symbols().into_iter().all(is_free)
+                && question::holds_now(&predicate, &known.scope) == Some(true)
+        });
+        if may {
+            self.decide(&predicate);
+        }
+    }
+
     /// Whether a predicate is known to hold, without a guard.
     pub(crate) fn surely(&self, predicate: &Predicate) -> bool {
         self.with(|known| known.scope.decide(predicate)) == Some(true)

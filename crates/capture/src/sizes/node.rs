@@ -306,6 +306,10 @@ impl SizeNode {
     fn symbols(&self) -> Vec<u32> {
         self.named()
     }
+    /// Counts on a size to be at most a number, where it is now and nobody has said how large it may be.
+    fn expect_at_most(&self, py: Python<'_>, most: i64) {
+        self.sizes.get().expect_at_most(&self.dim(py), most);
+    }
     #[pyo3(signature = (_file=None, _line=0))]
     fn expect_size(&self, py: Python<'_>, _file: Option<&Bound<'_, PyAny>>, _line: i64) -> bool {
         let size = self.dim(py);

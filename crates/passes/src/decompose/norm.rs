@@ -69,7 +69,7 @@ fn rows_of_nothing(c: &Call, shape: &[Dim], dims: &[i64]) -> bool {
 
 fn layer_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let dims = trailing(x.ty().rank(), c.ints(1)?.len())?;
+    let dims = trailing(x.ty().rank(), c.sizes(1)?.len())?;
     if rows_of_nothing(c, &x.ty().dims(), &dims) {
         return None;
     }
@@ -100,7 +100,7 @@ fn group_norm(c: &Call) -> Option<Vec<Value>> {
 /// `x / sqrt(mean(x²) + eps)`, times the weight before it is rounded.
 fn rms_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
-    let dims = trailing(x.ty().rank(), c.ints(1)?.len())?;
+    let dims = trailing(x.ty().rank(), c.sizes(1)?.len())?;
     let x = c.e.convert(x, wide(x.ty().element()));
     let epsilon = if x.ty().element().width() == 64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let squares = c.e.mean(c.e.mul(x, x), &dims, true);

@@ -48,20 +48,22 @@ impl Loops {
     }
 
     /// Merges neighbours of a given order where every operand allows it, for all values of the symbols. What fills vectors by itself is
-    /// not merged with a size that varies: a vector's loop should know how far it goes.
+    /// not merged with a size that varies: a vector's loop should know how far it goes. Where all is reduced to one number it is: one long
+    /// loop has several vectors of results at a time, which loops over rows would have to add up for each row.
     pub fn merged(order: &[usize], domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let fills = |dims: &[usize]| {
             let elements = dims.iter().try_fold(1_i64, |product, &dim| Some(product.saturating_mul(domain[dim].known()?)));
             elements.is_some_and(|elements| elements >= VECTOR)
         };
+        let reduces_all = reduced.len() == domain.len();
         for (at, &dim) in order.iter().enumerate() {
             let joins = groups.last().is_some_and(|group: &Vec<usize>| {
                 let outer = *group.last().unwrap_or(&dim);
                 reduced.contains(&outer) == reduced.contains(&dim)
                     && !fixed.contains(&outer)
                     && !fixed.contains(&dim)
-                    && (domain[outer].known().is_some() || domain[dim].known().is_none() || !fills(&order[at..]))
+                    && (reduces_all || domain[outer].known().is_some() || domain[dim].known().is_none() || !fills(&order[at..]))
                     && operands.iter().all(|operand| match (operand.stride(outer), operand.stride(dim)) {
                         (Some(outer), Some(inner)) => inner.mul(&domain[dim]).is_ok_and(|whole| *outer == whole),
                         (None, None) => true,
@@ -230,5 +232,8 @@ mod tests {
         };
         assert_eq!(groups(16), [vec![0], vec![1, 2]]);
         assert_eq!(groups(3), [[0, 1, 2]]);
+        let window = strided(&sizes(16), &row_major(&sizes(16), &Scope::new()));
+        let all = Loops::choose(&sizes(16), &[0, 1, 2], &[operand(&window, &[0, 1, 2], false)], &[], &Scope::new());
+        assert_eq!(all.groups, [[0, 1, 2]]);
     }
 }
