@@ -127,15 +127,55 @@ def test_a_cache_that_keeps_nothing_is_told() -> None:
         whole(X)
 
 
-@dynamlir.config.patch(on_plain="ignore")
-def test_arguments_that_are_objects_run_plain() -> None:
-    class Layer:
-        @functools.lru_cache  # noqa: B019
-        def factor(self, k: int) -> int:
-            return k
+def test_tensors_are_known_by_which_they_are() -> None:
+    @functools.lru_cache
+    def doubled(x: torch.Tensor, *, plus: float = 0.0) -> torch.Tensor:
+        return x * 2 + plus
 
+    compiled = dynamlir.compile(lambda x: (doubled(x), doubled(x, plus=1.0).sum() + doubled(x + 1)), fullgraph=True)
+    x = torch.ones(2)
+    first, total = compiled(x)
+    assert torch.equal(first, x * 2) and torch.equal(total, 6 + (x + 1) * 2)
+    assert doubled.cache_info()[:2] == (0, 3) and dynamlir.counters()["graphs"] >= 2
+    x.add_(1)
+    again, _ = compiled(x)
+    assert again is first, "the cache does not see what is in a tensor"
+    assert doubled.cache_info()[:2] == (2, 4) and not reasons()
+    other, _ = compiled(x.clone())
+    assert torch.equal(other, x * 2)
+
+
+class Layer:
+    def __init__(self) -> None:
+        self.weight, self.calls = X * 3, 0
+
+    @functools.lru_cache  # noqa: B019
+    def factor(self, k: int) -> int:
+        self.calls += 1
+        return k + self.calls
+
+    @functools.lru_cache  # noqa: B019
+    def weighted(self, k: int) -> torch.Tensor:
+        return self.weight * k
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_objects_are_known_by_which_they_are(made: bool) -> None:
     layer = Layer()
-    compiled = dynamlir.compile(lambda x: x * layer.factor(2))
-    for _ in range(2):
-        assert torch.equal(compiled(X), X * 2)
-    assert set(reasons()) == {"c-function"}
+
+    def scaled(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        own = Layer() if made else layer
+        return x * own.factor(2) * own.factor(2), own.calls
+
+    compiled = dynamlir.compile(scaled)
+    for _ in range(3):
+        result, calls = compiled(X)
+        assert torch.equal(result, X * 9) and calls == 1
+    assert not reasons()
+
+
+def test_what_would_be_computed_by_plain_python_is_told() -> None:
+    layer = Layer()
+    compiled = dynamlir.compile(lambda x: x * layer.weighted(2), fullgraph=True)
+    with pytest.raises(dynamlir.Unsupported, match="c-function"):
+        compiled(X)

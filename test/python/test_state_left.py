@@ -196,11 +196,79 @@ def test_as_a_backend_it_leaves_what_torch_compile_leaves(function, grad):
 
 
 def test_the_reason_names_the_state_and_the_line():
-    dynamlir.compile(grad_off)(X)
+    dynamlir.compile(autocast_on)(X)
     (event,) = dynamlir.fallbacks()
     assert event.reason == "state-left-set"
-    assert "grad mode" in str(event)
-    assert f"{__file__}:{grad_off.__code__.co_firstlineno + 1}" in str(event)
+    assert "autocast for cpu" in str(event)
+    assert f"{__file__}:{autocast_on.__code__.co_firstlineno + 1}" in str(event)
+
+
+class Switched:
+    on = True
+
+
+def grad_off_and_more(x, log):
+    y = (x * 2).sum()
+    log.append(y)
+    torch.set_grad_enabled(not Switched.on)
+    return y * x, (x @ x).detach(), torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("function", [grad_off, grad_on, no_grad_entered], ids=lambda function: function.__name__)
+def test_grad_mode_is_set_after_the_graph(function, grad):
+    compiled = dynamlir.compile(function, fullgraph=True)
+    torch.set_grad_enabled(grad)
+    x = torch.ones(2, 2, requires_grad=grad)
+    for _ in range(2):
+        results, states = [], []
+        for call in (function, compiled):
+            torch.set_grad_enabled(grad)
+            results.append(call(x))
+            states.append(torch.is_grad_enabled())
+        assert states[0] is states[1] and torch.equal(*results)
+        assert results[0].requires_grad is results[1].requires_grad
+    assert dynamlir.counters()["graphs"] == 1 and not dynamlir.fallbacks()
+
+
+def test_what_was_computed_before_has_its_gradient(monkeypatch):
+    compiled = dynamlir.compile(grad_off_and_more, fullgraph=True)
+    for on in (True, False, True):
+        monkeypatch.setattr(Switched, "on", on)
+        found = []
+        for call in (grad_off_and_more, compiled):
+            torch.set_grad_enabled(True)
+            log, x = [], torch.eye(2).requires_grad_()
+            result, squared, enabled = call(x, log)
+            assert torch.is_grad_enabled() is enabled is not on
+            (gradient,) = torch.autograd.grad(log[0], x)
+            found.append((result.tolist(), result.requires_grad, squared.tolist(), gradient.tolist()))
+        assert found[0] == found[1]
+    assert not dynamlir.fallbacks()
+
+
+def test_what_is_left_set_is_told_and_not_exported():
+    (told,) = dynamlir.explain(grad_off)(X).effects
+    assert told[0] == "torch.set_grad_enabled(False)" and (__file__, grad_off.__code__.co_firstlineno + 1) in [line[:2] for line in told[1]]
+    with pytest.raises(dynamlir.Unsupported, match="grad mode is left set"):
+        dynamlir.export(grad_off, X)
+
+
+def broken_after_it_was_set(x):
+    y = torch.sin(x)
+    torch.set_grad_enabled(False)
+    torch._dynamo.graph_break()
+    return y + x
+
+
+def test_a_break_after_it_was_set():
+    compiled = dynamlir.compile(broken_after_it_was_set)
+    for _ in range(3):
+        found = []
+        for call in (broken_after_it_was_set, compiled):
+            torch.set_grad_enabled(True)
+            found.append((call(X.clone().requires_grad_()).requires_grad, torch.is_grad_enabled()))
+        assert found == [(False, False)] * 2
 
 
 def test_what_is_set_back_is_captured():
@@ -218,12 +286,14 @@ def test_what_is_set_back_is_captured():
     assert not dynamlir.fallbacks()
 
 
-@pytest.mark.parametrize("function", [autocast_entered, no_grad_entered, nesting, grad_off])
+@pytest.mark.parametrize("function", [autocast_entered, nesting])
 def test_explaining_and_stepping_leave_nothing_set(function):
     before = state()
     dynamlir.explain(function)(X)
     with pytest.raises(RuntimeError):
         dynamlir.trace_steps(function)(X)
+    dynamlir.explain(grad_off)(X)
+    dynamlir.trace_steps(grad_off)(X)
     assert state() == before
 
 

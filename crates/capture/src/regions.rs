@@ -89,25 +89,49 @@ impl<'py> Capture<'py> {
     /// What can be told of what a function returns on fakes. None where it cannot be captured, raises, or does anything else. All of it
     /// is forgotten.
     fn tried(&self, function: &Tracked<'py>, operands: &[Tracked<'py>]) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let written = self.writes.now();
+        let facts = self.tries(function, operands, &Vec::new(), |result| {
+            if self.writes.now() != written {
+                return Ok(None);
+            }
+            let operands = PyTuple::new(self.py, operands.iter().map(|operand| &operand.object))?;
+            Ok(Some(self.ask("facts", (result.object, operands))?))
+        })?;
+        Ok(facts.flatten())
+    }
+
+    /// Whether a function can be captured, and what it computes is nothing or compiled when Python calls it: it is given a tensor or a
+    /// module. Else it would run as plain Python.
+    pub(crate) fn is_compiled_alone(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<bool> {
+        let mut given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
+        let concerns = given.any(|value| self.torch.any_fake(value) || self.torch.is_module(value));
+        let nodes = || self.graph.borrow().nodes().len();
+        let before = nodes();
+        Ok(self.tries(function, args, kwargs, |_| Ok(concerns || nodes() == before))?.unwrap_or(false))
+    }
+
+    /// What is to be told of a function's result on fakes, before all of it is forgotten. None where it cannot be captured, or raises.
+    fn tries<T>(
+        &self,
+        function: &Tracked<'py>,
+        args: &[Tracked<'py>],
+        kwargs: &Keywords<'py>,
+        tell: impl FnOnce(Tracked<'py>) -> Outcome<T>,
+    ) -> Outcome<Option<T>> {
         let checkpoint = self.checkpoint()?;
         let progress = &self.progress;
         let (step, decided, outset) = (progress.step.get(), progress.decided.get(), progress.outset.get());
-        let written = self.writes.now();
         let outermost = !progress.tries.replace(true);
-        let called = self.call(function, operands, &Vec::new());
+        let called = self.call(function, args, kwargs);
         progress.tries.set(!outermost);
-        let is_pure = self.writes.now() == written;
         let result = match called {
-            Ok(result) if is_pure => {
-                let operands = PyTuple::new(self.py, operands.iter().map(|operand| &operand.object))?;
-                Some(self.ask("facts", (result.object, operands))?)
-            }
+            Ok(result) => Some(tell(result)?),
             Err(Halt::Break(_)) if self.interruption.borrow().is_some() => return called.map(|_| None),
             Err(Halt::Raise(error)) => {
                 self.interruption(&error);
                 None
             }
-            Ok(_) | Err(Halt::Break(_)) => None,
+            Err(Halt::Break(_)) => None,
         };
         // The instructions of what was tried are not among the frame's.
         progress.step.set(step);

@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::HashSet, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::{AfterGraph, Epilogue, Floats};
+use dynamlir_frame::{AfterGraph, Epilogue, Floats, Recipe};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
 use dynamlir_interpreter::Standing;
@@ -12,7 +12,7 @@ use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     exceptions::{PyException, PyRuntimeError},
     prelude::*,
-    types::{PyDict, PyTuple},
+    types::{PyBool, PyDict, PyTuple},
 };
 
 use crate::{
@@ -321,7 +321,12 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     state.guards.torch_state(torch_state);
     match outcome {
         Ok((epilogue, kept, ends)) => {
-            let effects = Capture::new(py, state.clone()).effects_in_words();
+            let mut effects = Capture::new(py, state.clone()).effects_in_words();
+            let sets_grad = state.progress.sets_grad.take();
+            effects.extend(sets_grad.map(|(enabled, location)| {
+                let enabled = if enabled { "True" } else { "False" };
+                (format!("torch.set_grad_enabled({enabled})"), location)
+            }));
             let (graph, inputs) = finish(&state, &kept);
             if let Some(error) = Capture::new(py, state.clone()).violated()? {
                 return Err(Ended::Interrupted(error));
@@ -444,7 +449,12 @@ fn attempt<'py>(
             return Ok(Err(halt(capture.session_error(error))));
         }
     };
-    if let Some((message, location)) = capture.session().call_method0("left_set")?.extract()? {
+    // Where the function returns, grad mode is set after the graph. An exported program has no such effect.
+    let sets_grad: Option<(bool, Vec<Line>)> = match &value {
+        Some(_) if !subject.shows => capture.session().call_method0("grad_mode_left")?.extract()?,
+        _ => None,
+    };
+    if let Some((message, location)) = capture.session().call_method1("left_set", (sets_grad.is_some(),))?.extract()? {
         *step = state.progress.set.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
@@ -458,6 +468,10 @@ fn attempt<'py>(
     let mut outputs = Outputs::default();
     let returned = value.as_ref().filter(|_| subject.shows).cloned();
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
+        if let Some((enabled, _)) = sets_grad {
+            let given = vec![Recipe::Constant(PyBool::new(py, enabled).to_owned().into_any().unbind())];
+            steps.push(AfterGraph::Call { method: py.import("torch._C")?.getattr("_set_grad_enabled")?.unbind(), given });
+        }
         steps.push(match value {
             Some(object) => {
                 let returned = Tracked { source: state.returned.take(), object };
@@ -475,6 +489,7 @@ fn attempt<'py>(
             return Ok(Err(halt(error)));
         }
     };
+    state.progress.sets_grad.replace(sets_grad);
     let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();
     match results {
         Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),

@@ -24,6 +24,10 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
+        if self.progress.tries.get() {
+            let inner = self.part(&callable.object, "__wrapped__")?;
+            return self.call(&inner, args, kwargs);
+        }
         self.guarded(self.guards.identity(source, &callable.object))?;
         let keywords = PyDict::new(self.py);
         for (_, value) in kwargs {
@@ -39,7 +43,7 @@ impl<'py> Capture<'py> {
         let named = PyTuple::new(self.py, keywords.iter())?;
         let given = PyTuple::new(self.py, [positional.as_any(), named.as_any()])?;
         let Some(given) = Constant::new(given.as_any())? else {
-            return self.break_graph(reason::C_FUNCTION, "functools.lru_cache, of more than numbers and text");
+            return self.cached_by_objects(callable, args, kwargs);
         };
         if let Some(answer) = dynamlir_interpreter::suspended(|| remembered(&callable.object, &positional, &keywords))? {
             let asked = self.guards.source(Source::Remembered(source, given));
@@ -49,6 +53,17 @@ impl<'py> Capture<'py> {
         let asked = self.guards.source(Source::Remembers(source, given));
         self.guarded(self.guards.equals(asked, PyBool::new(self.py, false).as_any()))?;
         self.break_graph(reason::FIRST_CALL, describe(&callable.object))
+    }
+
+    /// A call of one by tensors, or by other objects that are told apart by which they are. Whether the cache knows them only running
+    /// tells, and it is to know them afterwards: so Python makes the call, between two graphs. Where the function can be captured it is
+    /// compiled by itself when the cache calls it, and nothing else runs as plain Python.
+    fn cached_by_objects(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
+        let inner = self.part(&callable.object, "__wrapped__")?;
+        if self.is_compiled_alone(&inner, args, kwargs)? {
+            return self.break_graph(reason::REGION, describe(&callable.object));
+        }
+        self.break_graph(reason::C_FUNCTION, "functools.lru_cache, of more than numbers and text")
     }
 
     /// A call of a `functools.partial`: of its function, with its arguments before those of the call.

@@ -78,6 +78,8 @@ class Session:
         """Whether autocast keeps casts, as the frame sees it."""
         self._setter: Location = []
         """Where the frame has set state of the thread last."""
+        self._enters_inference = False
+        """Whether it has entered `torch.inference_mode`: what is set then is put back when that object dies."""
         self.began = time.monotonic()
         self._stack = contextlib.ExitStack()
 
@@ -243,9 +245,17 @@ class Session:
             return None
         return self.run(target, args, kwargs, location)
 
-    def left_set(self) -> tuple[str, Location] | None:
-        """What of the thread's state the frame has set and not set back, and where; None if there is nothing."""
-        changed = self._state.changed()
+    def grad_mode_left(self) -> tuple[bool, Location] | None:
+        """What the frame has set grad mode to and not set back, and where; None if it is as it was."""
+        now = torch.is_grad_enabled()
+        return (now, self._setter) if now != self._state.grad and not self._enters_inference else None
+
+    def left_set(self, sets_grad: bool) -> tuple[str, Location] | None:
+        """What of the thread's state the frame has set and not set back, and where; None if there is nothing.
+
+        With ``sets_grad`` grad mode does not count.
+        """
+        changed = [name for name in self._state.changed() if not (sets_grad and name == "grad mode")]
         if self.autocast_cache != self._state.cache:
             changed.append("autocast's cache")
         return (f"{', '.join(changed)} is left set", self._setter) if changed else None
@@ -340,6 +350,7 @@ class Session:
 
     def inference_mode(self, enabled: bool) -> Any:
         """What stands for ``torch.inference_mode(enabled)`` where the caller has the same: it switches gradients."""
+        self._enters_inference = True
         return torch.enable_grad() if not enabled else torch.no_grad()
 
     def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:

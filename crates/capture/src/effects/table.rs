@@ -137,6 +137,7 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "vars", Special::Vars),
     ("builtins", "globals", Special::Globals),
     ("numpy", "finfo", Special::OfTypes),
+    ("numpy", "iinfo", Special::OfTypes),
     ("numpy", "issubdtype", Special::OfTypes),
     ("builtins", "id", Special::Id),
     ("builtins", "hash", Special::Hash),

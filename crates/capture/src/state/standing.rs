@@ -6,6 +6,7 @@ use std::{
     rc::Rc,
 };
 
+use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
 use dynamlir_interpreter::Site;
 use dynamlir_torch_abi::State as TorchState;
@@ -112,6 +113,8 @@ pub struct Progress {
     pub(crate) modes: Cell<usize>,
     /// See [`Progress::torch`].
     pub(crate) set: Cell<Option<usize>>,
+    /// What the frame leaves grad mode as, where that is to be set after the graph, and the lines that have set it.
+    pub(crate) sets_grad: RefCell<Option<(bool, Vec<Line>)>>,
     /// The exception that was being handled before the first instruction, by address, and the instruction that has raised the one that
     /// is being handled since.
     pub(crate) handled: Cell<Option<usize>>,
