@@ -133,6 +133,20 @@ def test_sets_and_deques() -> None:
     assert follow(function, lambda: Thing(seen={"q"}, last=collections.deque(maxlen=5))) == 1
 
 
+def test_a_set_that_takes_in_what_an_iterator_gives() -> None:
+    def function(x: torch.Tensor, seen: set[int]) -> torch.Tensor:
+        seen.update(map(int, ("1", "2", "1")))
+        return x
+
+    assert follow(function, lambda: {5}) == 1
+
+    def looks(x: torch.Tensor, seen: set[int]) -> torch.Tensor:
+        seen.update(n for n in (1, 2, 3, 7) if n == 1 or n - 1 in seen)
+        return x + len(seen)
+
+    assert follow(looks, set, 3) <= 3
+
+
 def test_a_dict_with_defaults() -> None:
     def function(x: torch.Tensor, table: Any) -> torch.Tensor:
         table["log"].append(x)

@@ -12,7 +12,7 @@ use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyModule, PyRange, PySet, PyString, PyTuple},
+    types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyIterator, PyList, PyModule, PyRange, PySet, PyString, PyTuple},
 };
 
 use crate::{
@@ -122,6 +122,17 @@ impl<'py> Capture<'py> {
                 self.refuse_watched_drop(container, source)?;
                 for value in self.unpack_any(values, None)? {
                     note(each, Some(&value))?;
+                }
+            }
+            // Each is added before the next one is asked for, whoever looks at the set meanwhile.
+            ("update", [values]) if set && self.is_young(&values.object) && values.object.is_instance_of::<PyIterator>() => {
+                self.refuse_changed_beneath(&values.object)?;
+                for value in values.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
+                    let value = self.wrap_untracked(value?)?;
+                    if !known(&value) {
+                        return self.refuse_change(source, " by what is neither text nor a number");
+                    }
+                    note("add", Some(&value))?;
                 }
             }
             // A set that takes in a set or a dict makes room for all of it at once, which decides on its order.
