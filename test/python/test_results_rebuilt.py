@@ -9,6 +9,7 @@ import types
 import typing
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from worlds import X, alike, shown
@@ -329,3 +330,46 @@ def returns(call):
     except TypeError:
         return False
     return True
+
+
+def test_named_tuples_of_classes_that_the_function_makes():
+    def function(x, y):
+        pair = collections.namedtuple("Pair", ["left", "right", "_odd"], rename=True, defaults=(3, None))
+        inner = pair(x + 1, y)
+        return pair(inner, [inner, pair], (pair(x), collections.namedtuple("Other", "a")))
+
+    def look(result):
+        pair, (inner, same), (other, alone) = result
+        kinds = type(pair) is type(result) is same is type(other), pair is inner, alone.__name__, alone.__module__
+        more = result._fields, result._field_defaults, type(result).__doc__, type(result).__module__
+        return *kinds, *more, repr(result), other._replace(right=5)._asdict(), type(result)(1)
+
+    compiled = dynamlir.compile(function, fullgraph=True)
+    for value in (X, X + 1, X + 2):
+        assert str(look(compiled(value, 7))) == str(look(function(value, 7)))
+    assert type(compiled(X, 7)) is not type(compiled(X, 7))
+    assert not dynamlir.fallbacks()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kind: setattr(kind, "extra", 3),
+        lambda kind: setattr(kind, "__doc__", "changed"),
+        lambda kind: setattr(kind, "__repr__", lambda self: "changed"),
+        lambda kind: delattr(kind, "_make"),
+        lambda kind: setattr(kind, "_field_defaults", {"a": 1}),
+    ],
+)
+def test_a_named_tuple_whose_class_was_changed_is_pythons(change):
+    def function(x):
+        kind = collections.namedtuple("Kind", "a")
+        change(kind)
+        return kind(x + 1)
+
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        result, expected = type(compiled(X)), type(function(X))
+        assert vars(result).keys() == vars(expected).keys() and result.__doc__ == expected.__doc__
+        assert repr(result([1])) == repr(expected([1])) and result._field_defaults == expected._field_defaults
+    assert dynamlir.fallbacks()

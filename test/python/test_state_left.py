@@ -249,7 +249,9 @@ def test_what_was_computed_before_has_its_gradient(monkeypatch):
 
 def test_what_is_left_set_is_told_and_not_exported():
     (told,) = dynamlir.explain(grad_off)(X).effects
-    assert told[0] == "torch.set_grad_enabled(False)" and (__file__, grad_off.__code__.co_firstlineno + 1) in [line[:2] for line in told[1]]
+    assert told[0] == "torch.set_grad_enabled(False)" and (__file__, grad_off.__code__.co_firstlineno + 1) in [
+        line[:2] for line in told[1]
+    ]
     with pytest.raises(dynamlir.Unsupported, match="grad mode is left set"):
         dynamlir.export(grad_off, X)
 

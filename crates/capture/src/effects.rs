@@ -211,7 +211,7 @@ impl Effects {
             }
         }
         // Imported while nothing is captured.
-        for module in ["assertions", "optimizers"] {
+        for module in ["assertions", "named_tuples", "optimizers"] {
             py.import(format!("dynamlir.capture.{module}"))?;
         }
         table.add(py, "builtins", "str.maketrans", Effect::Data)?;

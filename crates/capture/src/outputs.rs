@@ -88,7 +88,9 @@ impl<'py> Capture<'py> {
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
         }
-        if let Ok(class) = object.cast::<PyType>() {
+        if let Ok(class) = object.cast::<PyType>()
+            && (!self.is_young(class) || self.named_tuple_parts(class)?.is_none())
+        {
             return self.class_recipe(class);
         }
         if !self.is_young(object) && self.never_changes(object)? && !object.is_exact_instance_of::<PyFunction>() {
@@ -202,7 +204,8 @@ impl<'py> Capture<'py> {
         }
         let class = object.get_type();
         if let Ok(items) = object.cast::<PyTuple>() {
-            let kind = self.class_recipe(&class)?;
+            let is_own = self.is_young(&class);
+            let kind = if is_own { self.recipe(&Tracked::new(class.into_any()), outputs)? } else { self.class_recipe(&class)? };
             let attributes = self.attributes_recipe(object, outputs)?;
             return Ok(Recipe::TupleClass(Box::new(kind), self.items(items.iter(), outputs)?, attributes));
         }

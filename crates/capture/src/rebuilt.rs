@@ -53,6 +53,9 @@ impl<'py> Capture<'py> {
         if kind::is_function(object) {
             return if self.is_made(object) { self.function_recipe(object, outputs).map(Some) } else { Ok(None) };
         }
+        if let Ok(class) = object.cast::<PyType>() {
+            return self.named_tuple_recipe(class, outputs);
+        }
         let class = object.get_type();
         let name = types::name(object);
         let made = |given: Vec<Recipe>| Made::new(class.clone().into_any().unbind(), given);
@@ -77,6 +80,30 @@ impl<'py> Capture<'py> {
         // What makes one is kept by the entry, so it is no class of the user's.
         let reduces = self.effects.kinds.is_partial_class(&class) || (is_immutable(&class) && REDUCED.contains(&name.as_str()));
         if reduces { Ok(Some(self.reduced(object, outputs)?.into())) } else { Ok(None) }
+    }
+
+    /// What a class of the frame's is made of, if it is as `collections.namedtuple` makes it: name, fields, defaults, module.
+    pub(crate) fn named_tuple_parts(&self, class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        if !class.is_subclass_of::<PyTuple>()? {
+            return Ok(None);
+        }
+        let named_tuples = self.py.import("dynamlir.capture.named_tuples")?;
+        Ok(dynamlir_interpreter::suspended(|| named_tuples.call_method1("parts", (class,)))?.cast_into().ok())
+    }
+
+    /// The recipe for such a class: it is another one at each call.
+    fn named_tuple_recipe(&self, class: &Bound<'py, PyType>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
+        let Some(parts) = self.named_tuple_parts(class)? else { return Ok(None) };
+        let given = parts.iter().enumerate().map(|(at, part)| match part.cast::<PyTuple>() {
+            // The defaults, which are what the frame has given.
+            Ok(defaults) if at == 2 => {
+                defaults.iter().map(|value| self.recipe(&self.wrap_untracked(value)?, outputs)).collect::<Outcome<_>>().map(Recipe::Tuple)
+            }
+            _ => Ok(Recipe::Constant(part.unbind())),
+        });
+        let given = given.collect::<Outcome<_>>()?;
+        let callable = self.py.import("dynamlir.capture.named_tuples")?.getattr("made")?.unbind();
+        Ok(Some(Made::new(callable, given).into()))
     }
 
     /// The cell that a function of the frame's closes over and is in, if there is one that has not been looked at.

@@ -267,8 +267,9 @@ impl Recipe {
                 dict.into_any()
             }
             Self::TupleClass(class, items, attributes) => {
-                let items = PyTuple::new(py, all(py, items, supply)?)?;
+                // The items may be of the same class.
                 let class = class.make(py, supply)?;
+                let items = PyTuple::new(py, all(py, items, supply)?)?;
                 // Struct sequences have a `__new__` of their own, which takes the items.
                 let made = if class.hasattr("n_sequence_fields")? {
                     class.call1((items,))?
