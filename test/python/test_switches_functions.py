@@ -357,3 +357,56 @@ def test_torch_s_own_substitutes_are_for_torch():
     assert operator.countOf in handlers
     assert torch.equal(dynamlir.compile(lambda x: x * operator.countOf([7, 6, 7], 7))(A), A * 2)
     assert only_reason()[0] == "c-function"
+
+
+# -- compiled by torch
+
+
+def not_called(graph, inputs):
+    raise AssertionError("what is called within another compiled function is a part of that")
+
+
+@torch.compile(backend=not_called)
+def shifted(x, by=1):
+    return x.sin() + by
+
+
+class Scale:
+    @torch.compile(backend=not_called, fullgraph=True)
+    def scaled(self, x):
+        return shifted(x, by=2) * 3
+
+
+@functools.wraps(shifted)
+def around(x):
+    return shifted(x) * 5
+
+
+run = torch._dynamo.run(lambda x: x.cos())
+
+
+@pytest.mark.parametrize(
+    ("function", "right"),
+    [
+        (lambda x: shifted(x) + shifted(x, 3), lambda x: x.sin() * 2 + 4),
+        (lambda x: Scale().scaled(x), lambda x: (x.sin() + 2) * 3),
+        (lambda x: around(x), lambda x: (x.sin() + 1) * 5),
+        (lambda x: run(x), torch.cos),
+    ],
+    ids=["functions", "a method", "one around it", "run"],
+)
+def test_what_torch_has_compiled_is_looked_into(function, right):
+    compiled = dynamlir.compile(function, fullgraph=True)
+    for x in (A, A + 1):
+        assert torch.allclose(compiled(x), right(x))
+    assert dynamlir.counters()["graphs"] == 1 and not dynamlir.fallbacks()
+
+
+def test_another_function_that_torch_has_compiled(monkeypatch):
+    compiled = dynamlir.compile(lambda x: shifted(x), fullgraph=True)
+    assert torch.allclose(compiled(A), A.sin() + 1)
+    monkeypatch.setitem(globals(), "shifted", torch.compile(lambda x: x.exp(), backend=not_called))
+    assert torch.allclose(compiled(A), A.exp())
+    monkeypatch.undo()
+    assert torch.allclose(compiled(A), A.sin() + 1)
+    assert dynamlir.counters()["graphs"] == 2

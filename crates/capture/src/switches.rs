@@ -5,7 +5,7 @@
 //! imported: before somebody has, nothing is in its tables. Whether a switch is set is not guarded, as it is not by torch: the
 //! decorators make new functions where it matters, and a function's identity is guarded.
 
-use dynamlir_cpython_abi::mapping::imported;
+use dynamlir_cpython_abi::{function::code, mapping::imported};
 use dynamlir_frame::settings::BREAKS_ARE_ERRORS;
 use dynamlir_guards::{DYNAMIC_MARKS, Source, SourceId};
 use pyo3::{
@@ -34,6 +34,8 @@ enum Switch<'py> {
     Constant,
     /// Another function is looked into.
     Instead(Bound<'py, PyAny>),
+    /// `torch.compile` has made it: what that was made of is looked into.
+    OfTorch,
     /// It does nothing here.
     Nothing,
 }
@@ -91,6 +93,10 @@ impl<'py> Capture<'py> {
             Switch::Whole => self.call_whole(callable, args, kwargs).map(Some),
             Switch::Constant => self.call_constant(callable, args, kwargs).map(Some),
             Switch::Instead(function) => self.call(&Tracked::new(function), args, kwargs).map(Some),
+            Switch::OfTorch => {
+                let own = self.load_attr(callable, intern!(self.py, "_torchdynamo_orig_callable"))?;
+                self.call(&own, args, kwargs).map(Some)
+            }
             Switch::Out(_) | Switch::Nothing => Ok(Some(Tracked::new(self.py.None().into_bound(self.py)))),
         }
     }
@@ -135,6 +141,9 @@ impl<'py> Capture<'py> {
         }
         if let Some(what) = self.disabled_module(object)? {
             return Ok(Some(Switch::Out(what)));
+        }
+        if is_function && self.is_compiled_by_torch(object)? {
+            return Ok(Some(Switch::OfTorch));
         }
         if is_function && kinds::is_of(object, "dynamlir.strict", &["error_on_graph_break"])? {
             // What it imports is not for graphs.
@@ -193,6 +202,17 @@ impl<'py> Capture<'py> {
         let is_one =
             self.effects.kinds.is_torch(&own) && text("__name__") == "_init_group" && text("__module__").starts_with("torch.optim.");
         Ok(is_one.then_some(own))
+    }
+
+    /// Whether `torch.compile`, or `torch._dynamo.run`, has made this function. What wraps one has its attributes, but other code.
+    fn is_compiled_by_torch(&self, function: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let py = self.py;
+        if function.getattr_opt(intern!(py, "_torchdynamo_orig_callable"))?.is_none() {
+            return Ok(false);
+        }
+        let (Some(code), Some(module)) = (code(function), imported(py, intern!(py, "torch._dynamo.eval_frame"))?) else { return Ok(false) };
+        let is_its = code.getattr(intern!(py, "co_filename"))?.eq(module.getattr(intern!(py, "__file__"))?)?;
+        Ok(is_its && code.getattr(intern!(py, "co_name"))?.eq("compile_wrapper")?)
     }
 
     /// Whether `torch.compiler.disable` has wrapped this module.
