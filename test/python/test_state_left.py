@@ -215,8 +215,8 @@ def grad_off_and_more(x, log):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("function", [grad_off, grad_on, no_grad_entered], ids=lambda function: function.__name__)
-def test_grad_mode_is_set_after_the_graph(function, grad):
+@pytest.mark.parametrize("function", [grad_off, no_grad_entered], ids=lambda function: function.__name__)
+def test_grad_mode_is_off_after_the_graph(function, grad):
     compiled = dynamlir.compile(function, fullgraph=True)
     torch.set_grad_enabled(grad)
     x = torch.ones(2, 2, requires_grad=grad)
@@ -245,6 +245,25 @@ def test_what_was_computed_before_has_its_gradient(monkeypatch):
             found.append((result.tolist(), result.requires_grad, squared.tolist(), gradient.tolist()))
         assert found[0] == found[1]
     assert not dynamlir.fallbacks()
+
+
+def test_after_a_break_without_grad_mode_gradients_are_compiled():
+    def function(x):
+        with torch.no_grad():
+            scale = x.sin() + 1
+            torch._dynamo.graph_break()
+            scale = scale.exp()
+        return x * scale
+
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        found = []
+        for call in (function, compiled):
+            x = torch.ones(2, requires_grad=True)
+            (gradient,) = torch.autograd.grad(call(x).sum(), x)
+            found.append(gradient)
+        assert torch.allclose(*found)
+    assert "autograd" not in {event.reason for event in dynamlir.fallbacks()}
 
 
 def test_what_is_left_set_is_told_and_not_exported():

@@ -45,7 +45,7 @@ pub enum Effect {
     ReadsState,
     /// Answers from other state: it is asked again on every check.
     Asked,
-    /// Sets state of the thread, which the frame must set back before it returns.
+    /// Sets state of the thread, which the frame must set back before it returns, but that grad mode may be off.
     SetsState,
     /// An operation of torch: run on fakes and noted in the graph.
     Torch,

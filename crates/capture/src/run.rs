@@ -322,11 +322,8 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     match outcome {
         Ok((epilogue, kept, ends)) => {
             let mut effects = Capture::new(py, state.clone()).effects_in_words();
-            let sets_grad = state.progress.sets_grad.take();
-            effects.extend(sets_grad.map(|(enabled, location)| {
-                let enabled = if enabled { "True" } else { "False" };
-                (format!("torch.set_grad_enabled({enabled})"), location)
-            }));
+            let grad_left_off = state.progress.grad_left_off.take();
+            effects.extend(grad_left_off.map(|location| ("torch.set_grad_enabled(False)".to_owned(), location)));
             let (graph, inputs) = finish(&state, &kept);
             if let Some(error) = Capture::new(py, state.clone()).violated()? {
                 return Err(Ended::Interrupted(error));
@@ -449,12 +446,12 @@ fn attempt<'py>(
             return Ok(Err(halt(capture.session_error(error))));
         }
     };
-    // Where the function returns, grad mode is set after the graph. An exported program has no such effect.
-    let sets_grad: Option<(bool, Vec<Line>)> = match &value {
-        Some(_) if !subject.shows => capture.session().call_method0("grad_mode_left")?.extract()?,
+    // Where the function returns, grad mode is turned off after the graph. An exported program has no such effect.
+    let grad_left_off: Option<Vec<Line>> = match &value {
+        Some(_) if !subject.shows => capture.session().call_method0("grad_left_off")?.extract()?,
         _ => None,
     };
-    if let Some((message, location)) = capture.session().call_method1("left_set", (sets_grad.is_some(),))?.extract()? {
+    if let Some((message, location)) = capture.session().call_method1("left_set", (grad_left_off.is_some(),))?.extract()? {
         *step = state.progress.set.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
@@ -468,8 +465,8 @@ fn attempt<'py>(
     let mut outputs = Outputs::default();
     let returned = value.as_ref().filter(|_| subject.shows).cloned();
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
-        if let Some((enabled, _)) = sets_grad {
-            let given = vec![Recipe::Constant(PyBool::new(py, enabled).to_owned().into_any().unbind())];
+        if grad_left_off.is_some() {
+            let given = vec![Recipe::Constant(PyBool::new(py, false).to_owned().into_any().unbind())];
             steps.push(AfterGraph::Call { method: py.import("torch._C")?.getattr("_set_grad_enabled")?.unbind(), given });
         }
         steps.push(match value {
@@ -489,7 +486,7 @@ fn attempt<'py>(
             return Ok(Err(halt(error)));
         }
     };
-    state.progress.sets_grad.replace(sets_grad);
+    state.progress.grad_left_off.replace(grad_left_off);
     let results = outputs.fakes.iter().map(|fake| capture.argument(fake)).collect::<Result<Vec<_>, _>>();
     match results {
         Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),

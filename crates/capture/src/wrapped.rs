@@ -24,10 +24,6 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
-        if self.progress.tries.get() {
-            let inner = self.part(&callable.object, "__wrapped__")?;
-            return self.call(&inner, args, kwargs);
-        }
         self.guarded(self.guards.identity(source, &callable.object))?;
         let keywords = PyDict::new(self.py);
         for (_, value) in kwargs {
@@ -60,6 +56,9 @@ impl<'py> Capture<'py> {
     /// compiled by itself when the cache calls it, and nothing else runs as plain Python.
     fn cached_by_objects(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let inner = self.part(&callable.object, "__wrapped__")?;
+        if self.progress.tries.get() {
+            return self.call(&inner, args, kwargs);
+        }
         if self.is_compiled_alone(&inner, args, kwargs)? {
             return self.break_graph(reason::REGION, describe(&callable.object));
         }

@@ -208,7 +208,7 @@ class Compiler:
     def pieces(self) -> tuple[bool, bool, int | None]:
         """Whether frames are captured in pieces that cannot be whole, and how many instructions each has at most.
 
-        Between, whether that is so only for the regions of `torch.cond` and `torch.while_loop`.
+        Between, whether that is so only for the regions of `torch.cond`, `torch.while_loop` and `functools.lru_cache`.
         """
         return config.graph_breaks, self.fullgraph, None if self.fullgraph else config.break_every
 

@@ -245,17 +245,20 @@ class Session:
             return None
         return self.run(target, args, kwargs, location)
 
-    def grad_mode_left(self) -> tuple[bool, Location] | None:
-        """What the frame has set grad mode to and not set back, and where; None if it is as it was."""
-        now = torch.is_grad_enabled()
-        return (now, self._setter) if now != self._state.grad and not self._enters_inference else None
+    def grad_left_off(self) -> Location | None:
+        """Where the frame has turned grad mode off and not on again; None if it has not.
 
-    def left_set(self, sets_grad: bool) -> tuple[str, Location] | None:
+        Where it is turned on, gradients are wanted that a graph of a call with grad mode off does not have.
+        """
+        is_off = self._state.grad and not torch.is_grad_enabled()
+        return self._setter if is_off and not self._enters_inference else None
+
+    def left_set(self, grad_left_off: bool) -> tuple[str, Location] | None:
         """What of the thread's state the frame has set and not set back, and where; None if there is nothing.
 
-        With ``sets_grad`` grad mode does not count.
+        With ``grad_left_off`` grad mode does not count.
         """
-        changed = [name for name in self._state.changed() if not (sets_grad and name == "grad mode")]
+        changed = [name for name in self._state.changed() if not (grad_left_off and name == "grad mode")]
         if self.autocast_cache != self._state.cache:
             changed.append("autocast's cache")
         return (f"{', '.join(changed)} is left set", self._setter) if changed else None

@@ -113,8 +113,8 @@ pub struct Progress {
     pub(crate) modes: Cell<usize>,
     /// See [`Progress::torch`].
     pub(crate) set: Cell<Option<usize>>,
-    /// What the frame leaves grad mode as, where that is to be set after the graph, and the lines that have set it.
-    pub(crate) sets_grad: RefCell<Option<(bool, Vec<Line>)>>,
+    /// The lines that have turned grad mode off, where that is to be done after the graph.
+    pub(crate) grad_left_off: RefCell<Option<Vec<Line>>>,
     /// The exception that was being handled before the first instruction, by address, and the instruction that has raised the one that
     /// is being handled since.
     pub(crate) handled: Cell<Option<usize>>,
