@@ -84,27 +84,31 @@ class ThreadState:
             with nothing_packed():
                 yield
         finally:
-            if not self._has_its_modes():
-                for _ in range(torch._C._len_torch_function_stack()):
-                    torch._C._pop_torch_function_stack()
-                for mode in self.function_modes:
-                    torch._C._push_on_torch_function_stack(mode)
-            _device.CURRENT_DEVICE = self.device
-            torch._C._set_fwd_grad_enabled(self.forward_grad)
-            functorch = torch._C._functorch
-            if len(functorch.get_interpreter_stack() or ()) > self.transforms:
-                functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.transforms)
-            forward_mode.abandon(self.forward_levels)
-            for device, (enabled, dtype) in self.autocast.items():
-                torch.set_autocast_enabled(device, enabled)
-                torch.set_autocast_dtype(device, dtype)
-            torch.set_autocast_cache_enabled(self.cache)
-            for _ in range(_autocast_nesting() - self.nesting):
-                torch.autocast_decrement_nesting()
-            for _ in range(self.nesting - _autocast_nesting()):
-                torch.autocast_increment_nesting()
-            torch._C._set_grad_enabled(self.grad)
-            torch.set_rng_state(self.random)
+            self.put_back()
+
+    def put_back(self) -> None:
+        """Set all as it was."""
+        if not self._has_its_modes():
+            for _ in range(torch._C._len_torch_function_stack()):
+                torch._C._pop_torch_function_stack()
+            for mode in self.function_modes:
+                torch._C._push_on_torch_function_stack(mode)
+        _device.CURRENT_DEVICE = self.device
+        torch._C._set_fwd_grad_enabled(self.forward_grad)
+        functorch = torch._C._functorch
+        if len(functorch.get_interpreter_stack() or ()) > self.transforms:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.transforms)
+        forward_mode.abandon(self.forward_levels)
+        for device, (enabled, dtype) in self.autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.cache)
+        for _ in range(_autocast_nesting() - self.nesting):
+            torch.autocast_decrement_nesting()
+        for _ in range(self.nesting - _autocast_nesting()):
+            torch.autocast_increment_nesting()
+        torch._C._set_grad_enabled(self.grad)
+        torch.set_rng_state(self.random)
 
     def _has_its_modes(self) -> bool:
         """Whether the same function modes are active."""

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::{
     graph_break::{GraphBreak, reason},
     run::{Before, Breaks, Broken, Captured, Ended, Manner, Subject, Tables, whole},
-    sizes::Dynamic,
+    sizes::{Dynamic, Unbacked},
 };
 
 /// How often a frame is captured again to be left to Python earlier.
@@ -22,10 +22,10 @@ const MOST_RESTARTS: usize = 6;
 /// Where sizes that only running tells are what it cannot be captured for, it is captured without such.
 pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
     let first = in_loops_or_not(tables, subject)?;
-    if first.is_ok() || subject.unbacked == (false, false) {
+    if first.is_ok() || !subject.unbacked.any() {
         return Ok(first);
     }
-    let second = in_loops_or_not(tables, Subject { unbacked: (false, false), ..subject })?;
+    let second = in_loops_or_not(tables, Subject { unbacked: Unbacked::default(), ..subject })?;
     Ok(if second.is_ok() { second } else { first })
 }
 

@@ -110,6 +110,7 @@ impl<'py> Capture<'py> {
             return Ok(Argument::None);
         }
         if is_size(value) {
+            self.refuse_comparison(value)?;
             return Ok(Argument::Object(value.clone().unbind(), node_of(value)?.str()?.to_string()));
         }
         if value.is_exact_instance_of::<PyBool>() {
@@ -148,6 +149,7 @@ impl<'py> Capture<'py> {
         if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>() {
             for item in self.sequence(value)? {
                 self.argument(&item)?;
+                self.refuse_hidden_sizes(value, &item)?;
             }
         }
         Ok(Argument::Object(value.clone().unbind(), dynamlir_interpreter::suspended(|| shown(value))))

@@ -26,7 +26,7 @@ use crate::{
     policy::CapturePolicy,
     refusals::interruption_behind,
     reports::Reports,
-    sizes::{self, Declared, Dynamic, Varying, follow},
+    sizes::{self, Declared, Dynamic, Unbacked, Varying, follow},
     state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
     torch::Torch,
 };
@@ -163,8 +163,8 @@ pub struct Subject<'a, 'py> {
     pub sizes: Dynamic,
     /// What is declared of them, if that is which.
     pub declared: Option<&'a Rc<Declared>>,
-    /// Whether the graph may have sizes that only running tells, and numbers that are read from tensors of ints.
-    pub unbacked: (bool, bool),
+    /// What the graph may have that only running tells.
+    pub unbacked: Unbacked,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
@@ -195,7 +195,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             reads: true,
             sizes: Dynamic::Never,
             declared: None,
-            unbacked: (false, false),
+            unbacked: Unbacked::default(),
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
@@ -279,7 +279,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     if manner.interprets_all {
         session.setattr("repeats", false)?;
     }
-    if subject.sizes != Dynamic::Never || subject.unbacked != (false, false) {
+    if subject.sizes != Dynamic::Never || subject.unbacked.any() {
         // Its making runs Python code, which is not to be captured.
         sizes::class(py)?;
     }
@@ -290,15 +290,16 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         tables.torch.clone(),
         steps.is_some(),
         floats.cloned(),
-        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }, subject.declared.cloned()),
+        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }, subject.declared.cloned(), subject.unbacked.uncut),
         manner.copies_containers,
         Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;
     state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
     let reports = Reports::listen(py)?;
     let mut step = None;
-    if subject.unbacked != (false, false) {
-        session.call_method1("take_unbacked", (state.varying.known(py), subject.unbacked.0, subject.unbacked.1))?;
+    if subject.unbacked.any() {
+        let Unbacked { sizes, numbers, uncut } = subject.unbacked;
+        session.call_method1("take_unbacked", (state.varying.known(py), sizes, numbers, uncut))?;
     }
     follow(&state);
     let outcome = attempt(py, &state, subject, &mut step);

@@ -14,7 +14,7 @@ use crate::{
     graph_break::{GraphBreak, reason},
     refusals::words_of,
     run::{Before, Breaks, Broken, Captured, Ends, Subject, Tables, capture},
-    sizes::Dynamic,
+    sizes::{Dynamic, Unbacked},
     state::Input,
 };
 
@@ -62,11 +62,11 @@ pub trait Backend {
     /// What the call raises.
     fn takes_numbers(&self, py: Python<'_>) -> PyResult<(bool, bool, Dynamic)>;
 
-    /// Whether its graphs may have sizes that only running tells, and numbers that are read from tensors of ints.
+    /// What its graphs may have that only running tells.
     ///
     /// # Errors
     /// What the call raises.
-    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<(bool, bool)>;
+    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<Unbacked>;
 
     /// Compiles a frame.
     ///

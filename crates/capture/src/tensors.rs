@@ -294,7 +294,7 @@ impl<'py> Capture<'py> {
         let given = PyTuple::new(py, &objects[usize::from(form == Form::Method)..])?;
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
-        let ops = self.op_count();
+        let (ops, told) = (self.op_count(), self.unbacked_count());
         if matches!(form, Form::State | Form::Whole) {
             self.layers.note_unrepeatable();
         }
@@ -333,6 +333,7 @@ impl<'py> Capture<'py> {
             }
         };
         self.bind_result(&result, node, &location)?;
+        self.spell(&result, node, told, &location)?;
         Ok(Tracked::new(result))
     }
 

@@ -5,7 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-use dynamlir_capture::{Backend, Compilation, WholeFrame, graph_break::GraphBreak, interruption_behind, sizes::Dynamic, specialize};
+use dynamlir_capture::{
+    Backend, Compilation, WholeFrame,
+    graph_break::GraphBreak,
+    interruption_behind,
+    sizes::{Dynamic, Unbacked},
+    specialize,
+};
 use dynamlir_cpython_abi::{
     abi,
     callable::{callable, callable_type, callee_of},
@@ -98,8 +104,9 @@ impl Backend for PythonCompiler {
         Ok((reads, changes, Dynamic::of(dynamic)))
     }
 
-    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
-        self.object.bind(py).call_method0("takes_unbacked")?.extract()
+    fn takes_unbacked(&self, py: Python<'_>) -> PyResult<Unbacked> {
+        let (sizes, numbers, uncut) = self.object.bind(py).call_method0("takes_unbacked")?.extract()?;
+        Ok(Unbacked { sizes, numbers, uncut })
     }
 
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {

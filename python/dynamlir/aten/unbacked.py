@@ -120,12 +120,12 @@ def may_read(sources: Sources | None, tensor: torch.Tensor) -> bool:
     return _has_ints(sources, tensor) and all(type(size) is int and size == 1 for size in tensor.shape)
 
 
-def may_list(sources: Sources | None, tensor: torch.Tensor) -> int | None:
-    """How many ints are read of a tensor with at most one dimension; None where they may not."""
-    if not _has_ints(sources, tensor) or tensor.dim() > 1:
+def may_list(sources: Sources | None, tensor: torch.Tensor) -> list[int] | None:
+    """The sizes of a tensor whose ints may be read, if they are not too many; None where they may not."""
+    sizes = list(tensor.shape)
+    if not _has_ints(sources, tensor) or any(type(size) is not int for size in sizes):
         return None
-    count: Any = tensor.shape[0] if tensor.dim() else 1
-    return count if type(count) is int and count <= _MOST_LISTED else None
+    return sizes if math.prod(sizes) <= _MOST_LISTED and max(sizes, default=0) <= _MOST_LISTED else None
 
 
 def _has_ints(sources: Sources | None, tensor: torch.Tensor) -> bool:

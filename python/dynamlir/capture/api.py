@@ -113,16 +113,18 @@ class Compiler:
         own = self.backend is backends.BACKENDS["dynamlir"]
         return own, own and self.dynamic is not False, self.dynamic if own else False
 
-    def takes_unbacked(self) -> tuple[bool, bool]:
-        """Whether graphs may have sizes that only running tells, and ints that are read from tensors."""
-        if self.backend is not backends.BACKENDS["dynamlir"] or self.dynamic is False:
-            return False, False
+    def takes_unbacked(self) -> tuple[bool, bool, bool]:
+        """Whether graphs may have sizes that only running tells, and ints that are read from tensors; and whether they
+        are not cut there."""
+        own = self.backend is backends.BACKENDS["dynamlir"]
+        if self.dynamic is False if own else not backends.takes_untold(self.backend):
+            return False, False, False
         if self.dynamic:
-            return True, True
+            return True, True, not own
         torchs: Any = sys.modules.get("torch._dynamo.config")
         if torchs is None:
-            return False, False
-        return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs)
+            return False, False, False
+        return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs), not own
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""

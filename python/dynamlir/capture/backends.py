@@ -5,6 +5,7 @@ A backend gets a `Captured` and returns a callable that takes the graph's input 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -21,7 +22,7 @@ import torch.fx
 from .. import functions, interruptions, logs, report, segmented, segments
 from ..options import Options
 from ..reasons import Fallback
-from . import fx, instances, naming
+from . import fx, instances, naming, uncut
 from .session import Session
 
 Runner = Callable[..., Sequence[Any]]
@@ -56,9 +57,10 @@ class Captured:
         fakes = [self.session.faker.known(real) for real in self.inputs]
         lengths = self.session.lengths
         kinds = [int if id(real) in lengths else type(real) for real in self.inputs]
-        # Sizes that only running tells are in no graph for others.
-        bound = [place for place in self.session.bound if place is not None]
-        return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, self.frame.stores(), bound)
+        session = self.session
+        told = session.calls.sizes if session.calls is not None and session.uncut else None
+        stores = self.frame.stores()
+        return fx.export(self.nodes, fakes, "GraphModule", self.names, kinds, self.order, stores, session.bound, told)
 
     @functools.cached_property
     def nodes(self) -> list[fx.GraphNode]:
@@ -83,7 +85,11 @@ class Captured:
 
     def runner(self, compiled: Any) -> Any:
         """What was made of `module`, taking the inputs as the capture has them."""
-        if not callable(compiled) or self.order == sorted(self.order):
+        if not callable(compiled):
+            return compiled
+        if uncut.has_checks(self.session):
+            compiled = uncut.careful(self.session, compiled)
+        if self.order == sorted(self.order):
             return compiled
         arrange = operator.itemgetter(*self.order)
         return lambda *inputs: compiled(*arrange(inputs))
@@ -163,6 +169,7 @@ BACKENDS: dict[str, Callable[[Captured, Options], Runner]] = {
 
 def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], Runner]:
     """The backend for a name or for a callable ``(GraphModule, example_inputs) -> callable``."""
+    is_name = isinstance(backend, str)
     if isinstance(backend, str):
         known = BACKENDS.get(backend)
         if known is not None:
@@ -182,7 +189,17 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
             random.setstate(pythons)
 
     custom.__name__ = getattr(compiler, "__name__", "?")
+    if not is_name:
+        custom.__dict__["takes_untold"] = True
     return custom
+
+
+def takes_untold(backend: Callable[[Captured, Options], Runner]) -> bool:
+    """Whether a backend of others is given graphs with sizes that only running tells.
+
+    Those known by name trace the graph once more on fakes, or print it. A callable that does so raises then.
+    """
+    return backend is _eager or getattr(backend, "takes_untold", False)
 
 
 def _registered(name: str) -> Callable[..., Any]:
@@ -210,8 +227,10 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
     if any(functions.is_function(op) for op in captured.session.recording.ops):
         raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
     try:
-        runner = backend(captured, settings)
+        with uncut.put_back(Exception) if captured.session.births else contextlib.nullcontext():
+            runner = backend(captured, settings)
     except Exception as error:
+        uncut.raise_if_traced(captured.session, error)
         raise _failed(backend, error) from None
     if not callable(runner):
         raise Fallback("bad-backend", f"{type(runner).__name__}, not a callable")

@@ -16,6 +16,8 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import expressions, places
+from ..reasons import Fallback
+from . import uncut
 
 
 class Ref(int):
@@ -46,13 +48,15 @@ def export(
     kinds: Sequence[type] = (),
     order: Sequence[int] = (),
     stores: Sequence[tuple[int, int, str]] = (),
-    bound: Sequence[tuple[int, int]] = (),
+    bound: Sequence[tuple[int, int] | None] = (),
+    told: Any = None,
 ) -> torch.fx.GraphModule:
     """Build the module; ``examples`` are the placeholders' fakes, as the nodes have them.
 
     ``names`` are what the placeholders are called, ``kinds`` what types they have, ``order`` says which comes where.
     ``stores`` are the program's, as (node, how many nodes came before, variable). ``bound`` says which placeholder,
-    and which size of that, each symbol is; a placeholder of the kind `int` is the symbol itself.
+    and which size of that, each symbol is; a placeholder of the kind `int` is the symbol itself. None is one that only
+    running tells: those are nodes, and ``told`` is what is known of them.
     """
     graph = torch.fx.Graph()
     root = torch.nn.Module()
@@ -93,7 +97,8 @@ def export(
     for at in order or range(len(examples)):
         made[at] = graph.placeholder(names[at] if names else f"L_{nodes[at].base}_", kinds[at] if kinds else None)
         made[at].meta["example_value"] = examples[at]
-    sizes = _Sizes(graph, [(made[at], kinds[at] if kinds else None, dim) for at, dim in bound])
+    inputs = [place and (made[place[0]], kinds[place[0]] if kinds else None, place[1]) for place in bound]
+    sizes = _Sizes(graph, inputs, told, printable)
     spelled = sizes.spelled
     variables = _Variables(stores, made)
     for position, node in enumerate(nodes):
@@ -116,38 +121,73 @@ def export(
             raise ValueError(f"a node of kind {node.kind} cannot be exported")
         if node.location:
             new.meta["stack_trace"] = _stack_trace(node.location)
-        if node.example is not None:
+        if node.example is not None and isinstance(node.example[0], torch.SymInt):
+            new.meta["example_value"] = node.example[0]
+            sizes.tell(node.example[0], new)
+        elif node.example is not None:
             example, is_own = node.example
             new.meta["example_value"] = example if is_own else _alike(example)
         made[position] = new
     for new in reversed(graph.nodes):
-        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is not an operation.
-        if not new.users and new.target is operator.getitem and "example_value" not in new.args[0].meta:
+        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is not an operation; and sizes.
+        is_item = new.target is operator.getitem and "example_value" not in new.args[0].meta
+        if not new.users and (is_item or (new.target == "size" and new in sizes.told)):
             graph.erase_node(new)
     graph.lint()
     return torch.fx.GraphModule(root, graph, name)
 
 
 class _Sizes:
-    """Sizes that vary as what the graph computes of its inputs, each once."""
+    """Sizes that vary as what the graph computes of its inputs; those that only running tells are nodes."""
 
-    def __init__(self, graph: torch.fx.Graph, bound: Sequence[tuple[torch.fx.Node, type | None, int]]) -> None:
+    def __init__(
+        self,
+        graph: torch.fx.Graph,
+        bound: Sequence[tuple[torch.fx.Node, type | None, int] | None],
+        known: Any,
+        constant: Callable[[Any], Any],
+    ) -> None:
         self._tracer = torch.fx.proxy.GraphAppendingTracer(graph)
         self._bound = bound
         self._symbols: dict[str, torch.fx.Proxy] = {}
-        self._made: dict[str, torch.fx.Node] = {}
+        self._made: dict[str, Any] = {}
+        self._known, self._constant = known, constant
+        self._checked = [] if known is None else known.checked()
+        self._numbers = {number for number, place in enumerate(bound) if place is not None}
+        self.told: set[torch.fx.Node] = set()
+        """The nodes that tell a size."""
 
-    def spelled(self, size: torch.SymInt) -> torch.fx.Node:
-        """The node that computes a size."""
+    def spelled(self, size: torch.SymInt) -> Any:
+        """The node that computes a size, or the number that it is."""
         text = expressions.of_native(str(size.node))
         if text not in self._made:
             values = {name: self._symbol(name) for name in sorted(expressions.names_in(text))}
-            self._made[text] = expressions.at(text, values, _EXTREMES).node
+            made = expressions.at(text, values, _EXTREMES)
+            self._made[text] = made.node if isinstance(made, torch.fx.Proxy) else made
         return self._made[text]
+
+    def tell(self, symbol: torch.SymInt, node: torch.fx.Node) -> None:
+        """Say which node tells a symbol; what is known of it, and can be told now, is checked next."""
+        name = str(symbol.node)
+        number = int(name[1:])
+        self._symbols[name] = torch.fx.Proxy(node, self._tracer)
+        self._numbers.add(number)
+        self.told.add(node)
+        ready = [names for names in self._checked if number in names and self._numbers.issuperset(names)]
+        due = {other for names in ready for other in names}
+        if due:
+            numbers = sorted(due)
+            values = [self._symbol(f"s{number}").node for number in numbers]
+            checks = self._constant(uncut.Checks(self._known, numbers))
+            check = self._tracer.graph.call_function(uncut.check_sizes, (checks, *values))
+            check.meta["stack_trace"] = node.meta.get("stack_trace", "")
 
     def _symbol(self, name: str) -> torch.fx.Proxy:
         if name not in self._symbols:
-            node, kind, dim = self._bound[int(name[1:])]
+            place = self._bound[int(name[1:])]
+            if place is None:
+                raise Fallback("data-dependent-size", "for another's backend: one that is within another operation")
+            node, kind, dim = place
             proxy = torch.fx.Proxy(node, self._tracer)
             self._symbols[name] = proxy if kind is int else proxy.size(dim)
         return self._symbols[name]

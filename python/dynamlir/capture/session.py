@@ -27,7 +27,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import gradients, regions, tensor_writes
+from . import gradients, regions, tensor_writes, uncut
 from .functions import Application
 
 
@@ -67,6 +67,12 @@ class Session:
         """The operations that tell them."""
         self.layouts: dict[int, presumed.Layouts] = {}
         """Of `calls`."""
+        self.uncut = False
+        """Whether the graph is not cut where they come to be known."""
+        self.spelled: list[int] = []
+        """The symbols that have nodes in such a graph."""
+        self.opaque: list[int] = []
+        """How much was recorded before each call of a function that is not looked into."""
         self.segments: segments.Plan | None = None
         """How the recording is cut where there are."""
         self.lengths: dict[int, str] = {}
@@ -146,10 +152,18 @@ class Session:
             self.lengths[id(real)] = place
             return real, self._add_input(real, place, sized)
 
-    def take_unbacked(self, sizes: Any, makes_sizes: bool, reads_numbers: bool) -> None:
-        """Say that the graph may have sizes that only running tells, or numbers that are read from tensors of ints."""
+    def take_unbacked(self, sizes: Any, makes_sizes: bool, reads_numbers: bool, uncut: bool) -> None:
+        """Say that the graph may have sizes that only running tells, or numbers that are read from tensors of ints.
+
+        ``uncut`` says that it is another's, which knows them by their nodes.
+        """
         self.calls = presumed.Calls(self.recorder, sizes, makes_sizes, reads_numbers)
         self.births, self.layouts = self.calls.births, self.calls.layouts
+        self.uncut = uncut
+
+    def note_spelled(self, symbol: int) -> None:
+        """Say that there is a node for a symbol."""
+        self.spelled.append(symbol)
 
     def may_read(self, fake: torch.Tensor, method: str) -> bool:
         """Whether a number may be read from a tensor by a method."""
@@ -157,8 +171,8 @@ class Session:
             return True
         return method != "__int__" and self.reads_numbers and scalars.may_read(fake)
 
-    def may_list(self, fake: torch.Tensor) -> int | None:
-        """How many ints `tolist` reads of a tensor that are to be known when the graph runs; None if it may not."""
+    def may_list(self, fake: torch.Tensor) -> list[int] | None:
+        """The sizes of a tensor whose ints `tolist` may read, to be known when the graph runs; None if it may not."""
         return unbacked.may_list(self.recorder.sources, fake)
 
     def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
@@ -198,7 +212,9 @@ class Session:
     def checkpoint(self) -> tuple[Grown, Checkpoint]:
         """How far the capture is, for `roll_back`."""
         own = Grown.of(
-            self, ["inputs", "repeated", "sets", "births", "layouts"], ["foreign", "frees", "autocast_cache", "_setter"]
+            self,
+            ["inputs", "repeated", "sets", "births", "layouts", "spelled", "opaque"],
+            ["foreign", "frees", "autocast_cache", "_setter"],
         )
         return own, Checkpoint.of(self.recorder)
 
@@ -263,6 +279,11 @@ class Session:
             changed.append("autocast's cache")
         return (f"{', '.join(changed)} is left set", self._setter) if changed else None
 
+    @property
+    def sets_state(self) -> bool:
+        """Whether the frame sets state of the thread."""
+        return bool(self._setter)
+
     def note_repeated(self, module: torch.nn.Module) -> None:
         """Say of which module a call was not interpreted."""
         self.repeated.append(type(module).__name__)
@@ -315,6 +336,7 @@ class Session:
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
     ) -> Any:
         """Call a function of the user's that is not looked into; it can ask torch whether it is being compiled."""
+        self.opaque.append(len(self.recording.ops))
         with _told_to_compile():
             return self.run(target, args, kwargs, location)
 
@@ -405,7 +427,9 @@ class Session:
         for output, base, off in zip(self.recording.outputs, bases, without_grad, strict=True):
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
             output.without_grad = off
-        if self.births:
+        if self.births and self.uncut:
+            uncut.refuse(self)
+        elif self.births:
             self.segments = segments.plan(
                 self.recording, self.births, self.recorder.fakes(), self.recorder.grad_enabled
             )

@@ -55,6 +55,8 @@ impl Dynamic {
 #[derive(Default)]
 pub(crate) struct Varying {
     pub how: Dynamic,
+    /// Whether the graph's nodes say what those are that only running tells.
+    pub uncut: bool,
     /// What is declared of them, if that is how.
     declared: Option<Rc<Declared>>,
     /// Made with the first symbol.
@@ -80,8 +82,8 @@ pub(crate) struct Varying {
 }
 
 impl Varying {
-    pub fn new(how: Dynamic, declared: Option<Rc<Declared>>) -> Self {
-        Self { how, declared, ..Self::default() }
+    pub fn new(how: Dynamic, declared: Option<Rc<Declared>>, uncut: bool) -> Self {
+        Self { how, uncut, declared, ..Self::default() }
     }
 
     /// The number that the int is which an expression reaches, if that is declared to vary.

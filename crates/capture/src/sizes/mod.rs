@@ -19,6 +19,7 @@ mod node;
 mod number;
 mod policy;
 mod question;
+mod spelled;
 mod unbacked;
 mod written;
 
@@ -35,7 +36,7 @@ pub(crate) use self::{
     input::Varying,
     policy::follow,
 };
-pub use self::{class::class, declared::Declared, input::Dynamic, node::SizeNode, written::expression};
+pub use self::{class::class, declared::Declared, input::Dynamic, node::SizeNode, unbacked::Unbacked, written::expression};
 
 /// What a question about sizes was answered by.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ pub(crate) struct Known {
     /// What cannot be said with expressions: the capture is for nothing then.
     pub failed: Option<String>,
     /// Those that only running tells.
-    pub unbacked: unbacked::Unbacked,
+    pub unbacked: unbacked::Symbols,
     /// The symbols that must not turn out to be one number, with words for the size.
     pub marked: Vec<(Symbol, String)>,
     /// The symbols of declared numbers, by the places of those.
@@ -384,6 +385,20 @@ impl Sizes {
             }
             let broken = |guard: &&SizeGuard| guard.predicate.holds(&bindings) == Ok(false);
             known.guards.iter().find(broken).map(|guard| guard.predicate.to_string())
+        })
+    }
+
+    /// What is checked when the graph runs, each by the symbols that it is about, as numbers.
+    fn checked(&self) -> Vec<Vec<u32>> {
+        self.with(|known| {
+            let numbers = |predicate: &Predicate| {
+                let named = predicate.left.to_expr().symbols().into_iter().chain(predicate.right.to_expr().symbols());
+                named.map(|symbol| symbol.0).collect()
+            };
+            let late = known.guards.iter().filter(|guard| Self::is_checked_late(known, guard)).map(|guard| numbers(&guard.predicate));
+            // A tensor has no other sizes.
+            let ranged = known.unbacked.symbols.iter().filter(|symbol| known.ranges.get(symbol.0 as usize) != Some(&(0, LARGEST_SIZE)));
+            late.chain(ranged.map(|symbol| vec![symbol.0])).collect()
         })
     }
 

@@ -235,19 +235,20 @@ impl<'py> Capture<'py> {
 
     /// What `tolist` gives of a tensor of ints, each to be known when the graph runs; None where it is to be read by Python.
     pub(crate) fn listed(&self, fake: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
-        let count: Option<usize> = self.ask("may_list", (&fake.object,))?.extract()?;
-        let Some(count) = count else { return Ok(None) };
-        if fake.object.getattr("ndim")?.eq(0)? {
-            return self.method("item", std::slice::from_ref(fake)).map(Some);
-        }
+        let sizes: Option<Vec<usize>> = self.ask("may_list", (&fake.object,))?.extract()?;
+        sizes.map(|sizes| self.nested(fake, &sizes)).transpose()
+    }
+
+    fn nested(&self, fake: &Tracked<'py>, sizes: &[usize]) -> Outcome<Tracked<'py>> {
+        let [count, inner @ ..] = sizes else { return self.method("item", std::slice::from_ref(fake)) };
         let list = PyList::empty(self.py);
-        for at in 0..count {
+        for at in 0..*count {
             let at = Tracked::new(PyInt::new(self.py, at).into_any());
             let element = self.operator("getitem", &[fake.clone(), at])?;
-            list.append(self.method("item", &[element])?.object)?;
+            list.append(self.nested(&element, inner)?.object)?;
         }
         self.note_new(list.as_any());
-        Ok(Some(Tracked::new(list.into_any())))
+        Ok(Tracked::new(list.into_any()))
     }
 
     /// What torch's code has returned, as the program has it.

@@ -16,9 +16,27 @@ use pyo3::prelude::*;
 
 use super::{SizeGuard, SizeNode, Sizes, node::Value, policy, question::Question};
 
+/// What graphs may have that only running tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unbacked {
+    /// Sizes of results.
+    pub sizes: bool,
+    /// Numbers that are read from tensors of ints.
+    pub numbers: bool,
+    /// Whether the graph is not cut where they come to be known: its nodes say what they are.
+    pub uncut: bool,
+}
+
+impl Unbacked {
+    /// Whether there is anything that they may have.
+    pub fn any(self) -> bool {
+        self.sizes || self.numbers
+    }
+}
+
 /// What is known of the symbols that only running tells.
 #[derive(Default)]
-pub(crate) struct Unbacked {
+pub(crate) struct Symbols {
     pub symbols: BTreeSet<Symbol>,
     /// Whether they may be presumed to be 2 or more.
     pub presumes: bool,
@@ -28,7 +46,7 @@ pub(crate) struct Unbacked {
     pub undecided: Option<(String, Vec<Line>)>,
 }
 
-impl Unbacked {
+impl Symbols {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.symbols.len()
