@@ -1,12 +1,12 @@
 //! `Asked`, what the program has for a comparison that only running tells: a `torch.SymBool` that nobody has asked yet.
 //!
-//! `torch._check` is given such. Everything else asks, and that ends the capture: where a truth value is needed, there is none. So this
-//! has the methods of a `bool`, each of which asks first.
+//! `torch._check` is given such, also several that `&` and `|` have joined. Everything else asks, and that ends the capture: where a truth
+//! value is needed, there is none. So this has the methods of a `bool`, each of which asks first.
 
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyType},
+    types::{PyBool, PyDict, PyType},
 };
 
 use super::{
@@ -45,11 +45,28 @@ pub(super) fn told<'py>(asked: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
     Ok(answer)
 }
 
+/// Whether both are so, or one of the two, which nobody has asked yet either; None where the other is no truth value.
+fn joined<'py>(asked: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>, both: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Ok(known) = other.cast::<PyBool>() {
+        return Ok(Some(if known.is_true() == both { asked.clone() } else { other.clone() }));
+    }
+    if !is_asked(other) {
+        return Ok(None);
+    }
+    let (left, right) = (node_of(asked)?, node_of(other)?);
+    let sizes = left.get().sizes.bind(asked.py());
+    let made = if both { left.get().sym_and(asked.py(), right.get()) } else { left.get().sym_or(asked.py(), right.get()) };
+    match made.value {
+        Value::Asked(question) => wrap(sizes, question).map(Some),
+        Value::Bool(known) => Ok(Some(PyBool::new(asked.py(), known).to_owned().into_any())),
+        Value::Int(_) | Value::Float(_) => Ok(None),
+    }
+}
+
 /// What Python and torch call of a `bool`.
 const METHODS: &[&str] = &[
     "__abs__",
     "__add__",
-    "__and__",
     "__bool__",
     "__ceil__",
     "__eq__",
@@ -70,18 +87,15 @@ const METHODS: &[&str] = &[
     "__mul__",
     "__ne__",
     "__neg__",
-    "__or__",
     "__pos__",
     "__pow__",
     "__radd__",
-    "__rand__",
     "__reduce_ex__",
     "__repr__",
     "__rfloordiv__",
     "__rlshift__",
     "__rmod__",
     "__rmul__",
-    "__ror__",
     "__round__",
     "__rpow__",
     "__rrshift__",
@@ -103,6 +117,15 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     namespace.set_item("__doc__", "A comparison that only running tells. To the program it is a bool.")?;
     for name in METHODS {
         add(&namespace, name, move |args| told(&args.get_item(0)?)?.call_method1(*name, args.get_slice(1, args.len())))?;
+    }
+    for (name, joins) in [("__and__", true), ("__rand__", true), ("__or__", false), ("__ror__", false)] {
+        add(&namespace, name, move |args| {
+            let (asked, other) = (args.get_item(0)?, args.get_item(1)?);
+            match joined(&asked, &other, joins)? {
+                Some(both) => Ok(both),
+                None => told(&asked)?.call_method1(name, (other,)),
+            }
+        })?;
     }
     Ok(py.get_type::<PyType>().call1(("Asked", (symbolic,), namespace))?.cast_into::<PyType>()?.unbind())
 }

@@ -120,7 +120,7 @@ fn other(value: &Bound<'_, PyAny>) -> PyResult<Other> {
 
 /// An operator of two sizes; None where there is no expression for it.
 fn computed(sizes: &Sizes, op: BinaryOp, a: &Dim, b: &Dim) -> Option<Shape<Dim>> {
-    let nonzero = || sizes.decide(&Predicate::new(b.clone(), Relation::Ne, 0));
+    let nonzero = || sizes.needs(&Predicate::new(b.clone(), Relation::Ne, 0));
     let power_of_two = |by: i64| (0..=32).contains(&by).then(|| Dim::from(1 << by));
     match op {
         BinaryOp::Add => Some(a.add(b)),

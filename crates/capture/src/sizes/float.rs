@@ -166,7 +166,7 @@ fn power(of_two: u32) -> Dim {
 }
 
 fn is_exact(size: &Dim, sizes: &Sizes) -> bool {
-    let within = |relation, bound: i64| sizes.decide(&Predicate::new(size.clone(), relation, bound));
+    let within = |relation, bound: i64| sizes.needs(&Predicate::new(size.clone(), relation, bound));
     within(Relation::Lt, EXACT) && within(Relation::Gt, -EXACT)
 }
 

@@ -162,7 +162,7 @@ impl Sizes {
         for part in expr.operands().into_iter().chain([expr]) {
             let part = Dim::from(part);
             let within = [(Relation::Le, COMPUTED), (Relation::Ge, -COMPUTED)];
-            if !within.into_iter().all(|(relation, bound)| self.decide(&Predicate::new(part.clone(), relation, bound))) {
+            if !within.into_iter().all(|(relation, bound)| self.needs(&Predicate::new(part.clone(), relation, bound))) {
                 self.settle(size);
                 return;
             }

@@ -134,7 +134,8 @@ impl SizeNode {
 
     fn divided(&self, py: Python<'_>, other: &Self, what: fn(&Dim, &Dim) -> Shape<Dim>) -> PyResult<Self> {
         let (size, by) = (self.dim(py), other.dim(py));
-        if !self.sizes.get().decide(&Predicate::new(by.clone(), Relation::Ne, 0)) {
+        // Of what only running tells it is checked: eager raises.
+        if !self.sizes.get().needs(&Predicate::new(by.clone(), Relation::Ne, 0)) {
             return Err(PyZeroDivisionError::new_err("integer division or modulo by zero"));
         }
         Ok(self.sized(py, what(&size, &by)))
@@ -446,10 +447,10 @@ impl SizeNode {
     fn ge(&self, py: Python<'_>, other: &Self) -> Self {
         self.compared(py, Relation::Ge, other)
     }
-    fn sym_and(&self, py: Python<'_>, other: &Self) -> Self {
+    pub(super) fn sym_and(&self, py: Python<'_>, other: &Self) -> Self {
         self.joined(py, other, false, Question::Both)
     }
-    fn sym_or(&self, py: Python<'_>, other: &Self) -> Self {
+    pub(super) fn sym_or(&self, py: Python<'_>, other: &Self) -> Self {
         self.joined(py, other, true, Question::Either)
     }
     #[pyo3(name = "and_")]

@@ -135,6 +135,12 @@ impl Sizes {
         })
     }
 
+    /// The same of what arithmetic needs, unless it may be presumed.
+    pub(crate) fn needs(&self, predicate: &Predicate) -> bool {
+        let presumed = self.is_open(predicate).then(|| self.with(|known| known.unbacked.presume(predicate, &known.scope))).flatten();
+        presumed.unwrap_or_else(|| self.count_on(predicate))
+    }
+
     /// The same of what was asked.
     pub(super) fn promise(&self, question: &Question) -> bool {
         match question {
