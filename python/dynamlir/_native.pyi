@@ -167,6 +167,8 @@ class SizeNode:
     """What a size that varies is to torch: an expression, which answers as the node of a `torch.SymInt`."""
 
     def at(self, values: Sequence[int]) -> int: ...
+    def is_untold(self) -> bool:
+        """Whether it depends on what only running tells."""
 
 @final
 class Sizes:

@@ -50,7 +50,7 @@ class Calls:
         before = len(self.recorder.recording.ops), len(self.births)
         sizes.presume(True)
         try:
-            out = composites.run(self.recorder, target, args, kwargs)
+            out = self._first(target, args, kwargs)
             symbols = sizes.presume(True)
             if (symbols or self.layouts) and sizes.undecided is None:
                 _look_again(self, target, args, kwargs, (*before, out), symbols)
@@ -59,6 +59,20 @@ class Calls:
         if sizes.undecided is not None:
             raise Fallback("data-dependent", sizes.undecided)
         return out
+
+    def _first(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call where all are presumed to be 2 or more. Of others it is not known whether they raise."""
+        try:
+            return composites.run(self.recorder, target, args, kwargs)
+        except Fallback:
+            raise
+        except Exception as error:
+            interruptions.pass_on(error)
+            if self.sizes.presume(True):
+                name = getattr(target, "__name__", "an operation")
+                told = f"{name}, which may raise for some sizes that only running tells"
+                raise Fallback("data-dependent", told) from error
+            raise
 
 
 def _look_again(

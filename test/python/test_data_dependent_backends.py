@@ -159,12 +159,23 @@ def joined(t: torch.Tensor) -> Any:
     return torch.zeros(n), True & (n < 7)
 
 
+def handled(t: torch.Tensor) -> Any:
+    n = t.item()
+    torch._check(n >= 0)
+    x = torch.arange(6.0).view(2, 3)
+    try:
+        return x[n, 1:]
+    except IndexError:
+        return x
+
+
 FAILING: dict[str, Callable[..., Any]] = {
     "random numbers": with_random,
     "autocast": within_autocast,
     "two numbers": of_two,
     "a division": divided,
     "joined": joined,
+    "what raises for some": handled,
 }
 
 
@@ -213,6 +224,20 @@ def test_gradients() -> None:
         compiled(ones(number), ours).backward()
         program(ones(number), theirs).backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_positions() -> None:
+    def program(x: torch.Tensor, t: torch.Tensor) -> Any:
+        n = t.item()
+        torch._check(n >= 0)
+        torch._check(n < x.shape[0])
+        return x[n], x[1:, n], x[n, n] * 2
+
+    for backend in ("eager", "dynamlir"):
+        compiled = dynamlir.compile(program, backend=backend, dynamic=True, fullgraph=True)
+        for number in (2, 0, 1, 3):
+            given = torch.arange(16.0).view(4, 4), torch.tensor(number)
+            same(compiled(*given), program(*given))
 
 
 def test_lists_of_several_dimensions() -> None:

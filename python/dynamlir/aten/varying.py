@@ -7,6 +7,7 @@ sizes of this call, under guards.
 from __future__ import annotations
 
 import inspect
+import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -111,6 +112,29 @@ def _number(value: Any, dtype: torch.dtype | None, device: Any) -> torch.Tensor:
     return aten.full.default([], value, dtype=dtype or torch.int64, **options)
 
 
+def _getitem(x: Any, index: Any) -> Any:
+    """Positions that only running tells: torch would ask for the numbers."""
+    indices = index if type(index) is tuple else (index,)
+    if not isinstance(x, torch.Tensor) or x.dim() < len(indices) or not any(map(_is_untold, indices)):
+        return NotImplemented
+    if not all(type(at) in (int, slice) or isinstance(at, torch.SymInt) for at in indices):
+        return NotImplemented
+    dim = 0
+    for at in indices:
+        if not isinstance(at, slice):
+            x = torch.select(x, dim, at)
+            continue
+        if at != slice(None):
+            x = x[(slice(None),) * dim + (at,)]
+        dim += 1
+    return x
+
+
+def _is_untold(value: Any) -> bool:
+    node: Any = value.node if isinstance(value, torch.SymInt) else None
+    return node is not None and node.is_untold()
+
+
 def _each(given: Any, count: int) -> Sequence[Any]:
     return given if isinstance(given, (list, tuple)) else [given] * count
 
@@ -120,4 +144,5 @@ _FUNCTIONS: dict[int, Callable[..., Any]] = {
     id(torch.max_pool1d): _max_pool1d,
     id(F.max_pool1d): _max_pool1d,
     id(torch.tensor): _tensor,
+    id(_operator.getitem): _getitem,
 }

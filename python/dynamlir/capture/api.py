@@ -117,7 +117,7 @@ class Compiler:
         """Whether graphs may have sizes that only running tells, and ints that are read from tensors; and whether they
         are not cut there."""
         own = self.backend is backends.BACKENDS["dynamlir"]
-        if self.dynamic is False if own else not backends.takes_untold(self.backend):
+        if self.dynamic is False or not (own or backends.takes_untold(self.backend)):
             return False, False, False
         if self.dynamic:
             return True, True, not own
@@ -384,17 +384,17 @@ def compile(
 
     A size is specialised until it has changed; from then on one capture is right for all sizes that take the same path
     through the program, and beneath it a graph is made for each when it is met. After sixteen it is made when the size
-    is met again; until then plain Python runs. ``dynamic=True`` does so for all sizes
-    at once, but 0 and 1; ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they
-    have changed, but for those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one
-    size; other backends get numbers. With ``dynamic=True``, or where torch's ``capture_dynamic_output_shape_ops`` and
+    is met again; until then plain Python runs. ``dynamic=True`` does so for all sizes at once, but 0 and 1;
+    ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they have changed, but for
+    those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one size; other backends
+    get numbers for sizes of inputs. With ``dynamic=True``, or where torch's ``capture_dynamic_output_shape_ops`` and
     ``capture_scalar_outputs`` say so, sizes that only running tells (``nonzero``, a mask) and ints that are read from
-    tensors are captured too; `torch._check` promises what is to be counted on of them. torch's modes are two
-    behaviours under four names: ``default`` and ``reduce-overhead`` compile alike, ``max-autotune`` and
-    ``max-autotune-no-cudagraphs`` measure how products are computed fastest; there are no CUDA graphs in any.
-    Torch's own switches – `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``,
-    ``substitute_in_graph`` – mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module
-    in it is compiled.
+    tensors are captured too, also for ``eager`` and callables, which then have nodes for these and for what has to
+    hold of them; `torch._check` promises what is to be counted on of them. torch's modes are two behaviours under four
+    names: ``default`` and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs``
+    measure how products are computed fastest; there are no CUDA graphs in any. Torch's own switches –
+    `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` –
+    mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")

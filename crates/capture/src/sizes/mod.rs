@@ -65,7 +65,7 @@ pub(crate) struct Known {
     /// What cannot be said with expressions: the capture is for nothing then.
     pub failed: Option<String>,
     /// Those that only running tells.
-    pub unbacked: unbacked::Symbols,
+    pub unbacked: unbacked::Untold,
     /// The symbols that must not turn out to be one number, with words for the size.
     pub marked: Vec<(Symbol, String)>,
     /// The symbols of declared numbers, by the places of those.

@@ -173,6 +173,10 @@ impl SizeNode {
             Value::Asked(_) | Value::Float(_) => false,
         }
     }
+    /// Whether it depends on what only running tells.
+    fn is_untold(&self, py: Python<'_>) -> bool {
+        matches!(self.value, Value::Int(_)) && self.sizes.get().is_unbacked(&self.dim(py))
+    }
     fn has_hint(&self) -> bool {
         true
     }

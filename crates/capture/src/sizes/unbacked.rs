@@ -36,7 +36,7 @@ impl Unbacked {
 
 /// What is known of the symbols that only running tells.
 #[derive(Default)]
-pub(crate) struct Symbols {
+pub(crate) struct Untold {
     pub symbols: BTreeSet<Symbol>,
     /// Whether they may be presumed to be 2 or more.
     pub presumes: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Symbols {
     pub undecided: Option<(String, Vec<Line>)>,
 }
 
-impl Symbols {
+impl Untold {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.symbols.len()
