@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 import torch._dynamo
 from dynamlir import report
-from test_data_dependent_sizes import COUNTS, PROGRAMS, count, ones, promised, same
+from test_data_dependent_sizes import COUNTS, PROGRAMS, count, ones, same
 
 pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
 
@@ -107,21 +108,34 @@ def test_what_is_not_promised_needs_no_node() -> None:
     assert targets(graphs.only) == ["L_x_", "gt", "nonzero", "mul", "output"]
 
 
-def test_checks_outlive_passes() -> None:
-    def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        graph.graph.eliminate_dead_code()
-        graph.recompile()
-        return graph.forward
+def without_dead_code(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return graph
 
-    def program(x: torch.Tensor) -> torch.Tensor:
-        return x[: promised(x)] * 2
+
+PASSES: dict[str, Callable[[torch.fx.GraphModule], Callable[..., Any]]] = {
+    "dead code": without_dead_code,
+    "a copy": copy.deepcopy,
+    "traced again by fx": torch.fx.symbolic_trace,
+    "interpreted": lambda graph: torch.fx.Interpreter(graph).run,
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_checks_outlive_passes(name: str) -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        assert "s0" in graph.print_readable(print_output=False)
+        return PASSES[name](graph)
+
+    def program(t: torch.Tensor, x: torch.Tensor) -> Any:
+        n = _below(t.item())
+        return x[:n] * 2, x.new_zeros(n, n + 1)
 
     compiled = dynamlir.compile(program, backend=backend, dynamic=True, fullgraph=True)
-    same(compiled(ones(3)), program(ones(3)))
-    broken = dynamlir.compile(lambda t, x: x[: _below(t.item())], backend=backend, dynamic=True)
-    assert broken(torch.tensor(2), ones(3)).shape == (2,)
-    with pytest.raises(RuntimeError, match="too many"):
-        broken(torch.tensor(8), ones(3))
+    for number in (2, 0, 8, 3):
+        both(program, compiled, lambda number=number: [torch.tensor(number), ones(3)])
+    assert repeated() == 1 and dynamlir.counters()["fallbacks"] == {"run-error": 1}
 
 
 def _below(n: int) -> int:
@@ -283,7 +297,7 @@ def test_backends_that_trace(backend: Any, name: str) -> None:
     compiled = dynamlir.compile(PROGRAMS[name], backend=backend, dynamic=True)
     for number in (3, 5, 0):
         torch.testing.assert_close(compiled(ones(number)), PROGRAMS[name](ones(number)))
-    assert set(dynamlir.counters()["fallbacks"]) <= {"traced-again", "data-dependent"}
+    assert set(dynamlir.counters()["fallbacks"]) <= {"traced-again"}
 
 
 def test_a_backend_that_runs_the_graph_meets_a_check_that_fails() -> None:

@@ -122,7 +122,8 @@ def export(
         if node.location:
             new.meta["stack_trace"] = _stack_trace(node.location)
         if node.example is not None and isinstance(node.example[0], torch.SymInt):
-            new.meta["example_value"] = node.example[0]
+            # Torch's own class prints what it stands for, where the program's asks for the number.
+            new.meta["example_value"] = torch.SymInt(node.example[0].node)
             sizes.tell(node.example[0], new)
         elif node.example is not None:
             example, is_own = node.example

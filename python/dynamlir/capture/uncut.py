@@ -34,6 +34,11 @@ class Checks:
     def __deepcopy__(self, memo: Any) -> Checks:
         return self
 
+    def __fx_create_arg__(self, tracer: torch.fx.Tracer) -> torch.fx.Node:
+        """What it is in a graph that is traced from the one with it."""
+        name = next(name for name, value in vars(tracer.root).items() if value is self)
+        return tracer.create_node("get_attr", name, (), {})
+
     def __repr__(self) -> str:
         return ", ".join(f"s{symbol}" for symbol in self._symbols)
 
@@ -49,9 +54,12 @@ class Checks:
 
 
 @torch.fx.node.has_side_effect
-def check_sizes(checks: Checks, *values: Any) -> None:
-    """The node that checks; passes of fx must not drop it because it returns nothing."""
-    checks.check(values)
+def check_sizes(checks: Checks, *values: Any) -> Any:
+    """The node that checks; passes of fx must not drop it because it returns nothing, nor call it while they trace."""
+    for value in values:
+        if isinstance(value, torch.fx.Proxy):
+            return value.tracer.create_proxy("call_function", check_sizes, (checks, *values), {})
+    return checks.check(values)
 
 
 def refuse(session: Session) -> None:
