@@ -27,7 +27,7 @@ func.func @sum(%x: memref<f32>, %out: memref<f64>, %n: index) attributes {dynamo
   return
 }
 
-// Of what computes with f64 besides, of what computes nothing with f32, and in a kernel of numbers nothing is said.
+// Of what computes with f64 besides, of what computes little or nothing with f32, and in a kernel of numbers nothing is said.
 
 // CHECK-LABEL: func.func @double
 // CHECK-NOT: loop_annotation
