@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import dynamlir
@@ -86,3 +88,18 @@ def test_behind_torch_compile() -> None:
         x = torch.randn(3, length)
         torch.testing.assert_close(compiled(x), x.softmax(-1))
     assert not dynamlir.counters()["fallbacks"]
+
+
+SILENT = """
+import dynamlir, torch
+scale = torch.tensor([0.5, 2.0])
+compiled = dynamlir.compile(lambda x: (x / scale).sum())
+for count in (6, 7, 8):
+    compiled(torch.randn(count, 2))
+"""
+
+
+def test_llvm_says_nothing_to_the_user() -> None:
+    """It has remarks on loops that it is told to make vectors of and cannot, as where a row has two elements."""
+    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

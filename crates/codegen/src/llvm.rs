@@ -14,7 +14,7 @@ use inkwell::{
 };
 
 use crate::{
-    bridge::{set_data_layout, translate},
+    bridge::{Diagnostics, set_data_layout, translate},
     error::Error,
     packed::add_wrappers,
     target::{SimdLevel, code_generator, simd_level},
@@ -99,6 +99,7 @@ fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, o
 /// The module's context may belong to any thread; the LLVM context used here is this call's own.
 pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Error> {
     let context = Context::create();
+    let diagnostics = Diagnostics::of(&context);
     let target = Target::of(module);
     let machine = code_generator(&target)?;
 
@@ -116,6 +117,7 @@ pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Er
     let assembly =
         if options.keep_assembly { Some(String::from_utf8_lossy(&emit(&llvm, &machine, FileType::Assembly)?).into_owned()) } else { None };
     let (object, emit_time) = timed(|| emit(&llvm, &machine, FileType::Object));
+    diagnostics.check()?;
 
     Ok(KernelObject {
         object: object?,

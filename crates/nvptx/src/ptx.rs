@@ -6,7 +6,10 @@
 
 use std::{path::Path, sync::Once};
 
-use dynamlir_codegen::{Error as CodegenError, bridge::translate};
+use dynamlir_codegen::{
+    Error as CodegenError,
+    bridge::{Diagnostics, translate},
+};
 use dynamlir_dialect::{
     ir::{self, Attr, Block, Builder, Op},
     ops,
@@ -102,6 +105,7 @@ fn replace(device: Op, ptx: &Ptx) {
 pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, Error> {
     let launches: Vec<_> = device.body().into_iter().flat_map(Block::ops).filter_map(launch::of).collect();
     let context = Context::create();
+    let diagnostics = Diagnostics::of(&context);
     let machine = machine(chip)?;
     let module = translate(device, &context)?;
     module.set_triple(&machine.get_triple());
@@ -119,6 +123,7 @@ pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, 
         .map_err(|message| CodegenError::Optimization(message.to_string()))?;
     let code =
         machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|message| CodegenError::Emission(message.to_string()))?;
+    diagnostics.check()?;
     let text = String::from_utf8_lossy(code.as_slice()).trim_end_matches('\0').to_owned();
     Ok(Ptx { text, chip: chip.to_owned(), launches })
 }
