@@ -15,7 +15,12 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python"), str(HERE.parents[1] 
 FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also run the tests marked long, which take hours together")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: worth running before a release and not at each change; needs --long")
     config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
@@ -27,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        if long:
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if FAKE and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
