@@ -3,6 +3,8 @@
 //! CPython keeps the objects that its cycle collector looks after in lists, and appends new ones to the youngest. While no collection
 //! runs, what stands behind a mark in that list is younger than the mark. Dicts of plain values are not in the list until they
 //! [are told to](Births::note); other objects without a place in it are none that can be known to be new, but by being noted.
+//!
+//! The list is the process's. What other threads make meanwhile stands in it as well, and is [none of ours](Strangers) to finalize.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,7 +18,7 @@ use pyo3::{
     types::{PyDict, PyList},
 };
 
-use crate::{Abi, mapping::dict_version, types};
+use crate::{Abi, mapping::dict_version, strangers::Strangers, types};
 
 // Exported by every CPython that we support.
 unsafe extern "C" {
@@ -47,6 +49,8 @@ pub struct Births {
     version: Option<u64>,
     /// Whether the list is as it was left: no collection has run.
     intact: Cell<bool>,
+    /// Those of the objects that other threads have made.
+    strangers: Strangers,
 }
 
 /// The node of an object that the collector looks after.
@@ -71,6 +75,7 @@ fn is_tracked(object: &Bound<'_, PyAny>) -> bool {
 impl Births {
     /// All objects made from now on are new.
     pub fn begin(py: Python<'_>, abi: &'static Abi) -> Self {
+        let strangers = Strangers::watch(py);
         let (first, second) = (PyList::empty(py).into_any(), PyList::empty(py).into_any());
         let tracked = is_tracked(&first) && is_tracked(&second);
         // SAFETY: lists are made with a node, which tracking puts into the collector's list.
@@ -85,6 +90,7 @@ impl Births {
             noted: RefCell::default(),
             version,
             intact: Cell::new(tracked && between == node(&second)),
+            strangers,
         }
     }
 
@@ -161,15 +167,16 @@ impl Births {
     pub fn defuse(&self, object: &Bound<'_, PyAny>) {
         /// What the collector sets once it has called a finalizer.
         const FINALIZED: usize = 1;
-        if self.is_new(object) && is_tracked(object) {
+        let is_own = self.strangers.made(object.as_ptr() as usize) == Some(false);
+        if is_own && self.is_new(object) && is_tracked(object) {
             let links = std::ptr::with_exposed_provenance_mut::<usize>(node(object) + size_of::<usize>());
             // SAFETY: the second word of a node has the flag in its lowest bit, and the lock is held.
             unsafe { links.write(links.read() | FINALIZED) };
         }
     }
 
-    /// New objects that are still alive and run code when they die: those with a `__del__`, and unfinished generators among others.
-    /// None where it cannot be told.
+    /// New objects of this thread that are still alive and run code when they die: those with a `__del__`, and unfinished generators
+    /// among others. None where it cannot be told.
     pub fn with_finalizers<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyAny>>> {
         self.look(py, true);
         if !self.intact.get() {
@@ -187,7 +194,7 @@ impl Births {
                 let object = unsafe { Bound::from_borrowed_ptr(py, raw) };
                 let class = object.get_type();
                 let finalizes = *kinds.entry(class.as_ptr() as usize).or_insert_with(|| types::has_slot(&class, ffi::Py_tp_finalize));
-                if finalizes {
+                if finalizes && !self.strangers.made(at + HEAD)? {
                     found.push(object);
                 }
             }

@@ -38,7 +38,7 @@ impl Drop for Paused<'_> {
 }
 
 /// Ends all pauses, for a process that another thread has forked: it has none of the threads that would.
-pub fn forked(_: Python<'_>) {
+pub(crate) fn forked(_: Python<'_>) {
     if PAUSES.swap(0, Relaxed) > 0 {
         go_on();
     }

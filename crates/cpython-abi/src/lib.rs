@@ -31,6 +31,7 @@ mod probe;
 pub mod remembered;
 pub mod shown;
 mod storage;
+mod strangers;
 mod symbols;
 mod thread;
 pub mod types;
@@ -45,3 +46,9 @@ pub use observers::observer;
 pub use shown::shown;
 pub use storage::{Attributes, InstanceStorage};
 pub use thread::Thread;
+
+/// In a process that was forked while another thread captured a call: it has none of the threads that would end what they have begun.
+pub fn forked(py: pyo3::Python<'_>) {
+    collector::forked(py);
+    strangers::forked(py);
+}

@@ -139,7 +139,7 @@ fn clear_kernel_cache() {
 /// In a child of the process, which may have been forked while another thread compiled.
 #[pyfunction]
 fn forked(py: Python<'_>) {
-    dynamlir_cpython_abi::collector::forked(py);
+    dynamlir_cpython_abi::forked(py);
 }
 
 #[pymodule]
