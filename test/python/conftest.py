@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if FAKE and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def collections_of_what_is_new() -> Iterator[None]:
+    """The collector looks through what tests make, and not through all of torch each time."""
+    import dynamlir  # noqa: F401
+    import torch._dynamo  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,14 +17,6 @@ from dynamlir.capture.session import Session
 pytestmark = pytest.mark.native
 
 
-@pytest.fixture(autouse=True)
-def small_heap():
-    """Collections look through what the tests make, and not through all of torch."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def meanwhile(monkeypatch):
     """Has another thread do something in the midst of each capture, and the capturing one wait for it."""
