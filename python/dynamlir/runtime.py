@@ -14,6 +14,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from . import config, interruptions, logs, machinery, native, plain, reasons, report
+from .graphs_of_torch import forward_of
 from .recording import Recording
 from .shape_env import of_length
 
@@ -69,7 +70,7 @@ class PlainGraph:
         if self._due and self._told != config.generation:
             plain.tell(self._subject, self._event)
             self._told = config.generation
-        result = self._module.forward(*args)
+        result = forward_of(self._module)(*args)
         self._due = True
         return result
 
@@ -112,11 +113,11 @@ class CompiledGraph:
     def __call__(self, *args: Any) -> Any:
         if self._disturbance() is not None and (disturbed := machinery.beyond_compiled_code()) is not None:
             plain.tell(self._subject, reasons.note(disturbed.reason, disturbed.message))
-            return self._module.forward(*args)
+            return forward_of(self._module)(*args)
         variant = self._variant(args) if self._keyed else self._first
         if isinstance(variant, reasons.Event):
             plain.tell(self._subject, variant)
-            return self._module.forward(*args)
+            return forward_of(self._module)(*args)
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
         if variant.lengths:
             tensors = [*tensors, *(of_length(element, args[at]) for at, element in variant.lengths)]
@@ -134,7 +135,7 @@ class CompiledGraph:
         # Of what is wrong with the inputs plain eager knows nothing.
         if reason != "run-error" or self._fails_alone:
             plain.tell(self._subject, event)
-        result = self._module.forward(*args)
+        result = forward_of(self._module)(*args)
         self._fails_alone = True
         return result
 

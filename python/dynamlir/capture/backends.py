@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import functions, interruptions, logs, report, segmented, segments
+from .. import functions, graphs_of_torch, interruptions, logs, report, segmented, segments
 from ..options import Options
 from ..reasons import Fallback
 from . import fx, instances, naming, uncut
@@ -87,6 +87,7 @@ class Captured:
         """What was made of `module`, taking the inputs as the capture has them."""
         if not callable(compiled):
             return compiled
+        compiled = graphs_of_torch.quiet(compiled)
         if uncut.has_checks(self.session):
             compiled = uncut.careful(self.session, compiled)
         if self.order == sorted(self.order):
@@ -146,7 +147,9 @@ def _eager(captured: Captured, settings: Options) -> Runner:
 def _aot_eager(captured: Captured, settings: Options) -> Runner:
     from torch._functorch.aot_autograd import aot_module_simplified
 
-    compiled = aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=lambda gm, _: gm.forward)
+    compiled = aot_module_simplified(
+        captured.module, tuple(captured.examples), fw_compiler=lambda gm, _: graphs_of_torch.forward_of(gm)
+    )
     return captured.runner(compiled)
 
 
