@@ -36,6 +36,10 @@ from .thread_state import ThreadState
 _CHECKPOINT = "tag_activation_checkpoint"
 """What Dynamo makes of `torch.utils.checkpoint`."""
 
+_INLINED = {"invoke_subgraph": 2, "wrap": 1}
+"""Operations that compute what their first argument, a graph, computes of the arguments from this one on: regions of
+`torch.compiler.nested_compile_region`, of which equal ones are found by what is in them."""
+
 
 class _Runner(torch.fx.Interpreter):
     """Runs the graph's nodes on fakes, telling the recorder the Python line of each."""
@@ -54,6 +58,8 @@ class _Runner(torch.fx.Interpreter):
                 return self._checkpointed(n)
             if n.target is autograd_function_apply:
                 return self._function(n)
+            if n.target.name() in _INLINED:
+                return self._nested(n)
             raise Fallback("higher-order-op", str(n.target), self._recorder.location)
         result = scalars.as_number(super().run_node(n))
         if n.target is torch.amp.autocast_mode._enter_autocast:
@@ -69,6 +75,11 @@ class _Runner(torch.fx.Interpreter):
         forced = "_checkpoint_context_fn" not in inner.meta and torch.is_grad_enabled()
         with self._recorder.recording.recomputed() if forced else contextlib.nullcontext():
             return self._inner(inner).run(*args, enable_io_processing=False)
+
+    def _nested(self, n: torch.fx.Node) -> Any:
+        """A graph within the graph that is a part of it."""
+        args, _ = self.fetch_args_kwargs_from_env(n)
+        return self._inner(args[0]).run(*args[_INLINED[n.target.name()] :], enable_io_processing=False)  # type: ignore[union-attr]
 
     def _function(self, n: torch.fx.Node) -> Any:
         """A `torch.autograd.Function`: a graph of its forward, whose second result is what its backward is given after

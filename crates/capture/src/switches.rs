@@ -1,5 +1,5 @@
 //! Torch's switches for single functions and tensors: `disable`, `allow_in_graph`, `assume_constant_result`, `substitute_in_graph`,
-//! `mark_dynamic`, `error_on_graph_break` and their relatives.
+//! `mark_dynamic`, `nested_compile_region`, `error_on_graph_break` and their relatives.
 //!
 //! Torch keeps them as attributes of the objects and as tables in modules of `torch._dynamo`. That package is looked for, never
 //! imported: before somebody has, nothing is in its tables. Whether a switch is set is not guarded, as it is not by torch: the
@@ -144,6 +144,10 @@ impl<'py> Capture<'py> {
         }
         if is_function && self.is_compiled_by_torch(object)? {
             return Ok(Some(Switch::OfTorch));
+        }
+        if is_function && kinds::is_of(object, "torch._higher_order_ops.invoke_subgraph", &["invoke_subgraph_placeholder"])? {
+            // What `torch.compiler.nested_compile_region` has marked is a part of the graph: equal layers are found by what they are.
+            return Ok(Some(Switch::Instead(py.import("dynamlir.capture.regions")?.getattr("nested")?)));
         }
         if is_function && kinds::is_of(object, "dynamlir.strict", &["error_on_graph_break"])? {
             // What it imports is not for graphs.

@@ -1,4 +1,5 @@
-"""What stands for `torch.cond` and `torch.while_loop` between two graphs, once a capture has seen what they are given.
+"""What stands for torch's functions that are given others to call: `torch.cond` and `torch.while_loop` between two
+graphs, once a capture has seen what they are given, and what a `nested_compile_region` is called by.
 
 Torch's own functions have TorchDynamo look at what they call. What is called here is compiled as any other function is
 that Python calls between graphs.
@@ -29,6 +30,11 @@ def while_loop(cond_fn: Branch, body_fn: Branch, carried_inputs: Sequence[torch.
         carried = body_fn(*carried)
         if not cond_fn(*carried):
             return carried
+
+
+def nested(function: Branch, /, *args: Any, **kwargs: Any) -> Any:
+    """What `torch.compiler.nested_compile_region` has marked, as a part of what calls it."""
+    return function(*args, **kwargs)
 
 
 def facts(result: Any, operands: Any, inputs: Sequence[torch.Tensor]) -> Any:
