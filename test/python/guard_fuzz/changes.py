@@ -31,6 +31,14 @@ def own(kind: type) -> bool:
     return getattr(kind, "__module__", None) == "fuzzed"
 
 
+def stored(value: Any) -> list[Any]:
+    """The items of a container, or the pairs of a dict, past what its class makes of reading."""
+    for kind in (list, tuple, collections.deque, set, frozenset):
+        if isinstance(value, kind):
+            return list(kind.__iter__(value))
+    return list(dict.items(value))
+
+
 def beneath(path: str, value: Any) -> Iterator[Place]:
     """What is one step from a value."""
     if isinstance(value, types.FunctionType):
@@ -55,10 +63,10 @@ def beneath(path: str, value: Any) -> Iterator[Place]:
             if hasattr(value, name):
                 yield f"{path}.{name}", getattr(value, name)
     elif isinstance(value, dict):
-        for key, found in list(value.items()):
+        for key, found in stored(value):
             yield f"{path}[{key!r}]", found
     elif isinstance(value, (list, tuple, collections.deque)):
-        for index, found in enumerate(value):
+        for index, found in enumerate(stored(value)):
             yield f"{path}[{index}]", found
     else:
         if own(type(value)):

@@ -180,7 +180,7 @@ def bump():
     return len(LOG)
 
 
-STATE = {"cached": 1, "wrapped": 2}
+STATE = {"cached": 1, "wrapped": 2, "n": 1}
 LOG = []
 NUMBER = 3
 FLOAT = 0.5

@@ -9,6 +9,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+from reading import kinds
+
 HERE = Path(__file__).parent
 PRELUDE = HERE / "prelude.py"
 
@@ -52,15 +54,26 @@ def entries(name: str) -> list[str]:
     return HERE.joinpath(name).read_text().splitlines()
 
 
+_READING = [
+    compile(kinds.HERE.joinpath(name).read_text(), f"<{name}>", "exec", dont_inherit=True)
+    for name in ("state.py", "prelude.py")
+]
+"""What ways of reading find in their module: here the classes are those of the program."""
+_READS = [(kind, way) for kind in kinds.KINDS for name in kind.ways for way in kinds.entries(name)]
 _NUMBERS, _TENSORS = entries("numbers.txt"), entries("tensors.txt")
 
 
-def main(seed: int) -> str:
-    """The function of a seed."""
+def main(seed: int, reads: bool = False) -> str:
+    """The function of a seed. With ``reads`` some of its numbers are read in all ways from containers of all kinds."""
     chance = random.Random(seed)
+    above: list[str] = []
+    numbers = _NUMBERS
+    if reads and chance.random() < 0.7:
+        above, ours = zip(*(read(chance, at) for at in range(chance.randint(1, 3))))
+        numbers = _NUMBERS + [text for texts in ours for text in texts] * (len(_NUMBERS) // len(ours))
     lines = ["    y = x"]
     for _ in range(chance.randint(1, 4)):
-        number, form = chance.choice(_NUMBERS), chance.random()
+        number, form = chance.choice(numbers), chance.random()
         if form < 0.5:
             lines.append(f"    y = y * ({number})")
         elif form < 0.7:
@@ -68,19 +81,35 @@ def main(seed: int) -> str:
         elif form < 0.85:
             lines.append(f"    for i in range(min(abs(int({number})), 3)):\n        y = y + i")
         else:
-            lines.append(f"    y = y + ({number}) - ({chance.choice(_NUMBERS)})")
+            lines.append(f"    y = y + ({number}) - ({chance.choice(numbers)})")
         if chance.random() < 0.4:
             lines.append(f"    y = {chance.choice(_TENSORS)}")
     results = [
         "y",
         "y",
         "(y, x)",
-        f"[y, {chance.choice(_NUMBERS)}]",
+        f"[y, {chance.choice(numbers)}]",
         '{"y": y, "o": o}',
         "(y, items)",
         "(y, CONFIG, TENSOR)",
     ]
-    return "def main(x, o, items, it):\n" + "\n".join(lines) + f"\n    return {chance.choice(results)}\n"
+    body = "\n".join(lines)
+    return "".join(above) + f"def main(x, o, items, it):\n{body}\n    return {chance.choice(results)}\n"
+
+
+def read(chance: random.Random, at: int) -> tuple[str, tuple[str, ...]]:
+    """The definition of a container and of a way of reading it, and the numbers that these make."""
+    kind, way = chance.choice(_READS)
+    *lines, result = way.split("; ")
+    told = result.startswith("told: ")
+    lines.append(f"return {result.removeprefix('told: ')}")
+    body = "\n".join(f"    {line}" for line in lines)
+    text = f"def made_{at}(n):\n    return {kind.made}\n\n\ndef way_{at}(v, x):\n{body}\n\n\n"
+    if kind.written is not None:
+        text += f"def write_{at}(v, n):\n    {kind.written}\n\n\n"
+    call = f"way_{at}(KEPT_{at}, x)"
+    call = f"len(str({call}))" if told else call
+    return f"{text}KEPT_{at} = made_{at}(2)\n\n\n", (call, f"tried(lambda: {call})")
 
 
 def world(text: str) -> types.ModuleType:
@@ -90,6 +119,9 @@ def world(text: str) -> types.ModuleType:
     sys.modules["fuzzed"] = made
     # Builtins of its own, which can be patched without anybody else noticing.
     made.__dict__["__builtins__"] = dict(vars(builtins))
+    if "def made_0" in text:
+        for code in _READING:
+            exec(code, made.__dict__)
     for name, source in ((str(PRELUDE), PRELUDE.read_text()), ("<imports>", IMPORTS), ("<main>", text)):
         exec(compile(source, name, "exec"), made.__dict__)
     made.X = made.torch.arange(6.0).reshape(2, 3) - 2

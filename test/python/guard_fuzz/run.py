@@ -18,6 +18,8 @@ import torch
 from . import changes, programs
 
 CALLS = 6
+NUMBERS = (2, 3, 4, 5, 6, -4, 0, 1, -4.0, True, 0.5, 1.5, 2.5, -0.0)
+"""What the numbers of containers change to; the first ones one after another are what relaxes them."""
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
 
@@ -51,16 +53,17 @@ def shown(value: Any, places: dict[int, str], depth: int = 0) -> Any:
         return "…"
     known = places.get(id(value))
     if isinstance(value, (list, tuple, set, frozenset)):
-        return type(value).__name__, known, [shown(item, places, depth + 1) for item in value]
+        return type(value).__name__, known, [shown(item, places, depth + 1) for item in changes.stored(value)]
     if isinstance(value, dict):
-        return type(value).__name__, known, [(repr(k), shown(v, places, depth + 1)) for k, v in value.items()]
+        return type(value).__name__, known, [(repr(k), shown(v, places, depth + 1)) for k, v in changes.stored(value)]
     return type(value).__qualname__, known
 
 
 def roots(world: Any, text: str) -> list[changes.Place]:
     """What the function of a program names, and its arguments."""
     names = dict.fromkeys(NAMES.findall(text + "CONFIG"))
-    named = [(name, vars(world)[name]) for name in names if name in vars(world) and name not in ("torch", "F", "main")]
+    left = ("torch", "F", "main", "made_0", "made_1", "made_2", "write_0", "write_1", "write_2")
+    named = [(name, vars(world)[name]) for name in names if name in vars(world) and name not in left]
     named = [
         (name, value) for name, value in named if not isinstance(value, types.ModuleType) or "fuzzed" in value.__name__
     ]
@@ -90,13 +93,15 @@ def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
     return result, list(args[-1]), state(world, text, places)
 
 
-def differs(seed: int, calls: int = CALLS) -> str | None:
-    """How a seed's compiled program differs from the plain one, in words."""
-    text = programs.main(seed)
+def differs(seed: int, calls: int = CALLS, *, reads: bool = False) -> str | None:
+    """How a seed's compiled program differs from the plain one, in words; `programs.main` says what ``reads`` is."""
+    text = programs.main(seed, reads)
     chance = random.Random(seed)
     plain, ours = programs.world(text), programs.world(text)
     # Most run what was captured as it is: nothing is compiled, and the last bit is torch's.
-    compiled = dynamlir.compile(ours.main, backend="dynamlir" if seed % 4 == 0 else "eager")
+    # Numbers vary in graphs of our own only.
+    own = seed % 4 == 0 or "KEPT_0" in text
+    compiled = dynamlir.compile(ours.main, backend="dynamlir" if own else "eager")
     history: list[str] = []
     with contextlib.ExitStack() as undo, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -135,6 +140,8 @@ def _called(world: Any, call: Callable[..., Any], text: str, handling: bool, sha
 def _change(chance: random.Random, plain: Any, ours: Any, text: str, shared: list[str]) -> str:
     """Makes one change in both worlds; what it was."""
     seed, kind = chance.randrange(1 << 30), chance.random()
+    if "KEPT_0" in text and chance.random() < 0.7:
+        return _number(chance, [plain, ours])
     if kind < 0.03 and shared:
         return f"no more: {shared.pop(chance.randrange(len(shared)))}"
     if kind < 0.12:
@@ -162,6 +169,20 @@ def _change(chance: random.Random, plain: Any, ours: Any, text: str, shared: lis
     for places, world in ((here, plain), (there, ours)):
         changes.make(seed, places[at][1], world)
     return f"change: {here[at][0]} ({seed})"
+
+
+def _number(chance: random.Random, worlds: list[Any]) -> str:
+    """Gives a container of each world another number, or each world another container; what it was."""
+    name = chance.choice([name for name in "012" if f"made_{name}" in vars(worlds[0])])
+    n, new = chance.choice(NUMBERS), chance.random() < 0.5
+    for world in worlds:
+        # A kind that cannot have this number keeps the one that it has, as does what has been changed otherwise.
+        with contextlib.suppress(Exception):
+            if new or not hasattr(world, f"write_{name}"):
+                setattr(world, f"KEPT_{name}", getattr(world, f"made_{name}")(n))
+            else:
+                getattr(world, f"write_{name}")(getattr(world, f"KEPT_{name}"), n)
+    return f"number: KEPT_{name}, {n!r}, {'new' if new else 'written'}"
 
 
 def _difference(expected: Any, seen: Any) -> list[str]:

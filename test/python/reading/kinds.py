@@ -78,7 +78,7 @@ KINDS = (
     _record("dataclass with slots", "SlottedRecord(n)", "records"),
     _record("ordered dataclass", "OrderedRecord(n)", "records"),
     _record("namespace", "types.SimpleNamespace(a=n, b=1)"),
-    _record("object with slots", "Slotted(n)"),
+    _record("object with slots", "SlottedPair(n)"),
     _record("object with properties", "Computed(n)", written="v.pair = (n, 1)"),
     _record("nn.Module", "Module(n)"),
     _record("class", 'type("Kind", (), {"a": n, "b": 1})'),

@@ -253,7 +253,7 @@ class Plain:
         self.b = b
 
 
-class Slotted:
+class SlottedPair:
     __slots__ = ("a", "b")
 
     def __init__(self, a, b=1):

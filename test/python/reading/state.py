@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from reading.prelude import *  # noqa: F403
-from reading.prelude import Box, Plain, Slotted
+from reading.prelude import Box, Plain, SlottedPair
 
 
 class Kept:
@@ -19,13 +19,13 @@ class Kept:
 LOG: list[Any] = []
 STATE: dict[Any, Any] = {"n": 1}
 MEMO: dict[Any, Any] = {}
-TABLE = {"zero": 0}
+ZERO = {"k": 0}
 PAIRS = {(3, 1): 7, (2, 1): 8, (0.5, 1): 9}
 PLACES = [5, 6, 7, 8]
 BOX = Box()
 ALIVE: list[Any] = []
 HOME: Any = None
-BOX_OF_HOME, SLOTS_OF_HOME, TABLE_OF_HOME, LIST_OF_HOME = Box(), Slotted(0), {"j": 0, "k": 0}, [0, 0]
+BOX_OF_HOME, SLOTS_OF_HOME, TABLE_OF_HOME, LIST_OF_HOME = Box(), SlottedPair(0), {"j": 0, "k": 0}, [0, 0]
 VARIABLE: contextvars.ContextVar[Any] = contextvars.ContextVar("VARIABLE")
 MODULE = types.ModuleType("module")
 KEPT = Kept()
