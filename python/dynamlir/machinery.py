@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,11 +53,31 @@ def beyond_compiled_code() -> Fallback | None:
 
 def _disturbance(counts: Callable[[Any], bool]) -> Fallback | None:
     reason = native.module().disturbance()
+    if reason == "dispatch-keys":
+        return Fallback(reason, _unusual_keys())
     if reason != "dispatch-mode":
         return None if reason is None else Fallback(reason)
     modes = [torch._C._get_dispatch_stack_at(at) for at in range(torch._C._len_torch_dispatch_stack())]
     seeing = [type(mode).__qualname__ for mode in modes if counts(mode)]
     return Fallback(reason, ", ".join(seeing)) if seeing else None
+
+
+_ORDINARY = re.compile("Autocast.*|AutogradOther|AutogradNestedTensor|ADInplaceOrView|BackendSelect|Dense")
+"""The keys that a thread has where nobody has set any, and those that autocast and inference mode set."""
+
+
+def _unusual_keys() -> str:
+    """Which dispatch keys somebody has set on this thread, as far as a message needs that."""
+    keys = {
+        "included": torch._C._dispatch_tls_local_include_set(),
+        "excluded": torch._C._dispatch_tls_local_exclude_set(),
+    }
+    found = []
+    for how, names in keys.items():
+        unusual = [name for name in re.findall(r"\w+", str(names))[1:] if not _ORDINARY.fullmatch(name)]
+        more = ", …" if len(unusual) > 3 else ""
+        found += [f"{how}: {', '.join(unusual[:3])}{more}"] if unusual else []
+    return "; ".join(found)
 
 
 def _ignores_compiled_code(mode: Any) -> bool:

@@ -1,9 +1,10 @@
 """Tells the user of plain runs: what was to be compiled and runs as plain Python is slow, and nothing else shows it.
 
-A warning is given before anything of the user's runs, once for each function and reason; or an `Unsupported` is raised
-each time; or nothing is said (`dynamlir.config.on_plain`). Where a filter makes an exception of the warning, nothing
-has been done, and the next call says it again. No registry of the user's modules is written to: what has been said is
-kept here, and goes to forked children as everything does.
+A warning is given before anything of the user's runs, once for each function and reason, or once for a reason that is
+no function's: a tensor of a subclass is passed on to all functions of a library, a tracer watches them all. Or an
+`Unsupported` is raised each time; or nothing is said (`dynamlir.config.on_plain`). Where a filter makes an exception of
+the warning, nothing has been done, and the next call says it again. No registry of the user's modules is written to:
+what has been said is kept here, and goes to forked children as everything does.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class Subject:
         return subject
 
 
-_ONCE = "(Said once; dynamlir.config.on_plain = 'error' raises, 'ignore' is silent.)"
+_ONCE = "(Said once{}; dynamlir.config.on_plain = 'error' raises, 'ignore' is silent.)"
+
+_FOR_ALL = frozenset(["process", "argument", "call"])
+"""The causes that are not in the function which runs as plain Python."""
 
 _said: dict[tuple[object, str], object] = {}
 
@@ -81,8 +85,9 @@ def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
         return
     owner = subject.key if subject.key is not None else _caller(subject)
     me = object()
-    key: tuple[object, str] = (None if event.entry.cause == "process" else owner, event.reason)
-    if breaks:
+    for_all = event.entry.cause in _FOR_ALL
+    key: tuple[object, str] = (None if for_all else owner, event.reason)
+    if breaks and not for_all:
         # It ends the graphs of all frames that are running, and there may be many of them in one.
         key = (users_line(event.location) or owner, "break")
         if _said.setdefault((owner, "break"), me) is not me:
@@ -92,12 +97,12 @@ def tell(subject: Subject, event: reasons.Event, breaks: bool = False) -> None:
         return
     try:
         place = _place(subject, event)
-        text = f"{_text(subject, event, place, breaks)} {_ONCE}"
+        text = f"{_text(subject, event, place, breaks)} {_ONCE.format(' for all functions' if for_all else '')}"
         file, line = place or ("<unknown>", 1)
         warnings.warn_explicit(text, PlainRunWarning, file, line, _module_of(file))
     except BaseException:
         _said.pop(key, None)
-        if breaks:
+        if breaks and not for_all:
             _said.pop((owner, "break"), None)
         raise
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import dynamlir
 import torch
+from dynamlir import PlainRunWarning
 from torch import Tensor
 
 X = torch.arange(4.0)
+
+
+def heard(call: Callable[..., Any], *args: Any) -> list[warnings.WarningMessage]:
+    """The warnings of plain runs that a call gives."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*args)
+    return [warning for warning in caught if issubclass(warning.category, PlainRunWarning)]
 
 
 def theirs(function: Any) -> Any:

@@ -15,7 +15,7 @@ import dynamlir
 import pytest
 import torch
 from dynamlir import PlainRunWarning, config, native, reasons
-from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, prints
+from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, heard, prints
 from torch import Tensor
 
 pytestmark = [pytest.mark.native, pytest.mark.whole]
@@ -27,14 +27,6 @@ def cases() -> list[Any]:
     return [
         pytest.param(case, DOORS[door], id=f"{name}, {door}") for name, case in CASES.items() for door in case.doors
     ]
-
-
-def heard(call: Callable[..., Any], *args: Any) -> list[warnings.WarningMessage]:
-    """The warnings of plain runs that a call gives."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call(*args)
-    return [warning for warning in caught if issubclass(warning.category, PlainRunWarning)]
 
 
 def same(left: Any, right: Any) -> bool:

@@ -145,12 +145,12 @@ def _eager(captured: Captured, settings: Options) -> Runner:
 
 
 def _aot_eager(captured: Captured, settings: Options) -> Runner:
-    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-    compiled = aot_module_simplified(
-        captured.module, tuple(captured.examples), fw_compiler=lambda gm, _: graphs_of_torch.forward_of(gm)
-    )
-    return captured.runner(compiled)
+    def run(module: torch.fx.GraphModule, _: Any) -> Any:
+        return make_boxed_func(graphs_of_torch.forward_of(module))
+
+    return captured.runner(aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=run))
 
 
 def _inductor(captured: Captured, settings: Options) -> Runner:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,11 @@ class Session:
         if sized is not None:
             self.recorder.memo.varies = True
             self.mode.cache_enabled = False  # its keys are made of torch's own symbols
-        fake = self.faker.fake(real, sized)
+        try:
+            fake = self.faker.fake(real, sized)
+        except Fallback as failure:
+            told = " in ".join(part for part in (failure.message, _readable(name)) if part)
+            raise Fallback(failure.reason, told, failure.location) from None
         self.recorder.add_input(fake, name)
         self.foreign |= real.is_inference() and not self.inference
         self.inputs.append(real)
@@ -452,6 +457,11 @@ class Watched(OpRecorder):
 def is_fake(value: Any) -> bool:
     """Whether a value is the stand-in of a tensor."""
     return isinstance(value, FakeTensor)
+
+
+def _readable(place: str) -> str:
+    """Where the frame has found something, as the program says it: ``x`` for ``L['x']``."""
+    return re.sub(r"^[LG]\['(\w+)'\]", r"\1", place)
 
 
 def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
