@@ -36,7 +36,9 @@ def stored(value: Any) -> list[Any]:
     for kind in (list, tuple, collections.deque, set, frozenset):
         if isinstance(value, kind):
             return list(kind.__iter__(value))
-    return list(dict.items(value))
+    # The order of an ordered dict is not the one of the dict beneath.
+    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    return list(kind.items(value))
 
 
 def beneath(path: str, value: Any) -> Iterator[Place]:
