@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import time
@@ -15,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import (
     autotune,
+    collectives,
     device,
     functions,
     higher_order,
@@ -64,6 +66,9 @@ def dynamlir_backend(
         if whole is not None:
             return whole
         _specialise(gm, example_inputs)
+        between = collectives.cut(gm, functools.partial(dynamlir_backend, mode=mode, options=options))
+        if between is not None:
+            return between
         return _compile(gm, example_inputs, settings, name)
     except Fallback as failure:
         return _eager(gm, name, failure)

@@ -230,7 +230,12 @@ ROWS: tuple[Row, ...] = (
     Row("_scaled_dot_product_flash_attention_for_cpu.default", Facts(layout=Layout.LIKE_FIRST)),
 )
 
+COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"})
+"""The namespaces of operators by which processes exchange tensors. What they return is still being written until
+``wait_tensor`` is called on that very memory, which a plan would have copied or used for something else by then."""
+
 _NOTHING = Facts()
+_COLLECTIVE = Facts(refused="collective")
 
 
 def _said(facts: Facts) -> dict[str, Any]:
@@ -261,6 +266,8 @@ _BY_NAME = _by_name()
 def facts(schema: str) -> Facts:
     """The facts of an operator by its schema, ``aten.cumsum_.default``. Those of others are not known."""
     namespace, _, name = schema.partition(".")
+    if namespace in COLLECTIVES:
+        return _COLLECTIVE
     if namespace != "aten":
         return _NOTHING
     return _with(_BY_NAME.get(name, _NOTHING), _BY_NAME.get(name.rpartition(".")[0], _NOTHING), schema)
