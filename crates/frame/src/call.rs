@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::{
     bind::{Given, Owned, Signature, Slots},
     cache::{Broke, Cache, Entry, Run, Share, forgotten},
-    description::Description,
+    description::{Description, Method},
     drive,
     epilogue::{Ended, Suspended},
     graph::{Failed, Objects},
@@ -152,8 +152,8 @@ pub struct Callable {
     code: usize,
     /// Arguments that it is bound to.
     bound: Vec<Py<PyAny>>,
-    /// Whether the first argument of a call is not for the function: the view of a module that is bound already.
-    skips_first: bool,
+    /// The view of a module that is bound already, which is the first argument of a call and not for the function.
+    method: Option<Method>,
     /// What plain Python calls, with the arguments as given.
     plain: Py<PyAny>,
     /// Whether the frame that is captured is one that plain Python has as well.
@@ -218,7 +218,7 @@ impl Callable {
     /// # Errors
     /// When it is not a Python function.
     pub fn new(description: Description<'_>, compiler: Box<dyn Compiler>) -> PyResult<Self> {
-        let Description { function, bound, skips_first, plain, share, forced } = description;
+        let Description { function, bound, method, plain, share, forced } = description;
         let abi = abi(function.py()).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
         let code = function.getattr("__code__")?;
         // One of other code was made before the function was given this one.
@@ -230,7 +230,7 @@ impl Callable {
             code: code.as_ptr() as usize,
             function: function.unbind(),
             bound: bound.into_iter().map(Bound::unbind).collect(),
-            skips_first,
+            method,
             plain: plain.unbind(),
             share,
             abi,
@@ -264,7 +264,7 @@ impl Callable {
     /// What it was made of, for another one with the same arguments as [`Callee::call`] sees them.
     pub fn description<'py>(&self, py: Python<'py>, forced: bool) -> Description<'py> {
         let (function, plain) = (self.function.bind(py).clone(), self.plain.bind(py).clone());
-        Description { function, bound: self.bound(py).to_vec(), skips_first: false, plain, share: None, forced }
+        Description { function, bound: self.bound(py).to_vec(), method: None, plain, share: None, forced }
     }
 
     /// Forgets its entries.
@@ -500,7 +500,11 @@ impl Compiled {
     fn answer<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let Self(callable) = self;
         let py = arguments.py();
-        let arguments = if callable.skips_first { arguments.without_first() } else { arguments };
+        let arguments = match &callable.method {
+            Some(method) if !method.is_called(arguments) => return arguments.forward(method.otherwise.bind(py)),
+            Some(_) => arguments.without_first(),
+            None => arguments,
+        };
         // What a graph and the compiler call is not the program's.
         let away = away();
         let stance = Stance::now(py, callable.abi)?;
@@ -577,6 +581,10 @@ impl Callee for Compiled {
         visit(&self.0.function);
         visit(&self.0.plain);
         self.0.bound.iter().for_each(&mut *visit);
+        if let Some(method) = &self.0.method {
+            visit(&method.of);
+            visit(&method.otherwise);
+        }
         self.0.compiler.referents(visit);
     }
 }

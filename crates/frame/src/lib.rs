@@ -27,7 +27,7 @@ mod stance;
 pub use bind::{Given, Owned, Signature, Slots};
 pub use cache::{Broke, Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
-pub use description::Description;
+pub use description::{Description, Method};
 pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
 pub use floats::Floats;

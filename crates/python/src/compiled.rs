@@ -18,7 +18,7 @@ use dynamlir_cpython_abi::{
     types,
 };
 use dynamlir_frame::{
-    Callable, Compiled, Compiler, Description, Entry, Limits, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings,
+    Callable, Compiled, Compiler, Description, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings,
 };
 use dynamlir_reasons as reason;
 use pyo3::{
@@ -224,8 +224,7 @@ impl Compiler for PythonCompiler {
             return Ok(None);
         }
         let (function, compiler): (Bound<'_, PyAny>, Py<PyAny>) = made.extract()?;
-        let description =
-            Description { plain: function.clone(), function, bound: Vec::new(), skips_first: false, share: None, forced: false };
+        let description = Description { plain: function.clone(), function, bound: Vec::new(), method: None, share: None, forced: false };
         Callable::new(description, Box::new(Self::new(compiler))).map(Some)
     }
 
@@ -281,20 +280,22 @@ impl SharedEntries {
 }
 
 /// Makes a callable: `plain` is what plain Python calls, `function` what is captured, with `bound` before the arguments. With
-/// `skip_first` the first argument of each call is dropped. Without `share` it has entries of its own.
+/// `view`, a weak reference and what else is called, it is a method of that object, which is not an argument of what is captured. Without
+/// `share` it has entries of its own.
 #[pyfunction]
-#[pyo3(signature = (function, bound, plain, compiler, share=None, skip_first=false))]
+#[pyo3(signature = (function, bound, plain, compiler, share=None, view=None))]
 pub fn compiled_function<'py>(
     function: Bound<'py, PyAny>,
     bound: Vec<Bound<'py, PyAny>>,
     plain: Bound<'py, PyAny>,
     compiler: Py<PyAny>,
     share: Option<&Bound<'py, SharedEntries>>,
-    skip_first: bool,
+    view: Option<(Py<PyAny>, Py<PyAny>)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let share = share.map(|share| share.get().0.clone());
-    let description = Description { function, bound, skips_first: skip_first, plain, share, forced: false };
+    let method = view.map(|(of, otherwise)| Method { of, otherwise });
+    let description = Description { function, bound, method, plain, share, forced: false };
     let compiler = PythonCompiler::new(compiler);
     callable(py, Box::new(Compiled(Arc::new(Callable::new(description, Box::new(compiler))?))))
 }

@@ -18,7 +18,7 @@ from .. import config, logs, machinery, native, places, plain, progress, reasons
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
-from . import backends, distributed, sharing
+from . import backends, distributed, sharing, views
 from .typed import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -321,8 +321,8 @@ def reset_all() -> None:
 
 def reset(compiled: Any) -> None:
     """Forget the entries of what `compile` returned for a function or module."""
-    if isinstance(compiled, torch.nn.Module):
-        compiled = type(getattr(type(compiled), "_dynamlir_inner", compiled)).__dict__.get("__call__")
+    if (made := views.made_of(compiled)) is not None:
+        compiled = made.run
     if not isinstance(compiled, native.module().CompiledFunction):
         raise TypeError(f"dynamlir.reset takes what dynamlir.compile returned, not {compiled!r}")
     compiled.reset()
@@ -419,7 +419,7 @@ def compile(
         return model
     if distributed.is_distributed(model):
         inner = compiled_again(model.module, made_with)
-        return distributed.view_of(model, inner, lambda self, protocol=None: (compiled_again, (model, made_with)))
+        return distributed.view_of(model, inner, (compiled_again, (model, made_with)))
     if isinstance(model, torch.nn.Module):
         compiler = Compiler(forward_of(model), type(model).__qualname__, backend, fullgraph, asked, dynamic)
         compiler.of_module = True
@@ -478,7 +478,7 @@ def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, .
     if isinstance(callable_, native.module().CompiledFunction):
         callable_ = callable_.__wrapped__
     elif isinstance(callable_, torch.nn.Module):
-        callable_ = getattr(callable_, "_orig_mod", callable_)
+        callable_ = views.original(callable_)
     if isinstance(callable_, types.FunctionType):
         return callable_, ()
     if isinstance(callable_, types.MethodType) and isinstance(callable_.__func__, types.FunctionType):
@@ -494,48 +494,15 @@ def forward_of(module: torch.nn.Module) -> types.FunctionType:
 
 def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict[str, Any]) -> torch.nn.Module:
     """The same module with another ``__call__``: it shares the attributes, parameters and hooks of ``module``."""
-    kind: Any = type(module)
-    # Python calls it with the view first, which stands for the module that it is bound to.
     wish = (made_with[name] for name in ("backend", "options", "fullgraph", "dynamic", "mode"))
     caller, share = sharing.shared(module, None, *wish)
-    run = native.module().compiled_function(caller, [module], module, compiler, share, skip_first=True)
-
-    def reduce(self: torch.nn.Module, protocol: Any = None) -> Any:
-        return compiled_again, (module, made_with)
-
-    members: dict[str, Any] = {
-        "__call__": run,
-        "__reduce_ex__": reduce,
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__,
-        "_orig_mod": property(lambda self: module),
-        "_cache": property(lambda self: run._cache),
-        # As for functions. On the class, since what the view stores is stored in the module.
-        "_torchdynamo_orig_callable": module,
-    }
-    if not hasattr(kind, "reset"):
-        members["reset"] = _Reset(run, kind)
-    view = object.__new__(type(kind)(kind.__name__, (kind,), members))
-    type.__setattr__(type(view), "_torchdynamo_wrapper_id", id(view))
-    object.__setattr__(view, "__dict__", module.__dict__)
+    made = views.Made(module, (compiled_again, (module, made_with)))
+    view = views.view_of(made)
+    # Python calls it with the view first, which stands for the module that it is bound to.
+    first = (weakref.ref(view), views.otherwise(made, "__call__"))
+    made.run = native.module().compiled_function(caller, [module], module, compiler, share, first)
+    views.replace(made, "__call__", made.run)
     return view
-
-
-class _Reset:
-    """``compiled.reset()`` of a module, unless its instances have something else of this name."""
-
-    def __init__(self, run: Any, kind: Any) -> None:
-        self._run = run
-        self._kind = kind
-
-    def __get__(self, view: torch.nn.Module | None, kind: Any = None) -> Any:
-        if view is None:
-            return self
-        try:
-            return self._kind.__getattr__(view, "reset")
-        except AttributeError:
-            return self._run.reset
 
 
 def compiled_again(model: Any, made_with: dict[str, Any]) -> Any:

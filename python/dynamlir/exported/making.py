@@ -15,6 +15,7 @@ from ..backend import written
 from ..capture import sharing
 from ..capture.api import entry_point, forward_of, name_of
 from ..capture.backends import Captured
+from ..capture.views import original
 from ..plain import Unsupported
 from ..reasons import Fallback, Location
 from ..recording import Recording
@@ -113,7 +114,7 @@ class _Making:
             self.judged = Judged(declared, captured.session, [one.place for one in user_inputs])
         self.user_inputs, self.leaves = user_inputs, leaves
         owner = fn.__self__ if isinstance(fn, types.MethodType) else fn
-        self.root = getattr(owner, "_orig_mod", owner) if isinstance(owner, torch.nn.Module) else None
+        self.root = original(owner) if isinstance(owner, torch.nn.Module) else None
         self.leaf_of = {id(leaf): at for at, leaf in reversed([*enumerate(leaves)]) if isinstance(leaf, torch.Tensor)}
         self.parameters: dict[str, torch.nn.Parameter] = {}
         self.buffers: dict[str, torch.Tensor] = {}
