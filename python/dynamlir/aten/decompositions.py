@@ -170,7 +170,7 @@ def candidates(overload: OpOverload) -> tuple[Callable[..., Any], ...]:
     if overload in decomposition_table:
         found.append(decomposition_table[overload])
     key = DispatchKey.CompositeExplicitAutograd
-    if overload.has_kernel_for_dispatch_key(key):
+    if overload.has_kernel_for_dispatch_key(key) and not schema.info(overload).facts.in_its_result:
         found.append(functools.partial(overload._op_dk, key))
     return tuple(found)
 

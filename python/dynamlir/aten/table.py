@@ -104,6 +104,9 @@ class Facts(NamedTuple):
     """Has no kernel for bools."""
     strictly_unsigned: bool = False
     """Takes no number below zero for a type without a sign, where others wrap it around."""
+    in_its_result: bool = False
+    """Its composite kernel computes in the memory of its result by a function of the device, which asks nobody whether
+    there is any: on fakes it ends the process."""
     stepwise: bool = False
     """Its kernel computes step by step in the operand's own type, its decomposition in single floats."""
 
@@ -184,6 +187,7 @@ ROWS: tuple[Row, ...] = (
     Row("detach.default", Facts(keeps_number=True)),
     Row("empty empty_like empty_strided empty_permuted new_empty new_empty_strided", Facts(uninitialised=True)),
     # -- kernels with a manner of their own
+    Row("kaiser_window", Facts(in_its_result=True)),
     Row("put put_ max_unpool2d max_unpool3d", Facts(nondeterministic=True)),
     Row(
         "_scaled_dot_product_flash_attention.default _scaled_dot_product_cudnn_attention.default",
