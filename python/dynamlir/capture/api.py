@@ -18,7 +18,7 @@ from .. import config, logs, machinery, native, places, plain, progress, reasons
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
-from . import backends, distributed, sharing, views
+from . import backends, distributed, lightning, sharing, views
 from .typed import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -46,6 +46,9 @@ class Compiler:
         self.backend = backends.resolve(backend)
         self.of_module = False
         """Whether the function is the ``forward`` of a module, whose ``__call__`` is what is captured."""
+        self.module: Callable[[], torch.nn.Module | None] = lambda: None
+        self._lazy: int | None = None
+        """How many modules in it were to get their parameters from what they are called with, when it was looked at."""
         self.steps: Callable[..., None] | None = None
         self.callable: Any = None
         self._under: dict[str | int, Compiler] = {}
@@ -81,7 +84,19 @@ class Compiler:
             if self.fullgraph:
                 raise Unsupported(str(event))
             self.tell(event)
-        return failure is not None
+        return failure is not None or self.is_initialized_by_call()
+
+    def is_initialized_by_call(self) -> bool:
+        """Returns true if modules get their parameters from this call, which plain Python makes: the next is compiled.
+
+        Where the call before has given none of them any, such a module is not called.
+        """
+        module = None if self._lazy == 0 else self.module()
+        if module is None:
+            return False
+        before = self._lazy
+        self._lazy = sum("_initialize_hook" in vars(inner) for inner in module.modules())
+        return self._lazy not in (0, before)
 
     def refused(self, misses: list[str]) -> RuntimeError:
         """What a call raises that no entry fits under ``torch.compiler.set_stance("fail_on_recompile")``."""
@@ -104,7 +119,7 @@ class Compiler:
             known = self._under[key] = Compiler(
                 self.function, self.name, backend, self.fullgraph, self.asked, self.dynamic
             )
-            known.subject, known.of_module = self.subject, self.of_module
+            known.subject, known.of_module, known.module = self.subject, self.of_module, self.module
         return known
 
     def takes_numbers(self) -> tuple[bool, bool, bool | None]:
@@ -395,6 +410,8 @@ def compile(
     measure how products are computed fastest; there are no CUDA graphs in any. Torch's own switches –
     `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` –
     mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
+    The first call of a module with lazy parameters, which initializes them, is plain Python's. With a ``LightningModule``
+    its steps are compiled, which are what Lightning's trainer calls.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
@@ -502,6 +519,10 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict
     first = (weakref.ref(view), views.otherwise(made, "__call__"))
     made.run = native.module().compiled_function(caller, [module], module, compiler, share, first)
     views.replace(made, "__call__", made.run)
+    compiler.module = weakref.ref(module)
+    for name in lightning.steps(type(module)):
+        step = lightning.Step(compile(getattr(module, name), **made_with), made.view, type(module), name)
+        views.replace(made, name, step)
     return view
 
 
