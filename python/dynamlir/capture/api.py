@@ -410,8 +410,8 @@ def compile(
     measure how products are computed fastest; there are no CUDA graphs in any. Torch's own switches –
     `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` –
     mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
-    The first call of a module with lazy parameters, which initializes them, is plain Python's. With a ``LightningModule``
-    its steps are compiled, which are what Lightning's trainer calls.
+    The first call of a module with lazy parameters, which initializes them, is plain Python's. Of a
+    ``LightningModule`` the steps are compiled as well, which are what Lightning's trainer calls.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
